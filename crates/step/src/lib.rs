@@ -1,0 +1,69 @@
+//! The words that every decision core is written in.
+//!
+//! Not here: clocks, files, tasks, logs, any type of a topic. A leaf without dependencies.
+//! Pure: no clock, no I/O, no task.
+
+mod timers;
+
+pub use timers::Timers;
+
+use std::ops::Add;
+use std::time::Duration;
+
+/// A point on the machine's monotonic clock, counted from an arbitrary start within this boot.
+///
+/// Two values compare only within one boot; nothing on disk carries one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Mono(Duration);
+
+impl Mono {
+    /// The clock's arbitrary start.
+    pub const START: Self = Self(Duration::ZERO);
+
+    /// The point `since_start` after the start.
+    #[must_use]
+    pub const fn from_start(since_start: Duration) -> Self {
+        Self(since_start)
+    }
+
+    /// Time from the start to this point.
+    #[must_use]
+    pub const fn since_start(self) -> Duration {
+        self.0
+    }
+
+    /// Time from `earlier` to this point, zero when `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Mono {
+    type Output = Self;
+
+    /// Saturates: a limit of 2^32 hours is "never", not a panic (D-K11).
+    fn add(self, wait: Duration) -> Self {
+        Self(self.0.saturating_add(wait))
+    }
+}
+
+/// A decision apart from I/O: facts in, effects out, `now` an argument.
+///
+/// Events are levels, not edges: hearing one twice changes nothing in the end. Effects are performed in the
+/// order given; a journal effect stands before the effect that it describes.
+pub trait Core {
+    /// A fact: the latest value of a topic, the result of an effect, a tick.
+    type Event;
+    /// Something for the shell to do.
+    type Effect;
+
+    /// Takes one fact and says what to do about it.
+    fn step(&mut self, now: Mono, event: Self::Event) -> Vec<Self::Effect>;
+
+    /// When [`Core::tick`] must be stepped next, or `None` when only a fact can change anything.
+    fn next_wake(&self) -> Option<Mono>;
+
+    /// The event that says "time has passed".
+    fn tick() -> Self::Event;
+}

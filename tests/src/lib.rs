@@ -1,0 +1,1 @@
+//! Whole-system scenarios: see the files beside this one.
