@@ -1,1 +1,33 @@
-//! kubeops
+//! What is done to a cluster: reading and cordoning our own node, and emptying it.
+//!
+//! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
+//! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `track`, `engine`, `progress`, `names`) decide; the
+//! others (`client`, `watch`, `node`, `pods`, `evict`, `drain`) call. Sources: design.md sections 3 and 7,
+//! spec/agents.md 4.3 to 4.6.
+
+pub mod budget;
+pub mod client;
+pub mod cordon;
+pub mod drain;
+pub mod engine;
+mod error;
+pub mod evict;
+pub mod names;
+pub mod node;
+pub mod pace;
+pub mod plan;
+pub mod pods;
+pub mod progress;
+pub mod reply;
+mod track;
+mod watch;
+
+pub use client::Cluster;
+pub use cordon::{Cordon, CordonOwner, NodeFacts, every_peer_drains};
+pub use drain::{Order, drain};
+pub use engine::Rules;
+pub use error::Error;
+pub use names::{NodeName, PodRef, PodUid};
+pub use node::{Cordoned, Uncordoned};
+pub use progress::{BlockCode, Blocker, Counts, Outcome, Phase, Progress};
+pub use reply::{Reach, Reply};

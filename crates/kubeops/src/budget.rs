@@ -1,0 +1,153 @@
+//! Disruption budgets: which pods one guards, and whether it has room.
+//!
+//! Not here: reading them. Source: `PodDisruptionBudget` of policy/v1 (an empty selector selects every pod of
+//! the namespace, an absent one none).
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One budget and its numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BudgetFacts {
+    /// Its name, within a namespace that the reader knows.
+    pub name: String,
+    /// What it selects, `None` for nothing.
+    pub selector: Option<Selector>,
+    /// Pods that may be disrupted now.
+    pub allowed: i32,
+    /// Pods that are healthy now.
+    pub healthy: i32,
+    /// Pods that must stay healthy.
+    pub desired: i32,
+    /// Pods counted in all.
+    pub expected: i32,
+}
+
+/// A label selector.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Selector {
+    /// Labels that must be there with this value.
+    pub labels: BTreeMap<String, String>,
+    /// Further conditions; all must hold.
+    pub conditions: Vec<Condition>,
+}
+
+/// One condition of a selector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// The label.
+    pub key: String,
+    /// What must hold for it.
+    pub holds: Holds,
+}
+
+/// What a condition asks of a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holds {
+    /// It has one of the values.
+    In(Vec<String>),
+    /// It has none of the values, or is absent.
+    NotIn(Vec<String>),
+    /// It is there.
+    Exists,
+    /// It is absent.
+    Absent,
+    /// An operator that we do not know; taken to hold, so that a budget is rather shown than missed.
+    Stranger(String),
+}
+
+impl Selector {
+    /// Whether `labels` fulfil it.
+    #[must_use]
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.conditions.iter().all(|condition| {
+                let value = labels.get(&condition.key);
+                match &condition.holds {
+                    Holds::In(values) => value.is_some_and(|value| values.contains(value)),
+                    Holds::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+                    Holds::Exists => value.is_some(),
+                    Holds::Absent => value.is_none(),
+                    Holds::Stranger(_) => true,
+                }
+            })
+    }
+}
+
+impl BudgetFacts {
+    /// Whether the budget guards a pod with these labels.
+    #[must_use]
+    pub fn guards(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selector.as_ref().is_some_and(|selector| selector.selects(labels))
+    }
+
+    /// Whether a pod may go now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.allowed > 0
+    }
+}
+
+/// For a person: name and numbers.
+impl fmt::Display for BudgetFacts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, allowed, healthy, desired, expected, selector: _ } = self;
+        write!(out, "budget {name} allows {allowed} to go: {healthy} of {expected} healthy, {desired} needed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn selectors_follow_the_api() {
+        let list = || vec!["a".to_owned(), "b".to_owned()];
+        let on = |holds| Selector {
+            labels: BTreeMap::new(),
+            conditions: vec![Condition { key: "k".to_owned(), holds }],
+        };
+        let exact = Selector { labels: labels(&[("k", "a")]), conditions: vec![] };
+        let table = [
+            (exact.clone(), labels(&[("k", "a"), ("x", "y")]), true),
+            (exact.clone(), labels(&[("k", "b")]), false),
+            (exact, labels(&[]), false),
+            (Selector::default(), labels(&[]), true),
+            (on(Holds::In(list())), labels(&[("k", "b")]), true),
+            (on(Holds::In(list())), labels(&[("k", "c")]), false),
+            (on(Holds::In(list())), labels(&[]), false),
+            (on(Holds::NotIn(list())), labels(&[("k", "b")]), false),
+            (on(Holds::NotIn(list())), labels(&[("k", "c")]), true),
+            (on(Holds::NotIn(list())), labels(&[]), true),
+            (on(Holds::Exists), labels(&[("k", "c")]), true),
+            (on(Holds::Exists), labels(&[]), false),
+            (on(Holds::Absent), labels(&[("k", "c")]), false),
+            (on(Holds::Absent), labels(&[]), true),
+            (on(Holds::Stranger("Gt".to_owned())), labels(&[]), true),
+        ];
+        for (selector, given, expected) in table {
+            assert_eq!(selector.selects(&given), expected, "{selector:?} {given:?}");
+        }
+    }
+
+    #[test]
+    fn a_budget_without_selector_guards_nothing() {
+        let mut budget = BudgetFacts {
+            name: "web".to_owned(),
+            selector: None,
+            allowed: 0,
+            healthy: 2,
+            desired: 2,
+            expected: 3,
+        };
+        assert!(!budget.guards(&labels(&[])));
+        budget.selector = Some(Selector::default());
+        assert!(budget.guards(&labels(&[])));
+        assert_eq!(budget.to_string(), "budget web allows 0 to go: 2 of 3 healthy, 2 needed");
+    }
+}

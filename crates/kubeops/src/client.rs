@@ -1,0 +1,322 @@
+//! The one door to the API server: address and credentials, a deadline for every call, answers as values.
+//!
+//! Not here: what to call, what an answer means (`reply`), asking again. Sources: design.md section 7; kube's
+//! default retry is off because it hides 429, 503 and 504 from the rules of goals D2; the raw response is read
+//! because kube drops the `Retry-After` header.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::stream::{BoxStream, StreamExt};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt, Limited};
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{Status, WatchEvent, request};
+use kube::{Client, Config};
+use serde::de::DeserializeOwned;
+use tracing::debug;
+
+use crate::error::Error;
+use crate::reply::Answer;
+
+/// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
+pub const CALL_LIMIT: Duration = Duration::from_secs(30);
+/// The time that the question "are you there" may take; the reference asks every 5 s.
+pub const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// The largest answer that is read: ten thousand large pods.
+const ANSWER_LIMIT_BYTES: usize = 256 << 20;
+/// As much of an answer that is no `Status` is shown.
+const SHOWN_BYTES: usize = 300;
+
+/// A cluster to talk to. Clones share the connection.
+#[derive(Clone)]
+pub struct Cluster {
+    source: Arc<Source>,
+    call_limit: Duration,
+}
+
+enum Source {
+    File { path: PathBuf, held: Mutex<Option<Held>> },
+    Given(Client),
+}
+
+/// A client and the file that it was made from.
+struct Held {
+    stamp: Stamp,
+    client: Client,
+}
+
+/// Tells one content of a file from another: a rewrite changes at least the change time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Cluster").field(&self.via()).finish()
+    }
+}
+
+impl Cluster {
+    /// The cluster of the kubeconfig at `path`. The file may come later: it is read at the next call, and again
+    /// after it has changed or after a call found its address or credentials of no use.
+    #[must_use]
+    pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
+        let source = Source::File { path: path.into(), held: Mutex::new(None) };
+        Self { source: Arc::new(source), call_limit: CALL_LIMIT }
+    }
+
+    /// The cluster behind a ready client; its retry policy must be off.
+    #[must_use]
+    pub fn from_client(client: Client) -> Self {
+        Self { source: Arc::new(Source::Given(client)), call_limit: CALL_LIMIT }
+    }
+
+    /// The same with another limit for each call.
+    #[must_use]
+    pub fn with_call_limit(mut self, limit: Duration) -> Self {
+        self.call_limit = limit;
+        self
+    }
+
+    /// Where address and credentials come from, for a person.
+    #[must_use]
+    pub fn via(&self) -> String {
+        match &*self.source {
+            Source::File { path, .. } => format!("kubeconfig {}", path.display()),
+            Source::Given(_) => "the client given".to_owned(),
+        }
+    }
+
+    /// Sends `request` and decodes the answer. Dropping the future gives up the answer; whether the server has
+    /// carried out the call is then unknown.
+    ///
+    /// # Errors
+    /// Every way in which a call comes to nothing, see [`Error`].
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<T, Error> {
+        self.ask_within(self.call_limit, what, request).await
+    }
+
+    /// [`Cluster::ask`] with its own limit.
+    pub(crate) async fn ask_within<T: DeserializeOwned>(
+        &self,
+        limit: Duration,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<T, Error> {
+        let body = self.tell(limit, what, request).await?;
+        serde_json::from_slice(&body).map_err(|source| Error::Garbled { what: what.to_owned(), source })
+    }
+
+    /// Sends `request` for its effect: any 2xx is success, whatever its body.
+    pub(crate) async fn order(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<(), Error> {
+        self.tell(self.call_limit, what, request).await.map(drop)
+    }
+
+    async fn tell(
+        &self,
+        limit: Duration,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<Vec<u8>, Error> {
+        let answer = match tokio::time::timeout(limit, self.exchange(what, request)).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit }),
+        };
+        if let Err(error) = &answer {
+            debug!(call = what, error = error.line(), "call failed");
+            self.forget_after(error);
+        }
+        answer
+    }
+
+    async fn exchange(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<Vec<u8>, Error> {
+        let request = request.map_err(|source| unaskable(what, source))?;
+        debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
+        let client = self.client().await?;
+        let response = client.send(request.map(Body::from)).await.map_err(|source| self.cut(what, source))?;
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
+        let body = body.map_err(|source| self.cut(what, source))?.to_bytes();
+        if parts.status.is_success() {
+            return Ok(body.to_vec());
+        }
+        let answer = read_answer(parts.status.as_u16(), &parts.headers, &body);
+        Err(refused(what, answer))
+    }
+
+    /// Opens a watch. The limit holds for its opening only; the caller limits the silence between events.
+    pub(crate) async fn watch<K>(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<BoxStream<'static, Result<WatchEvent<K>, Error>>, Error>
+    where
+        K: Clone + DeserializeOwned + Send + 'static,
+    {
+        let request = request.map_err(|source| unaskable(what, source))?;
+        debug!(call = what, uri = %request.uri(), "watch");
+        let client = self.client().await?;
+        let via = self.via();
+        let opened = tokio::time::timeout(self.call_limit, client.request_events::<K>(request)).await;
+        let opened = match opened {
+            Ok(opened) => opened.map_err(|source| from_library(what, &via, source)),
+            Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit: self.call_limit }),
+        };
+        let what = what.to_owned();
+        match opened {
+            Ok(stream) => {
+                Ok(stream.map(move |event| event.map_err(|it| from_library(&what, &via, it))).boxed())
+            }
+            Err(error) => {
+                self.forget_after(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The client in force, made anew when the file is another one than last time.
+    async fn client(&self) -> Result<Client, Error> {
+        let (path, held) = match &*self.source {
+            Source::Given(client) => return Ok(client.clone()),
+            Source::File { path, held } => (path, held),
+        };
+        let stamp = Stamp::of(path)?;
+        let known = held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .and_then(|it| if it.stamp == stamp { Some(it.client.clone()) } else { None });
+        if let Some(client) = known {
+            return Ok(client);
+        }
+        let client = read_client(path).await?;
+        debug!(path = %path.display(), "kubeconfig read");
+        *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Held { stamp, client: client.clone() });
+        Ok(client)
+    }
+
+    /// Certificates may also lie in files that the kubeconfig names, and these change without it: after a
+    /// failure that may come from them the next call reads everything anew.
+    fn forget_after(&self, error: &Error) {
+        let credentials = match error {
+            Error::Connection { .. } => true,
+            Error::Refused { answer, .. } => answer.code == 401,
+            Error::Kubeconfig { .. }
+            | Error::Silent { .. }
+            | Error::Garbled { .. }
+            | Error::Unaskable { .. }
+            | Error::WrongNode { .. }
+            | Error::Name(_) => false,
+        };
+        if let (true, Source::File { held, .. }) = (credentials, &*self.source) {
+            *held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    fn cut(&self, what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Connection { what: what.to_owned(), via: self.via(), source: source.into() }
+    }
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Result<Self, Error> {
+        let facts = fs::metadata(path)
+            .map_err(|source| Error::Kubeconfig { path: path.to_owned(), source: source.into() })?;
+        Ok(Self { inode: facts.ino(), bytes: facts.len(), changed: (facts.ctime(), facts.ctime_nsec()) })
+    }
+}
+
+/// Builds a client from nothing but the file: no variable of the environment is looked at.
+async fn read_client(path: &Path) -> Result<Client, Error> {
+    let wrong = |source: Box<dyn std::error::Error + Send + Sync>| Error::Kubeconfig {
+        path: path.to_owned(),
+        source,
+    };
+    let mut kubeconfig = Kubeconfig::read_from(path).map_err(|it| wrong(it.into()))?;
+    let mut proxied = false;
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        proxied |= cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty());
+        // The library looks for HTTPS_PROXY when the file names no proxy. A name here stops it; it is taken
+        // out again below.
+        cluster.proxy_url.get_or_insert_with(|| "http://none.invalid".to_owned());
+    }
+    let options = KubeConfigOptions::default();
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|it| wrong(it.into()))?;
+    if !proxied {
+        config.proxy_url = None;
+    }
+    config.default_retry = false;
+    Client::try_from(config).map_err(|it| wrong(it.into()))
+}
+
+/// Reads an answer that is not 2xx. A body that is no `Status` is shown as it is, cut short.
+fn read_answer(code: u16, headers: &HeaderMap, body: &[u8]) -> Answer {
+    // Dates are allowed by HTTP; the API server and its proxies send seconds.
+    let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    let mut answer = match serde_json::from_slice::<Status>(body) {
+        Ok(status) => from_status(&status),
+        Err(_not_a_status) => Answer {
+            message: String::from_utf8_lossy(body.get(..SHOWN_BYTES).unwrap_or(body)).trim().to_owned(),
+            ..Answer::default()
+        },
+    };
+    answer.code = code;
+    if let Some(secs) = header {
+        answer.retry_after = Some(Duration::from_secs(secs));
+    }
+    answer
+}
+
+fn from_status(status: &Status) -> Answer {
+    let details = status.details.as_ref();
+    let secs = details.map_or(0, |details| details.retry_after_seconds);
+    Answer {
+        code: status.code,
+        reason: status.reason.clone(),
+        message: status.message.clone(),
+        causes: details
+            .map(|details| details.causes.iter().map(|it| (it.reason.clone(), it.message.clone())).collect())
+            .unwrap_or_default(),
+        retry_after: (secs > 0).then(|| Duration::from_secs(secs.into())),
+    }
+}
+
+fn refused(what: &str, answer: Answer) -> Error {
+    let text = crate::reply::classify(&answer).text().to_owned();
+    Error::Refused { what: what.to_owned(), text, answer }
+}
+
+fn unaskable(what: &str, source: request::Error) -> Error {
+    Error::Unaskable { what: what.to_owned(), source: source.into() }
+}
+
+/// What the library reports of a watch.
+pub(crate) fn from_library(what: &str, via: &str, error: kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status) => refused(what, from_status(&status)),
+        kube::Error::SerdeError(source) => Error::Garbled { what: what.to_owned(), source },
+        other => Error::Connection { what: what.to_owned(), via: via.to_owned(), source: other.into() },
+    }
+}

@@ -1,0 +1,107 @@
+//! Names that go into paths and selectors, checked once.
+//!
+//! Not here: looking anything up. Source: the Kubernetes page "Object Names and IDs" (DNS subdomain names).
+//! Pure: no clock, no I/O, no task.
+
+use std::fmt;
+
+/// The name of a Node object, a DNS subdomain: it goes into paths and field selectors as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeName(String);
+
+/// A text that cannot name a Node object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadName(String);
+
+impl fmt::Display for BadName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "use {:?} as a node name: lower-case letters, digits, '-' and '.' only, 1 to 253", self.0)
+    }
+}
+
+impl std::error::Error for BadName {}
+
+impl NodeName {
+    /// Checks `text`.
+    ///
+    /// # Errors
+    /// [`BadName`] when no Node object can have this name.
+    pub fn parse(text: &str) -> Result<Self, BadName> {
+        let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let bytes = text.as_bytes();
+        let good = bytes.len() <= 253
+            && bytes.first().is_some_and(|byte| edge(*byte))
+            && bytes.last().is_some_and(|byte| edge(*byte))
+            && bytes.iter().all(|byte| edge(*byte) || matches!(byte, b'-' | b'.'));
+        if good { Ok(Self(text.to_owned())) } else { Err(BadName(text.to_owned())) }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// The identity of one pod object. A pod of the same name with another UID is another pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodUid(String);
+
+impl PodUid {
+    /// Takes the server's text as it is.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The UID as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PodUid {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// One pod object, named and identified. Shown as `namespace/name`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uid: PodUid,
+}
+
+impl fmt::Display for PodRef {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_dns_subdomains_name_a_node() {
+        for good in ["n", "node-1", "2cd9.example", "a".repeat(253).as_str()] {
+            assert!(NodeName::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "Node", "a/b", "a,metadata.name=b", "a b", "ä", "a".repeat(254).as_str()]
+        {
+            assert!(NodeName::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The Node object: reading it, and cordoning with an owner.
+//!
+//! Not here: how often to try (the caller counts), what a cordon allows (`cordon`). Sources: goals D17, R4;
+//! spec/agents.md 4.3 steps 3 and 4, 4.6.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Resource;
+use kube::api::{GetParams, ListParams, Patch, PatchParams};
+use kube::core::{ObjectList, Request};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::client::{Cluster, PROBE_LIMIT};
+use crate::cordon::{Cordon, CordonOwner, CordonStep, NodeFacts};
+use crate::error::Error;
+use crate::names::NodeName;
+use crate::watch::Scope;
+
+/// The annotation that says whose cordon it is.
+pub const OWNER_ANNOTATION: &str = "pillar-rs/cordon-owner";
+/// The label that names the device of a node.
+pub const UUID_LABEL: &str = "node-uuid";
+/// The label of a node that carries no workloads.
+pub const TIE_BREAKER_LABEL: &str = "tie-breaker-node";
+
+/// The annotation's text.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerForm {
+    boot_id: String,
+    requested_by: u8,
+    requested_at: String,
+}
+
+/// What [`cordon`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cordoned {
+    /// Flag and annotation written.
+    Written,
+    /// They were as wanted.
+    Kept,
+    /// The node is somebody else's cordon, and stays so.
+    Foreign,
+}
+
+/// What [`uncordon_own`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Uncordoned {
+    /// Flag and annotation removed.
+    Opened,
+    /// There was nothing of ours.
+    NothingOfOurs,
+}
+
+/// Our own node by its name.
+///
+/// # Errors
+/// [`Error::WrongNode`] when the node carries another device's UUID, and all of [`Cluster`]'s.
+pub async fn read(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Result<NodeFacts, Error> {
+    let what = format!("read node {name}");
+    let node: Node = cluster.ask(&what, nodes().get(name.as_str(), &GetParams::default())).await?;
+    let facts = facts(&node)?;
+    match facts.labels.get(UUID_LABEL) {
+        Some(label) if !label.eq_ignore_ascii_case(device_uuid) => Err(Error::WrongNode {
+            node: name.to_string(),
+            label: label.clone(),
+            device: device_uuid.to_owned(),
+        }),
+        Some(_) | None => Ok(facts),
+    }
+}
+
+/// All nodes but `own`.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn others(cluster: &Cluster, own: &NodeName) -> Result<Vec<NodeFacts>, Error> {
+    let list: ObjectList<Node> = cluster.ask("list nodes", nodes().list(&ListParams::default())).await?;
+    let all: Result<Vec<NodeFacts>, Error> = list.items.iter().map(facts).collect();
+    Ok(all?.into_iter().filter(|node| node.name != *own).collect())
+}
+
+/// Asks the API for one node, whichever. The error's [`Error::reach`] tells whether a server is there at all.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn probe(cluster: &Cluster) -> Result<(), Error> {
+    let one = nodes().list(&ListParams::default().limit(1));
+    cluster.ask_within::<Value>(PROBE_LIMIT, "reach the API", one).await.map(drop)
+}
+
+/// Makes the node unschedulable in the name of `owner`, by one patch of flag and annotation that names the
+/// resource version. A foreign cordon is left as it is.
+///
+/// # Errors
+/// As [`read`]; a lost race is [`Error::is_conflict`], and the caller counts its tries.
+pub async fn cordon(
+    cluster: &Cluster,
+    name: &NodeName,
+    device_uuid: &str,
+    owner: &CordonOwner,
+) -> Result<Cordoned, Error> {
+    let node = read(cluster, name, device_uuid).await?;
+    match node.cordon_step(owner) {
+        CordonStep::Keep => Ok(Cordoned::Kept),
+        CordonStep::LeaveForeign => Ok(Cordoned::Foreign),
+        CordonStep::Write => {
+            let body = json!({
+                "metadata": {
+                    "resourceVersion": node.resource_version,
+                    "annotations": { OWNER_ANNOTATION: owner_text(owner) },
+                },
+                "spec": { "unschedulable": true },
+            });
+            patch(cluster, &format!("cordon node {name}"), name, body).await.map(|()| Cordoned::Written)
+        }
+    }
+}
+
+/// Makes the node schedulable again if the cordon is ours, by one patch that removes flag and annotation and
+/// names the resource version. An annotation that somebody's uncordon left behind is removed too.
+///
+/// # Errors
+/// As [`cordon`].
+pub async fn uncordon_own(
+    cluster: &Cluster,
+    name: &NodeName,
+    device_uuid: &str,
+) -> Result<Uncordoned, Error> {
+    let node = read(cluster, name, device_uuid).await?;
+    let ours = match node.cordon {
+        Cordon::Ours(_) => true,
+        Cordon::None => node.annotated,
+        Cordon::Foreign => false,
+    };
+    if !ours {
+        return Ok(Uncordoned::NothingOfOurs);
+    }
+    let body = json!({
+        "metadata": {
+            "resourceVersion": node.resource_version,
+            "annotations": { OWNER_ANNOTATION: null },
+        },
+        "spec": { "unschedulable": null },
+    });
+    patch(cluster, &format!("uncordon node {name}"), name, body).await.map(|()| Uncordoned::Opened)
+}
+
+async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: Value) -> Result<(), Error> {
+    cluster.order(what, nodes().patch(name.as_str(), &PatchParams::default(), &Patch::Merge(body))).await
+}
+
+fn nodes() -> Request {
+    Request::new(Node::url_path(&(), None))
+}
+
+/// One node as a thing to follow.
+pub(crate) fn scope(name: &NodeName) -> Scope {
+    Scope {
+        what: format!("node {name}"),
+        path: Node::url_path(&(), None),
+        fields: Some(format!("metadata.name={name}")),
+        labels: None,
+    }
+}
+
+fn owner_text(owner: &CordonOwner) -> String {
+    let CordonOwner { boot_id, requested_by, requested_at } = owner;
+    json!({ "bootId": boot_id, "requestedBy": requested_by, "requestedAt": requested_at }).to_string()
+}
+
+/// The facts about a node.
+pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
+    let name = NodeName::parse(node.metadata.name.as_deref().unwrap_or_default())?;
+    let spec = node.spec.as_ref();
+    let unschedulable = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+    let annotation = node.metadata.annotations.as_ref().and_then(|all| all.get(OWNER_ANNOTATION));
+    let owner = annotation.and_then(|text| serde_json::from_str::<OwnerForm>(text).ok());
+    let owner = owner.map(|OwnerForm { boot_id, requested_by, requested_at }| CordonOwner {
+        boot_id,
+        requested_by,
+        requested_at,
+    });
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.is_some_and(|all| {
+        all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    });
+    let labels = node.metadata.labels.clone().unwrap_or_default();
+    Ok(NodeFacts {
+        name,
+        ready,
+        unschedulable,
+        annotated: owner.is_some(),
+        cordon: match (unschedulable, owner) {
+            (false, _) => Cordon::None,
+            (true, Some(owner)) => Cordon::Ours(owner),
+            (true, None) => Cordon::Foreign,
+        },
+        tie_breaker: labels.get(TIE_BREAKER_LABEL).is_some_and(|value| value == "true"),
+        labels,
+        resource_version: node.metadata.resource_version.clone().unwrap_or_default(),
+    })
+}

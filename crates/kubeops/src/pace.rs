@@ -1,0 +1,78 @@
+//! How long to wait before asking again.
+//!
+//! Not here: sleeping. Source: goals D3 (first wait at most 1 s, never over 15 s, jittered, no busy loop).
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+/// The longest first wait.
+pub const FIRST: Duration = Duration::from_secs(1);
+/// The longest wait.
+pub const LONGEST: Duration = Duration::from_secs(15);
+
+/// A stream of jittered waits. Two with different seeds do not march in step.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    seed: u64,
+}
+
+impl Pace {
+    /// Starts the stream at `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    /// The wait after failure number `tries`, which counts from 1: half to all of 1, 2, 4, 8, 15, 15, … s, but
+    /// never under `retry_after`.
+    pub fn pause(&mut self, tries: u32, retry_after: Option<Duration>) -> Duration {
+        let doublings = tries.saturating_sub(1).min(8);
+        let whole = FIRST.saturating_mul(1 << doublings).min(LONGEST);
+        let half = whole / 2;
+        let share = u32::try_from(self.draw() % 1001).unwrap_or(1000);
+        let jittered = half + half * share / 1000;
+        jittered.max(retry_after.unwrap_or_default())
+    }
+
+    /// The next number of the splitmix64 sequence.
+    fn draw(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut it = self.seed;
+        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        it ^ (it >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_start_at_one_second_double_and_stop_at_fifteen() {
+        for seed in 0..200 {
+            let mut pace = Pace::new(seed);
+            for (tries, most_ms) in
+                [(0, 1000), (1, 1000), (2, 2000), (3, 4000), (4, 8000), (5, 15000), (4000, 15000)]
+            {
+                let most = Duration::from_millis(most_ms);
+                let pause = pace.pause(tries, None);
+                assert!(pause <= most && pause >= most / 2, "{tries}: {pause:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn waits_are_jittered() {
+        let mut pace = Pace::new(7);
+        let waits: std::collections::BTreeSet<Duration> = (0..50).map(|_| pace.pause(5, None)).collect();
+        assert!(waits.len() > 25, "{waits:?}");
+    }
+
+    #[test]
+    fn the_servers_wait_is_the_least() {
+        let asked = Duration::from_secs(40);
+        assert_eq!(Pace::new(1).pause(1, Some(asked)), asked);
+        assert!(Pace::new(1).pause(5, Some(Duration::from_millis(1))) > Duration::from_secs(7));
+    }
+}

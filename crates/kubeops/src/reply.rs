@@ -1,0 +1,314 @@
+//! What an answer of the API server means for the call that got it.
+//!
+//! Not here: sending, waiting, who is asked next. Sources: goals D2; the Kubernetes page "API-initiated
+//! Eviction" (429 for a budget, 500 for two budgets); the API conventions on `Status`, its causes and
+//! `Retry-After`.
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+/// An answer as it came off the wire, without the library's types.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP status.
+    pub code: u16,
+    /// `Status.reason`, or empty.
+    pub reason: String,
+    /// `Status.message`, or the start of a body that is no `Status`.
+    pub message: String,
+    /// `Status.details.causes` as (reason, message).
+    pub causes: Vec<(String, String)>,
+    /// The `Retry-After` header, else `Status.details.retryAfterSeconds`.
+    pub retry_after: Option<Duration>,
+}
+
+/// The meaning of one answer, or of none. Texts are for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// 2xx.
+    Done,
+    /// 404: the object is not there.
+    NotFound {
+        /// What the server said.
+        text: String,
+    },
+    /// 409 on the UID: an object of this name is there, but it is another one.
+    UidChanged,
+    /// 409 on the resource version: somebody else wrote first.
+    Conflict {
+        /// What the server said.
+        text: String,
+    },
+    /// 410: the resource version of a watch is too old; list again.
+    Expired,
+    /// 429 for a disruption budget.
+    Budget {
+        /// The cause, which names the budget and its numbers.
+        text: String,
+        /// No new call before this has passed.
+        retry_after: Option<Duration>,
+    },
+    /// 500 because more than one budget selects the pod.
+    ManyBudgets {
+        /// What the server said.
+        text: String,
+    },
+    /// 429 for load.
+    Throttle {
+        /// What the server said.
+        text: String,
+        /// No new call before this has passed.
+        retry_after: Option<Duration>,
+    },
+    /// 403 because the namespace is being deleted; its pods go by themselves.
+    NamespaceEnding {
+        /// What the server said.
+        text: String,
+    },
+    /// 408, 5xx, a cut or refused connection, no answer in time, an answer that is no answer.
+    Transient {
+        /// What happened.
+        text: String,
+        /// No new call before this has passed.
+        retry_after: Option<Duration>,
+    },
+    /// Asking again changes nothing before a person does.
+    Permanent {
+        /// What the server said.
+        text: String,
+    },
+}
+
+/// The five classes that design section 7 and goals D2 name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Nothing more to ask for.
+    Done,
+    /// A budget holds the pod.
+    Budget,
+    /// The server has too much to do.
+    Throttle,
+    /// Ask again.
+    Transient,
+    /// The pod is given up in this attempt.
+    Permanent,
+}
+
+impl Reply {
+    /// The class of this reply.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Done | Self::NotFound { .. } | Self::UidChanged => Class::Done,
+            Self::Budget { .. } | Self::ManyBudgets { .. } => Class::Budget,
+            Self::Throttle { .. } => Class::Throttle,
+            Self::Conflict { .. } | Self::Expired | Self::NamespaceEnding { .. } | Self::Transient { .. } => {
+                Class::Transient
+            }
+            Self::Permanent { .. } => Class::Permanent,
+        }
+    }
+
+    /// What the server said, for a person.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Done => "done",
+            Self::UidChanged => "another pod has this name now",
+            Self::Expired => "the resource version is too old",
+            Self::NotFound { text }
+            | Self::Conflict { text }
+            | Self::Budget { text, .. }
+            | Self::ManyBudgets { text }
+            | Self::Throttle { text, .. }
+            | Self::NamespaceEnding { text }
+            | Self::Transient { text, .. }
+            | Self::Permanent { text } => text,
+        }
+    }
+
+    /// The time that must pass before the next call, when the server named one.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Budget { retry_after, .. }
+            | Self::Throttle { retry_after, .. }
+            | Self::Transient { retry_after, .. } => *retry_after,
+            Self::Done
+            | Self::NotFound { .. }
+            | Self::UidChanged
+            | Self::Conflict { .. }
+            | Self::Expired
+            | Self::ManyBudgets { .. }
+            | Self::NamespaceEnding { .. }
+            | Self::Permanent { .. } => None,
+        }
+    }
+}
+
+/// Whether a server stands behind the calls at all (spec/agents.md 4.3 step 2, mended as D-K2 asks).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It answers, if only to refuse.
+    Reachable,
+    /// 429: it is there and has too much to do. Never counts as unreachable (goals U8).
+    Throttled,
+    /// Refused, timed out, 5xx, TLS, or there is no usable kubeconfig.
+    Unreachable,
+}
+
+/// What `answer` means.
+#[must_use]
+pub fn classify(answer: &Answer) -> Reply {
+    let text = said(answer);
+    let retry_after = answer.retry_after;
+    let cause = |wanted: &str| answer.causes.iter().any(|(reason, _)| reason == wanted);
+    let mentions = |words: &str| answer.message.contains(words);
+    match answer.code {
+        200..=299 => Reply::Done,
+        403 if cause("NamespaceTerminating") || mentions("because it is being terminated") => {
+            Reply::NamespaceEnding { text }
+        }
+        404 => Reply::NotFound { text },
+        // The registry and the storage word the same refusal differently.
+        409 if mentions("UID in precondition") || mentions("UID in the precondition") => Reply::UidChanged,
+        409 => Reply::Conflict { text },
+        410 => Reply::Expired,
+        429 if cause("DisruptionBudget") || mentions("disruption budget") => {
+            Reply::Budget { text, retry_after }
+        }
+        429 => Reply::Throttle { text, retry_after },
+        500 if mentions("more than one PodDisruptionBudget") => Reply::ManyBudgets { text },
+        408 | 500..=599 => Reply::Transient { text, retry_after },
+        _ => Reply::Permanent { text },
+    }
+}
+
+/// Whether `answer` shows that the API is there.
+#[must_use]
+pub fn reach(answer: &Answer) -> Reach {
+    match answer.code {
+        429 => Reach::Throttled,
+        408 | 500..=599 => Reach::Unreachable,
+        _ => Reach::Reachable,
+    }
+}
+
+/// The answer in one line: code, reason, message and, for a budget, the cause with its numbers.
+fn said(answer: &Answer) -> String {
+    let mut line = answer.code.to_string();
+    if !answer.reason.is_empty() {
+        line.push(' ');
+        line.push_str(&answer.reason);
+    }
+    for part in std::iter::once(&answer.message)
+        .chain(answer.causes.iter().map(|(_, message)| message))
+        .map(|it| it.trim())
+    {
+        if !part.is_empty() && !line.contains(part) {
+            line.push_str(": ");
+            line.push_str(part);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(code: u16, message: &str) -> Answer {
+        Answer { code, message: message.to_owned(), ..Answer::default() }
+    }
+
+    fn with_cause(code: u16, reason: &str, message: &str) -> Answer {
+        Answer { causes: vec![(reason.to_owned(), message.to_owned())], ..answer(code, "refused") }
+    }
+
+    #[test]
+    fn every_reply_of_d2_takes_its_class() {
+        let two = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        let ending = "pods \"a\" is forbidden: unable to create new content in namespace x because it is being terminated";
+        let table = [
+            (answer(200, ""), Class::Done),
+            (answer(201, ""), Class::Done),
+            (answer(404, "pods \"a\" not found"), Class::Done),
+            (
+                answer(409, "the UID in the precondition (1) does not match the UID in record (2)"),
+                Class::Done,
+            ),
+            (answer(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"), Class::Done),
+            (answer(409, "the object has been modified"), Class::Transient),
+            (answer(410, "too old resource version: 1 (2)"), Class::Transient),
+            (
+                with_cause(429, "DisruptionBudget", "The disruption budget b needs 2 healthy pods"),
+                Class::Budget,
+            ),
+            (answer(429, "Cannot evict pod as it would violate the pod's disruption budget."), Class::Budget),
+            (answer(429, "too many requests"), Class::Throttle),
+            (with_cause(403, "NamespaceTerminating", "namespace x is being terminated"), Class::Transient),
+            (answer(403, ending), Class::Transient),
+            (answer(403, "pods \"a\" is forbidden"), Class::Permanent),
+            (answer(500, two), Class::Budget),
+            (answer(500, "etcdserver: request timed out"), Class::Transient),
+            (answer(408, ""), Class::Transient),
+            (answer(502, ""), Class::Transient),
+            (answer(503, ""), Class::Transient),
+            (answer(504, ""), Class::Transient),
+            (answer(401, "Unauthorized"), Class::Permanent),
+            (answer(400, ""), Class::Permanent),
+            (answer(405, ""), Class::Permanent),
+            (answer(422, ""), Class::Permanent),
+            (answer(302, ""), Class::Permanent),
+        ];
+        for (given, class) in table {
+            assert_eq!(classify(&given).class(), class, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_to_wait_comes_through_whatever_caused_it() {
+        let wait = Some(Duration::from_secs(10));
+        let throttled = Answer { retry_after: wait, ..answer(429, "busy") };
+        let budget = Answer { retry_after: wait, ..with_cause(429, "DisruptionBudget", "b") };
+        let starting = Answer { retry_after: wait, ..answer(503, "starting") };
+        for given in [throttled, budget, starting] {
+            assert_eq!(classify(&given).retry_after(), wait, "{given:?}");
+        }
+        assert_eq!(classify(&answer(429, "busy")).retry_after(), None);
+    }
+
+    #[test]
+    fn the_cause_is_part_of_what_is_said() {
+        let given = Answer {
+            reason: "TooManyRequests".to_owned(),
+            ..with_cause(
+                429,
+                "DisruptionBudget",
+                "The disruption budget web needs 2 healthy pods and has 2 currently",
+            )
+        };
+        assert_eq!(
+            classify(&given).text(),
+            "429 TooManyRequests: refused: The disruption budget web needs 2 healthy pods and has 2 currently"
+        );
+    }
+
+    #[test]
+    fn throttling_is_never_taken_for_an_unreachable_api() {
+        let table = [
+            (200, Reach::Reachable),
+            (401, Reach::Reachable),
+            (403, Reach::Reachable),
+            (404, Reach::Reachable),
+            (429, Reach::Throttled),
+            (408, Reach::Unreachable),
+            (500, Reach::Unreachable),
+            (503, Reach::Unreachable),
+            (504, Reach::Unreachable),
+        ];
+        for (code, expected) in table {
+            assert_eq!(reach(&answer(code, "")), expected, "{code}");
+        }
+    }
+}

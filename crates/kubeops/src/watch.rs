@@ -1,0 +1,214 @@
+//! Following a collection: one list, then a watch that survives what servers and networks do to it.
+//!
+//! Not here: what the objects mean. Sources: the Kubernetes page "API Concepts" (watch, 410, bookmarks); kube's
+//! own watcher is not used because it hides replies and reads no Retry-After.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream, Stream, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ListParams, WatchParams};
+use kube::core::{ObjectList, Request, WatchEvent};
+use serde::de::DeserializeOwned;
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use crate::client::{self, Cluster};
+use crate::error::Error;
+use crate::pace::Pace;
+use crate::reply::Reply;
+
+/// How long the server is asked to keep one watch open. Short, since a dead connection is noticed only
+/// [`MARGIN`] after it.
+const SLOT: Duration = Duration::from_secs(30);
+/// How much longer than its slot a watch may be silent before the connection is given up.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// What is followed.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    /// For errors and logs, as "pods of node n".
+    pub(crate) what: String,
+    /// The collection's path.
+    pub(crate) path: String,
+    /// Field selector.
+    pub(crate) fields: Option<String>,
+    /// Label selector.
+    pub(crate) labels: Option<String>,
+}
+
+impl Scope {
+    /// A list that is read from the store and not from a cache of any age: no resource version.
+    pub(crate) fn list(&self) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+        Request::new(self.path.as_str()).list(&ListParams {
+            field_selector: self.fields.clone(),
+            label_selector: self.labels.clone(),
+            ..ListParams::default()
+        })
+    }
+
+    fn watch(&self, version: &str) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+        let how = WatchParams {
+            field_selector: self.fields.clone(),
+            label_selector: self.labels.clone(),
+            timeout: u32::try_from(SLOT.as_secs()).ok(),
+            ..WatchParams::default()
+        };
+        Request::new(self.path.as_str()).watch(&how, version)
+    }
+}
+
+/// What a follower hears.
+#[derive(Debug)]
+pub(crate) enum Heard<K> {
+    /// Everything that is there; what was there before and is not in it is gone.
+    Listed(Vec<K>),
+    /// One object as it is now.
+    Put(K),
+    /// One object as it was when it went.
+    Gone(K),
+    /// A call failed; the follower tries again by itself.
+    Trouble(Error),
+}
+
+enum At<K> {
+    List,
+    Resume { version: String },
+    Open { version: String, events: BoxStream<'static, Result<WatchEvent<K>, Error>> },
+}
+
+struct Follower<K> {
+    cluster: Cluster,
+    scope: Scope,
+    pace: Pace,
+    /// Failures in a row.
+    tries: u32,
+    /// Wait before the next call.
+    rest: Option<Duration>,
+    at: At<K>,
+}
+
+/// Follows `scope` for as long as the stream is kept; it never ends. Dropping it closes the connection and loses
+/// nothing, as a new one starts with a list.
+pub(crate) fn follow<K>(cluster: Cluster, scope: Scope, seed: u64) -> impl Stream<Item = Heard<K>> + Send
+where
+    K: Object,
+{
+    let follower = Follower { cluster, scope, pace: Pace::new(seed), tries: 0, rest: None, at: At::List };
+    stream::unfold(follower, |mut follower| async move {
+        let heard = follower.next().await;
+        Some((heard, follower))
+    })
+}
+
+/// What the follower needs to know of an object.
+pub(crate) trait Object: Clone + Debug + DeserializeOwned + Send + 'static {
+    /// Its metadata.
+    fn meta(&self) -> &ObjectMeta;
+}
+
+impl<K> Object for K
+where
+    K: k8s_openapi::Metadata<Ty = ObjectMeta> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    fn meta(&self) -> &ObjectMeta {
+        self.metadata()
+    }
+}
+
+impl<K: Object> Follower<K> {
+    async fn next(&mut self) -> Heard<K> {
+        loop {
+            if let Some(rest) = self.rest.take() {
+                sleep(rest).await;
+            }
+            match std::mem::replace(&mut self.at, At::List) {
+                At::List => {
+                    let what = format!("list {}", self.scope.what);
+                    match self.cluster.ask::<ObjectList<K>>(&what, self.scope.list()).await {
+                        Ok(list) => {
+                            self.tries = 0;
+                            self.at =
+                                At::Resume { version: list.metadata.resource_version.unwrap_or_default() };
+                            return Heard::Listed(list.items);
+                        }
+                        Err(error) => return self.trouble(error),
+                    }
+                }
+                At::Resume { version } => {
+                    let what = format!("watch {}", self.scope.what);
+                    match self.cluster.watch::<K>(&what, self.scope.watch(&version)).await {
+                        Ok(events) => self.at = At::Open { version, events },
+                        Err(error) if error.reply() == Reply::Expired => self.list_again("too old"),
+                        Err(error) => {
+                            self.at = At::Resume { version };
+                            return self.trouble(error);
+                        }
+                    }
+                }
+                At::Open { version, mut events } => match timeout(SLOT + MARGIN, events.next()).await {
+                    Err(_elapsed) => self.list_again("silent"),
+                    Ok(None) => {
+                        // The end of a slot or a cut: both go on where they were, after a short rest, so that
+                        // a server that closes at once is not asked in a circle.
+                        self.rest = Some(self.pace.pause(1, None));
+                        self.at = At::Resume { version };
+                    }
+                    Ok(Some(Ok(WatchEvent::Bookmark(mark)))) => {
+                        self.tries = 0;
+                        self.at = At::Open { version: mark.metadata.resource_version, events };
+                    }
+                    Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
+                        self.keep(version, &object, events);
+                        return Heard::Put(object);
+                    }
+                    Ok(Some(Ok(WatchEvent::Deleted(object)))) => {
+                        self.keep(version, &object, events);
+                        return Heard::Gone(object);
+                    }
+                    Ok(Some(Ok(WatchEvent::Error(status)))) => {
+                        let error = client::from_library(&self.scope.what, "", kube::Error::Api(status));
+                        if let Some(heard) = self.broken(version, error) {
+                            return heard;
+                        }
+                    }
+                    Ok(Some(Err(error))) => {
+                        if let Some(heard) = self.broken(version, error) {
+                            return heard;
+                        }
+                    }
+                },
+            }
+        }
+    }
+
+    fn keep(&mut self, old: String, object: &K, events: BoxStream<'static, Result<WatchEvent<K>, Error>>) {
+        self.tries = 0;
+        let version = object.meta().resource_version.clone().unwrap_or(old);
+        self.at = At::Open { version, events };
+    }
+
+    fn broken(&mut self, version: String, error: Error) -> Option<Heard<K>> {
+        if error.reply() == Reply::Expired {
+            self.list_again("too old");
+            None
+        } else {
+            self.at = At::Resume { version };
+            Some(self.trouble(error))
+        }
+    }
+
+    fn list_again(&mut self, why: &'static str) {
+        debug!(scope = self.scope.what, why, "list again");
+        self.tries = self.tries.saturating_add(1);
+        self.rest = Some(self.pace.pause(self.tries, None));
+        self.at = At::List;
+    }
+
+    fn trouble(&mut self, error: Error) -> Heard<K> {
+        self.tries = self.tries.saturating_add(1);
+        self.rest = Some(self.pace.pause(self.tries, error.reply().retry_after()));
+        Heard::Trouble(error)
+    }
+}
