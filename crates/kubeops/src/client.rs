@@ -304,8 +304,7 @@ fn from_status(status: &Status) -> Answer {
 }
 
 fn refused(what: &str, answer: Answer) -> Error {
-    let text = crate::reply::classify(&answer).text().to_owned();
-    Error::Refused { what: what.to_owned(), text, answer }
+    Error::Refused { what: what.to_owned(), answer: Box::new(answer) }
 }
 
 fn unaskable(what: &str, source: request::Error) -> Error {
@@ -314,9 +313,11 @@ fn unaskable(what: &str, source: request::Error) -> Error {
 
 /// What the library reports of a watch.
 pub(crate) fn from_library(what: &str, via: &str, error: kube::Error) -> Error {
-    match error {
-        kube::Error::Api(status) => refused(what, from_status(&status)),
-        kube::Error::SerdeError(source) => Error::Garbled { what: what.to_owned(), source },
-        other => Error::Connection { what: what.to_owned(), via: via.to_owned(), source: other.into() },
+    if let kube::Error::Api(status) = error {
+        refused(what, from_status(&status))
+    } else if let kube::Error::SerdeError(source) = error {
+        Error::Garbled { what: what.to_owned(), source }
+    } else {
+        Error::Connection { what: what.to_owned(), via: via.to_owned(), source: error.into() }
     }
 }

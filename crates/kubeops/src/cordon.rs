@@ -43,7 +43,7 @@ pub struct NodeFacts {
     /// Whose cordon it is.
     pub cordon: Cordon,
     /// Our annotation, also when somebody has made the node schedulable again and left it behind.
-    pub annotated: bool,
+    pub annotation: Option<CordonOwner>,
     /// Label `tie-breaker-node=true`: the node carries no workloads.
     pub tie_breaker: bool,
     /// All labels.
@@ -96,7 +96,7 @@ mod tests {
             name: NodeName::parse("n").unwrap(),
             ready: true,
             unschedulable: cordon != Cordon::None,
-            annotated: matches!(cordon, Cordon::Ours(_)),
+            annotation: None,
             cordon,
             tie_breaker,
             labels: BTreeMap::new(),

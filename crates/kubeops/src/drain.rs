@@ -209,7 +209,7 @@ fn say(node: &NodeName, said: &Said) {
             info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress eviction accepted");
         }
         Said::Gone(pod) => {
-            info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress pod is gone")
+            info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress pod is gone");
         }
         Said::Held(pod, error) => {
             warn!(%node, %pod, uid = %pod.uid, error, "nodedrain-step:pod-evict-err pod is held");

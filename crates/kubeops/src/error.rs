@@ -21,14 +21,12 @@ pub enum Error {
         source: Box<dyn StdError + Send + Sync>,
     },
     /// The server answered, and not with 2xx.
-    #[error("{what}: the server answered {text}")]
+    #[error("{what}: the server answered {}", answer.line())]
     Refused {
         /// The call, as "list pods of node n".
         what: String,
-        /// The answer in one line.
-        text: String,
         /// The answer.
-        answer: Answer,
+        answer: Box<Answer>,
     },
     /// There was no whole answer within the limit.
     #[error("{what}: no answer within {} s", limit.as_secs())]

@@ -1,7 +1,7 @@
 //! What is done to a cluster: reading and cordoning our own node, and emptying it.
 //!
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
-//! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `track`, `engine`, `progress`, `names`) decide; the
+//! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`) decide; the
 //! others (`client`, `watch`, `node`, `pods`, `evict`, `drain`) call. Sources: design.md sections 3 and 7,
 //! spec/agents.md 4.3 to 4.6.
 
@@ -19,7 +19,6 @@ pub mod plan;
 pub mod pods;
 pub mod progress;
 pub mod reply;
-mod track;
 mod watch;
 
 pub use client::Cluster;

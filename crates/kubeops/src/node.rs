@@ -130,7 +130,7 @@ pub async fn uncordon_own(
     let node = read(cluster, name, device_uuid).await?;
     let ours = match node.cordon {
         Cordon::Ours(_) => true,
-        Cordon::None => node.annotated,
+        Cordon::None => node.annotation.is_some(),
         Cordon::Foreign => false,
     };
     if !ours {
@@ -190,7 +190,7 @@ pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
         name,
         ready,
         unschedulable,
-        annotated: owner.is_some(),
+        annotation: owner.clone(),
         cordon: match (unschedulable, owner) {
             (false, _) => Cordon::None,
             (true, Some(owner)) => Cordon::Ours(owner),

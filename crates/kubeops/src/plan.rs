@@ -30,8 +30,6 @@ pub struct PodFacts {
     pub pod: PodRef,
     /// Its labels; budgets select by them.
     pub labels: BTreeMap<String, String>,
-    /// The kubelet's image of a static pod: deleting it stops nothing.
-    pub mirror: bool,
     /// Phase Succeeded or Failed.
     pub finished: bool,
     /// Its deletion has begun.
@@ -49,6 +47,8 @@ pub struct PodFacts {
 pub enum Owner {
     /// None: nobody makes the pod anew.
     Nobody,
+    /// The kubelet, of whose static pod this is an image: deleting it stops nothing.
+    Kubelet,
     /// A `DaemonSet` that is there: it would put the pod back at once.
     DaemonSet,
     /// A `DaemonSet` that is gone, so that nobody makes the pod anew.
@@ -89,7 +89,7 @@ impl PodFacts {
             Class::Keep(Why::KeptApp)
         } else if self.owner == Owner::DaemonSet && !self.finished {
             Class::Keep(Why::DaemonSet)
-        } else if self.mirror {
+        } else if self.owner == Owner::Kubelet {
             Class::Keep(Why::Mirror)
         } else if self.terminating {
             Class::Await
@@ -113,7 +113,6 @@ pub(crate) mod tests {
                 uid: PodUid::new(format!("uid-{name}")),
             },
             labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
-            mirror: false,
             finished: false,
             terminating: false,
             grace: Duration::from_secs(30),
@@ -131,8 +130,8 @@ pub(crate) mod tests {
             (PodFacts { empty_dir: true, ..plain.clone() }, Class::Leave),
             (PodFacts { finished: true, ..plain.clone() }, Class::Leave),
             (PodFacts { terminating: true, ..plain.clone() }, Class::Await),
-            (PodFacts { mirror: true, ..plain.clone() }, Class::Keep(Why::Mirror)),
-            (PodFacts { mirror: true, finished: true, ..plain.clone() }, Class::Keep(Why::Mirror)),
+            (PodFacts { owner: Owner::Kubelet, ..plain.clone() }, Class::Keep(Why::Mirror)),
+            (PodFacts { owner: Owner::Kubelet, finished: true, ..plain.clone() }, Class::Keep(Why::Mirror)),
             (PodFacts { owner: Owner::DaemonSet, ..plain.clone() }, Class::Keep(Why::DaemonSet)),
             (
                 PodFacts { owner: Owner::DaemonSet, terminating: true, ..plain.clone() },

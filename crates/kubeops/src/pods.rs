@@ -116,15 +116,16 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         .or_else(|| spec.and_then(|spec| spec.termination_grace_period_seconds))
         .and_then(|secs| u64::try_from(secs).ok())
         .map_or(DEFAULT_GRACE, Duration::from_secs);
+    let mirror = meta.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION));
     let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     PodFacts {
         pod: pod_ref(pod),
         labels: meta.labels.clone().unwrap_or_default(),
-        mirror: meta.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION)),
         finished: matches!(phase, Some("Succeeded" | "Failed")),
         terminating: meta.deletion_timestamp.is_some(),
         grace,
         owner: match controller(pod) {
+            _ if mirror => Owner::Kubelet,
             None => Owner::Nobody,
             Some(owner) if owner.kind == "DaemonSet" => Owner::DaemonSet,
             Some(_) => Owner::Other,

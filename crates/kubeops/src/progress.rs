@@ -1,6 +1,6 @@
 //! What a drain says about itself.
 //!
-//! Not here: how it comes to it (`engine`). Sources: goals O1, O2; the counts and blockers of NodeDrainProgress.
+//! Not here: how it comes to it (`engine`). Sources: goals O1, O2; the counts and blockers of `NodeDrainProgress`.
 //! Pure: no clock, no I/O, no task.
 
 use std::time::Duration;

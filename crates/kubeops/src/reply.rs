@@ -22,6 +22,26 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
 }
 
+impl Answer {
+    /// The answer in one line: code, reason, message and, for a budget, the cause with its numbers.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut line = self.code.to_string();
+        if !self.reason.is_empty() {
+            line.push(' ');
+            line.push_str(&self.reason);
+        }
+        let causes = self.causes.iter().map(|(_, message)| message);
+        for part in std::iter::once(&self.message).chain(causes).map(|part| part.trim()) {
+            if !part.is_empty() && !line.contains(part) {
+                line.push_str(": ");
+                line.push_str(part);
+            }
+        }
+        line
+    }
+}
+
 /// The meaning of one answer, or of none. Texts are for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
@@ -160,7 +180,7 @@ pub enum Reach {
 /// What `answer` means.
 #[must_use]
 pub fn classify(answer: &Answer) -> Reply {
-    let text = said(answer);
+    let text = answer.line();
     let retry_after = answer.retry_after;
     let cause = |wanted: &str| answer.causes.iter().any(|(reason, _)| reason == wanted);
     let mentions = |words: &str| answer.message.contains(words);
@@ -192,25 +212,6 @@ pub fn reach(answer: &Answer) -> Reach {
         408 | 500..=599 => Reach::Unreachable,
         _ => Reach::Reachable,
     }
-}
-
-/// The answer in one line: code, reason, message and, for a budget, the cause with its numbers.
-fn said(answer: &Answer) -> String {
-    let mut line = answer.code.to_string();
-    if !answer.reason.is_empty() {
-        line.push(' ');
-        line.push_str(&answer.reason);
-    }
-    for part in std::iter::once(&answer.message)
-        .chain(answer.causes.iter().map(|(_, message)| message))
-        .map(|it| it.trim())
-    {
-        if !part.is_empty() && !line.contains(part) {
-            line.push_str(": ");
-            line.push_str(part);
-        }
-    }
-    line
 }
 
 #[cfg(test)]

@@ -14,25 +14,25 @@ use crate::progress::{BlockCode, Blocker};
 use crate::reply::Reply;
 
 /// How long past its grace period a pod may take before it is named.
-pub(crate) const SLACK: Duration = Duration::from_secs(30);
+pub(super) const SLACK: Duration = Duration::from_secs(30);
 
 /// A pod that leaves.
 #[derive(Debug, Clone)]
-pub(crate) struct Track {
-    pub(crate) facts: PodFacts,
-    pub(crate) state: State,
+pub(super) struct Track {
+    pub(super) facts: PodFacts,
+    pub(super) state: State,
     /// The turn of the engine in which this last changed; older lists do not speak about it.
-    pub(crate) turn: u64,
+    pub(super) turn: u64,
     /// Refusals in a row.
-    pub(crate) tries: u32,
+    pub(super) tries: u32,
     /// The server has accepted an eviction of this very pod.
-    pub(crate) accepted: bool,
+    pub(super) accepted: bool,
     /// The standing refusal and since when its code holds.
     refusal: Option<(Reply, BlockCode, Mono)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum State {
+pub(super) enum State {
     /// To be evicted once `due`; never before `not_before`, which the server set.
     Waiting { due: Mono, not_before: Mono },
     /// The call is under way.
@@ -46,7 +46,7 @@ pub(crate) enum State {
 }
 
 impl Track {
-    pub(crate) fn new(facts: PodFacts, now: Mono, turn: u64) -> Self {
+    pub(super) fn new(facts: PodFacts, now: Mono, turn: u64) -> Self {
         let state = if facts.terminating {
             State::Going { since: now }
         } else {
@@ -56,14 +56,14 @@ impl Track {
     }
 
     /// Still to be waited for.
-    pub(crate) fn is_active(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         match self.state {
             State::Waiting { .. } | State::Asking | State::Going { .. } => true,
             State::Ended | State::Gone => false,
         }
     }
 
-    pub(crate) fn due(&self) -> Option<Mono> {
+    pub(super) fn due(&self) -> Option<Mono> {
         match self.state {
             State::Waiting { due, .. } => Some(due),
             State::Asking | State::Going { .. } | State::Ended | State::Gone => None,
@@ -71,14 +71,14 @@ impl Track {
     }
 
     /// When a pod that is ending has had its time.
-    pub(crate) fn overdue_at(&self) -> Option<Mono> {
+    pub(super) fn overdue_at(&self) -> Option<Mono> {
         match self.state {
             State::Going { since } => Some(since + self.facts.grace + SLACK),
             State::Waiting { .. } | State::Asking | State::Ended | State::Gone => None,
         }
     }
 
-    pub(crate) fn going(&mut self, now: Mono) {
+    pub(super) fn going(&mut self, now: Mono) {
         self.refusal = None;
         if !matches!(self.state, State::Going { .. }) {
             self.state = State::Going { since: now };
@@ -86,14 +86,14 @@ impl Track {
     }
 
     /// To be asked (again) after a pause of its own.
-    pub(crate) fn again(&mut self, now: Mono, pace: &mut Pace, retry_after: Option<Duration>) {
+    pub(super) fn again(&mut self, now: Mono, pace: &mut Pace, retry_after: Option<Duration>) {
         self.tries = self.tries.saturating_add(1);
         let due = now + pace.pause(self.tries, retry_after);
         self.state = State::Waiting { due, not_before: now + retry_after.unwrap_or_default() };
     }
 
     /// The answer to an eviction.
-    pub(crate) fn answered(&mut self, now: Mono, pace: &mut Pace, reply: Reply) {
+    pub(super) fn answered(&mut self, now: Mono, pace: &mut Pace, reply: Reply) {
         let retry_after = reply.retry_after();
         let code = match &reply {
             Reply::Done => {
@@ -130,25 +130,30 @@ impl Track {
     }
 
     /// Held by a budget right now.
-    pub(crate) fn is_held_by_budget(&self) -> bool {
+    pub(super) fn is_held_by_budget(&self) -> bool {
         matches!(self.state, State::Waiting { .. })
             && matches!(self.refusal, Some((_, BlockCode::Budget | BlockCode::ManyBudgets, _)))
     }
 
     /// Asks at once, but not before the server's own time.
-    pub(crate) fn hurry(&mut self, now: Mono) {
+    pub(super) fn hurry(&mut self, now: Mono) {
         if let State::Waiting { due, not_before } = &mut self.state {
             *due = now.max(*not_before).min(*due);
         }
     }
 
-    /// The code under which the pod counts as blocked rather than waiting.
-    pub(crate) fn code(&self) -> Option<BlockCode> {
+    /// Held by something that does not pass by itself within seconds.
+    pub(super) fn is_blocked(&self) -> bool {
+        matches!(self.code(), Some(BlockCode::Budget | BlockCode::ManyBudgets | BlockCode::NamespaceEnding))
+    }
+
+    /// Why the server refused last time.
+    pub(super) fn code(&self) -> Option<BlockCode> {
         self.refusal.as_ref().map(|(_, code, _)| *code)
     }
 
     /// What holds the pod, when something does. `budgets` are those that guard it.
-    pub(crate) fn blocker(&self, now: Mono, budgets: &[&BudgetFacts]) -> Option<Blocker> {
+    pub(super) fn blocker(&self, now: Mono, budgets: &[&BudgetFacts]) -> Option<Blocker> {
         let named = |code, reason, since| Blocker { pod: self.facts.pod.clone(), code, reason, since };
         match (&self.state, &self.refusal) {
             (State::Waiting { .. } | State::Asking | State::Ended, Some((reply, code, since))) => {
