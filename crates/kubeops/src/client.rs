@@ -1,27 +1,25 @@
-//! The one door to the API server: address and credentials, a deadline for every call, answers as values.
+//! The one door to the API server: a deadline for every call, answers as values.
 //!
-//! Not here: what to call, what an answer means (`reply`), asking again. Sources: design.md section 7; kube's
-//! default retry is off because it hides 429, 503 and 504 from the rules of goals D2; the raw response is read
-//! because kube drops the `Retry-After` header.
+//! Not here: what to call, what an answer means (`reply`), asking again, address and credentials
+//! (`kubeconfig`). Sources: design.md section 7. The raw response is read because kube drops the `Retry-After`
+//! header.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Limited};
+use kube::Client;
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{Status, WatchEvent, request};
-use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 use tracing::debug;
 
 use crate::error::Error;
+use crate::kubeconfig::KubeconfigFile;
 use crate::reply::Answer;
 
 /// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
@@ -41,22 +39,8 @@ pub struct Cluster {
 }
 
 enum Source {
-    File { path: PathBuf, held: Mutex<Option<Held>> },
+    File(KubeconfigFile),
     Given(Client),
-}
-
-/// A client and the file that it was made from.
-struct Held {
-    stamp: Stamp,
-    client: Client,
-}
-
-/// Tells one content of a file from another: a rewrite changes at least the change time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    bytes: u64,
-    changed: (i64, i64),
 }
 
 impl std::fmt::Debug for Cluster {
@@ -70,7 +54,7 @@ impl Cluster {
     /// after it has changed or after a call found its address or credentials of no use.
     #[must_use]
     pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
-        let source = Source::File { path: path.into(), held: Mutex::new(None) };
+        let source = Source::File(KubeconfigFile::new(path.into()));
         Self { source: Arc::new(source), call_limit: CALL_LIMIT }
     }
 
@@ -91,7 +75,7 @@ impl Cluster {
     #[must_use]
     pub fn via(&self) -> String {
         match &*self.source {
-            Source::File { path, .. } => format!("kubeconfig {}", path.display()),
+            Source::File(file) => format!("kubeconfig {}", file.path().display()),
             Source::Given(_) => "the client given".to_owned(),
         }
     }
@@ -195,25 +179,11 @@ impl Cluster {
         }
     }
 
-    /// The client in force, made anew when the file is another one than last time.
     async fn client(&self) -> Result<Client, Error> {
-        let (path, held) = match &*self.source {
-            Source::Given(client) => return Ok(client.clone()),
-            Source::File { path, held } => (path, held),
-        };
-        let stamp = Stamp::of(path)?;
-        let known = held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .and_then(|it| if it.stamp == stamp { Some(it.client.clone()) } else { None });
-        if let Some(client) = known {
-            return Ok(client);
+        match &*self.source {
+            Source::Given(client) => Ok(client.clone()),
+            Source::File(file) => file.client().await,
         }
-        let client = read_client(path).await?;
-        debug!(path = %path.display(), "kubeconfig read");
-        *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Held { stamp, client: client.clone() });
-        Ok(client)
     }
 
     /// Certificates may also lie in files that the kubeconfig names, and these change without it: after a
@@ -229,46 +199,14 @@ impl Cluster {
             | Error::WrongNode { .. }
             | Error::Name(_) => false,
         };
-        if let (true, Source::File { held, .. }) = (credentials, &*self.source) {
-            *held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let (true, Source::File(file)) = (credentials, &*self.source) {
+            file.forget();
         }
     }
 
     fn cut(&self, what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::Connection { what: what.to_owned(), via: self.via(), source: source.into() }
     }
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Result<Self, Error> {
-        let facts = fs::metadata(path)
-            .map_err(|source| Error::Kubeconfig { path: path.to_owned(), source: source.into() })?;
-        Ok(Self { inode: facts.ino(), bytes: facts.len(), changed: (facts.ctime(), facts.ctime_nsec()) })
-    }
-}
-
-/// Builds a client from nothing but the file: no variable of the environment is looked at.
-async fn read_client(path: &Path) -> Result<Client, Error> {
-    let wrong = |source: Box<dyn std::error::Error + Send + Sync>| Error::Kubeconfig {
-        path: path.to_owned(),
-        source,
-    };
-    let mut kubeconfig = Kubeconfig::read_from(path).map_err(|it| wrong(it.into()))?;
-    let mut proxied = false;
-    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        proxied |= cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty());
-        // The library looks for HTTPS_PROXY when the file names no proxy. A name here stops it; it is taken
-        // out again below.
-        cluster.proxy_url.get_or_insert_with(|| "http://none.invalid".to_owned());
-    }
-    let options = KubeConfigOptions::default();
-    let mut config =
-        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|it| wrong(it.into()))?;
-    if !proxied {
-        config.proxy_url = None;
-    }
-    config.default_retry = false;
-    Client::try_from(config).map_err(|it| wrong(it.into()))
 }
 
 /// Reads an answer that is not 2xx. A body that is no `Status` is shown as it is, cut short.

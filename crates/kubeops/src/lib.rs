@@ -2,7 +2,7 @@
 //!
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`) decide; the
-//! others (`client`, `watch`, `node`, `pods`, `evict`, `drain`) call. Sources: design.md sections 3 and 7,
+//! others (`client`, `kubeconfig`, `watch`, `node`, `pods`, `evict`, `drain`) call. Sources: design.md sections 3 and 7,
 //! spec/agents.md 4.3 to 4.6.
 
 pub mod budget;
@@ -12,6 +12,9 @@ pub mod drain;
 pub mod engine;
 mod error;
 pub mod evict;
+mod kubeconfig;
+#[cfg(test)]
+mod mock;
 pub mod names;
 pub mod node;
 pub mod pace;

@@ -1,0 +1,180 @@
+//! An attempt against answers from the hand, with the time in the hand: the bench.
+
+mod pods;
+mod proof;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use step::{Core, Mono};
+
+use super::{Effect, Engine, Event, Rules, Said};
+use crate::budget::{BudgetFacts, Selector};
+use crate::cordon::{Cordon, CordonOwner, NodeFacts};
+use crate::names::{NodeName, PodRef, PodUid};
+use crate::plan::tests::pod;
+use crate::plan::{Owner, PodFacts};
+use crate::progress::{BlockCode, Outcome, Phase};
+use crate::reply::Reply;
+
+fn node(open: bool) -> NodeFacts {
+    NodeFacts {
+        name: NodeName::parse("n1").unwrap(),
+        ready: true,
+        unschedulable: !open,
+        cordon: if open { Cordon::None } else { Cordon::Ours(CordonOwner::default()) },
+        annotation: None,
+        tie_breaker: false,
+        labels: BTreeMap::new(),
+        resource_version: "1".to_owned(),
+    }
+}
+
+fn budget_reply() -> Reply {
+    Reply::Budget { text: "429: needs 2".to_owned(), retry_after: None }
+}
+
+fn transient() -> Reply {
+    Reply::Transient { text: "503".to_owned(), retry_after: None }
+}
+
+fn permanent() -> Reply {
+    Reply::Permanent { text: "403 Forbidden".to_owned() }
+}
+
+fn budgets(allowed: i32) -> Event {
+    let web = BudgetFacts {
+        name: "web".to_owned(),
+        selector: Some(Selector { labels: pod("x").labels, conditions: vec![] }),
+        allowed,
+        healthy: 2 + allowed,
+        desired: 2,
+        expected: 3,
+    };
+    Event::Budgets { namespace: "shop".to_owned(), budgets: vec![web] }
+}
+
+/// An engine with a clock, and the pods as the server has them.
+struct Bench {
+    engine: Engine,
+    now: Mono,
+    there: Vec<PodFacts>,
+    open: bool,
+    evictions: Vec<(Mono, PodRef)>,
+    looks: Vec<Mono>,
+    cordons: Vec<Mono>,
+    follows: Vec<String>,
+    said: Vec<Said>,
+    flying: BTreeSet<PodUid>,
+    most_flying: usize,
+    /// Looks that were asked for and not answered.
+    asked: Vec<u64>,
+    end: Option<Outcome>,
+}
+
+impl Bench {
+    fn new(there: Vec<PodFacts>) -> Self {
+        let now = Mono::from_start(Duration::from_secs(1000));
+        Self {
+            engine: Engine::new(Rules::default(), now, 7),
+            now,
+            there,
+            open: false,
+            evictions: vec![],
+            looks: vec![],
+            cordons: vec![],
+            follows: vec![],
+            said: vec![],
+            flying: BTreeSet::new(),
+            most_flying: 0,
+            asked: vec![],
+            end: None,
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        if let Event::Evicted { uid, .. } = &event {
+            self.flying.remove(uid);
+        }
+        for effect in self.engine.step(self.now, event) {
+            assert_eq!(self.end, None, "nothing is asked after the end");
+            match effect {
+                Effect::Look { turn } => {
+                    self.looks.push(self.now);
+                    self.asked.push(turn);
+                }
+                Effect::Evict(pod) => {
+                    assert!(self.flying.insert(pod.uid.clone()), "one eviction of {pod} at a time");
+                    self.most_flying = self.most_flying.max(self.flying.len());
+                    self.evictions.push((self.now, pod));
+                }
+                Effect::Cordon => self.cordons.push(self.now),
+                Effect::FollowBudgets(namespace) => self.follows.push(namespace),
+                Effect::Say(said) => self.said.push(said),
+                Effect::End(outcome) => self.end = Some(outcome),
+            }
+        }
+    }
+
+    /// Answers every look that is open with the server's state.
+    fn look(&mut self) {
+        for turn in std::mem::take(&mut self.asked) {
+            let seen = Ok((self.there.clone(), node(self.open)));
+            self.hear(Event::Looked { turn, seen });
+        }
+    }
+
+    fn reply(&mut self, name: &str, reply: Reply) {
+        self.hear(Event::Evicted { uid: pod(name).pod.uid, reply });
+    }
+
+    /// The pod is evicted and gone in the server.
+    fn leave(&mut self, name: &str) {
+        self.reply(name, Reply::Done);
+        self.there.retain(|facts| facts.pod.name != name);
+        self.hear(Event::PodGone(pod(name).pod.uid));
+    }
+
+    /// Lets time pass, waking the engine when it asks for it.
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        for _ in 0..10_000 {
+            match self.engine.next_wake() {
+                Some(at) if at <= until => {
+                    self.now = self.now.max(at);
+                    self.hear(Event::Tick);
+                    if self.end.is_some() {
+                        return;
+                    }
+                }
+                Some(_) | None => {
+                    self.now = until;
+                    return;
+                }
+            }
+        }
+        panic!("the engine is awake in a circle");
+    }
+
+    fn started(there: Vec<PodFacts>) -> Self {
+        let mut bench = Self::new(there);
+        bench.hear(Event::Tick);
+        bench.look();
+        bench
+    }
+
+    fn evicted_names(&self) -> Vec<&str> {
+        self.evictions.iter().map(|(_, pod)| pod.name.as_str()).collect()
+    }
+
+    fn reason(&self) -> &str {
+        match &self.end {
+            Some(Outcome::Failed { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}

@@ -1,0 +1,225 @@
+//! Each pod on its way out.
+
+use super::*;
+
+#[test]
+fn d2_only_the_permanent_class_ends_a_pod() {
+    let text = || "x".to_owned();
+    let table = [
+        (budget_reply(), Some(BlockCode::Budget)),
+        (Reply::ManyBudgets { text: text() }, Some(BlockCode::ManyBudgets)),
+        (Reply::Throttle { text: text(), retry_after: None }, Some(BlockCode::Throttled)),
+        (Reply::NamespaceEnding { text: text() }, Some(BlockCode::NamespaceEnding)),
+        (Reply::Conflict { text: text() }, Some(BlockCode::ApiTrouble)),
+        (Reply::Expired, Some(BlockCode::ApiTrouble)),
+        (transient(), Some(BlockCode::ApiTrouble)),
+        (Reply::Done, None),
+        (Reply::NotFound { text: text() }, None),
+        (Reply::UidChanged, None),
+    ];
+    for (reply, code) in table {
+        let mut bench = Bench::started(vec![pod("a"), pod("b")]);
+        bench.reply("a", reply.clone());
+        let held: Vec<BlockCode> =
+            bench.engine.progress(bench.now).blockers.iter().map(|it| it.code).collect();
+        assert_eq!(held, code.into_iter().collect::<Vec<_>>(), "{reply:?}");
+        bench.pass(secs(20));
+        assert_eq!(bench.end, None, "{reply:?}");
+        assert_eq!(bench.evictions.len() > 2, code.is_some(), "asked again: {reply:?}");
+    }
+}
+
+#[test]
+fn d2_a_pod_that_is_refused_for_good_fails_the_attempt_once_the_others_are_gone() {
+    let mut bench = Bench::started(vec![pod("a"), pod("b")]);
+    bench.reply("a", permanent());
+    bench.pass(secs(60));
+    assert_eq!(bench.evicted_names(), ["a", "b"], "not asked again");
+    assert_eq!(bench.end, None, "the other one is still on its way");
+    bench.leave("b");
+    assert_eq!(bench.reason(), "the API server refuses to evict shop/a");
+    let Some(Outcome::Failed { blockers, .. }) = &bench.end else { panic!() };
+    assert_eq!(blockers[0].code, BlockCode::Refused);
+    assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: 403 Forbidden");
+}
+
+#[test]
+fn d3_no_pod_is_asked_again_before_its_retry_after_whatever_its_budget_does() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", Reply::Budget { text: "429".to_owned(), retry_after: Some(secs(40)) });
+    bench.hear(budgets(1));
+    bench.pass(Duration::from_millis(39_999));
+    assert_eq!(bench.evictions.len(), 1);
+    bench.pass(secs(2));
+    assert_eq!(bench.evictions.len(), 2);
+}
+
+#[test]
+fn d3_waits_grow_to_fifteen_seconds_and_the_engine_sleeps_in_between() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    for _ in 0..12 {
+        bench.reply("a", transient());
+        let before = bench.evictions.len();
+        bench.pass(secs(15));
+        assert_eq!(bench.evictions.len(), before + 1);
+    }
+    let waits: Vec<Duration> = bench.evictions.windows(2).map(|pair| pair[1].0.since(pair[0].0)).collect();
+    assert!(waits[0] <= secs(1), "{waits:?}");
+}
+
+#[test]
+fn d4_a_blocked_pod_delays_no_first_eviction_of_200_pods() {
+    let mut all: Vec<PodFacts> = (0..199).map(|number| pod(&format!("p{number:03}"))).collect();
+    all.insert(0, pod("blocked"));
+    let mut bench = Bench::started(all);
+    let start = bench.now;
+    while let Some(uid) = bench.flying.iter().next().cloned() {
+        let reply = if uid == pod("blocked").pod.uid { budget_reply() } else { Reply::Done };
+        bench.hear(Event::Evicted { uid, reply });
+    }
+    assert_eq!(bench.evictions.len(), 200);
+    assert_eq!(bench.most_flying, 32);
+    assert_eq!(bench.now, start);
+}
+
+#[test]
+fn d16_a_budget_with_room_again_wakes_its_pods_at_once_and_only_when_it_changed() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", budget_reply());
+    assert_eq!(bench.follows, ["shop"]);
+    bench.hear(budgets(0));
+    assert_eq!(
+        bench.engine.progress(bench.now).blockers[0].reason,
+        "pod shop/a is held: budget web allows 0 to go: 2 of 3 healthy, 2 needed"
+    );
+    bench.hear(budgets(1));
+    assert_eq!(bench.evictions.len(), 2);
+    bench.reply("a", budget_reply());
+    for _ in 0..10 {
+        bench.hear(budgets(1));
+    }
+    assert_eq!(bench.evictions.len(), 2, "the same again wakes nobody");
+    assert_eq!(bench.follows.len(), 1);
+}
+
+#[test]
+fn a_blocker_keeps_its_time_while_its_code_stays() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    let since = bench.now;
+    bench.reply("a", budget_reply());
+    bench.pass(secs(1));
+    bench.reply("a", budget_reply());
+    assert_eq!(bench.engine.progress(bench.now).blockers[0].since, since);
+    let held = |said: &&Said| matches!(said, Said::Held(..));
+    assert_eq!(bench.said.iter().filter(held).count(), 1, "said once");
+    bench.pass(secs(2));
+    bench.reply("a", transient());
+    assert_eq!(bench.engine.progress(bench.now).blockers[0].since, bench.now);
+}
+
+#[test]
+fn d1_a_pod_of_the_same_name_is_another_pod() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", Reply::UidChanged);
+    assert_eq!(bench.engine.progress(bench.now).counts.gone, 1, "not waited for");
+    let mut other = pod("a");
+    other.pod.uid = PodUid::new("other");
+    bench.there = vec![other.clone()];
+    bench.look();
+    assert_eq!(bench.evictions.last().map(|(_, pod)| pod.uid.clone()), Some(PodUid::new("other")));
+}
+
+#[test]
+fn a_pod_said_to_be_gone_that_is_still_there_is_asked_again_but_not_at_once() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    for _ in 0..3 {
+        bench.reply("a", Reply::NotFound { text: "404".to_owned() });
+        bench.look();
+        let before = bench.evictions.len();
+        bench.hear(Event::Tick);
+        assert_eq!(bench.evictions.len(), before);
+        bench.pass(secs(15));
+        assert_eq!(bench.evictions.len(), before + 1);
+    }
+    assert_eq!(bench.end, None);
+}
+
+#[test]
+fn a_pod_that_is_ending_is_waited_for_and_named_when_it_is_late() {
+    let mut bench = Bench::started(vec![PodFacts { terminating: true, ..pod("a") }]);
+    assert_eq!(bench.evicted_names(), Vec::<&str>::new());
+    assert_eq!(bench.engine.progress(bench.now).blockers, []);
+    bench.pass(secs(60));
+    let blockers = bench.engine.progress(bench.now).blockers;
+    assert_eq!(blockers[0].code, BlockCode::SlowToEnd);
+    assert_eq!(blockers[0].reason, "pod shop/a was asked to end and is still there after its 30 s");
+}
+
+#[test]
+fn a_watch_that_lost_an_event_is_made_good_by_a_list_at_the_end_of_the_grace_period() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", Reply::Done);
+    bench.there.clear();
+    bench.pass(secs(59));
+    assert_eq!(bench.looks.len(), 1);
+    bench.pass(secs(1));
+    bench.look();
+    assert_eq!(bench.engine.progress(bench.now).counts.gone, 1);
+}
+
+#[test]
+fn a_watch_that_lags_does_not_take_back_an_accepted_eviction_but_a_list_does() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", Reply::Done);
+    bench.hear(Event::Pod(pod("a")));
+    assert_eq!(bench.engine.progress(bench.now).counts.going, 1);
+    bench.pass(secs(60));
+    bench.look();
+    assert_eq!(bench.engine.progress(bench.now).counts.waiting, 1);
+    bench.pass(secs(1));
+    assert_eq!(bench.evictions.len(), 2);
+}
+
+#[test]
+fn a_watch_does_not_know_that_a_daemon_set_is_gone_and_a_list_does() {
+    let by_watch = PodFacts { owner: Owner::DaemonSet, ..pod("a") };
+    let by_list = PodFacts { owner: Owner::VanishedDaemonSet, ..pod("a") };
+    let mut bench = Bench::new(vec![by_list]);
+    bench.hear(Event::Pods(vec![by_watch.clone()]));
+    assert_eq!(bench.evicted_names(), Vec::<&str>::new());
+    bench.look();
+    assert_eq!(bench.evicted_names(), ["a"]);
+    bench.hear(Event::Pod(by_watch));
+    assert_eq!(bench.engine.progress(bench.now).counts.total, 1);
+}
+
+#[test]
+fn a_pod_that_turns_out_to_stay_is_not_waited_for() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", budget_reply());
+    bench.hear(Event::Pod(PodFacts { owner: Owner::DaemonSet, ..pod("a") }));
+    assert_eq!(bench.engine.progress(bench.now).counts.total, 0);
+}
+
+#[test]
+fn a_fact_heard_twice_is_a_fact_heard_once() {
+    let facts = [
+        Event::Pods(vec![pod("a"), pod("b")]),
+        Event::Pod(pod("a")),
+        Event::Pod(PodFacts { terminating: true, ..pod("b") }),
+        Event::PodGone(pod("b").pod.uid),
+        budgets(0),
+        budgets(1),
+        Event::Node(node(false)),
+        Event::Trouble("x".to_owned()),
+        Event::Tick,
+    ];
+    let (mut once, mut twice) = (Bench::new(vec![]), Bench::new(vec![]));
+    for fact in facts {
+        once.hear(fact.clone());
+        twice.hear(fact.clone());
+        twice.hear(fact);
+        assert_eq!(once.engine.progress(once.now), twice.engine.progress(twice.now));
+        assert_eq!(once.evictions, twice.evictions);
+    }
+}

@@ -1,0 +1,192 @@
+//! The proof, the cordon and the end of an attempt.
+
+use super::*;
+
+#[test]
+fn d5_an_empty_node_is_proven_by_two_lists_a_second_apart() {
+    let mut bench = Bench::started(vec![]);
+    assert_eq!((bench.looks.len(), bench.end.clone()), (1, None));
+    assert_eq!(bench.engine.progress(bench.now).phase, Phase::Proving);
+    bench.pass(Duration::from_millis(999));
+    assert_eq!(bench.looks.len(), 1);
+    bench.pass(Duration::from_millis(1));
+    assert_eq!((bench.looks.len(), bench.end.clone()), (2, None));
+    bench.look();
+    assert_eq!(bench.end, Some(Outcome::Drained { took: secs(1), evicted: 0, recordons: 0 }));
+}
+
+#[test]
+fn pods_are_evicted_and_counted_until_nothing_is_left() {
+    let mut bench = Bench::started(vec![pod("a"), pod("b")]);
+    assert_eq!(bench.evicted_names(), ["a", "b"]);
+    bench.leave("a");
+    let counts = bench.engine.progress(bench.now).counts;
+    assert_eq!((counts.total, counts.gone, counts.waiting, counts.going, counts.blocked), (2, 1, 1, 0, 0));
+    bench.leave("b");
+    bench.look();
+    bench.pass(secs(1));
+    bench.look();
+    assert_eq!(bench.end, Some(Outcome::Drained { took: secs(1), evicted: 2, recordons: 0 }));
+}
+
+#[test]
+fn d5_a_new_pod_between_the_two_lists_starts_the_proof_over() {
+    for by_watch in [true, false] {
+        let mut bench = Bench::started(vec![]);
+        bench.pass(Duration::from_millis(500));
+        bench.there.push(pod("new"));
+        if by_watch {
+            bench.hear(Event::Pod(pod("new")));
+        }
+        bench.pass(Duration::from_millis(500));
+        bench.look();
+        assert_eq!(bench.evicted_names(), ["new"], "by watch: {by_watch}");
+        bench.leave("new");
+        bench.look();
+        assert_eq!(bench.end, None);
+        bench.pass(secs(1));
+        bench.look();
+        assert!(matches!(bench.end, Some(Outcome::Drained { .. })), "by watch: {by_watch}");
+    }
+}
+
+#[test]
+fn d5_a_pod_that_came_and_went_between_the_two_lists_starts_the_proof_over() {
+    let mut bench = Bench::started(vec![]);
+    bench.pass(Duration::from_millis(500));
+    bench.hear(Event::Pod(pod("brief")));
+    bench.hear(Event::PodGone(pod("brief").pod.uid));
+    bench.pass(Duration::from_millis(500));
+    bench.look();
+    assert_eq!(bench.end, None, "the first list does not count any more");
+    bench.pass(secs(1));
+    bench.look();
+    assert!(matches!(bench.end, Some(Outcome::Drained { .. })));
+}
+
+#[test]
+fn d5_a_list_that_was_asked_for_before_a_pod_came_does_not_prove_that_it_is_gone() {
+    let mut bench = Bench::started(vec![]);
+    bench.pass(secs(1));
+    // The second list has left the server when the pod comes.
+    bench.hear(Event::Pod(pod("late")));
+    bench.look();
+    assert_eq!(bench.end, None);
+    assert_eq!(bench.evicted_names(), ["late"]);
+    assert_eq!(bench.engine.progress(bench.now).counts.gone, 0);
+}
+
+#[test]
+fn d18_an_uncordoned_node_is_cordoned_again_and_proven_anew() {
+    let mut bench = Bench::started(vec![]);
+    bench.pass(Duration::from_millis(500));
+    bench.hear(Event::Node(node(true)));
+    assert_eq!(bench.cordons, [bench.now]);
+    bench.hear(Event::Node(node(true)));
+    assert_eq!(bench.cordons.len(), 1, "one call at a time");
+    bench.pass(secs(3));
+    assert_eq!(bench.end, None);
+    bench.hear(Event::Cordoned(Ok(true)));
+    bench.look();
+    assert_eq!(bench.asked.len(), 1, "a list that was asked for before the cordon proves nothing");
+    bench.look();
+    bench.pass(secs(1));
+    bench.look();
+    assert_eq!(
+        bench.end,
+        Some(Outcome::Drained { took: Duration::from_millis(4500), evicted: 0, recordons: 1 })
+    );
+}
+
+#[test]
+fn d18_a_proof_that_finds_the_node_schedulable_cordons_it_again() {
+    let mut bench = Bench::started(vec![]);
+    bench.open = true;
+    bench.pass(secs(1));
+    bench.look();
+    assert_eq!((bench.cordons.len(), bench.end.clone()), (1, None));
+    assert!(bench.said.contains(&Said::Uncordoned));
+}
+
+#[test]
+fn d18_somebody_who_undoes_every_cordon_does_not_make_us_spin() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    let start = bench.now;
+    for _ in 0..5 {
+        bench.hear(Event::Node(node(true)));
+        bench.pass(secs(2));
+        bench.hear(Event::Cordoned(Ok(true)));
+    }
+    assert_eq!(bench.cordons.len(), 5);
+    assert!(bench.now.since(start) >= secs(10));
+    assert_eq!(bench.engine.progress(bench.now).recordons, 5);
+}
+
+#[test]
+fn d18_a_cordon_that_fails_is_tried_again_within_five_seconds() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.hear(Event::Node(node(true)));
+    for tries in 2..20 {
+        bench.hear(Event::Cordoned(Err(Reply::Conflict { text: "409".to_owned() })));
+        bench.pass(secs(4));
+        assert_eq!(bench.cordons.len(), tries);
+    }
+    bench.hear(Event::Cordoned(Err(permanent())));
+    assert_eq!(bench.reason(), "403 Forbidden");
+}
+
+#[test]
+fn a_look_that_fails_in_passing_is_repeated_and_the_proof_starts_over() {
+    let mut bench = Bench::started(vec![]);
+    bench.pass(secs(1));
+    let turn = bench.asked.pop().unwrap();
+    bench.hear(Event::Looked { turn, seen: Err(transient()) });
+    assert_eq!(bench.engine.progress(bench.now).trouble, "503");
+    bench.pass(secs(1));
+    bench.look();
+    assert_eq!((bench.looks.len(), bench.end.clone()), (3, None));
+    assert_eq!(bench.engine.progress(bench.now).trouble, "");
+    bench.pass(secs(1));
+    bench.look();
+    assert!(bench.end.is_some());
+}
+
+#[test]
+fn a_look_that_is_refused_or_finds_no_node_fails_the_attempt() {
+    for reply in [permanent(), Reply::NotFound { text: "404: nodes \"n1\" not found".to_owned() }] {
+        let mut bench = Bench::new(vec![]);
+        bench.hear(Event::Tick);
+        let turn = bench.asked.pop().unwrap();
+        bench.hear(Event::Looked { turn, seen: Err(reply.clone()) });
+        assert_eq!(bench.reason(), reply.text());
+    }
+}
+
+#[test]
+fn the_attempt_ends_at_its_limit_and_names_what_is_left() {
+    let mut bench = Bench::started(vec![pod("b"), pod("a"), pod("c")]);
+    bench.leave("c");
+    bench.reply("a", Reply::Done);
+    bench.reply("b", budget_reply());
+    let day = secs(24 * 3600);
+    let start = Mono::from_start(secs(1000));
+    loop {
+        bench.pass(secs(15));
+        if bench.end.is_some() {
+            break;
+        }
+        bench.reply("b", budget_reply());
+        bench.look();
+        assert!(bench.now.since(start) <= day + secs(15));
+    }
+    assert_eq!(bench.reason(), "not done within 86400 s, left: shop/a, shop/b");
+}
+
+#[test]
+fn d_k11_a_limit_past_the_end_of_time_is_no_limit() {
+    let now = Mono::from_start(secs(1000));
+    let rules = Rules { attempt: Duration::MAX, ..Rules::default() };
+    let mut engine = Engine::new(rules, now, 1);
+    let effects = engine.step(now, Event::Tick);
+    assert!(matches!(effects[..], [Effect::Look { .. }]), "{effects:?}");
+}

@@ -1,0 +1,138 @@
+//! A scripted API server in process, for the tests beside the calls.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use step::Mono;
+use tokio::time::Instant;
+use tower::BoxError;
+
+use crate::client::Cluster;
+
+/// The paused clock of a test.
+#[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
+pub(crate) fn clock() -> impl Fn() -> Mono {
+    let start = Instant::now();
+    move || Mono::from_start(start.elapsed())
+}
+
+/// A request as the server got it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// Method, path and query.
+    pub(crate) line: String,
+    pub(crate) content_type: String,
+    pub(crate) body: String,
+}
+
+/// What the server does next.
+pub(crate) enum Answer {
+    /// Status, headers, body.
+    Full(u16, Vec<(&'static str, &'static str)>, String),
+    /// Lines, and then the end of the body, for ever nothing, or an error.
+    Lines(Vec<String>, Then),
+    /// No connection.
+    Refused(&'static str),
+    /// Never an answer.
+    Silence,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Then {
+    End,
+    Silence,
+    Cut,
+}
+
+pub(crate) fn object(body: &Value) -> Answer {
+    Answer::Full(200, vec![], body.to_string())
+}
+
+pub(crate) fn status(code: u16, message: &str) -> Answer {
+    let body =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
+    Answer::Full(code, vec![], body.to_string())
+}
+
+pub(crate) fn list(version: &str, items: &[Value]) -> Answer {
+    object(
+        &json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}),
+    )
+}
+
+pub(crate) fn event(kind: &str, object: &Value) -> String {
+    json!({"type": kind, "object": object}).to_string()
+}
+
+/// What the server got so far.
+#[derive(Clone, Default)]
+pub(crate) struct Calls(Arc<Mutex<Vec<Call>>>);
+
+impl Calls {
+    pub(crate) fn all(&self) -> Vec<Call> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.all().into_iter().map(|call| call.line).collect()
+    }
+}
+
+/// A cluster whose server gives `answers` in this order, and then none.
+pub(crate) fn cluster(answers: Vec<Answer>) -> (Cluster, Calls) {
+    let calls = Calls::default();
+    let script = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let seen = calls.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (script, seen) = (Arc::clone(&script), seen.clone());
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            seen.0.lock().unwrap().push(Call {
+                line: format!("{} {}", parts.method, parts.uri),
+                content_type: parts
+                    .headers
+                    .get("content-type")
+                    .map(|value| value.to_str().unwrap().to_owned())
+                    .unwrap_or_default(),
+                body: String::from_utf8(body.to_vec()).unwrap(),
+            });
+            let answer = script.lock().unwrap().pop_front().unwrap_or(Answer::Silence);
+            respond(answer).await
+        }
+    });
+    (Cluster::from_client(Client::new(service, "default")), calls)
+}
+
+type Stream = stream::BoxStream<'static, Result<Frame<Bytes>, BoxError>>;
+
+async fn respond(answer: Answer) -> Result<Response<StreamBody<Stream>>, BoxError> {
+    let data = |text: String| Ok::<_, BoxError>(Frame::data(Bytes::from(text)));
+    let (code, headers, frames): (_, _, Stream) = match answer {
+        Answer::Full(code, headers, body) => (code, headers, stream::iter([data(body)]).boxed()),
+        Answer::Lines(lines, then) => {
+            let frames = stream::iter(lines.into_iter().map(move |line| data(format!("{line}\n"))));
+            let frames = match then {
+                Then::End => frames.boxed(),
+                Then::Silence => frames.chain(stream::pending()).boxed(),
+                Then::Cut => frames.chain(stream::iter([Err("connection reset by peer".into())])).boxed(),
+            };
+            (200, vec![], frames)
+        }
+        Answer::Refused(text) => return Err(text.into()),
+        Answer::Silence => std::future::pending().await,
+    };
+    let mut response = Response::builder().status(code);
+    for (name, value) in headers {
+        response = response.header(name, value);
+    }
+    Ok(response.body(StreamBody::new(frames))?)
+}
