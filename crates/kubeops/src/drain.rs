@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use crate::budget::BudgetFacts;
 use crate::client::Cluster;
 use crate::cordon::CordonOwner;
-use crate::engine::{Effect, Engine, Event, Rules, Said};
+use crate::engine::{Effect, Engine, Event, Failure, Rules, Said};
 use crate::names::NodeName;
 use crate::node::Cordoned;
 use crate::progress::{Outcome, Progress};
@@ -126,7 +126,7 @@ impl<'a> Executor<'a> {
             Effect::Cordon => self.calls.push(
                 async move {
                     let done = node::cordon(cluster, &order.node, &order.device_uuid, &order.owner).await;
-                    Event::Cordoned(done.map(|it| it == Cordoned::Written).map_err(|error| error.reply()))
+                    Event::Cordoned(done.map(|it| it == Cordoned::Written).map_err(Failure::from))
                 }
                 .boxed(),
             ),
@@ -141,7 +141,7 @@ impl<'a> Executor<'a> {
 async fn look(cluster: &Cluster, order: &Order, turn: u64) -> Event {
     let (pods, node) =
         tokio::join!(pods::list(cluster, &order.node), node::read(cluster, &order.node, &order.device_uuid));
-    let seen = pods.and_then(|pods| Ok((pods, node?))).map_err(|error| error.reply());
+    let seen = pods.and_then(|pods| Ok((pods, node?))).map_err(Failure::from);
     Event::Looked { turn, seen }
 }
 
@@ -215,5 +215,139 @@ fn say(node: &NodeName, said: &Said) {
             warn!(%node, %pod, uid = %pod.uid, error, "nodedrain-step:pod-evict-err pod is held");
         }
         Said::Uncordoned => warn!(%node, "node was uncordoned in mid-drain, cordoning it again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::mock::{self, Answer, Then};
+
+    fn order() -> Order {
+        Order {
+            node: NodeName::parse("n1").unwrap(),
+            device_uuid: "d1".to_owned(),
+            owner: CordonOwner { boot_id: "b1".to_owned(), ..CordonOwner::default() },
+            rules: Rules::default(),
+        }
+    }
+
+    /// What the server knows.
+    #[derive(Default)]
+    struct World {
+        pods: Vec<String>,
+        open: bool,
+        /// Answers to the next evictions, before they are carried out.
+        refusals: Vec<Answer>,
+    }
+
+    impl World {
+        fn answer(&mut self, line: &str) -> Answer {
+            let node = |open: bool| json!({"metadata": {"name": "n1", "resourceVersion": "1"}, "spec": {"unschedulable": !open}});
+            if line.starts_with("GET /api/v1/pods?&watch") || line.starts_with("GET /api/v1/nodes?&watch") {
+                mock::status(410, "every watch is too old")
+            } else if line.contains("&watch=true") {
+                Answer::Lines(vec![], Then::Silence)
+            } else if line.starts_with("GET /api/v1/pods?") {
+                let pods: Vec<Value> = self.pods.iter().map(|name| pod(name)).collect();
+                mock::list("5", &pods)
+            } else if line.starts_with("GET /api/v1/nodes?") {
+                mock::list("5", &[node(self.open)])
+            } else if line == "GET /api/v1/nodes/n1" {
+                mock::object(&node(self.open))
+            } else if line == "PATCH /api/v1/nodes/n1?" {
+                self.open = false;
+                mock::object(&node(false))
+            } else if line.contains("/eviction") {
+                if !self.refusals.is_empty() {
+                    return self.refusals.remove(0);
+                }
+                self.pods.retain(|name| !line.contains(&format!("/{name}/")));
+                mock::status(201, "")
+            } else {
+                mock::list("5", &[])
+            }
+        }
+    }
+
+    fn pod(name: &str) -> Value {
+        json!({"metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "3"}, "spec": {"containers": []}})
+    }
+
+    fn serve(world: World) -> (Cluster, mock::Calls, Arc<Mutex<World>>) {
+        let world = Arc::new(Mutex::new(world));
+        let served = Arc::clone(&world);
+        let (cluster, calls) = mock::server(move |call| served.lock().unwrap().answer(&call.line));
+        (cluster, calls, world)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_drained_and_proven_though_no_watch_ever_works() {
+        let (cluster, calls, _) =
+            serve(World { pods: vec!["a".to_owned(), "b".to_owned()], ..World::default() });
+        let (progress, heard) = watch::channel(Progress::default());
+        let outcome = drain(&cluster, &order(), mock::clock(), &progress).await;
+        assert!(matches!(outcome, Outcome::Drained { evicted: 2, recordons: 0, .. }), "{outcome:?}");
+        assert_eq!(calls.lines().iter().filter(|line| line.starts_with("POST")).count(), 2);
+        let last = heard.borrow().clone();
+        assert_eq!((last.counts.total, last.counts.gone), (2, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d18_a_node_found_schedulable_is_cordoned_in_our_name_before_it_is_called_empty() {
+        let (cluster, calls, world) = serve(World { open: true, ..World::default() });
+        let (progress, _heard) = watch::channel(Progress::default());
+        let outcome = drain(&cluster, &order(), mock::clock(), &progress).await;
+        assert!(matches!(outcome, Outcome::Drained { recordons: 1, .. }), "{outcome:?}");
+        assert!(!world.lock().unwrap().open);
+        let patch = calls.all().into_iter().find(|call| call.line.starts_with("PATCH")).unwrap();
+        assert!(patch.body.contains("pillar-rs/cordon-owner"), "{}", patch.body);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d19_dropping_the_drain_ends_every_call_and_watch() {
+        let refusals = (0..10_000).map(|_| mock::status(429, "the pod's disruption budget")).collect();
+        let (cluster, calls, _) = serve(World { pods: vec!["a".to_owned()], refusals, ..World::default() });
+        let (progress, mut heard) = watch::channel(Progress::default());
+        let order = order();
+        {
+            let draining = drain(&cluster, &order, mock::clock(), &progress);
+            let blocked = heard.wait_for(|it| it.counts.blocked == 1);
+            tokio::select! {
+                outcome = draining => panic!("{outcome:?}"),
+                blocked = blocked => drop(blocked.unwrap()),
+            }
+        }
+        let before = calls.lines().len();
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(calls.lines().len(), before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_may_not_list_pods_fails_with_the_servers_words() {
+        let (cluster, _) = mock::server(|_| mock::status(403, "pods is forbidden"));
+        let (progress, _heard) = watch::channel(Progress::default());
+        let outcome = drain(&cluster, &order(), mock::clock(), &progress).await;
+        let Outcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
+        assert_eq!(reason, "list pods of node n1: the server answered 403: pods is forbidden");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_against_a_server_that_is_away_ends_at_its_limit_and_says_why() {
+        let (cluster, _) = mock::server(|_| Answer::Refused("connection refused"));
+        let (progress, heard) = watch::channel(Progress::default());
+        let rules = Rules { attempt: Duration::from_secs(100), ..Rules::default() };
+        let outcome = drain(&cluster, &Order { rules, ..order() }, mock::clock(), &progress).await;
+        let Outcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
+        assert!(
+            reason.starts_with("not done within 100 s") && reason.contains("connection refused"),
+            "{reason}"
+        );
+        assert!(heard.borrow().trouble.contains("connection refused"));
     }
 }

@@ -6,6 +6,7 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::engine::Failure;
 use crate::names::BadName;
 use crate::reply::{self, Answer, Class, Reach, Reply};
 
@@ -157,6 +158,12 @@ impl Error {
     #[must_use]
     pub fn line(&self) -> String {
         chain(self)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { reply: error.reply(), text: error.line() }
     }
 }
 

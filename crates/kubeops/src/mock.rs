@@ -88,15 +88,21 @@ impl Calls {
 
 /// A cluster whose server gives `answers` in this order, and then none.
 pub(crate) fn cluster(answers: Vec<Answer>) -> (Cluster, Calls) {
+    let mut script = VecDeque::from(answers);
+    server(move |_| script.pop_front().unwrap_or(Answer::Silence))
+}
+
+/// A cluster whose server is `answer`.
+pub(crate) fn server(answer: impl FnMut(&Call) -> Answer + Send + 'static) -> (Cluster, Calls) {
     let calls = Calls::default();
-    let script = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let script = Arc::new(Mutex::new(answer));
     let seen = calls.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         let (script, seen) = (Arc::clone(&script), seen.clone());
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
-            seen.0.lock().unwrap().push(Call {
+            let call = Call {
                 line: format!("{} {}", parts.method, parts.uri),
                 content_type: parts
                     .headers
@@ -104,8 +110,9 @@ pub(crate) fn cluster(answers: Vec<Answer>) -> (Cluster, Calls) {
                     .map(|value| value.to_str().unwrap().to_owned())
                     .unwrap_or_default(),
                 body: String::from_utf8(body.to_vec()).unwrap(),
-            });
-            let answer = script.lock().unwrap().pop_front().unwrap_or(Answer::Silence);
+            };
+            let answer = (*script.lock().unwrap())(&call);
+            seen.0.lock().unwrap().push(call);
             respond(answer).await
         }
     });

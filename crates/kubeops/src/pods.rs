@@ -175,3 +175,140 @@ fn selector(selector: &LabelSelector) -> Selector {
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::mock::{self, Answer};
+    use crate::plan::{Class, Why};
+
+    fn pod_object(name: &str) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "3",
+                "labels": {"app": "web"},
+            },
+            "spec": {"nodeName": "n1", "containers": []},
+            "status": {"phase": "Running"},
+        })
+    }
+
+    fn owned(name: &str, kind: &str, uid: &str) -> Value {
+        let mut pod = pod_object(name);
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": "set", "uid": uid, "controller": true}]);
+        pod
+    }
+
+    fn parsed(value: Value) -> PodFacts {
+        facts(&serde_json::from_value(value).unwrap())
+    }
+
+    #[test]
+    fn the_facts_of_a_pod_follow_its_object() {
+        let plain = parsed(pod_object("a"));
+        assert_eq!((plain.pod.to_string().as_str(), plain.pod.uid.as_str()), ("shop/a", "uid-a"));
+        assert_eq!((plain.owner, plain.grace), (Owner::Nobody, Duration::from_secs(30)));
+        assert!(!plain.finished && !plain.terminating && !plain.empty_dir);
+
+        assert_eq!(parsed(owned("a", "ReplicaSet", "r")).owner, Owner::Other);
+        assert_eq!(parsed(owned("a", "DaemonSet", "d")).owner, Owner::DaemonSet);
+        let mut helped = owned("a", "DaemonSet", "d");
+        helped["metadata"]["ownerReferences"][0]["controller"] = json!(false);
+        assert_eq!(parsed(helped).owner, Owner::Nobody, "an owner that is no controller");
+
+        let mut mirror = owned("a", "Node", "n");
+        mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
+        assert_eq!(parsed(mirror).class(), Class::Keep(Why::Mirror));
+
+        for (phase, finished) in
+            [("Pending", false), ("Running", false), ("Succeeded", true), ("Failed", true)]
+        {
+            let mut pod = pod_object("a");
+            pod["status"]["phase"] = json!(phase);
+            assert_eq!(parsed(pod).finished, finished, "{phase}");
+        }
+
+        let mut ending = pod_object("a");
+        ending["spec"]["terminationGracePeriodSeconds"] = json!(90);
+        ending["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
+        assert_eq!(parsed(ending.clone()).grace, Duration::from_secs(90));
+        assert!(parsed(ending.clone()).empty_dir);
+        ending["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
+        ending["metadata"]["deletionGracePeriodSeconds"] = json!(5);
+        assert_eq!(
+            (parsed(ending.clone()).terminating, parsed(ending).grace),
+            (true, Duration::from_secs(5))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d5_a_list_is_read_from_the_store_and_leaves_out_longhorns_own_parts() {
+        let (cluster, calls) = mock::cluster(vec![mock::list("5", &[pod_object("a")])]);
+        let found = list(&cluster, &NodeName::parse("n1").unwrap()).await.unwrap();
+        assert_eq!(found.len(), 1);
+        let expected = "GET /api/v1/pods?&fieldSelector=spec.nodeName%3Dn1&labelSelector=app%21%3Dcsi-attacher%2C\
+                        app%21%3Dcsi-provisioner%2Capp%21%3Dlonghorn-admission-webhook%2C\
+                        app%21%3Dlonghorn-conversion-webhook%2Capp%21%3Dlonghorn-driver-deployer";
+        assert_eq!(calls.lines(), [expected], "no resourceVersion, no limit");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_set_is_looked_up_once_by_name_and_recognised_by_its_uid() {
+        let set = |uid: &str| mock::object(&json!({"metadata": {"name": "set", "uid": uid}}));
+        let table: [(Answer, Result<Owner, bool>); 4] = [
+            (set("d"), Ok(Owner::DaemonSet)),
+            (set("younger"), Ok(Owner::VanishedDaemonSet)),
+            (mock::status(404, "not found"), Ok(Owner::VanishedDaemonSet)),
+            (mock::status(503, ""), Err(true)),
+        ];
+        for (answer, expected) in table {
+            let pods = mock::list("5", &[owned("a", "DaemonSet", "d"), owned("b", "DaemonSet", "d")]);
+            let (cluster, calls) = mock::cluster(vec![pods, answer]);
+            let found = list(&cluster, &NodeName::parse("n1").unwrap()).await;
+            assert_eq!(calls.lines()[1..], ["GET /apis/apps/v1/namespaces/shop/daemonsets/set"]);
+            let found = found.map(|pods| pods[0].owner).map_err(|error| error.is_retryable());
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn the_facts_of_a_budget_follow_its_object() {
+        let budget = json!({
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"selector": {
+                "matchLabels": {"app": "web"},
+                "matchExpressions": [
+                    {"key": "a", "operator": "In", "values": ["x"]},
+                    {"key": "b", "operator": "NotIn", "values": ["x"]},
+                    {"key": "c", "operator": "Exists"},
+                    {"key": "d", "operator": "DoesNotExist"},
+                    {"key": "e", "operator": "Gt", "values": ["1"]},
+                ],
+            }},
+            "status": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4},
+        });
+        let found = budget_facts(&serde_json::from_value(budget).unwrap());
+        assert_eq!(found.to_string(), "budget web allows 1 to go: 3 of 4 healthy, 2 needed");
+        let held: Vec<Holds> = found.selector.unwrap().conditions.into_iter().map(|it| it.holds).collect();
+        let x = || vec!["x".to_owned()];
+        assert_eq!(
+            held,
+            [
+                Holds::In(x()),
+                Holds::NotIn(x()),
+                Holds::Exists,
+                Holds::Absent,
+                Holds::Stranger("Gt".to_owned())
+            ]
+        );
+        let bare = budget_facts(&PodDisruptionBudget::default());
+        assert_eq!((bare.selector, bare.allowed), (None, 0), "a budget that was never counted has no room");
+    }
+}

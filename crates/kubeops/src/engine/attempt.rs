@@ -9,12 +9,12 @@ use std::time::Duration;
 use step::{Core, Mono};
 
 use super::roster::{Roster, Source};
-use super::words::{Effect, Event, Rules, Said};
+use super::words::{Effect, Event, Failure, Rules, Said};
 use crate::cordon::NodeFacts;
 use crate::pace::Pace;
 use crate::plan::PodFacts;
 use crate::progress::{Outcome, Phase, Progress};
-use crate::reply::{Class, Reply};
+use crate::reply::Class;
 
 /// How long after its last look the engine looks again while a pod is overdue: the safety net under the watch.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -108,14 +108,14 @@ impl Engine {
         &mut self,
         now: Mono,
         turn: u64,
-        seen: Result<(Vec<PodFacts>, NodeFacts), Reply>,
+        seen: Result<(Vec<PodFacts>, NodeFacts), Failure>,
         effects: &mut Vec<Effect>,
     ) {
         self.look = Call::Idle;
         self.looked_at = now;
         let (pods, node) = match seen {
             Ok(seen) => seen,
-            Err(reply) => return self.look_failed(now, &reply),
+            Err(failure) => return self.look_failed(now, failure),
         };
         self.look_tries = 0;
         self.trouble.clear();
@@ -140,12 +140,12 @@ impl Engine {
         }
     }
 
-    fn look_failed(&mut self, now: Mono, reply: &Reply) {
+    fn look_failed(&mut self, now: Mono, Failure { reply, text }: Failure) {
         self.empty_since = None;
-        self.trouble = reply.text().into();
+        self.trouble.clone_from(&text);
         match reply.class() {
             // The node is not there, or the lists are not for us: nothing here can mend it.
-            Class::Permanent | Class::Done => self.fail(now, reply.text().to_owned()),
+            Class::Permanent | Class::Done => self.fail(now, text),
             Class::Budget | Class::Throttle | Class::Transient => {
                 self.look_tries = self.look_tries.saturating_add(1);
                 self.look = Call::Due(now + self.pace.pause(self.look_tries, reply.retry_after()));
@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    fn cordoned(&mut self, now: Mono, result: Result<bool, Reply>) {
+    fn cordoned(&mut self, now: Mono, result: Result<bool, Failure>) {
         self.roster.bump();
         self.empty_since = None;
         self.cordon = Call::Idle;
@@ -179,10 +179,10 @@ impl Engine {
                     self.look = Call::Due(now);
                 }
             }
-            Err(reply) => match reply.class() {
-                Class::Permanent | Class::Done => self.fail(now, reply.text().to_owned()),
+            Err(Failure { reply, text }) => match reply.class() {
+                Class::Permanent | Class::Done => self.fail(now, text),
                 Class::Budget | Class::Throttle | Class::Transient => {
-                    self.trouble = reply.text().into();
+                    self.trouble = text;
                     self.cordon_tries = self.cordon_tries.saturating_add(1);
                     // At most 4 s, so that the cordon is back within 5 s once it can be.
                     let pause = self.pace.pause(self.cordon_tries.min(3), reply.retry_after());

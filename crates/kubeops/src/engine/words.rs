@@ -29,6 +29,15 @@ impl Default for Rules {
     }
 }
 
+/// A call that came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What it means.
+    pub reply: Reply,
+    /// Which call it was and what happened, for a person.
+    pub text: String,
+}
+
 /// A fact for the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -43,7 +52,7 @@ pub enum Event {
         /// Which look.
         turn: u64,
         /// What it saw, or why it saw nothing.
-        seen: Result<(Vec<PodFacts>, NodeFacts), Reply>,
+        seen: Result<(Vec<PodFacts>, NodeFacts), Failure>,
     },
     /// The answer to [`Effect::Evict`].
     Evicted {
@@ -62,7 +71,7 @@ pub enum Event {
     /// Our node as it is now.
     Node(NodeFacts),
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
-    Cordoned(Result<bool, Reply>),
+    Cordoned(Result<bool, Failure>),
     /// A watch fails; it goes on by itself.
     Trouble(String),
     /// Time has passed.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use step::{Core, Mono};
 
-use super::{Effect, Engine, Event, Rules, Said};
+use super::{Effect, Engine, Event, Failure, Rules, Said};
 use crate::budget::{BudgetFacts, Selector};
 use crate::cordon::{Cordon, CordonOwner, NodeFacts};
 use crate::names::{NodeName, PodRef, PodUid};
@@ -40,6 +40,10 @@ fn transient() -> Reply {
 
 fn permanent() -> Reply {
     Reply::Permanent { text: "403 Forbidden".to_owned() }
+}
+
+fn failed(reply: Reply) -> Failure {
+    Failure { text: format!("call: {}", reply.text()), reply }
 }
 
 fn budgets(allowed: i32) -> Event {

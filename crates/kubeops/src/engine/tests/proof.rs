@@ -127,12 +127,12 @@ fn d18_a_cordon_that_fails_is_tried_again_within_five_seconds() {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.hear(Event::Node(node(true)));
     for tries in 2..20 {
-        bench.hear(Event::Cordoned(Err(Reply::Conflict { text: "409".to_owned() })));
+        bench.hear(Event::Cordoned(Err(failed(Reply::Conflict { text: "409".to_owned() }))));
         bench.pass(secs(4));
         assert_eq!(bench.cordons.len(), tries);
     }
-    bench.hear(Event::Cordoned(Err(permanent())));
-    assert_eq!(bench.reason(), "403 Forbidden");
+    bench.hear(Event::Cordoned(Err(failed(permanent()))));
+    assert_eq!(bench.reason(), "call: 403 Forbidden");
 }
 
 #[test]
@@ -140,8 +140,8 @@ fn a_look_that_fails_in_passing_is_repeated_and_the_proof_starts_over() {
     let mut bench = Bench::started(vec![]);
     bench.pass(secs(1));
     let turn = bench.asked.pop().unwrap();
-    bench.hear(Event::Looked { turn, seen: Err(transient()) });
-    assert_eq!(bench.engine.progress(bench.now).trouble, "503");
+    bench.hear(Event::Looked { turn, seen: Err(failed(transient())) });
+    assert_eq!(bench.engine.progress(bench.now).trouble, "call: 503");
     bench.pass(secs(1));
     bench.look();
     assert_eq!((bench.looks.len(), bench.end.clone()), (3, None));
@@ -157,8 +157,8 @@ fn a_look_that_is_refused_or_finds_no_node_fails_the_attempt() {
         let mut bench = Bench::new(vec![]);
         bench.hear(Event::Tick);
         let turn = bench.asked.pop().unwrap();
-        bench.hear(Event::Looked { turn, seen: Err(reply.clone()) });
-        assert_eq!(bench.reason(), reply.text());
+        bench.hear(Event::Looked { turn, seen: Err(failed(reply.clone())) });
+        assert_eq!(bench.reason(), format!("call: {}", reply.text()));
     }
 }
 
