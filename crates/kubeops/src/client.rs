@@ -24,8 +24,8 @@ use crate::reply::Answer;
 
 /// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);
-/// The time that the question "are you there" may take; the reference asks every 5 s.
-pub const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// The time that the question "are you there" may take. Generous, as silence for long enough leads to a skip.
+pub const PROBE_LIMIT: Duration = Duration::from_secs(15);
 /// The largest answer that is read: ten thousand large pods.
 const ANSWER_LIMIT_BYTES: usize = 256 << 20;
 /// As much of an answer that is no `Status` is shown.

@@ -59,7 +59,6 @@ pub async fn drain(
         let at = now();
         let due = engine.next_wake();
         let event = match due {
-            Some(due) if due <= at => Event::Tick,
             Some(due) => tokio::select! {
                 event = executor.next() => event,
                 () = sleep(due.since(at)) => Event::Tick,
@@ -316,7 +315,8 @@ mod tests {
         let (progress, mut heard) = watch::channel(Progress::default());
         let order = order();
         {
-            let draining = drain(&cluster, &order, mock::clock(), &progress);
+            let draining: std::pin::Pin<Box<dyn Future<Output = Outcome> + Send + '_>> =
+                Box::pin(drain(&cluster, &order, mock::clock(), &progress));
             let blocked = heard.wait_for(|it| it.counts.blocked == 1);
             tokio::select! {
                 outcome = draining => panic!("{outcome:?}"),

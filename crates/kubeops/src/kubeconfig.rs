@@ -314,7 +314,7 @@ mod tests {
         let inside = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name])
             .env(INSIDE, "1")
-            .env("HTTPS_PROXY", "http://127.0.0.1:1")
+            .env("HTTPS_PROXY", "not even an address")
             .env("KUBECONFIG", "/nonexistent")
             .output()
             .unwrap();

@@ -386,7 +386,7 @@ mod tests {
         ];
         for (number, (answer, reach)) in table.into_iter().enumerate() {
             let (cluster, calls) = mock::cluster(vec![answer]);
-            let asked = tokio::time::timeout(Duration::from_secs(6), probe(&cluster)).await;
+            let asked = tokio::time::timeout(PROBE_LIMIT + Duration::from_secs(1), probe(&cluster)).await;
             let error = asked.expect("bounded").err();
             assert_eq!(error.as_ref().map(Error::reach), reach, "row {number}: {error:?}");
             assert_eq!(calls.lines(), ["GET /api/v1/nodes?&limit=1"]);

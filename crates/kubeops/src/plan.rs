@@ -38,8 +38,6 @@ pub struct PodFacts {
     pub grace: Duration,
     /// Who made it.
     pub owner: Owner,
-    /// It has emptyDir data, which goes with it.
-    pub empty_dir: bool,
 }
 
 /// The controller of a pod, as far as a drain cares.
@@ -117,7 +115,6 @@ pub(crate) mod tests {
             terminating: false,
             grace: Duration::from_secs(30),
             owner: Owner::Other,
-            empty_dir: false,
         }
     }
 
@@ -127,7 +124,6 @@ pub(crate) mod tests {
         let table = [
             (plain.clone(), Class::Leave),
             (PodFacts { owner: Owner::Nobody, ..plain.clone() }, Class::Leave),
-            (PodFacts { empty_dir: true, ..plain.clone() }, Class::Leave),
             (PodFacts { finished: true, ..plain.clone() }, Class::Leave),
             (PodFacts { terminating: true, ..plain.clone() }, Class::Await),
             (PodFacts { owner: Owner::Kubelet, ..plain.clone() }, Class::Keep(Why::Mirror)),

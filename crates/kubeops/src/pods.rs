@@ -117,7 +117,6 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         .and_then(|secs| u64::try_from(secs).ok())
         .map_or(DEFAULT_GRACE, Duration::from_secs);
     let mirror = meta.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION));
-    let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     PodFacts {
         pod: pod_ref(pod),
         labels: meta.labels.clone().unwrap_or_default(),
@@ -130,7 +129,6 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
             Some(owner) if owner.kind == "DaemonSet" => Owner::DaemonSet,
             Some(_) => Owner::Other,
         },
-        empty_dir: volumes.iter().any(|volume| volume.empty_dir.is_some()),
     }
 }
 
@@ -213,7 +211,7 @@ mod tests {
         let plain = parsed(pod_object("a"));
         assert_eq!((plain.pod.to_string().as_str(), plain.pod.uid.as_str()), ("shop/a", "uid-a"));
         assert_eq!((plain.owner, plain.grace), (Owner::Nobody, Duration::from_secs(30)));
-        assert!(!plain.finished && !plain.terminating && !plain.empty_dir);
+        assert!(!plain.finished && !plain.terminating);
 
         assert_eq!(parsed(owned("a", "ReplicaSet", "r")).owner, Owner::Other);
         assert_eq!(parsed(owned("a", "DaemonSet", "d")).owner, Owner::DaemonSet);
@@ -235,9 +233,7 @@ mod tests {
 
         let mut ending = pod_object("a");
         ending["spec"]["terminationGracePeriodSeconds"] = json!(90);
-        ending["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
         assert_eq!(parsed(ending.clone()).grace, Duration::from_secs(90));
-        assert!(parsed(ending.clone()).empty_dir);
         ending["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
         ending["metadata"]["deletionGracePeriodSeconds"] = json!(5);
         assert_eq!(

@@ -223,3 +223,35 @@ fn a_fact_heard_twice_is_a_fact_heard_once() {
         assert_eq!(once.evictions, twice.evictions);
     }
 }
+
+#[test]
+fn a_list_that_was_asked_for_before_a_pod_went_does_not_bring_it_back() {
+    let mut bench = Bench::new(vec![pod("a")]);
+    bench.hear(Event::Pods(vec![pod("a")]));
+    bench.reply("a", Reply::Done);
+    bench.hear(Event::PodGone(pod("a").pod.uid));
+    // The answer to the very first list comes now and still has the pod.
+    bench.look();
+    assert_eq!(bench.engine.progress(bench.now).counts.gone, 1);
+    bench.pass(secs(20));
+    assert_eq!(bench.evictions.len(), 1);
+}
+
+#[test]
+fn r1_a_watch_that_lags_does_not_have_a_pod_evicted_twice() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", Reply::Done);
+    bench.hear(Event::PodGone(pod("a").pod.uid));
+    bench.hear(Event::Pod(pod("a")));
+    bench.pass(secs(20));
+    assert_eq!(bench.evictions.len(), 1);
+    assert_eq!(bench.engine.progress(bench.now).counts.going, 1);
+}
+
+#[test]
+fn a_pod_that_somebody_else_ends_while_its_eviction_is_refused_is_waited_for() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.hear(Event::Pod(PodFacts { terminating: true, ..pod("a") }));
+    bench.reply("a", permanent());
+    assert_eq!((bench.engine.progress(bench.now).counts.going, bench.end.clone()), (1, None));
+}

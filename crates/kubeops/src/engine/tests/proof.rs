@@ -112,9 +112,11 @@ fn d18_a_proof_that_finds_the_node_schedulable_cordons_it_again() {
 fn d18_somebody_who_undoes_every_cordon_does_not_make_us_spin() {
     let mut bench = Bench::started(vec![pod("a")]);
     let start = bench.now;
-    for _ in 0..5 {
+    for count in 1..=5 {
         bench.hear(Event::Node(node(true)));
-        bench.pass(secs(2));
+        bench.pass(Duration::from_millis(1999));
+        assert_eq!(bench.cordons.len(), if count == 1 { 1 } else { count - 1 });
+        bench.pass(Duration::from_millis(1));
         bench.hear(Event::Cordoned(Ok(true)));
     }
     assert_eq!(bench.cordons.len(), 5);
@@ -189,4 +191,17 @@ fn d_k11_a_limit_past_the_end_of_time_is_no_limit() {
     let mut engine = Engine::new(rules, now, 1);
     let effects = engine.step(now, Event::Tick);
     assert!(matches!(effects[..], [Effect::Look { .. }]), "{effects:?}");
+}
+
+#[test]
+fn d18_lists_wait_for_a_cordon_that_is_under_way() {
+    let mut bench = Bench::started(vec![]);
+    bench.open = true;
+    bench.pass(secs(1));
+    bench.look();
+    bench.pass(secs(20));
+    assert_eq!((bench.cordons.len(), bench.asked.len()), (1, 0), "not listed in a circle");
+    bench.open = false;
+    bench.hear(Event::Cordoned(Ok(true)));
+    assert_eq!(bench.asked.len(), 1);
 }
