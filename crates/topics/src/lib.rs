@@ -1,1 +1,49 @@
-//! topics
+//! Shapes and numbers that the agents exchange through files.
+//!
+//! Not here: I/O, the life of a topic, decisions. Pure: no clock, no I/O, no task.
+
+mod base_os;
+mod cluster;
+mod config_items;
+mod device_ops;
+mod drain;
+pub mod go_json;
+mod numbers;
+mod own;
+mod shared;
+mod time;
+
+pub use base_os::*;
+pub use cluster::*;
+pub use config_items::*;
+pub use device_ops::*;
+pub use drain::*;
+pub use go_json::Error;
+pub use own::*;
+pub use shared::*;
+pub use time::GoTime;
+
+use std::fmt::Debug;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A value that one agent publishes and others follow.
+pub trait Topic:
+    Serialize + DeserializeOwned + JsonSchema + Clone + PartialEq + Debug + Send + Sync + 'static
+{
+    /// Name of the topic: the directory and, in the reference, the type.
+    const NAME: &'static str;
+    /// Whether it survives a reboot.
+    const KIND: Kind;
+}
+
+/// How long a topic lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Until the next reboot, under `/run`.
+    Volatile,
+    /// Through reboots, under `/persist/status`.
+    Persistent,
+}

@@ -1,0 +1,71 @@
+//! Config properties, checked by zedagent and read by every agent.
+//! Source: lf-edge/eve pkg/pillar/types/global.go. Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::numbers::numbers;
+use crate::{Kind, Topic};
+
+numbers! {
+    /// Which member of a value counts.
+    ConfigItemType: u8 {
+        /// None.
+        Invalid = 0,
+        /// IntValue.
+        Int = 1,
+        /// BoolValue.
+        Bool = 2,
+        /// StrValue.
+        String = 3,
+        /// TriStateValue.
+        TriState = 4,
+    }
+}
+
+numbers! {
+    /// A switch that may be left alone.
+    TriState: u8 {
+        /// Left alone.
+        None = 0,
+        /// Off.
+        Disabled = 1,
+        /// On.
+        Enabled = 2,
+    }
+}
+
+/// One property.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ConfigItemValue {
+    /// Its name.
+    pub key: String,
+    /// Which of the members below counts.
+    pub item_type: ConfigItemType,
+    /// A number.
+    pub int_value: u32,
+    /// A text.
+    pub str_value: String,
+    /// A switch.
+    pub bool_value: bool,
+    /// A switch that may be left alone.
+    pub tri_state_value: TriState,
+}
+
+/// Properties of the device and of single agents. A missing one has its default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ConfigItemValueMap {
+    /// By name.
+    pub global_settings: Option<BTreeMap<String, ConfigItemValue>>,
+    /// By agent and name.
+    pub agent_settings: Option<BTreeMap<String, BTreeMap<String, ConfigItemValue>>>,
+}
+
+impl Topic for ConfigItemValueMap {
+    const NAME: &'static str = "ConfigItemValueMap";
+    const KIND: Kind = Kind::Volatile;
+}

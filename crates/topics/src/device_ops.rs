@@ -1,0 +1,239 @@
+//! What zedagent wants of the machine and what nodeagent does about it.
+//! Source: lf-edge/eve pkg/pillar/types. Pure: no clock, no I/O, no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::numbers::numbers;
+use crate::{GoTime, Kind, Topic};
+
+numbers! {
+    /// How the last reading of the device config went.
+    ConfigGetStatus: u8 {
+        /// Not read yet.
+        Never = 0,
+        /// Read and in force.
+        Success = 1,
+        /// Not to be had.
+        Fail = 2,
+        /// Not to be had for now.
+        TemporaryFail = 3,
+        /// The copy of the last good one is in force.
+        ReadSaved = 4,
+    }
+}
+
+numbers! {
+    /// What the device is about.
+    DeviceState: u8 {
+        /// Not said.
+        Unspecified = 0,
+        /// Works.
+        Online = 1,
+        /// About to restart.
+        Rebooting = 2,
+        /// Waits for help.
+        Maintenance = 3,
+        /// Changes its OS.
+        BaseOsUpdating = 4,
+        /// Starts.
+        Booting = 5,
+        /// Applications go down.
+        PreparingPoweroff = 6,
+        /// About to switch off.
+        PoweringOff = 7,
+        /// Applications are down.
+        PreparedPoweroff = 8,
+    }
+}
+
+numbers! {
+    /// Why a device is in maintenance mode.
+    MaintenanceModeReason: i32 {
+        /// It is not.
+        None = 0,
+        /// Asked for.
+        UserRequested = 1,
+        /// The vault does not open.
+        VaultLockedUp = 2,
+        /// The disk is full.
+        LowDiskSpace = 3,
+        /// The TPM does not encrypt.
+        TpmEncryptFailure = 4,
+        /// The TPM does not quote.
+        TpmQuoteFailure = 5,
+        /// The controller refuses the certificates.
+        EdgeNodeCertsRefused = 6,
+    }
+}
+
+numbers! {
+    /// Why a device started.
+    BootReason: u8 {
+        /// Not said.
+        None = 0,
+        /// For the first time.
+        First = 1,
+        /// A reboot was asked for.
+        RebootCmd = 2,
+        /// Into a new image.
+        Update = 3,
+        /// Back to the former image.
+        Fallback = 4,
+        /// No controller for long.
+        Disconnect = 5,
+        /// An agent ended badly.
+        Fatal = 6,
+        /// Out of memory.
+        OOM = 7,
+        /// An agent hung.
+        WatchdogHung = 8,
+        /// An agent was gone.
+        WatchdogPid = 9,
+        /// The kernel gave up, or a reset.
+        Kernel = 10,
+        /// Power was cut.
+        PowerFail = 11,
+        /// Cannot be told.
+        Unknown = 12,
+        /// The vault did not open.
+        VaultFailure = 13,
+        /// Power-off was asked for.
+        PoweroffCmd = 14,
+        /// Change of the cluster kind.
+        KubeTransition = 15,
+        /// The hardware watchdog.
+        HWWatchdog = 16,
+        /// The stored reason makes no sense.
+        ParseFail = 255,
+    }
+}
+
+/// Radio silence as the local profile server wants it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct RadioSilence {
+    /// Whether it is in force.
+    pub imposed: bool,
+    /// Whether it is being changed.
+    pub change_in_progress: bool,
+    /// When the change was asked for.
+    pub change_requested_at: GoTime,
+    /// What went wrong with it.
+    pub config_error: String,
+}
+
+/// What zedagent wants and how the device is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ZedAgentStatus {
+    /// Always `zedagent`.
+    pub name: String,
+    /// How the last reading of the config went.
+    pub config_get_status: ConfigGetStatus,
+    /// Restart now.
+    pub reboot_cmd: bool,
+    /// Take the applications down now.
+    pub shutdown_cmd: bool,
+    /// Switch off now.
+    pub poweroff_cmd: bool,
+    /// Why, for the log of the next boot.
+    pub requested_reboot_reason: String,
+    /// Why, as a number.
+    pub requested_boot_reason: BootReason,
+    /// Whether the device waits for help.
+    pub maintenance_mode: bool,
+    /// Why it does.
+    pub maintenance_mode_reasons: Option<Vec<MaintenanceModeReason>>,
+    /// Whether the controller refuses the certificates.
+    pub edge_node_certs_refused: bool,
+    /// A change forces a fallback to the other partition.
+    pub force_fallback_counter: u32,
+    /// Name of the profile in force.
+    pub current_profile: String,
+    /// Radio silence.
+    pub radio_silence: RadioSilence,
+    /// What the device is about.
+    pub device_state: DeviceState,
+    /// State of the attestation.
+    pub attest_state: i32,
+    /// What went wrong with it.
+    pub attest_error: String,
+    /// 0 unknown, 1 disabled, 2 enabled, 4 error.
+    pub vault_status: i32,
+    /// 0 unknown, 1 enabled, 2 disabled.
+    #[serde(rename = "PCRStatus")]
+    pub pcr_status: i32,
+    /// What went wrong with the vault.
+    pub vault_err: String,
+    /// Whether there is no controller by design.
+    pub airgap_mode: bool,
+    /// Address of the local operator console.
+    #[serde(rename = "LOCUrl")]
+    pub loc_url: String,
+}
+
+impl Topic for ZedAgentStatus {
+    const NAME: &'static str = "ZedAgentStatus";
+    const KIND: Kind = Kind::Volatile;
+}
+
+/// What nodeagent does, and why the device started.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct NodeAgentStatus {
+    /// Always `nodeagent`.
+    pub name: String,
+    /// Partition of this boot, `IMGA` or `IMGB`.
+    pub cur_part: String,
+    /// Whether the image of this boot is still in test.
+    pub update_inprogress: bool,
+    /// Nanoseconds until its test ends.
+    pub remaining_test_time: i64,
+    /// A restart is on its way.
+    pub device_reboot: bool,
+    /// The applications go down.
+    pub device_shutdown: bool,
+    /// Power-off is on its way.
+    pub device_poweroff: bool,
+    /// All applications are down.
+    pub all_domains_halted: bool,
+    /// Why the device went down last time.
+    pub reboot_reason: String,
+    /// The same as a number.
+    pub boot_reason: BootReason,
+    /// Trace of an agent that ended badly.
+    pub reboot_stack: String,
+    /// When the device went down.
+    pub reboot_time: GoTime,
+    /// How often it had started before.
+    pub restart_counter: u32,
+    /// Partition that it went down from.
+    pub reboot_image: String,
+    /// Whether nodeagent asks for help.
+    pub local_maintenance_mode: bool,
+    /// Why it does.
+    pub local_maintenance_mode_reasons: Option<Vec<MaintenanceModeReason>>,
+    /// Whether the image runs Kubernetes.
+    #[serde(rename = "HVTypeKube")]
+    pub hv_type_kube: bool,
+    /// The drain for a device operation is not complete.
+    pub wait_drain_in_progress: bool,
+}
+
+impl Topic for NodeAgentStatus {
+    const NAME: &'static str = "NodeAgentStatus";
+    const KIND: Kind = Kind::Volatile;
+}
+
+/// Counter file of a device operation, `/persist/status/rebootConfig` and `shutdownConfig`; no topic.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DeviceOpsCmd {
+    /// The last counter that was carried out.
+    pub counter: u32,
+    /// As the controller gave it.
+    pub desired_state: bool,
+    /// As the controller gave it.
+    pub ops_time: String,
+}

@@ -1,0 +1,213 @@
+//! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status.
+//!
+//! Source: lf-edge/eve pkg/pillar/kubeapi (nodedrain). Pure: no clock, no I/O, no task.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::numbers::numbers;
+use crate::{GoTime, Kind, Topic, go_json};
+
+/// What a requester asks of zedkube: drain this node for me.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct NodeDrainRequest {
+    /// When it was asked, by the wall clock of the device.
+    pub requested_at: GoTime,
+    /// Who asks.
+    pub requested_by: Requester,
+    /// `reboot` or `shutdown` from zedagent, the content tree UUID of an image from baseosmgr.
+    pub context: String,
+}
+
+impl NodeDrainRequest {
+    /// What makes this request differ from every other one.
+    #[must_use]
+    pub const fn id(&self) -> RequestId {
+        RequestId { by: self.requested_by, at: self.requested_at }
+    }
+}
+
+impl Topic for NodeDrainRequest {
+    const NAME: &'static str = "NodeDrainRequest";
+    const KIND: Kind = Kind::Volatile;
+}
+
+/// Identity of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RequestId {
+    /// Who asks.
+    pub by: Requester,
+    /// When it was asked.
+    pub at: GoTime,
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?} {}", self.by, self.at)
+    }
+}
+
+/// How far the drain of this node is, e.g. `{"Status":5,"RequestedBy":2}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct NodeDrainStatus {
+    /// How far it is.
+    pub status: DrainStatus,
+    /// Whose request it is about.
+    pub requested_by: Requester,
+}
+
+impl Topic for NodeDrainStatus {
+    const NAME: &'static str = "NodeDrainStatus";
+    const KIND: Kind = Kind::Volatile;
+}
+
+impl fmt::Display for NodeDrainStatus {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{{{} {}}}", self.status.text(), self.requested_by.number())
+    }
+}
+
+numbers! {
+    /// Who asks for a drain.
+    Requester: u8 {
+        /// Nobody was named.
+        Unset = 0,
+        /// Nobody asks.
+        None = 1,
+        /// zedagent, for a reboot or a shutdown.
+        DeviceOp = 2,
+        /// baseosmgr, for an image.
+        Update = 3,
+    }
+}
+
+numbers! {
+    /// How far a drain is.
+    DrainStatus: u8 {
+        /// Cannot be told, or nothing was published yet.
+        Unknown = 0,
+        /// This node is in no cluster: there is nothing to drain.
+        NotSupported = 1,
+        /// In a cluster, idle.
+        NotRequested = 2,
+        /// zedkube has taken the request.
+        Requested = 3,
+        /// At work, node not yet cordoned.
+        Starting = 4,
+        /// Node unschedulable, pods being evicted.
+        Cordoned = 5,
+        /// Gave up cordoning.
+        FailedCordon = 6,
+        /// Waits before the next attempt.
+        DrainRetrying = 7,
+        /// Gave up draining.
+        FailedDrain = 8,
+        /// Drained, or skipped.
+        Complete = 9,
+    }
+}
+
+/// What a requester does with its operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Defer {
+    /// Go ahead.
+    Proceed,
+    /// Hold the operation back and ask for a drain.
+    Ask,
+    /// Hold the operation back: a drain is on its way.
+    Wait,
+}
+
+impl DrainStatus {
+    /// The words of logs and of the console.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Unknown | Self::Stranger(_) => "Unknown",
+            Self::NotSupported => "Not Supported",
+            Self::NotRequested => "Not Requested",
+            Self::Requested => "Requested",
+            Self::Starting => "Starting",
+            Self::Cordoned => "Cordoned",
+            Self::FailedCordon => "Failed Cordon",
+            Self::DrainRetrying => "Drain Retrying",
+            Self::FailedDrain => "Failed Drain",
+            Self::Complete => "Complete",
+        }
+    }
+
+    /// What a requester does with its operation while the node is in this state. Whether a COMPLETE is the
+    /// answer to its own request is for the requester to check.
+    ///
+    /// The reference goes ahead on CORDONED (D-A1) and on numbers that nobody knows; here both wait.
+    #[must_use]
+    pub const fn defer(self) -> Defer {
+        match self {
+            Self::Unknown | Self::NotSupported | Self::Complete => Defer::Proceed,
+            Self::NotRequested | Self::FailedCordon | Self::FailedDrain => Defer::Ask,
+            Self::Requested | Self::Starting | Self::Cordoned | Self::DrainRetrying | Self::Stranger(_) => {
+                Defer::Wait
+            }
+        }
+    }
+}
+
+/// Why the content of a force file is not followed.
+#[derive(Debug, thiserror::Error)]
+pub enum ForceError {
+    /// It is no NodeDrainStatus.
+    #[error("not a NodeDrainStatus ({0}); write for example {{\"Status\":9,\"RequestedBy\":2}}")]
+    Form(#[from] go_json::Error),
+    /// It forces nothing that makes sense.
+    #[error("{0}")]
+    Meaning(String),
+}
+
+/// Reads the content of a force file as the reference does, without judging it.
+///
+/// # Errors
+/// It is no NodeDrainStatus.
+pub fn parse_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
+    Ok(go_json::from_slice(bytes)?)
+}
+
+/// Reads the content of a force file and judges whether it is a clear order.
+///
+/// # Errors
+/// It is no NodeDrainStatus, names no status or one that nobody knows, or completes a drain of nobody. The text
+/// says what to write instead.
+pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
+    let forced = parse_force(bytes)?;
+    let refuse = |text: String| Err(ForceError::Meaning(text));
+    match (forced.status, forced.requested_by) {
+        (DrainStatus::Unknown, _) => {
+            refuse("no status to force; write a Status from 1 to 9".to_owned())
+        }
+        (DrainStatus::Stranger(number), _) => {
+            refuse(format!("status {number} does not exist; write a Status from 1 to 9"))
+        }
+        (_, Requester::Stranger(number)) => {
+            refuse(format!("requester {number} does not exist; write RequestedBy 2 (reboot, shutdown) or 3 (update)"))
+        }
+        (DrainStatus::Complete, Requester::Unset | Requester::None) => refuse(
+            "complete for nobody; write RequestedBy 2 to release a reboot or shutdown, 3 to release an update"
+                .to_owned(),
+        ),
+        (
+            DrainStatus::NotSupported
+            | DrainStatus::NotRequested
+            | DrainStatus::Requested
+            | DrainStatus::Starting
+            | DrainStatus::Cordoned
+            | DrainStatus::FailedCordon
+            | DrainStatus::DrainRetrying
+            | DrainStatus::FailedDrain
+            | DrainStatus::Complete,
+            Requester::Unset | Requester::None | Requester::DeviceOp | Requester::Update,
+        ) => Ok(forced),
+    }
+}

@@ -1,0 +1,85 @@
+//! Enums that are numbers on disk: names in code, numbers nobody knows kept as they are.
+//!
+//! Pure: no clock, no I/O, no task.
+
+/// Defines an enum over a number type, with `Stranger` for numbers of a newer or forged file.
+macro_rules! numbers {
+    (
+        $(#[$meta:meta])*
+        $name:ident: $int:ident { $( $(#[$vmeta:meta])* $variant:ident = $number:literal ),+ $(,)? }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $( $(#[$vmeta])* $variant, )+
+            /// A number from a newer or forged file, kept as it is.
+            Stranger($int),
+        }
+
+        impl $name {
+            /// Every variant with a name, in the order of the numbers.
+            pub const NAMED: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The number on disk.
+            #[must_use]
+            pub const fn number(self) -> $int {
+                match self {
+                    $(Self::$variant => $number,)+
+                    Self::Stranger(number) => number,
+                }
+            }
+        }
+
+        impl From<$int> for $name {
+            fn from(number: $int) -> Self {
+                match number {
+                    $($number => Self::$variant,)+
+                    number => Self::Stranger(number),
+                }
+            }
+        }
+
+        impl From<$name> for $int {
+            fn from(value: $name) -> Self {
+                value.number()
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.number().serialize(serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <$int as serde::Deserialize>::deserialize(deserializer).map(Self::from)
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::from(0)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let names: Vec<String> =
+                    Self::NAMED.iter().map(|it| format!("{} {it:?}", it.number())).collect();
+                schemars::json_schema!({
+                    "type": "integer",
+                    "minimum": $int::MIN,
+                    "maximum": $int::MAX,
+                    "description": names.join(", ")
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use numbers;

@@ -1,0 +1,267 @@
+//! Topics of our own, beside the reference's: what a person needs to know, and what must survive.
+//!
+//! Enums are words on disk, as people read these files. Pure: no clock, no I/O, no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{DrainStatus, GoTime, Kind, RequestId, Requester, Topic};
+
+/// What zedkube is doing, what blocks, since when, until when, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct NodeDrainProgress {
+    /// Whose request is being served.
+    pub requested_by: Requester,
+    /// When it was asked; with `RequestedBy` its identity.
+    pub requested_at: GoTime,
+    /// What it is for.
+    pub context: String,
+    /// What is going on.
+    pub phase: DrainPhase,
+    /// The status that NodeDrainStatus shows.
+    pub status: DrainStatus,
+    /// This attempt, from 1; 0 before the first.
+    pub attempt: u32,
+    /// Attempts before zedkube gives up.
+    pub max_attempts: u32,
+    /// Whose cordon is on the node.
+    pub cordon: CordonOwner,
+    /// Pods of this attempt.
+    pub counts: PodCounts,
+    /// Pods that do not leave, and why.
+    pub blockers: Vec<Blocker>,
+    /// When this drain began.
+    pub started_at: GoTime,
+    /// When this attempt is given up.
+    pub deadline: GoTime,
+    /// Why the drain was left out, or empty.
+    pub skip: String,
+    /// Why things are as they are, in one sentence.
+    pub reason: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// The newest answer to each standing request.
+    pub answers: Vec<Answer>,
+}
+
+impl NodeDrainProgress {
+    /// The answer to one request.
+    #[must_use]
+    pub fn answer(&self, id: RequestId) -> Option<&Answer> {
+        self.answers.iter().find(|answer| answer.id() == id)
+    }
+}
+
+impl Topic for NodeDrainProgress {
+    const NAME: &'static str = "NodeDrainProgress";
+    const KIND: Kind = Kind::Volatile;
+}
+
+/// What zedkube is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrainPhase {
+    /// Nothing is asked for.
+    #[default]
+    Idle,
+    /// Looks for the API and the node.
+    Checking,
+    /// Makes the node unschedulable.
+    Cordoning,
+    /// Pods leave.
+    Draining,
+    /// Reads the lists that prove the node empty.
+    Proving,
+    /// Waits before the next attempt.
+    Pausing,
+    /// Done.
+    Complete,
+    /// Left out, with the reason in `Skip`.
+    Skipped,
+    /// A person has forced the status.
+    Forced,
+    /// Gave up cordoning.
+    FailedCordon,
+    /// Gave up draining.
+    FailedDrain,
+    /// The request was taken back; the cordon is being removed.
+    Withdrawing,
+}
+
+/// Whose cordon is on the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CordonOwner {
+    /// Nobody's.
+    #[default]
+    None,
+    /// Ours: removed by us.
+    Ours,
+    /// Somebody else's: kept.
+    Foreign,
+}
+
+/// Pods of an attempt by state; `Total` is the sum of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct PodCounts {
+    /// All pods that leave.
+    pub total: u32,
+    /// No longer there.
+    pub gone: u32,
+    /// Asked to end, not yet gone.
+    pub going: u32,
+    /// Not yet asked, or asked again soon.
+    pub waiting: u32,
+    /// Held back.
+    pub blocked: u32,
+}
+
+/// A pod that does not leave.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Blocker {
+    /// Namespace and name, as `shop/web-0`.
+    pub pod: String,
+    /// Its UID.
+    #[serde(rename = "UID")]
+    pub uid: String,
+    /// The reason for machines.
+    pub code: String,
+    /// The reason for a person, with names and numbers.
+    pub reason: String,
+    /// Since when.
+    pub since: GoTime,
+}
+
+/// What one request was told last.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Answer {
+    /// Who asked.
+    pub requested_by: Requester,
+    /// When it asked.
+    pub requested_at: GoTime,
+    /// What for.
+    pub context: String,
+    /// How far its drain is.
+    pub status: DrainStatus,
+    /// Why the drain was left out, or empty.
+    pub skip: String,
+    /// When this answer was given.
+    pub at: GoTime,
+}
+
+impl Answer {
+    /// The request that this answers.
+    #[must_use]
+    pub const fn id(&self) -> RequestId {
+        RequestId { by: self.requested_by, at: self.requested_at }
+    }
+}
+
+/// What zedkube must know after a crash: where it was, in which boot.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DrainJournal {
+    /// The boot in which this was written.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// Whose request was being served.
+    pub requested_by: Requester,
+    /// When it was asked.
+    pub requested_at: GoTime,
+    /// What it is for.
+    pub context: String,
+    /// How far the drain was.
+    pub status: DrainStatus,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// Whose cordon was on the node.
+    pub cordon: CordonOwner,
+    /// When the drain began.
+    pub started_at: GoTime,
+    /// Why the drain was left out, or empty.
+    pub skip: String,
+    /// Why things were as they were.
+    pub reason: String,
+    /// The answers given so far.
+    pub answers: Vec<Answer>,
+}
+
+impl Topic for DrainJournal {
+    const NAME: &'static str = "DrainJournal";
+    const KIND: Kind = Kind::Persistent;
+}
+
+/// A device operation that is wanted and not yet carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DeviceOpPending {
+    /// Which operation.
+    pub op: DeviceOp,
+    /// The controller's counter that asked for it.
+    pub counter: u32,
+    /// As the controller gave it.
+    pub desired_state: bool,
+    /// As the controller gave it.
+    pub ops_time: String,
+    /// How far it is.
+    pub state: PendingState,
+    /// The boot in which this state was reached.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// When the operation was first wanted.
+    pub since: GoTime,
+    /// When its drain was asked for; zero while none was.
+    pub drain_requested_at: GoTime,
+    /// How often a drain was asked for.
+    pub attempts: u32,
+    /// What it waits for, in words.
+    pub waiting_for: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// Why it goes without a drain, or empty.
+    pub skip: String,
+}
+
+impl Topic for DeviceOpPending {
+    const NAME: &'static str = "DeviceOpPending";
+    const KIND: Kind = Kind::Persistent;
+}
+
+/// A device operation of the controller.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceOp {
+    /// Restart.
+    #[default]
+    Reboot,
+    /// Applications down, power on.
+    Shutdown,
+}
+
+impl DeviceOp {
+    /// The word in requests, keys and reasons.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Reboot => "reboot",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// How far a device operation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PendingState {
+    /// Wanted; something is still in the way.
+    #[default]
+    Pending,
+    /// nodeagent was told; it counts as executed after the next boot.
+    Commanded,
+}

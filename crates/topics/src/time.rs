@@ -1,0 +1,194 @@
+//! Time as Go writes it: RFC 3339, up to nine digits of a second without trailing zeros, the offset kept.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use jiff::tz::Offset;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// An instant with the offset that it was written in. Two are equal when they are the same instant.
+#[derive(Clone, Copy)]
+pub struct GoTime {
+    instant: Timestamp,
+    offset: Offset,
+}
+
+/// Seconds of Go's zero time, 0001-01-01T00:00:00Z, on the Unix clock.
+const ZERO_SECS: i64 = -62_135_596_800;
+
+impl GoTime {
+    /// Go's zero time: "not set".
+    pub const ZERO: Self = Self { instant: Timestamp::constant(ZERO_SECS, 0), offset: Offset::UTC };
+
+    /// Whether this is "not set".
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self == Self::ZERO
+    }
+
+    /// The instant.
+    #[must_use]
+    pub const fn to_timestamp(self) -> Timestamp {
+        self.instant
+    }
+}
+
+impl From<Timestamp> for GoTime {
+    fn from(instant: Timestamp) -> Self {
+        Self { instant, offset: Offset::UTC }
+    }
+}
+
+impl Default for GoTime {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+impl PartialEq for GoTime {
+    fn eq(&self, other: &Self) -> bool {
+        self.instant == other.instant
+    }
+}
+
+impl Eq for GoTime {}
+
+impl Hash for GoTime {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.instant.hash(state);
+    }
+}
+
+impl PartialOrd for GoTime {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for GoTime {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.instant.cmp(&other.instant)
+    }
+}
+
+impl fmt::Display for GoTime {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.offset.to_datetime(self.instant);
+        write!(
+            out,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
+            at.year(),
+            at.month(),
+            at.day(),
+            at.hour(),
+            at.minute(),
+            at.second()
+        )?;
+        if at.subsec_nanosecond() != 0 {
+            let digits = format!("{:09}", at.subsec_nanosecond());
+            write!(out, ".{}", digits.trim_end_matches('0'))?;
+        }
+        let minutes = self.offset.seconds() / 60;
+        if minutes == 0 {
+            return out.write_str("Z");
+        }
+        let sign = if minutes < 0 { '-' } else { '+' };
+        write!(out, "{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
+    }
+}
+
+impl fmt::Debug for GoTime {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl FromStr for GoTime {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("`{text}` is no RFC 3339 time such as 2026-03-14T09:26:53Z");
+        let instant: Timestamp = text.parse().map_err(|cause| format!("{}: {cause}", wrong()))?;
+        let offset = match text.strip_suffix('Z') {
+            Some(_) => Offset::UTC,
+            None => offset(text).ok_or_else(wrong)?,
+        };
+        Ok(Self { instant, offset })
+    }
+}
+
+/// The offset of a text that ends in `+hh:mm` or `-hh:mm`.
+fn offset(text: &str) -> Option<Offset> {
+    let tail = text.get(text.len().checked_sub(6)?..)?;
+    let (sign, rest) = match tail.split_at_checked(1)? {
+        ("+", rest) => (1, rest),
+        ("-", rest) => (-1, rest),
+        _ => return None,
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()
+}
+
+impl Serialize for GoTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for GoTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for GoTime {
+    fn schema_name() -> Cow<'static, str> {
+        "GoTime".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "format": "date-time",
+            "description": "RFC 3339 with up to nine digits of a second; 0001-01-01T00:00:00Z means not set"
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_they_were_read() {
+        for text in [
+            "0001-01-01T00:00:00Z",
+            "2026-03-14T10:30:00.12+01:00",
+            "2026-03-14T09:26:53.589793238Z",
+            "2026-03-14T00:26:53-08:30",
+        ] {
+            assert_eq!(text.parse::<GoTime>().unwrap().to_string(), text);
+        }
+        assert!(GoTime::default().is_zero());
+    }
+
+    #[test]
+    fn the_same_instant_in_two_offsets_is_equal() {
+        let one: GoTime = "2026-03-14T10:30:00+01:00".parse().unwrap();
+        assert_eq!(one, "2026-03-14T09:30:00Z".parse().unwrap());
+    }
+
+    #[test]
+    fn a_wrong_time_is_told_with_an_example() {
+        assert!("14:00".parse::<GoTime>().unwrap_err().contains("RFC 3339"));
+    }
+}
