@@ -1,0 +1,63 @@
+//! The door to all topics and files under one root. Copies share one watcher.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::file::{FileRule, FileWatch};
+use crate::watch::Hub;
+use crate::{Codec, Error, Name, Publication, Subscription};
+
+/// Topics and files under one root directory.
+#[derive(Debug, Clone)]
+pub struct Bus {
+    root: Arc<PathBuf>,
+    hub: Arc<Hub>,
+}
+
+impl Bus {
+    /// The bus of `root`, `/` on a device. The directory need not exist yet.
+    ///
+    /// # Errors
+    /// Files cannot be watched here.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self, Error> {
+        let root = root.into();
+        let root = std::path::absolute(&root).map_err(Error::io("find", root))?;
+        Ok(Self { root: Arc::new(root), hub: Hub::open()? })
+    }
+
+    /// The root directory.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// `relative` under the root; a leading `/` is taken for the root.
+    #[must_use]
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.root.join(relative.trim_start_matches('/'))
+    }
+
+    /// Becomes the one publisher of `name`.
+    ///
+    /// # Errors
+    /// Another live process publishes it, or its directory cannot be made or read.
+    pub fn publication<T: Clone + PartialEq>(
+        &self,
+        name: Name,
+        codec: Codec<T>,
+    ) -> Result<Publication<T>, Error> {
+        Publication::open(&self.root, name, codec)
+    }
+
+    /// Follows `name`, whether or not somebody publishes it yet.
+    #[must_use]
+    pub fn subscription<T: Clone + PartialEq>(&self, name: Name, codec: Codec<T>) -> Subscription<T> {
+        Subscription::new(Arc::clone(&self.hub), name.dir(&self.root), codec)
+    }
+
+    /// Follows one plain file, whether or not it exists yet.
+    #[must_use]
+    pub fn file(&self, path: impl Into<PathBuf>, rule: FileRule) -> FileWatch {
+        FileWatch::new(Arc::clone(&self.hub), path.into(), rule)
+    }
+}

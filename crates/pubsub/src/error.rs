@@ -1,0 +1,102 @@
+//! What can go wrong with files, each with the path concerned.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// An error of a codec.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A step that failed. Nothing has changed when it did.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A key cannot be the name of a file.
+    #[error("use key {key:?} of {topic}: {reason}")]
+    Key {
+        /// The topic.
+        topic: String,
+        /// The key.
+        key: String,
+        /// The rule that it breaks, with its limit.
+        reason: &'static str,
+    },
+    /// A key that nobody has published.
+    #[error("unpublish key {key:?} of {topic}: it is not published")]
+    UnknownKey {
+        /// The topic.
+        topic: String,
+        /// The key.
+        key: String,
+    },
+    /// A value has no form on disk.
+    #[error("encode key {key:?} of {topic}")]
+    Encode {
+        /// The topic.
+        topic: String,
+        /// The key.
+        key: String,
+        /// The codec's reason.
+        source: BoxError,
+    },
+    /// A value is too long for its file.
+    #[error("publish key {key:?} of {topic}: {bytes} bytes, the limit is {limit}")]
+    TooLong {
+        /// The topic.
+        topic: String,
+        /// The key.
+        key: String,
+        /// Its length.
+        bytes: usize,
+        /// The longest that is read.
+        limit: u64,
+    },
+    /// Another live process publishes the topic.
+    #[error("publish {topic}: another process publishes it (lock {}); stop that process first", lock.display())]
+    Taken {
+        /// The topic.
+        topic: String,
+        /// The lock that it holds.
+        lock: PathBuf,
+    },
+    /// A file operation failed.
+    #[error("{step} {}", path.display())]
+    Io {
+        /// What was being done, as `write` or `rename to`.
+        step: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file is not what is read here.
+    #[error("read {}: {reason}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The rule that it breaks, and what to do.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// An I/O failure of `step` at `path`.
+    pub(crate) fn io(step: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { step, path, source }
+    }
+}
+
+/// A bad file that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.path.display(), self.reason)
+    }
+}

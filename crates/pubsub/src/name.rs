@@ -1,0 +1,113 @@
+//! Where a topic lives, and which keys can be files.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// The longest file name of the file systems in use.
+const NAME_LIMIT_BYTES: usize = 255;
+/// What follows a key in the name of its file.
+pub(crate) const SUFFIX: &str = ".json";
+/// What follows the name of a file in that of its backup.
+pub(crate) const BACKUP: &str = ".bak";
+/// The file that counts restarts.
+pub(crate) const RESTARTED: &str = "restarted";
+
+/// A topic of an agent: its place, and whether it survives a reboot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Name {
+    parts: Vec<String>,
+    persistent: bool,
+}
+
+impl Name {
+    /// `/run/<agent>/<topic>`: gone after a reboot.
+    #[must_use]
+    pub fn volatile(agent: &str, topic: &str) -> Self {
+        Self { parts: vec![agent.to_owned(), topic.to_owned()], persistent: false }
+    }
+
+    /// `/persist/status/<agent>/<topic>`: survives a reboot.
+    #[must_use]
+    pub fn persistent(agent: &str, topic: &str) -> Self {
+        Self { parts: vec![agent.to_owned(), topic.to_owned()], persistent: true }
+    }
+
+    /// `/run/global/<topic>`: of no agent.
+    #[must_use]
+    pub fn global(topic: &str) -> Self {
+        Self::volatile("global", topic)
+    }
+
+    /// The same within `scope`: `<agent>/<scope>/<topic>`.
+    #[must_use]
+    pub fn scoped(mut self, scope: &str) -> Self {
+        self.parts.insert(1, scope.to_owned());
+        self
+    }
+
+    /// Whether it survives a reboot.
+    #[must_use]
+    pub const fn is_persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// The directory of its files.
+    #[must_use]
+    pub fn dir(&self, root: &Path) -> PathBuf {
+        let base = if self.persistent { "persist/status" } else { "run" };
+        self.parts.iter().fold(root.join(base), |dir, part| dir.join(part))
+    }
+
+    /// The file of `key`, or why there can be none.
+    pub(crate) fn file(&self, key: &str) -> Result<String, Error> {
+        let refuse = |reason| Err(Error::Key { topic: self.to_string(), key: key.to_owned(), reason });
+        if key.is_empty() {
+            return refuse("it is empty");
+        }
+        if key.contains(['/', '\0']) {
+            return refuse("it holds `/` or NUL");
+        }
+        if key.contains(SUFFIX) {
+            return refuse("it holds `.json`, which readers would cut");
+        }
+        if key.len() + SUFFIX.len() > NAME_LIMIT_BYTES {
+            return refuse("it is longer than 250 bytes");
+        }
+        Ok(format!("{key}{SUFFIX}"))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.parts.join("/"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_lie_where_the_reference_looks_for_them() {
+        let root = Path::new("/");
+        let dir = |name: Name| name.dir(root).display().to_string();
+        assert_eq!(dir(Name::volatile("zedkube", "NodeDrainStatus")), "/run/zedkube/NodeDrainStatus");
+        assert_eq!(dir(Name::persistent("zedkube", "KubeConfig")), "/persist/status/zedkube/KubeConfig");
+        assert_eq!(dir(Name::global("X")), "/run/global/X");
+        assert_eq!(dir(Name::volatile("a", "T").scoped("s")), "/run/a/s/T");
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_a_file_is_refused_with_the_rule() {
+        let name = Name::volatile("a", "T");
+        assert_eq!(name.file("global").unwrap(), "global.json");
+        assert_eq!(name.file(&"k".repeat(250)).unwrap().len(), 255);
+        for (key, rule) in [("", "empty"), ("a/b", "`/`"), ("a\0", "NUL"), ("a.json", "cut")] {
+            let refused = name.file(key).unwrap_err().to_string();
+            assert!(refused.contains(rule) && refused.contains("a/T"), "{refused}");
+        }
+        assert!(name.file(&"k".repeat(251)).unwrap_err().to_string().contains("250"));
+    }
+}

@@ -1,0 +1,367 @@
+//! Publishers and subscribers on real files: every order of start, every kind of bad file, nothing lost.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pubsub::{Bus, Change, Codec, FileRule, FileState, Name, Publication, Published, Subscription, store};
+
+/// A state that takes longer than this does not come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn codec() -> Codec<String> {
+    Codec {
+        encode: |text| Ok(format!("\"{text}\"").into_bytes()),
+        decode: |bytes| {
+            let text = std::str::from_utf8(bytes)?;
+            let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+            inner.map(str::to_owned).ok_or_else(|| format!("no text in quotes: {text}").into())
+        },
+    }
+}
+
+struct Place {
+    root: tempfile::TempDir,
+    bus: Bus,
+    name: Name,
+}
+
+impl Place {
+    fn new(name: Name) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        Self { root, bus, name }
+    }
+
+    fn volatile() -> Self {
+        Self::new(Name::volatile("tester", "Topic"))
+    }
+
+    fn persistent() -> Self {
+        Self::new(Name::persistent("tester", "Topic"))
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.name.dir(self.root.path())
+    }
+
+    fn publication(&self) -> Publication<String> {
+        self.bus.publication(self.name.clone(), codec()).unwrap()
+    }
+
+    fn subscription(&self) -> Subscription<String> {
+        self.bus.subscription(self.name.clone(), codec())
+    }
+
+    fn write(&self, file: &str, bytes: &[u8]) {
+        store::replace(&self.dir().join(file), bytes).unwrap();
+    }
+}
+
+async fn next(subscription: &mut Subscription<String>) -> Change<String> {
+    tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap()
+}
+
+/// Reads changes until the topic is as wanted.
+async fn until(subscription: &mut Subscription<String>, wanted: &[(&str, &str)]) {
+    while subscription.iter().map(|(key, value)| (key, value.as_str())).ne(wanted.iter().copied()) {
+        next(subscription).await;
+    }
+}
+
+fn put(key: &str, value: &str, old: Option<&str>) -> Change<String> {
+    Change::Put { key: key.into(), value: value.into(), old: old.map(str::to_owned) }
+}
+
+fn text(value: &str) -> String {
+    value.to_owned()
+}
+
+#[tokio::test]
+async fn a_subscriber_may_start_before_the_publisher_and_before_the_directory() {
+    let place = Place::volatile();
+    let mut subscription = place.subscription();
+    assert_eq!(next(&mut subscription).await, Change::Synced);
+    let mut publication = place.publication();
+    publication.publish("a", &text("1")).unwrap();
+    assert_eq!(next(&mut subscription).await, put("a", "1", None));
+    publication.publish("a", &text("2")).unwrap();
+    assert_eq!(next(&mut subscription).await, put("a", "2", Some("1")));
+    publication.unpublish("a").unwrap();
+    assert_eq!(next(&mut subscription).await, Change::Gone { key: "a".into(), old: text("2") });
+}
+
+#[tokio::test]
+async fn a_subscriber_that_starts_late_gets_data_then_restarted_then_synced() {
+    let place = Place::volatile();
+    let mut publication = place.publication();
+    publication.publish("a", &text("1")).unwrap();
+    publication.signal_restarted().unwrap();
+    let mut subscription = place.subscription();
+    assert_eq!(next(&mut subscription).await, put("a", "1", None));
+    assert_eq!(next(&mut subscription).await, Change::Restarted(1));
+    assert_eq!(next(&mut subscription).await, Change::Synced);
+    publication.clear_restarted().unwrap();
+    assert_eq!(next(&mut subscription).await, Change::Restarted(0));
+}
+
+#[tokio::test]
+async fn d_p1_a_key_removed_while_the_directory_was_away_is_told() {
+    let place = Place::volatile();
+    place.write("a.json", b"\"1\"");
+    place.write("b.json", b"\"2\"");
+    let mut subscription = place.subscription();
+    until(&mut subscription, &[("a", "1"), ("b", "2")]).await;
+    // Another directory takes the place of the first one.
+    let other = place.root.path().join("other");
+    store::replace(&other.join("b.json"), b"\"3\"").unwrap();
+    fs::rename(place.dir(), place.root.path().join("away")).unwrap();
+    fs::rename(&other, place.dir()).unwrap();
+    until(&mut subscription, &[("b", "3")]).await;
+    // And the new one is watched as the first one was.
+    place.write("c.json", b"\"4\"");
+    until(&mut subscription, &[("b", "3"), ("c", "4")]).await;
+}
+
+#[tokio::test]
+async fn a_directory_that_goes_with_all_above_it_comes_back() {
+    let place = Place::volatile();
+    place.write("a.json", b"\"1\"");
+    let mut subscription = place.subscription();
+    until(&mut subscription, &[("a", "1")]).await;
+    fs::remove_dir_all(place.root.path().join("run")).unwrap();
+    until(&mut subscription, &[]).await;
+    place.write("a.json", b"\"2\"");
+    until(&mut subscription, &[("a", "2")]).await;
+}
+
+#[tokio::test]
+async fn bad_files_are_told_once_and_the_last_good_value_stays() {
+    let place = Place::volatile();
+    let mut publication = place.publication();
+    publication.publish("a", &text("good")).unwrap();
+    let mut subscription = place.subscription();
+    until(&mut subscription, &[("a", "good")]).await;
+    assert_eq!(next(&mut subscription).await, Change::Synced);
+    let long = vec![b' '; usize::try_from(pubsub::FILE_LIMIT_BYTES).unwrap() + 1];
+    for (bytes, word) in [(&b""[..], "empty"), (b"\"go", "quotes"), (b"{}x", "quotes"), (&long, "longer")] {
+        place.write("a.json", bytes);
+        let Change::Bad(finding) = next(&mut subscription).await else { panic!("{word} was not told") };
+        assert!(finding.reason.contains(word), "{finding}");
+        assert_eq!(finding.path, place.dir().join("a.json"));
+        assert_eq!(subscription.get("a"), Some(&text("good")));
+    }
+    // The same fault again is nothing new; the mended file is.
+    place.write("a.json", &long);
+    place.write("a.json", b"\"mended\"");
+    assert_eq!(next(&mut subscription).await, put("a", "mended", Some("good")));
+}
+
+#[tokio::test]
+async fn a_link_in_place_of_a_topic_file_is_refused() {
+    let place = Place::volatile();
+    place.write("real", b"\"1\"");
+    std::os::unix::fs::symlink(place.dir().join("real"), place.dir().join("a.json")).unwrap();
+    let mut subscription = place.subscription();
+    let Change::Bad(finding) = next(&mut subscription).await else { panic!("a link was read") };
+    assert!(finding.reason.contains("link"), "{finding}");
+}
+
+#[tokio::test]
+async fn an_equal_value_is_neither_written_nor_told() {
+    let place = Place::volatile();
+    let mut publication = place.publication();
+    assert_eq!(publication.publish("a", &text("1")).unwrap(), Published::Written);
+    let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
+    let before = inode(&place.dir().join("a.json"));
+    assert_eq!(publication.publish("a", &text("1")).unwrap(), Published::Unchanged);
+    assert_eq!(inode(&place.dir().join("a.json")), before);
+    let mut subscription = place.subscription();
+    until(&mut subscription, &[("a", "1")]).await;
+    assert_eq!(next(&mut subscription).await, Change::Synced);
+    place.write("a.json", b"\"1\"");
+    publication.publish("b", &text("2")).unwrap();
+    assert_eq!(next(&mut subscription).await, put("b", "2", None));
+}
+
+#[tokio::test]
+async fn a_burst_ends_with_the_latest_value() {
+    let place = Place::volatile();
+    let mut publication = place.publication();
+    let mut subscription = place.subscription();
+    for number in 0..500 {
+        publication.publish("a", &number.to_string()).unwrap();
+    }
+    until(&mut subscription, &[("a", "499")]).await;
+}
+
+#[tokio::test]
+async fn ten_thousand_keys_arrive() {
+    let place = Place::volatile();
+    fs::create_dir_all(place.dir()).unwrap();
+    for number in 0..10_000 {
+        // Not through the store: bringing each to disk is not what is tried here.
+        #[expect(clippy::disallowed_methods, reason = "a foreign writer")]
+        fs::write(place.dir().join(format!("{number}.json")), b"\"x\"").unwrap();
+    }
+    let mut subscription = place.subscription();
+    while next(&mut subscription).await != Change::Synced {}
+    assert_eq!(subscription.iter().count(), 10_000);
+}
+
+#[test]
+fn there_is_one_publisher_and_a_dead_one_leaves_the_place() {
+    let place = Place::volatile();
+    let mut first = place.publication();
+    first.publish("a", &text("1")).unwrap();
+    let Err(refused) = place.bus.publication(place.name.clone(), codec()) else { panic!("two publishers") };
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("tester/Topic") && refused.contains(".lock") && refused.contains("stop"),
+        "{refused}"
+    );
+    drop(first);
+    assert_eq!(place.publication().get("a"), Some(&text("1")));
+}
+
+#[test]
+fn d_p5_a_refused_key_changes_nothing() {
+    let place = Place::volatile();
+    let mut publication = place.publication();
+    publication.publish("a/b", &text("1")).unwrap_err();
+    publication.publish(&"k".repeat(251), &text("1")).unwrap_err();
+    let long = "x".repeat(usize::try_from(pubsub::FILE_LIMIT_BYTES).unwrap());
+    let refused = publication.publish("a", &long).unwrap_err().to_string();
+    assert!(refused.contains("tester/Topic") && refused.contains("1048578") && refused.contains("1048576"));
+    assert_eq!(publication.iter().count(), 0);
+    assert_eq!(fs::read_dir(place.dir()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_write_that_fails_changes_nothing() {
+    let place = Place::volatile();
+    let mut publication = place.publication();
+    fs::create_dir(place.dir().join("a.json")).unwrap();
+    publication.publish("a", &text("1")).unwrap_err();
+    assert_eq!(publication.get("a"), None);
+}
+
+#[test]
+fn d_p6_a_persistent_file_that_is_missing_empty_or_corrupt_is_taken_from_its_backup() {
+    for damage in [None, Some(&b""[..]), Some(b"\"torn")] {
+        let place = Place::persistent();
+        let mut publication = place.publication();
+        publication.publish("a", &text("1")).unwrap();
+        publication.publish("a", &text("2")).unwrap();
+        drop(publication);
+        match damage {
+            None => assert!(store::remove(&place.dir().join("a.json")).unwrap()),
+            Some(bytes) => place.write("a.json", bytes),
+        }
+        let mut publication = place.publication();
+        assert_eq!(publication.get("a"), Some(&text("1")));
+        assert!(publication.take_findings()[0].reason.contains("backup"));
+        assert_eq!(store::read(&place.dir().join("a.json"), 99).unwrap().unwrap(), b"\"1\"");
+    }
+}
+
+#[test]
+fn a_volatile_topic_has_no_backup_and_a_bad_file_is_found_once() {
+    let place = Place::volatile();
+    let mut publication = place.publication();
+    publication.publish("a", &text("1")).unwrap();
+    publication.publish("a", &text("2")).unwrap();
+    assert!(!place.dir().join("a.json.bak").exists());
+    drop(publication);
+    place.write("b.json", b"{");
+    let mut publication = place.publication();
+    assert_eq!(publication.take_findings().len(), 1);
+    assert_eq!(publication.take_findings(), []);
+    assert_eq!(publication.get("a"), Some(&text("2")));
+}
+
+#[test]
+fn closing_takes_a_volatile_topic_back_and_keeps_a_persistent_one() {
+    for (place, left) in [(Place::volatile(), 0), (Place::persistent(), 1)] {
+        let mut publication = place.publication();
+        publication.publish("a", &text("1")).unwrap();
+        publication.signal_restarted().unwrap();
+        publication.close().unwrap();
+        assert_eq!(fs::read_dir(place.dir()).unwrap().count(), left);
+    }
+}
+
+#[test]
+fn unpublishing_takes_file_and_backup_and_an_unknown_key_is_an_error() {
+    let place = Place::persistent();
+    let mut publication = place.publication();
+    publication.publish("a", &text("1")).unwrap();
+    publication.publish("a", &text("2")).unwrap();
+    publication.unpublish("a").unwrap();
+    assert_eq!(fs::read_dir(place.dir()).unwrap().count(), 0);
+    assert!(publication.unpublish("a").unwrap_err().to_string().contains("not published"));
+}
+
+#[test]
+fn a_directory_that_was_removed_gets_all_its_values_again() {
+    let place = Place::volatile();
+    let mut publication = place.publication();
+    publication.publish("a", &text("1")).unwrap();
+    publication.signal_restarted().unwrap();
+    fs::remove_dir_all(place.dir()).unwrap();
+    publication.publish("b", &text("2")).unwrap();
+    for file in ["a.json", "b.json", "restarted"] {
+        assert!(place.dir().join(file).exists(), "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_plain_file_is_told_as_it_is_and_at_each_change() {
+    let place = Place::volatile();
+    let path = place.bus.path("persist/config/x.json");
+    let mut watch = place.bus.file(&path, FileRule { limit_bytes: 4, order: true });
+    assert_eq!(watch.next().await, FileState::Absent);
+    store::replace(&path, b"1").unwrap();
+    assert_eq!(watch.next().await, FileState::Present(b"1".to_vec()));
+    store::replace(&path, b"12345").unwrap();
+    let FileState::Bad(finding) = watch.next().await else { panic!("read past its limit") };
+    assert!(finding.reason.contains("4 bytes"), "{finding}");
+    store::remove(&path).unwrap();
+    assert_eq!(watch.next().await, FileState::Absent);
+}
+
+#[tokio::test]
+async fn s3_an_order_that_others_could_have_written_is_refused_with_the_next_step() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::volatile();
+    let path = place.bus.path("persist/kube-status/force.json");
+    store::replace(&path, b"1").unwrap();
+    let rule = FileRule { limit_bytes: 99, order: true };
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let refused = async |word: &str| {
+        let FileState::Bad(finding) = place.bus.file(&path, rule).next().await else {
+            panic!("{word} was accepted")
+        };
+        assert!(finding.reason.contains(word), "{finding}");
+    };
+    mode(&path, 0o622);
+    refused("chmod 600").await;
+    mode(&path, 0o600);
+    mode(path.parent().unwrap(), 0o777);
+    refused("chmod 755").await;
+    mode(path.parent().unwrap(), 0o1777);
+    assert_eq!(place.bus.file(&path, rule).next().await, FileState::Present(b"1".to_vec()));
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+        refused("chown root").await;
+    } else {
+        println!("skipped: foreign owners can only be tried as root");
+    }
+    let real = place.bus.path("real");
+    store::replace(&real, b"1").unwrap();
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&real, &path).unwrap();
+    refused("link").await;
+}
