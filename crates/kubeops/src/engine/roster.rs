@@ -84,7 +84,7 @@ impl Roster {
         let before = track.state.clone();
         track.facts = facts;
         match (&before, source) {
-            (State::Asking, _) => {}
+            (State::Asking { .. }, _) => track.state = State::Asking { absent: false },
             (_, _) if terminating => track.going(now),
             // Only a list takes back an eviction that the server has accepted.
             (State::Waiting { .. } | State::Ended, _) | (State::Going { .. }, Source::Watch) => {}
@@ -126,30 +126,35 @@ impl Roster {
     }
 
     pub(super) fn gone(&mut self, uid: &PodUid, effects: &mut Vec<Effect>) {
-        if let Some(track) = self.pods.get_mut(uid).filter(|track| track.state != State::Gone) {
-            track.state = State::Gone;
-            self.turn += 1;
-            track.turn = self.turn;
-            effects.push(Effect::Say(Said::Gone(track.facts.pod.clone())));
+        let Some(track) = self.pods.get_mut(uid) else { return };
+        match track.state {
+            State::Gone => return,
+            State::Asking { .. } => track.state = State::Asking { absent: true },
+            State::Waiting { .. } | State::Going { .. } | State::Ended => {
+                track.state = State::Gone;
+                effects.push(Effect::Say(Said::Gone(track.facts.pod.clone())));
+            }
         }
+        self.turn += 1;
+        track.turn = self.turn;
     }
 
     /// The answer to an eviction.
     pub(super) fn evicted(&mut self, now: Mono, uid: &PodUid, reply: Reply, effects: &mut Vec<Effect>) {
         let Some(track) = self.pods.get_mut(uid) else { return };
-        if track.state == State::Gone {
-            track.accepted |= reply == Reply::Done;
-            return;
-        }
         let (before, text) = (track.code(), reply.text().to_owned());
+        let absent = track.state == State::Asking { absent: true };
         track.answered(now, &mut self.pace, reply);
+        if absent {
+            track.state = State::Gone;
+        }
         self.turn += 1;
         track.turn = self.turn;
         let (pod, code) = (track.facts.pod.clone(), track.code());
         match track.state {
             State::Going { .. } => effects.push(Effect::Say(Said::Evicted(pod))),
             State::Gone => effects.push(Effect::Say(Said::Gone(pod))),
-            State::Waiting { .. } | State::Asking | State::Ended => {
+            State::Waiting { .. } | State::Asking { .. } | State::Ended => {
                 let by_budget = matches!(code, Some(BlockCode::Budget | BlockCode::ManyBudgets));
                 if by_budget && !self.budgets.contains_key(&pod.namespace) {
                     self.budgets.insert(pod.namespace.clone(), None);
@@ -188,7 +193,7 @@ impl Roster {
         due.sort_unstable();
         for (_, _, uid) in due.into_iter().take(at_once.saturating_sub(self.under_way())) {
             if let Some(track) = self.pods.get_mut(&uid) {
-                track.state = State::Asking;
+                track.state = State::Asking { absent: false };
                 effects.push(Effect::Evict(track.facts.pod.clone()));
             }
         }
@@ -205,7 +210,7 @@ impl Roster {
     }
 
     fn under_way(&self) -> usize {
-        self.pods.values().filter(|track| track.state == State::Asking).count()
+        self.pods.values().filter(|track| matches!(track.state, State::Asking { .. })).count()
     }
 
     /// The pods by state, and how many evictions were accepted.
@@ -218,8 +223,8 @@ impl Roster {
                 State::Gone => counts.gone += 1,
                 State::Going { .. } => counts.going += 1,
                 State::Ended => counts.blocked += 1,
-                State::Waiting { .. } | State::Asking if track.is_blocked() => counts.blocked += 1,
-                State::Waiting { .. } | State::Asking => counts.waiting += 1,
+                State::Waiting { .. } | State::Asking { .. } if track.is_blocked() => counts.blocked += 1,
+                State::Waiting { .. } | State::Asking { .. } => counts.waiting += 1,
             }
         }
         (counts, evicted)

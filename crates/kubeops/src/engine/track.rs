@@ -35,8 +35,9 @@ pub(super) struct Track {
 pub(super) enum State {
     /// To be evicted once `due`; never before `not_before`, which the server set.
     Waiting { due: Mono, not_before: Mono },
-    /// The call is under way.
-    Asking,
+    /// The call is under way. `absent` when we have heard meanwhile that the pod is gone: the answer is waited
+    /// for all the same, so that there is never a second call for it.
+    Asking { absent: bool },
     /// Its end has begun.
     Going { since: Mono },
     /// The server refuses for good.
@@ -58,7 +59,7 @@ impl Track {
     /// Still to be waited for.
     pub(super) fn is_active(&self) -> bool {
         match self.state {
-            State::Waiting { .. } | State::Asking | State::Going { .. } => true,
+            State::Waiting { .. } | State::Asking { .. } | State::Going { .. } => true,
             State::Ended | State::Gone => false,
         }
     }
@@ -66,7 +67,7 @@ impl Track {
     pub(super) fn due(&self) -> Option<Mono> {
         match self.state {
             State::Waiting { due, .. } => Some(due),
-            State::Asking | State::Going { .. } | State::Ended | State::Gone => None,
+            State::Asking { .. } | State::Going { .. } | State::Ended | State::Gone => None,
         }
     }
 
@@ -74,7 +75,7 @@ impl Track {
     pub(super) fn overdue_at(&self) -> Option<Mono> {
         match self.state {
             State::Going { since } => Some(since + self.facts.grace + SLACK),
-            State::Waiting { .. } | State::Asking | State::Ended | State::Gone => None,
+            State::Waiting { .. } | State::Asking { .. } | State::Ended | State::Gone => None,
         }
     }
 
@@ -156,7 +157,7 @@ impl Track {
     pub(super) fn blocker(&self, now: Mono, budgets: &[&BudgetFacts]) -> Option<Blocker> {
         let named = |code, reason, since| Blocker { pod: self.facts.pod.clone(), code, reason, since };
         match (&self.state, &self.refusal) {
-            (State::Waiting { .. } | State::Asking | State::Ended, Some((reply, code, since))) => {
+            (State::Waiting { .. } | State::Asking { .. } | State::Ended, Some((reply, code, since))) => {
                 Some(named(*code, self.sentence(reply, *code, budgets), *since))
             }
             (State::Going { since }, _) if self.overdue_at().is_some_and(|at| at <= now) => {
@@ -165,9 +166,14 @@ impl Track {
                     format!("pod {} was asked to end and is still there after its {grace} s", self.facts.pod);
                 Some(named(BlockCode::SlowToEnd, reason, *since))
             }
-            (State::Waiting { .. } | State::Asking | State::Going { .. } | State::Ended | State::Gone, _) => {
-                None
-            }
+            (
+                State::Waiting { .. }
+                | State::Asking { .. }
+                | State::Going { .. }
+                | State::Ended
+                | State::Gone,
+                _,
+            ) => None,
         }
     }
 
