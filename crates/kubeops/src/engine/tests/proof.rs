@@ -56,6 +56,7 @@ fn d5_a_pod_that_came_and_went_between_the_two_lists_starts_the_proof_over() {
     bench.pass(Duration::from_millis(500));
     bench.hear(Event::Pod(pod("brief")));
     bench.hear(Event::PodGone(pod("brief").pod.uid));
+    bench.reply("brief", Reply::NotFound { text: "404".to_owned() });
     bench.pass(Duration::from_millis(500));
     bench.look();
     assert_eq!(bench.end, None, "the first list does not count any more");
