@@ -1,1 +1,38 @@
-//! agent
+//! The shell that every agent runs in: one loop, one clock, owned tasks, topics in and out, the seams to the
+//! machine.
+//!
+//! Not here: decisions of any one agent; those are pure cores in the agents' own crates.
+
+pub mod clock;
+pub mod device;
+pub mod error;
+pub mod log;
+pub mod settings;
+pub mod stop;
+pub mod tasks;
+pub mod turn;
+pub mod watchdog;
+pub mod wire;
+pub mod zboot;
+
+pub use clock::Clock;
+pub use error::Error;
+pub use stop::{Stop, Stopper};
+pub use tasks::Tasks;
+pub use turn::{Hands, Inbox, Outbox};
+pub use wire::publication;
+
+use pubsub::Bus;
+
+/// What every agent is given to work with.
+#[derive(Clone)]
+pub struct Station {
+    /// Topics and files under one root.
+    pub bus: Bus,
+    /// The only source of time.
+    pub clock: Clock,
+    /// Says when to leave.
+    pub stop: Stop,
+    /// Identity of this boot; another one after every restart of the machine.
+    pub boot_id: String,
+}

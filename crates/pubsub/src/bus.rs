@@ -51,7 +51,7 @@ impl Bus {
 
     /// Follows `name`, whether or not somebody publishes it yet.
     #[must_use]
-    pub fn subscription<T: Clone + PartialEq>(&self, name: Name, codec: Codec<T>) -> Subscription<T> {
+    pub fn subscription<T: Clone + PartialEq>(&self, name: &Name, codec: Codec<T>) -> Subscription<T> {
         Subscription::new(Arc::clone(&self.hub), name.dir(&self.root), codec)
     }
 

@@ -45,7 +45,7 @@ pub struct FileWatch {
 
 impl FileWatch {
     pub(crate) fn new(hub: Arc<Hub>, path: PathBuf, rule: FileRule) -> Self {
-        let bell = hub.bell(path.parent().unwrap_or(Path::new("/")));
+        let bell = Hub::bell(path.parent().unwrap_or(Path::new("/")));
         Self { hub, bell, path, rule, last: None }
     }
 

@@ -55,7 +55,7 @@ pub struct Subscription<T> {
 
 impl<T: Clone + PartialEq> Subscription<T> {
     pub(crate) fn new(hub: Arc<Hub>, dir: PathBuf, codec: Codec<T>) -> Self {
-        let bell = hub.bell(&dir);
+        let bell = Hub::bell(&dir);
         Self {
             hub,
             bell,

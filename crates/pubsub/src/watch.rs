@@ -95,7 +95,7 @@ impl Hub {
     }
 
     /// A bell for the directory `dir`, which need not exist.
-    pub(crate) fn bell(&self, dir: &Path) -> Arc<Bell> {
+    pub(crate) fn bell(dir: &Path) -> Arc<Bell> {
         Arc::new(Bell { dir: dir.to_owned(), dirt: Mutex::new(Dirt::All), rung: Notify::new() })
     }
 
@@ -208,7 +208,7 @@ mod tests {
     fn an_overflow_makes_everyone_read_again() {
         let hub = Hub::open().unwrap();
         let root = tempfile::tempdir().unwrap();
-        let bell = hub.bell(root.path());
+        let bell = Hub::bell(root.path());
         hub.attend(&bell);
         assert_eq!(bell.take(), Dirt::All);
         assert_eq!(bell.take(), Dirt::None);
@@ -220,7 +220,7 @@ mod tests {
     fn our_own_reading_rings_no_bell() {
         let hub = Hub::open().unwrap();
         let root = tempfile::tempdir().unwrap();
-        let bell = hub.bell(root.path());
+        let bell = Hub::bell(root.path());
         hub.attend(&bell);
         bell.take();
         let access = EventKind::Access(notify::event::AccessKind::Any);
@@ -232,8 +232,7 @@ mod tests {
 
     #[test]
     fn very_many_names_become_one_full_read() {
-        let hub = Hub::open().unwrap();
-        let bell = hub.bell(Path::new("/x"));
+        let bell = Hub::bell(Path::new("/x"));
         bell.take();
         for number in 0..=MOST_NAMES {
             bell.ring(format!("{number}").into());

@@ -52,7 +52,7 @@ impl Place {
     }
 
     fn subscription(&self) -> Subscription<String> {
-        self.bus.subscription(self.name.clone(), codec())
+        self.bus.subscription(&self.name, codec())
     }
 
     fn write(&self, file: &str, bytes: &[u8]) {

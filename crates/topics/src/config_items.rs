@@ -14,13 +14,13 @@ numbers! {
     ConfigItemType: u8 {
         /// None.
         Invalid = 0,
-        /// IntValue.
+        /// `IntValue`.
         Int = 1,
-        /// BoolValue.
+        /// `BoolValue`.
         Bool = 2,
-        /// StrValue.
+        /// `StrValue`.
         String = 3,
-        /// TriStateValue.
+        /// `TriStateValue`.
         TriState = 4,
     }
 }

@@ -1,0 +1,369 @@
+//! The seam to the machine: reboot, shutdown, power off, sync, and the identity of this boot.
+//!
+//! `record` is the default and only writes under the root what it would have done; the others must be asked
+//! for in words, so that no test and no demo can take its machine down.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::str::FromStr;
+
+use pubsub::{Bus, store};
+use serde::{Deserialize, Serialize};
+
+use crate::{Clock, Error};
+
+/// Path of the list of recorded operations, under the root. It outlives a simulated reboot.
+pub const RECORD: &str = "persist/device/recorded.jsonl";
+/// Path of the boot identity of the recorded device, under the root. It goes with `/run`, as a boot does.
+pub const RECORDED_BOOT_ID: &str = "run/device/boot-id";
+/// The kernel's identity of this boot.
+const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// The list keeps this many operations.
+const RECORD_LINES: usize = 100;
+/// No recorded list or boot identity is longer than this.
+const RECORD_BYTES: u64 = 1 << 20;
+
+/// What can be done to the machine. Calls are short; the machine goes down some time after they return.
+pub trait Device: Send {
+    /// Restarts the machine; `why` goes to its log.
+    ///
+    /// # Errors
+    /// The machine refused; nothing has happened.
+    fn reboot(&mut self, why: &str) -> Result<(), Error>;
+    /// Says that all applications are down and the disks are clean; power stays on.
+    ///
+    /// # Errors
+    /// The machine refused; nothing has happened.
+    fn shutdown(&mut self, why: &str) -> Result<(), Error>;
+    /// Switches the machine off.
+    ///
+    /// # Errors
+    /// The machine refused; nothing has happened.
+    fn power_off(&mut self, why: &str) -> Result<(), Error>;
+    /// Writes what is still in memory to the disks.
+    ///
+    /// # Errors
+    /// The device could not be reached.
+    fn sync(&mut self) -> Result<(), Error>;
+}
+
+/// Which device is used, as given on the command line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// `record`: write down what would have been done.
+    #[default]
+    Record,
+    /// `systemd`: `systemctl reboot`, `systemctl poweroff`.
+    Systemd,
+    /// `exec:PROGRAM`: an absolute path, called as `PROGRAM reboot|shutdown|poweroff REASON`.
+    Exec(PathBuf),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text, text.strip_prefix("exec:")) {
+            ("record", _) => Ok(Self::Record),
+            ("systemd", _) => Ok(Self::Systemd),
+            (_, Some(program)) if program.starts_with('/') => Ok(Self::Exec(PathBuf::from(program))),
+            (_, Some(program)) => Err(format!("exec: needs an absolute path, not `{program}`")),
+            (_, None) => Err(format!("`{text}` is no device; use record, systemd or exec:/path/to/program")),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record => out.write_str("record"),
+            Self::Systemd => out.write_str("systemd"),
+            Self::Exec(program) => write!(out, "exec:{}", program.display()),
+        }
+    }
+}
+
+impl Choice {
+    /// The device itself.
+    #[must_use]
+    pub fn open(&self, bus: &Bus, clock: Clock) -> Box<dyn Device> {
+        match self {
+            Self::Record => Box::new(Record { bus: bus.clone(), clock }),
+            Self::Systemd => Box::new(Programs { by: self.to_string(), command: systemctl }),
+            Self::Exec(program) => {
+                let program = program.clone();
+                Box::new(Programs {
+                    by: self.to_string(),
+                    command: move |operation: Operation, why: &str| {
+                        Some((program.clone(), vec![operation.word().to_owned(), why.to_owned()]))
+                    },
+                })
+            }
+        }
+    }
+
+    /// The identity of this boot: the kernel's, or for the recorded device one that lives as long as `/run`.
+    ///
+    /// # Errors
+    /// It can neither be read nor be made.
+    pub fn boot_id(&self, bus: &Bus) -> Result<String, Error> {
+        let path = match self {
+            Self::Record => bus.path(RECORDED_BOOT_ID),
+            Self::Systemd | Self::Exec(_) => PathBuf::from(KERNEL_BOOT_ID),
+        };
+        let known = match self {
+            Self::Record => {
+                let what = path.display().to_string();
+                let bytes = store::read(&path, RECORD_BYTES).map_err(Error::pubsub(what))?;
+                bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            }
+            // The kernel's file has no length to check, so it is not read through the store.
+            Self::Systemd | Self::Exec(_) => Some(
+                std::fs::read_to_string(&path)
+                    .map_err(|source| Error::Read { path: path.clone(), source })?,
+            ),
+        };
+        match known.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()) {
+            Some(known) => Ok(known),
+            None => {
+                let fresh = uuid::Uuid::new_v4().to_string();
+                store::replace(&path, fresh.as_bytes()).map_err(Error::pubsub(path.display().to_string()))?;
+                Ok(fresh)
+            }
+        }
+    }
+}
+
+/// What was asked of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// Restart.
+    Reboot,
+    /// Applications down, power on.
+    Shutdown,
+    /// Power off.
+    Poweroff,
+}
+
+impl Operation {
+    /// The word on a command line and in the record.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Reboot => "reboot",
+            Self::Shutdown => "shutdown",
+            Self::Poweroff => "poweroff",
+        }
+    }
+}
+
+/// One line of [`RECORD`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Recorded {
+    /// RFC 3339, by the wall clock.
+    pub at: String,
+    /// What would have been done.
+    pub operation: Operation,
+    /// The reason given for it.
+    pub reason: String,
+    /// The boot in which it would have been done.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+}
+
+/// What the recorded device of this root was asked for, oldest first.
+///
+/// # Errors
+/// The list cannot be read or holds something else.
+pub fn recorded(bus: &Bus) -> Result<Vec<Recorded>, Error> {
+    let path = bus.path(RECORD);
+    let bytes = store::read(&path, RECORD_BYTES).map_err(Error::pubsub(RECORD))?.unwrap_or_default();
+    let parse = |line: &str| {
+        serde_json::from_str(line).map_err(|source| Error::Effect {
+            doing: "read the recorded operations",
+            reason: format!("{RECORD}: {source}"),
+        })
+    };
+    String::from_utf8_lossy(&bytes).lines().filter(|line| !line.is_empty()).map(parse).collect()
+}
+
+/// Writes down what it would have done.
+struct Record {
+    bus: Bus,
+    clock: Clock,
+}
+
+impl Record {
+    fn note(&self, operation: Operation, why: &str) -> Result<(), Error> {
+        let mut all = recorded(&self.bus)?;
+        let boot_id = Choice::Record.boot_id(&self.bus)?;
+        all.push(Recorded { at: self.clock.wall().to_string(), operation, reason: why.to_owned(), boot_id });
+        let kept = all.iter().skip(all.len().saturating_sub(RECORD_LINES));
+        let mut text = String::new();
+        for line in kept {
+            let line = serde_json::to_string(line).map_err(|source| Error::Effect {
+                doing: "record an operation",
+                reason: source.to_string(),
+            })?;
+            text.push_str(&line);
+            text.push('\n');
+        }
+        store::replace(&self.bus.path(RECORD), text.as_bytes()).map_err(Error::pubsub(RECORD))
+    }
+}
+
+impl Device for Record {
+    fn reboot(&mut self, why: &str) -> Result<(), Error> {
+        self.note(Operation::Reboot, why)
+    }
+
+    fn shutdown(&mut self, why: &str) -> Result<(), Error> {
+        self.note(Operation::Shutdown, why)
+    }
+
+    fn power_off(&mut self, why: &str) -> Result<(), Error> {
+        self.note(Operation::Poweroff, why)
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Runs a program for each operation; `command` says which, or `None` where there is nothing to run.
+struct Programs<C> {
+    by: String,
+    command: C,
+}
+
+type Line = (PathBuf, Vec<String>);
+
+fn systemctl(operation: Operation, _why: &str) -> Option<Line> {
+    let verb = match operation {
+        Operation::Reboot => "reboot",
+        Operation::Poweroff => "poweroff",
+        // The reference stops its applications and leaves the power on; systemd has no such state.
+        Operation::Shutdown => return None,
+    };
+    Some((PathBuf::from("systemctl"), vec![verb.to_owned()]))
+}
+
+impl<C: Fn(Operation, &str) -> Option<Line>> Programs<C> {
+    fn call(&self, operation: Operation, why: &str) -> Result<(), Error> {
+        let Some((program, arguments)) = (self.command)(operation, why) else {
+            return Ok(());
+        };
+        let refuse =
+            |reason: String| Error::Device { operation: operation.word(), by: self.by.clone(), reason };
+        let output = Command::new(&program)
+            .args(&arguments)
+            .output()
+            .map_err(|source| refuse(format!("cannot run {}: {source}", program.display())))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(refuse(format!("{} ended with {}: {}", program.display(), output.status, said.trim())))
+    }
+}
+
+impl<C: Fn(Operation, &str) -> Option<Line> + Send> Device for Programs<C> {
+    fn reboot(&mut self, why: &str) -> Result<(), Error> {
+        self.call(Operation::Reboot, why)
+    }
+
+    fn shutdown(&mut self, why: &str) -> Result<(), Error> {
+        self.call(Operation::Shutdown, why)
+    }
+
+    fn power_off(&mut self, why: &str) -> Result<(), Error> {
+        self.call(Operation::Poweroff, why)
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        rustix::fs::sync();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn station() -> (tempfile::TempDir, Bus) {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        (root, bus)
+    }
+
+    #[test]
+    fn the_choice_is_read_from_words_and_a_wrong_word_names_the_right_ones() {
+        assert_eq!("record".parse(), Ok(Choice::Record));
+        assert_eq!("systemd".parse(), Ok(Choice::Systemd));
+        assert_eq!("exec:/sbin/down".parse(), Ok(Choice::Exec("/sbin/down".into())));
+        assert!("exec:down".parse::<Choice>().unwrap_err().contains("absolute"));
+        assert!("docker".parse::<Choice>().unwrap_err().contains("record, systemd or exec:"));
+        assert_eq!(Choice::default(), Choice::Record);
+    }
+
+    #[test]
+    fn systemd_is_asked_for_reboot_and_poweroff_and_for_nothing_on_shutdown() {
+        let line = |operation| systemctl(operation, "why").map(|(program, words)| (program, words.join(" ")));
+        assert_eq!(line(Operation::Reboot), Some(("systemctl".into(), "reboot".into())));
+        assert_eq!(line(Operation::Poweroff), Some(("systemctl".into(), "poweroff".into())));
+        assert_eq!(line(Operation::Shutdown), None);
+    }
+
+    #[tokio::test]
+    async fn the_recorded_device_writes_down_each_operation_with_its_boot() {
+        let (_root, bus) = station();
+        let mut device = Choice::Record.open(&bus, Clock::new());
+        device.reboot("first").unwrap();
+        device.sync().unwrap();
+        device.power_off("second").unwrap();
+        let boot = Choice::Record.boot_id(&bus).unwrap();
+        let seen: Vec<_> =
+            recorded(&bus).unwrap().into_iter().map(|it| (it.operation, it.reason, it.boot_id)).collect();
+        let expected =
+            [(Operation::Reboot, "first".into(), boot.clone()), (Operation::Poweroff, "second".into(), boot)];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn the_recorded_boot_lasts_until_run_is_wiped() {
+        let (root, bus) = station();
+        let first = Choice::Record.boot_id(&bus).unwrap();
+        assert_eq!(Choice::Record.boot_id(&bus).unwrap(), first);
+        std::fs::remove_dir_all(root.path().join("run")).unwrap();
+        assert_ne!(Choice::Record.boot_id(&bus).unwrap(), first);
+    }
+
+    #[tokio::test]
+    async fn a_program_gets_the_operation_and_the_reason_and_its_refusal_is_told() {
+        let (root, bus) = station();
+        let program = root.path().join("down");
+        let said = root.path().join("said");
+        let script = format!(
+            "#!/bin/sh\necho \"$1 $2\" >>{}\n[ \"$1\" = reboot ] || {{ echo no >&2; exit 3; }}\n",
+            said.display()
+        );
+        store::replace(&program, script.as_bytes()).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let mut device = Choice::Exec(program).open(&bus, Clock::new());
+        device.reboot("NORMAL: controller reboot").unwrap();
+        assert_eq!(std::fs::read_to_string(&said).unwrap(), "reboot NORMAL: controller reboot\n");
+        let refusal = device.power_off("x").unwrap_err().to_string();
+        assert!(refusal.contains("poweroff") && refusal.ends_with("no"), "{refusal}");
+    }
+
+    #[test]
+    fn a_recorded_device_never_reads_the_kernel() {
+        let (_root, bus) = station();
+        let kernel = std::fs::read_to_string(KERNEL_BOOT_ID).unwrap();
+        assert_ne!(Choice::Record.boot_id(&bus).unwrap(), kernel.trim());
+    }
+}

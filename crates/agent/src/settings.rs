@@ -1,0 +1,194 @@
+//! Config properties that the agents here use, checked. Source: lf-edge/eve pkg/pillar/types/global.go.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use topics::{ConfigItemValue, ConfigItemValueMap};
+
+/// What a property's number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Hours.
+    Hours,
+    /// Seconds.
+    Seconds,
+    /// Nothing: a bare count.
+    Count,
+}
+
+/// A numeric property: its name and range on the controller's side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numeric {
+    /// The name that the controller uses.
+    pub name: &'static str,
+    /// In force when nothing is set.
+    pub default: u32,
+    /// Least value accepted.
+    pub min: u32,
+    /// Greatest value accepted.
+    pub max: u32,
+    /// What the number counts.
+    pub unit: Unit,
+}
+
+const fn numeric(name: &'static str, default: u32, min: u32, max: u32, unit: Unit) -> Numeric {
+    Numeric { name, default, min, max, unit }
+}
+
+/// How long one drain attempt may last.
+pub const DRAIN_TIMEOUT: Numeric = numeric("kubernetes.drain.timeout", 24, 1, u32::MAX, Unit::Hours);
+/// How long the Kubernetes API may be unreachable before the drain is skipped.
+pub const DRAIN_SKIP: Numeric =
+    numeric("drain.skip.k8sapinotreachable.timeout", 300, 1, u32::MAX, Unit::Seconds);
+/// Multiple of the config interval in which a drain of the whole cluster shows.
+pub const DRAIN_ALL_NODES: Numeric =
+    numeric("kubernetes.drain.allnodes.config.multiple", 2, 1, 1000, Unit::Count);
+/// Time between two config fetches.
+pub const CONFIG_INTERVAL: Numeric = numeric("timer.config.interval", 60, 5, 86_400, Unit::Seconds);
+/// How long a new image is tested.
+pub const TEST_BASE_IMAGE: Numeric = numeric("timer.test.baseimage.update", 600, 30, 3600, Unit::Seconds);
+/// How long a new image may be without controller before it falls back.
+pub const UPDATE_FALLBACK: Numeric =
+    numeric("timer.update.fallback.no.network", 300, 60, u32::MAX, Unit::Seconds);
+/// How long the device may be without controller before it restarts.
+pub const REBOOT_NO_NETWORK: Numeric =
+    numeric("timer.reboot.no.network", 604_800, 120, u32::MAX, Unit::Seconds);
+/// How long the vault may stay closed.
+pub const VAULT_CUTOFF: Numeric = numeric("timer.vault.ready.cutoff", 300, 60, u32::MAX, Unit::Seconds);
+/// A change forces a fallback to the other partition.
+pub const FORCE_FALLBACK: Numeric = numeric("force.fallback.counter", 0, 0, u32::MAX, Unit::Count);
+
+/// Every numeric property that an agent here reads.
+pub const NUMERIC: [Numeric; 9] = [
+    DRAIN_TIMEOUT,
+    DRAIN_SKIP,
+    DRAIN_ALL_NODES,
+    CONFIG_INTERVAL,
+    TEST_BASE_IMAGE,
+    UPDATE_FALLBACK,
+    REBOOT_NO_NETWORK,
+    VAULT_CUTOFF,
+    FORCE_FALLBACK,
+];
+
+/// The properties in force. A value that is missing is the default; a bad one leaves the value before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Properties {
+    values: BTreeMap<&'static str, u32>,
+}
+
+impl Default for Properties {
+    fn default() -> Self {
+        Self { values: NUMERIC.iter().map(|it| (it.name, it.default)).collect() }
+    }
+}
+
+impl Properties {
+    /// Reads the map that zedagent publishes. Returns the properties now in force and a line for each value
+    /// that was refused, with its name, what was found and what is kept.
+    #[must_use]
+    pub fn from_map(map: &ConfigItemValueMap, last: &Self) -> (Self, Vec<String>) {
+        let mut now = Self::default();
+        let mut refused = Vec::new();
+        for property in NUMERIC {
+            let Some(item) = map.global_settings.as_ref().and_then(|all| all.get(property.name)) else {
+                continue;
+            };
+            match accept(property, item) {
+                Ok(value) => {
+                    now.values.insert(property.name, value);
+                }
+                Err(found) => {
+                    let kept = last.count(property);
+                    now.values.insert(property.name, kept);
+                    refused.push(format!(
+                        "{}: {found}, expected {} to {}; {kept} stays in force",
+                        property.name, property.min, property.max
+                    ));
+                }
+            }
+        }
+        (now, refused)
+    }
+
+    /// The bare number of `property`.
+    #[must_use]
+    pub fn count(&self, property: Numeric) -> u32 {
+        self.values.get(property.name).copied().unwrap_or(property.default)
+    }
+
+    /// `property` as a time; a bare count is taken as seconds. Never overflows (D-K11).
+    #[must_use]
+    pub fn time(&self, property: Numeric) -> Duration {
+        let count = u64::from(self.count(property));
+        match property.unit {
+            Unit::Hours => Duration::from_secs(count * 3600),
+            Unit::Seconds | Unit::Count => Duration::from_secs(count),
+        }
+    }
+
+    /// These properties with `property` set to `value`: for tests and for a first value before any map is read.
+    #[must_use]
+    pub fn with(mut self, property: Numeric, value: u32) -> Self {
+        self.values.insert(property.name, value);
+        self
+    }
+}
+
+fn accept(property: Numeric, item: &ConfigItemValue) -> Result<u32, String> {
+    if item.item_type != topics::ConfigItemType::Int {
+        return Err(format!("found a value of type {:?}", item.item_type));
+    }
+    if (property.min..=property.max).contains(&item.int_value) {
+        Ok(item.int_value)
+    } else {
+        Err(format!("found {}", item.int_value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(name: &str, value: u32) -> ConfigItemValueMap {
+        let item = ConfigItemValue {
+            key: name.into(),
+            item_type: topics::ConfigItemType::Int,
+            int_value: value,
+            ..ConfigItemValue::default()
+        };
+        ConfigItemValueMap {
+            global_settings: Some([(name.to_owned(), item)].into()),
+            ..ConfigItemValueMap::default()
+        }
+    }
+
+    #[test]
+    fn a_missing_name_is_its_default_and_a_set_one_counts() {
+        let (now, refused) =
+            Properties::from_map(&map("kubernetes.drain.timeout", 3), &Properties::default());
+        assert_eq!(refused, [""; 0]);
+        assert_eq!(now.time(DRAIN_TIMEOUT), Duration::from_secs(3 * 3600));
+        assert_eq!(now.time(DRAIN_SKIP), Duration::from_mins(5));
+    }
+
+    #[test]
+    fn a_value_out_of_range_leaves_the_one_before_it_and_is_told() {
+        let last = Properties::default().with(CONFIG_INTERVAL, 7);
+        let (now, refused) = Properties::from_map(&map("timer.config.interval", 4), &last);
+        assert_eq!(now.count(CONFIG_INTERVAL), 7);
+        assert_eq!(refused, ["timer.config.interval: found 4, expected 5 to 86400; 7 stays in force"]);
+    }
+
+    #[test]
+    fn d_k11_the_longest_timeout_in_hours_does_not_overflow() {
+        let longest = Properties::default().with(DRAIN_TIMEOUT, u32::MAX);
+        assert_eq!(longest.time(DRAIN_TIMEOUT).as_secs(), u64::from(u32::MAX) * 3600);
+        assert_eq!(
+            step::Mono::START + longest.time(DRAIN_TIMEOUT),
+            step::Mono::from_start(longest.time(DRAIN_TIMEOUT))
+        );
+    }
+}

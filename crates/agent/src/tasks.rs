@@ -1,0 +1,100 @@
+//! Every task of an agent has this owner: it starts, replaces and cancels them, and nothing outlives it.
+
+use std::collections::HashMap;
+use std::future::Future;
+
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::error;
+
+use crate::turn::Outbox;
+
+/// The running tasks of one agent, each with a name. Dropping it cancels them all.
+#[derive(Debug)]
+pub struct Tasks<E> {
+    outbox: Outbox<E>,
+    running: JoinSet<()>,
+    named: HashMap<String, AbortHandle>,
+}
+
+impl<E: Send + 'static> Tasks<E> {
+    /// No tasks yet; their events go to `outbox`.
+    #[must_use]
+    pub fn new(outbox: Outbox<E>) -> Self {
+        Self { outbox, running: JoinSet::new(), named: HashMap::new() }
+    }
+
+    /// Starts `work` under `name`, in place of a running task of that name. An event that it returns goes to
+    /// the inbox. A replaced task may have sent its event already: events name the request that they belong to.
+    pub fn start(&mut self, name: impl Into<String>, work: impl Future<Output = Option<E>> + Send + 'static) {
+        self.events(name, move |outbox| async move {
+            if let Some(event) = work.await {
+                outbox.send(event).await;
+            }
+        });
+    }
+
+    /// Starts a task that reports several events.
+    pub fn events<F>(&mut self, name: impl Into<String>, work: impl FnOnce(Outbox<E>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.reap();
+        let name = name.into();
+        self.cancel(&name);
+        let handle = self.running.spawn(work(self.outbox.clone()));
+        self.named.insert(name, handle);
+    }
+
+    /// Cancels the task `name` at its next wait; one that is not running is no error.
+    pub fn cancel(&mut self, name: &str) {
+        if let Some(handle) = self.named.remove(name) {
+            handle.abort();
+        }
+    }
+
+    /// Whether a task of that name is still at work.
+    #[must_use]
+    pub fn is_running(&self, name: &str) -> bool {
+        self.named.get(name).is_some_and(|handle| !handle.is_finished())
+    }
+
+    fn reap(&mut self) {
+        while let Some(ended) = self.running.try_join_next() {
+            if let Err(cause) = ended
+                && cause.is_panic()
+            {
+                error!(error = %cause, "a task of this agent ended by a panic");
+            }
+        }
+        self.named.retain(|_, handle| !handle.is_finished());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turn::inbox;
+
+    #[tokio::test]
+    async fn a_task_of_the_same_name_is_replaced() {
+        let (outbox, mut inbox) = inbox();
+        let mut tasks = Tasks::new(outbox);
+        tasks.start("probe", std::future::pending::<Option<u8>>());
+        tasks.start("probe", async { Some(2_u8) });
+        assert_eq!(inbox.recv().await, Some(2));
+        tasks.start("probe", std::future::pending());
+        assert!(tasks.is_running("probe"));
+        tasks.cancel("probe");
+        assert!(!tasks.is_running("probe"));
+    }
+
+    #[tokio::test]
+    async fn dropping_the_owner_ends_every_task() {
+        let (outbox, mut inbox) = inbox::<u8>();
+        let mut tasks = Tasks::new(outbox);
+        tasks.start("a", std::future::pending());
+        drop(tasks);
+        // The task held the last way in: an inbox that ends shows that it is gone.
+        assert_eq!(inbox.recv().await, None);
+    }
+}

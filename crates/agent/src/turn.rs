@@ -1,0 +1,117 @@
+//! The one loop that all agents run in: hear a fact, decide, perform the effects in order.
+//!
+//! Not here: any decision. Long work runs in [`crate::Tasks`] and comes back as an event; a turn waits for no
+//! network.
+
+use std::fmt::Debug;
+use std::future::Future;
+
+use step::Core;
+use tokio::sync::mpsc;
+use tracing::trace;
+
+use crate::watchdog::Watchdog;
+use crate::{Error, Station};
+
+/// Events that wait for their turn. Small: writers of facts wait, and facts coalesce before they are sent.
+const INBOX_EVENTS: usize = 64;
+
+/// What performs the effects of a core.
+pub trait Hands {
+    /// The effects of the core that these hands serve.
+    type Effect;
+
+    /// Performs one effect. Long work is started as a task, not awaited. An error ends the agent: its
+    /// supervisor starts it again, and what must survive is on disk by then.
+    ///
+    /// Dropping the future may leave the effect undone; the next start decides it anew from disk.
+    fn perform(&mut self, effect: Self::Effect) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// The way in for events.
+#[derive(Debug)]
+pub struct Outbox<E>(mpsc::Sender<E>);
+
+impl<E> Clone for Outbox<E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<E> Outbox<E> {
+    /// Waits for room and hands `event` over; false when the agent is gone. Dropping it before it returns
+    /// loses the event.
+    pub async fn send(&self, event: E) -> bool {
+        self.0.send(event).await.is_ok()
+    }
+}
+
+/// Where the loop hears events.
+#[derive(Debug)]
+pub struct Inbox<E>(mpsc::Receiver<E>);
+
+impl<E> Inbox<E> {
+    /// The next event, or `None` when nobody can send any more. Dropping it loses nothing.
+    pub async fn recv(&mut self) -> Option<E> {
+        self.0.recv().await
+    }
+}
+
+/// A bounded way for events into one agent.
+#[must_use]
+pub fn inbox<E>() -> (Outbox<E>, Inbox<E>) {
+    let (sender, receiver) = mpsc::channel(INBOX_EVENTS);
+    (Outbox(sender), Inbox(receiver))
+}
+
+/// Runs `core` until the station says stop, or until an effect fails.
+///
+/// Dropping this between turns loses nothing: facts are on disk, and journal effects stand before the effects
+/// that they describe.
+///
+/// # Errors
+/// The first effect that could not be performed.
+pub async fn run<C, H>(
+    name: &'static str,
+    mut core: C,
+    mut hands: H,
+    mut inbox: Inbox<C::Event>,
+    station: &Station,
+) -> Result<(), Error>
+where
+    C: Core,
+    C::Event: Debug,
+    H: Hands<Effect = C::Effect>,
+{
+    let clock = station.clock;
+    let mut stop = station.stop.clone();
+    let mut watchdog = Watchdog::new(name, &station.bus, clock);
+    loop {
+        watchdog.touch();
+        let due = core.next_wake();
+        let event = if due.is_some_and(|at| at <= clock.now()) {
+            // A core that is due is served, but never starves what it waits to hear.
+            match inbox.0.try_recv() {
+                Ok(event) => event,
+                Err(_) => C::tick(),
+            }
+        } else {
+            tokio::select! {
+                biased;
+                () = stop.stopped() => return Ok(()),
+                heard = inbox.recv() => match heard {
+                    Some(event) => event,
+                    None => return Ok(()),
+                },
+                () = clock.sleep_until(due) => C::tick(),
+                () = watchdog.due() => continue,
+            }
+        };
+        trace!(?event, "heard");
+        for effect in core.step(clock.now(), event) {
+            hands.perform(effect).await?;
+        }
+        // One turn at a time: a busy agent still lets the others of its process run.
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,95 @@
+//! Topics onto the bus: the codec of `topics` meets the files of `pubsub`, and changes become events.
+
+use std::path::PathBuf;
+
+use pubsub::{Bus, Change, Codec, FileRule, FileState, Name, Publication};
+use topics::{Kind, Topic, go_json};
+use tracing::warn;
+
+use crate::{Error, Tasks};
+
+/// Where `agent` publishes topic `T`.
+#[must_use]
+pub fn name<T: Topic>(agent: &str) -> Name {
+    match T::KIND {
+        Kind::Volatile => Name::volatile(agent, T::NAME),
+        Kind::Persistent => Name::persistent(agent, T::NAME),
+    }
+}
+
+/// The form on disk of topic `T`.
+#[must_use]
+pub fn codec<T: Topic>() -> Codec<T> {
+    Codec {
+        encode: |value| go_json::to_vec(value).map_err(Into::into),
+        decode: |bytes| go_json::from_slice(bytes).map_err(Into::into),
+    }
+}
+
+/// Becomes the one publisher of `agent`'s topic `T`, with what an earlier run left there.
+///
+/// # Errors
+/// Another live process publishes it, or the directory cannot be made or read.
+pub fn publication<T: Topic>(bus: &Bus, agent: &str) -> Result<Publication<T>, Error> {
+    let what = || format!("{agent}/{}", T::NAME);
+    let mut publication = bus
+        .publication(name::<T>(agent), codec::<T>())
+        .map_err(|source| Error::Pubsub { what: what(), source })?;
+    for finding in publication.take_findings() {
+        warn!(topic = T::NAME, path = %finding.path.display(), reason = finding.reason, "left out a bad file");
+    }
+    Ok(publication)
+}
+
+impl<E: Send + 'static> Tasks<E> {
+    /// Follows `agent`'s topic `T` for good. Bad files are logged here, once each, and go no further.
+    pub fn follow<T: Topic>(
+        &mut self,
+        bus: &Bus,
+        agent: &str,
+        mut to_event: impl FnMut(Change<T>) -> Option<E> + Send + 'static,
+    ) {
+        let mut subscription = bus.subscription(&name::<T>(agent), codec::<T>());
+        self.events(format!("follow {agent}/{}", T::NAME), move |outbox| async move {
+            loop {
+                let event = match subscription.next().await {
+                    Change::Bad(finding) => {
+                        warn!(topic = T::NAME, path = %finding.path.display(), reason = finding.reason,
+                            "ignored a bad file, the last good value stays");
+                        continue;
+                    }
+                    change @ (Change::Put { .. }
+                    | Change::Gone { .. }
+                    | Change::Synced
+                    | Change::Restarted(_)) => to_event(change),
+                };
+                if let Some(event) = event
+                    && !outbox.send(event).await
+                {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Follows one plain file for good, as a level: its present state first, then each new one.
+    pub fn follow_file(
+        &mut self,
+        bus: &Bus,
+        path: impl Into<PathBuf>,
+        rule: FileRule,
+        mut to_event: impl FnMut(FileState) -> Option<E> + Send + 'static,
+    ) {
+        let path = path.into();
+        let mut watch = bus.file(path.clone(), rule);
+        self.events(format!("follow {}", path.display()), move |outbox| async move {
+            loop {
+                if let Some(event) = to_event(watch.next().await)
+                    && !outbox.send(event).await
+                {
+                    return;
+                }
+            }
+        });
+    }
+}
