@@ -124,14 +124,12 @@ impl Choice {
                     .map_err(|source| Error::Read { path: path.clone(), source })?,
             ),
         };
-        match known.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()) {
-            Some(known) => Ok(known),
-            None => {
-                let fresh = uuid::Uuid::new_v4().to_string();
-                store::replace(&path, fresh.as_bytes()).map_err(Error::pubsub(path.display().to_string()))?;
-                Ok(fresh)
-            }
+        if let Some(known) = known.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()) {
+            return Ok(known);
         }
+        let fresh = uuid::Uuid::new_v4().to_string();
+        store::replace(&path, fresh.as_bytes()).map_err(Error::pubsub(path.display().to_string()))?;
+        Ok(fresh)
     }
 }
 

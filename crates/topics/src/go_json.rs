@@ -335,12 +335,11 @@ impl<'de> Members<'de> {
         let mut at: HashMap<&str, usize> = HashMap::new();
         let mut last: Vec<(&str, &Tree)> = Vec::new();
         for (name, value) in members {
-            match at.get(name).and_then(|at| last.get_mut(*at)) {
-                Some(known) => known.1 = value,
-                None => {
-                    at.insert(name, last.len());
-                    last.push((name, value));
-                }
+            if let Some(known) = at.get(name).and_then(|at| last.get_mut(*at)) {
+                known.1 = value;
+            } else {
+                at.insert(name, last.len());
+                last.push((name, value));
             }
         }
         Self { left: last.into_iter(), value: None }

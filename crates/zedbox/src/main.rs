@@ -1,1 +1,65 @@
-fn main() {}
+//! `zedbox`: one program, many names. It reads the command line and starts what was asked for.
+//!
+//! Not here: decisions. Each agent makes its own; this program gives it a root, a clock, a device and a way out.
+
+mod args;
+mod demo;
+mod limits;
+mod supervisor;
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use args::{Args, Command};
+
+/// How the program ends, for scripts and unit files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Exit {
+    /// Done, or stopped by a signal.
+    Done = 0,
+    /// Something failed while at work; the last line on standard error says what and what to do.
+    Failed = 1,
+    // 2 is the command line's: clap uses it for wrong words.
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse_from(args::by_name(std::env::args_os()));
+    let outcome = log_to_stderr(args.log.as_deref()).and_then(|()| {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("start the runtime")?
+            .block_on(run(args.command))
+    });
+    match outcome {
+        Ok(()) => ExitCode::from(Exit::Done as u8),
+        Err(error) => {
+            tracing::error!("failed to {error:#}");
+            ExitCode::from(Exit::Failed as u8)
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Run(options) => supervisor::run(&supervisor::Agent::ALL, &options).await,
+        Command::Zedagent(options) => supervisor::run(&[supervisor::Agent::Zedagent], &options).await,
+        Command::Baseosmgr(options) => supervisor::run(&[supervisor::Agent::Baseosmgr], &options).await,
+        Command::Nodeagent(options) => supervisor::run(&[supervisor::Agent::Nodeagent], &options).await,
+        Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options).await,
+        Command::Demo(options) => demo::run(&options).await,
+    }
+}
+
+fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
+    let words = filter.unwrap_or("info");
+    let filter = EnvFilter::try_new(words).with_context(|| format!("read the log filter `{words}`"))?;
+    let terminal = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal).init();
+    Ok(())
+}
