@@ -1,0 +1,339 @@
+//! Both partitions as files under `<root>/persist/zboot/`, and a boot loader for them.
+//!
+//! | File | Content |
+//! |---|---|
+//! | `IMGA.json`, `IMGB.json` | state, versions, device name, size limit, what was written |
+//! | `IMGA.img`, `IMGB.img` | the image |
+//! | `current` | label of the partition that this boot runs from |
+//! | `boot-id` | identity of the boot that chose it |
+//!
+//! Each file is replaced whole. A crash between two of them is taken up by the next call, see each one.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pubsub::{Bus, store};
+use serde::{Deserialize, Serialize};
+
+use super::{Boot, Bytes, Image, Label, Partition, PartitionState, Partitions, Writing, Zboot};
+use crate::Error;
+
+/// Where the partitions are, under the root.
+pub const FOLDER: &str = "persist/zboot";
+/// An image whose first line starts so names its own version, as `/etc/eve-release` does inside a real one.
+pub const VERSION_LINE: &str = "version: ";
+/// The version that a fresh store runs, unless `etc/eve-release` under the root names one.
+const FRESH_VERSION: &str = "0.0.0-k-amd64";
+/// Size of an image partition; the reference's installer makes them so.
+const SIZE_BYTES: u64 = 512 << 20;
+/// No small file of the store is longer than this.
+const SMALL_BYTES: u64 = 64 << 10;
+/// An image is copied in pieces of this size, and a stop is noticed after each.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// `IMGA.json`, `IMGB.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Record {
+    label: Label,
+    device: String,
+    state: PartitionState,
+    short_version: String,
+    long_version: String,
+    size_bytes: u64,
+    content: String,
+    /// Names the write under way; only that one may finish. A name left over means that no image is whole.
+    #[serde(default)]
+    writing: String,
+}
+
+/// Both partitions as files. Copies share one lock, so that a write and a change of state do not mix.
+#[derive(Debug, Clone)]
+pub struct FileStore {
+    folder: PathBuf,
+    turn: Arc<Mutex<()>>,
+}
+
+impl FileStore {
+    /// The store of this root. A fresh one has `IMGA` active and running, and `IMGB` unused.
+    ///
+    /// # Errors
+    /// The records can neither be read nor be made.
+    pub fn open(bus: &Bus) -> Result<Self, Error> {
+        let this = Self { folder: bus.path(FOLDER), turn: Arc::default() };
+        if small(&this.folder.join("current"))?.is_none() {
+            let release = small(&bus.path("etc/eve-release"))?;
+            let version = release.filter(|text| !text.is_empty()).unwrap_or_else(|| FRESH_VERSION.to_owned());
+            this.put(&fresh(Label::A, PartitionState::Active, version))?;
+            this.put(&fresh(Label::B, PartitionState::Unused, String::new()))?;
+            // Last: it tells that the other two are there.
+            this.put_current(Label::A)?;
+        }
+        this.read()?;
+        Ok(this)
+    }
+
+    /// One change at a time. A panic of another holder leaves whole files, so its mark is of no concern.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, label: Label, ending: &str) -> PathBuf {
+        self.folder.join(format!("{label}.{ending}"))
+    }
+
+    fn record(&self, label: Label) -> Result<Record, Error> {
+        let path = self.path(label, "json");
+        let text = small(&path)?.ok_or_else(|| refuse(format!("{} is missing", path.display())))?;
+        serde_json::from_str(&text).map_err(|cause| {
+            refuse(format!("{}: {cause}; write {label} again or restore the file", path.display()))
+        })
+    }
+
+    fn put(&self, record: &Record) -> Result<(), Error> {
+        let path = self.path(record.label, "json");
+        let bytes =
+            serde_json::to_vec(record).map_err(|cause| refuse(format!("{}: {cause}", path.display())))?;
+        store::replace(&path, &bytes).map_err(Error::pubsub(path.display().to_string()))
+    }
+
+    fn put_current(&self, label: Label) -> Result<(), Error> {
+        let path = self.folder.join("current");
+        store::replace(&path, label.word().as_bytes()).map_err(Error::pubsub(path.display().to_string()))
+    }
+
+    fn running(&self) -> Result<Label, Error> {
+        let path = self.folder.join("current");
+        let text = small(&path)?.unwrap_or_default();
+        text.parse().map_err(|cause| refuse(format!("{}: {cause}", path.display())))
+    }
+
+    /// The record of `label`, which must not be the one that runs.
+    fn spare(&self, label: Label) -> Result<Record, Error> {
+        if self.running()? == label {
+            return Err(refuse(format!("{label} is the partition that runs")));
+        }
+        self.record(label)
+    }
+
+    fn write(&self, label: Label, image: &Image, name: &str, stop: &AtomicBool) -> Result<String, Error> {
+        let limit = self.record(label)?.size_bytes;
+        let draft = self.path(label, &format!("img.tmp-{name}"));
+        let drafted = draft_image(&draft, &image.bytes, limit, stop);
+        let done = drafted.and_then(|stated| self.commit(label, image, name, &draft, stated));
+        if done.is_err() {
+            // The reason matters more than a draft that will be overwritten or removed anyway.
+            drop(std::fs::remove_file(&draft));
+        }
+        done
+    }
+
+    /// Makes the draft the image, unless another write has begun or the caller has given up.
+    fn commit(
+        &self,
+        label: Label,
+        image: &Image,
+        name: &str,
+        draft: &Path,
+        stated: Option<String>,
+    ) -> Result<String, Error> {
+        let _turn = self.turn();
+        let mut record = self.record(label)?;
+        if record.writing != name {
+            return Err(refuse(format!("another write to {label} has begun")));
+        }
+        let whole = self.path(label, "img");
+        let told = |cause| refuse(format!("{}: {cause}", whole.display()));
+        std::fs::rename(draft, &whole).map_err(told)?;
+        File::open(&self.folder).and_then(|folder| folder.sync_all()).map_err(told)?;
+        record.short_version = stated.unwrap_or_else(|| image.version.clone());
+        record.content.clone_from(&image.content);
+        record.writing.clear();
+        self.put(&record)?;
+        Ok(record.short_version)
+    }
+}
+
+impl Zboot for FileStore {
+    fn read(&self) -> Result<Partitions, Error> {
+        let _turn = self.turn();
+        let partition = |label| {
+            self.record(label).map(|it| Partition {
+                label,
+                device: it.device,
+                state: it.state,
+                short_version: it.short_version,
+                long_version: it.long_version,
+                size_bytes: it.size_bytes,
+                content: it.content,
+            })
+        };
+        Ok(Partitions { current: self.running()?, a: partition(Label::A)?, b: partition(Label::B)? })
+    }
+
+    fn set_state(&mut self, label: Label, state: PartitionState) -> Result<(), Error> {
+        let _turn = self.turn();
+        let mut record = self.spare(label)?;
+        if state == PartitionState::Updating && record.short_version.is_empty() {
+            return Err(refuse(format!("{label} holds no whole image to boot")));
+        }
+        record.state = state;
+        self.put(&record)
+    }
+
+    fn mark_current_active(&mut self) -> Result<(), Error> {
+        let _turn = self.turn();
+        let label = self.running()?;
+        let (mut running, mut spare) = (self.record(label)?, self.record(label.other())?);
+        match running.state {
+            PartitionState::Inprogress => {
+                running.state = PartitionState::Active;
+                self.put(&running)?;
+            }
+            PartitionState::Active => {}
+            PartitionState::Updating | PartitionState::Unused => {
+                return Err(refuse(format!("{label} is {}, not inprogress", running.state)));
+            }
+        }
+        spare.state = PartitionState::Unused;
+        self.put(&spare)
+    }
+
+    fn write_image(&mut self, label: Label, image: Image) -> Result<Writing, Error> {
+        let _turn = self.turn();
+        let mut record = self.spare(label)?;
+        record.state = PartitionState::Unused;
+        record.short_version.clear();
+        record.content.clear();
+        record.writing = uuid::Uuid::new_v4().to_string();
+        self.put(&record)?;
+        self.forget_drafts(label);
+        let (this, name) = (self.clone(), record.writing);
+        Ok(Box::pin(async move {
+            // Dropped with this future: the copying thread sees it after its present piece.
+            let hold = StopOnDrop(Arc::default());
+            let stop = Arc::clone(&hold.0);
+            let copy = tokio::task::spawn_blocking(move || this.write(label, &image, &name, &stop));
+            copy.await.map_err(|cause| refuse(format!("the copy to {label} ended early: {cause}")))?
+        }))
+    }
+
+    fn boot(&mut self, boot_id: &str) -> Result<Boot, Error> {
+        let _turn = self.turn();
+        let path = self.folder.join("boot-id");
+        if small(&path)?.as_deref() == Some(boot_id) {
+            return Ok(Boot::Again);
+        }
+        let before = self.running()?;
+        let (mut first, second) = (self.record(before.other())?, self.record(before)?);
+        // As in gptprio: an untried image has the highest priority, then come the good ones.
+        let boot = if first.state == PartitionState::Updating {
+            first.state = PartitionState::Inprogress;
+            self.put(&first)?;
+            self.put_current(first.label)?;
+            Boot::Tried
+        } else if second.state == PartitionState::Active {
+            Boot::Same
+        } else if first.state == PartitionState::Active {
+            self.put_current(first.label)?;
+            Boot::FellBack
+        } else {
+            Boot::LastResort
+        };
+        // Last: a power cut before this leaves the choice to the next boot, as a real one would.
+        store::replace(&path, boot_id.as_bytes()).map_err(Error::pubsub(path.display().to_string()))?;
+        Ok(boot)
+    }
+}
+
+impl FileStore {
+    fn forget_drafts(&self, label: Label) {
+        let start = format!("{label}.img.tmp-");
+        let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
+        for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&start))
+        {
+            // A draft that stays costs room and nothing else.
+            drop(std::fs::remove_file(entry.path()));
+        }
+    }
+}
+
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn fresh(label: Label, state: PartitionState, short_version: String) -> Record {
+    let device = match label {
+        Label::A => "/dev/sda2",
+        Label::B => "/dev/sda3",
+    };
+    Record {
+        label,
+        device: device.to_owned(),
+        state,
+        short_version,
+        long_version: String::new(),
+        size_bytes: SIZE_BYTES,
+        content: String::new(),
+        writing: String::new(),
+    }
+}
+
+fn refuse(reason: String) -> Error {
+    Error::Effect { doing: "keep the image partitions", reason }
+}
+
+fn small(path: &Path) -> Result<Option<String>, Error> {
+    let bytes = store::read(path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
+}
+
+/// Writes the bytes to `draft` and returns the version that they name, if any. An image is too large for
+/// `store::replace`, which takes its bytes at once.
+fn draft_image(draft: &Path, bytes: &Bytes, limit: u64, stop: &AtomicBool) -> Result<Option<String>, Error> {
+    let told = |path: &Path| {
+        let path = path.display().to_string();
+        move |cause: std::io::Error| refuse(format!("{path}: {cause}"))
+    };
+    let (mut source, from): (Box<dyn std::io::Read + '_>, &Path) = match bytes {
+        Bytes::File(path) => (Box::new(File::open(path).map_err(told(path))?), path),
+        Bytes::Inline(text) => (Box::new(text.as_bytes()), draft),
+    };
+    let mut target = File::create(draft).map_err(told(draft))?;
+    let (mut piece, mut written, mut head) = (vec![0; PIECE_BYTES], 0_u64, None);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(refuse("the write was given up".to_owned()));
+        }
+        let count = source.read(&mut piece).map_err(told(from))?;
+        let bytes = piece.get(..count).unwrap_or_default();
+        if head.is_none() {
+            head = Some(stated_version(bytes));
+        }
+        if bytes.is_empty() && written == 0 {
+            return Err(refuse(format!("{} is empty", from.display())));
+        }
+        if bytes.is_empty() {
+            target.sync_all().map_err(told(draft))?;
+            return Ok(head.flatten());
+        }
+        written += u64::try_from(count).unwrap_or(u64::MAX);
+        if written > limit {
+            return Err(refuse(format!("the image is larger than its partition of {limit} bytes")));
+        }
+        target.write_all(bytes).map_err(told(draft))?;
+    }
+}
+
+fn stated_version(head: &[u8]) -> Option<String> {
+    let line = head.split(|byte| *byte == b'\n').next()?;
+    let version = line.strip_prefix(VERSION_LINE.as_bytes())?;
+    Some(String::from_utf8_lossy(version).trim().to_owned())
+}

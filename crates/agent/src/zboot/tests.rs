@@ -1,0 +1,287 @@
+//! The file store against the states of the reference.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::task::Poll;
+
+use pubsub::{Bus, store};
+
+use super::*;
+
+struct Root {
+    dir: tempfile::TempDir,
+    bus: Bus,
+    zboot: FileStore,
+}
+
+fn root() -> Root {
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Bus::open(dir.path()).unwrap();
+    let mut zboot = FileStore::open(&bus).unwrap();
+    assert_eq!(zboot.boot("boot-1").unwrap(), Boot::Same);
+    Root { dir, bus, zboot }
+}
+
+impl Root {
+    fn states(&self) -> (Label, PartitionState, PartitionState) {
+        let now = self.zboot.read().unwrap();
+        (now.current, now.a.state, now.b.state)
+    }
+
+    fn image_file(&self, bytes: &[u8]) -> PathBuf {
+        let path = self.dir.path().join("image");
+        store::replace(&path, bytes).unwrap();
+        path
+    }
+
+    async fn write(&mut self, bytes: Bytes) -> Result<String, Error> {
+        let image = Image { content: "tree#0".to_owned(), version: "2.0-k-amd64".to_owned(), bytes };
+        self.zboot.write_image(Label::B, image)?.await
+    }
+
+    async fn updating() -> Self {
+        let mut root = root();
+        root.write(Bytes::Inline("image".to_owned())).await.unwrap();
+        root.zboot.set_state(Label::B, PartitionState::Updating).unwrap();
+        root
+    }
+}
+
+const ACTIVE: PartitionState = PartitionState::Active;
+const INPROGRESS: PartitionState = PartitionState::Inprogress;
+const UPDATING: PartitionState = PartitionState::Updating;
+const UNUSED: PartitionState = PartitionState::Unused;
+
+#[test]
+fn a_fresh_root_runs_imga_and_has_imgb_to_spare() {
+    let root = root();
+    assert_eq!(root.states(), (Label::A, ACTIVE, UNUSED));
+    let spare = root.zboot.partition(Label::B).unwrap();
+    assert_eq!(
+        (spare.device.as_str(), spare.short_version.as_str(), spare.size_bytes),
+        ("/dev/sda3", "", 536_870_912)
+    );
+    assert_eq!(root.zboot.partition(Label::A).unwrap().device, "/dev/sda2");
+    assert_eq!(root.zboot.current().unwrap(), Label::A);
+}
+
+#[test]
+fn a_fresh_root_takes_its_version_from_the_release_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let bus = Bus::open(dir.path()).unwrap();
+    store::replace(&bus.path("etc/eve-release"), b"14.4.0-k-amd64\n").unwrap();
+    let zboot = FileStore::open(&bus).unwrap();
+    assert_eq!(zboot.partition(Label::A).unwrap().short_version, "14.4.0-k-amd64");
+}
+
+#[tokio::test]
+async fn a_new_image_gets_one_try_and_is_kept_once_it_is_found_good() {
+    let mut root = Root::updating().await;
+    assert_eq!(root.zboot.boot("boot-2").unwrap(), Boot::Tried);
+    assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
+    root.zboot.mark_current_active().unwrap();
+    assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
+    assert_eq!(root.zboot.boot("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
+}
+
+#[tokio::test]
+async fn an_image_that_was_not_found_good_falls_back_and_keeps_its_mark() {
+    let mut root = Root::updating().await;
+    root.zboot.boot("boot-2").unwrap();
+    assert_eq!(root.zboot.boot("boot-3").unwrap(), Boot::FellBack);
+    assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
+    assert_eq!(root.zboot.boot("boot-4").unwrap(), Boot::Same);
+}
+
+#[tokio::test]
+async fn one_boot_chooses_once_however_often_the_agents_start() {
+    let mut root = Root::updating().await;
+    assert_eq!(root.zboot.boot("boot-1").unwrap(), Boot::Again);
+    assert_eq!(root.states(), (Label::A, ACTIVE, UPDATING));
+    root.zboot.boot("boot-2").unwrap();
+    let mut again = FileStore::open(&root.bus).unwrap();
+    assert_eq!(again.boot("boot-2").unwrap(), Boot::Again);
+    assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
+}
+
+#[tokio::test]
+async fn power_lost_while_the_boot_loader_chooses_is_a_failed_try() {
+    let mut root = Root::updating().await;
+    root.zboot.boot("boot-2").unwrap();
+    // As if `current` and `boot-id` had not been reached.
+    store::replace(&root.bus.path("persist/zboot/current"), b"IMGA").unwrap();
+    assert_eq!(root.zboot.boot("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
+}
+
+#[tokio::test]
+async fn a_mark_that_was_cut_in_two_is_finished_by_the_next_one() {
+    let mut root = Root::updating().await;
+    root.zboot.boot("boot-2").unwrap();
+    let record = root.bus.path("persist/zboot/IMGB.json");
+    let text = std::fs::read_to_string(&record).unwrap().replace("inprogress", "active");
+    store::replace(&record, text.as_bytes()).unwrap();
+    assert_eq!(root.states(), (Label::B, ACTIVE, ACTIVE));
+    assert_eq!(root.zboot.boot("boot-3").unwrap(), Boot::Same);
+    root.zboot.mark_current_active().unwrap();
+    assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
+}
+
+#[test]
+fn without_a_partition_to_boot_the_one_before_goes_on() {
+    let mut root = root();
+    let record = root.bus.path("persist/zboot/IMGA.json");
+    let text = std::fs::read_to_string(&record).unwrap().replace("active", "inprogress");
+    store::replace(&record, text.as_bytes()).unwrap();
+    assert_eq!(root.zboot.boot("boot-2").unwrap(), Boot::LastResort);
+    assert_eq!(root.states(), (Label::A, INPROGRESS, UNUSED));
+}
+
+#[tokio::test]
+async fn the_running_partition_is_neither_written_nor_set() {
+    let mut root = Root::updating().await;
+    let image =
+        Image { content: String::new(), version: String::new(), bytes: Bytes::Inline("x".to_owned()) };
+    assert!(root.zboot.write_image(Label::A, image).is_err());
+    assert!(root.zboot.set_state(Label::A, UNUSED).unwrap_err().to_string().contains("IMGA"));
+    assert_eq!(root.states(), (Label::A, ACTIVE, UPDATING));
+}
+
+#[test]
+fn a_partition_without_an_image_is_not_booted() {
+    let mut root = root();
+    let refused = root.zboot.set_state(Label::B, UPDATING).unwrap_err().to_string();
+    assert!(refused.contains("no whole image"), "{refused}");
+    assert_eq!(root.states(), (Label::A, ACTIVE, UNUSED));
+}
+
+#[tokio::test]
+async fn an_image_is_copied_and_its_own_version_counts() {
+    let mut root = root();
+    let bytes: Vec<u8> = b"version: 3.1-k-amd64\n"
+        .iter()
+        .copied()
+        .chain((0..3 << 20).map(|n: u32| n.to_le_bytes()[0]))
+        .collect();
+    let file = root.image_file(&bytes);
+    assert_eq!(root.write(Bytes::File(file)).await.unwrap(), "3.1-k-amd64");
+    let spare = root.zboot.partition(Label::B).unwrap();
+    assert_eq!(
+        (spare.short_version.as_str(), spare.content.as_str(), spare.state),
+        ("3.1-k-amd64", "tree#0", UNUSED)
+    );
+    assert_eq!(std::fs::read(root.bus.path("persist/zboot/IMGB.img")).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn an_image_that_names_no_version_has_the_one_that_was_wanted() {
+    let mut root = root();
+    assert_eq!(root.write(Bytes::Inline("stand-in".to_owned())).await.unwrap(), "2.0-k-amd64");
+    assert_eq!(std::fs::read(root.bus.path("persist/zboot/IMGB.img")).unwrap(), b"stand-in");
+}
+
+#[tokio::test]
+async fn a_write_that_fails_leaves_no_image_and_says_why() {
+    let mut root = root();
+    root.write(Bytes::Inline("good".to_owned())).await.unwrap();
+    let missing = root.dir.path().join("missing");
+    let refused = root.write(Bytes::File(missing)).await.unwrap_err().to_string();
+    assert!(refused.contains("missing"), "{refused}");
+    let empty = root.image_file(b"");
+    assert!(root.write(Bytes::File(empty)).await.unwrap_err().to_string().contains("empty"));
+    let spare = root.zboot.partition(Label::B).unwrap();
+    assert_eq!((spare.short_version.as_str(), spare.content.as_str(), spare.state), ("", "", UNUSED));
+}
+
+#[tokio::test]
+async fn an_image_larger_than_its_partition_is_refused() {
+    let mut root = root();
+    let record = root.bus.path("persist/zboot/IMGB.json");
+    let text = std::fs::read_to_string(&record).unwrap().replace("536870912", "4");
+    store::replace(&record, text.as_bytes()).unwrap();
+    let refused = root.write(Bytes::Inline("12345".to_owned())).await.unwrap_err().to_string();
+    assert!(refused.contains("4 bytes"), "{refused}");
+    assert_eq!(root.zboot.partition(Label::B).unwrap().short_version, "");
+    assert!(root.write(Bytes::Inline("1234".to_owned())).await.is_ok());
+}
+
+#[tokio::test]
+async fn from_the_start_of_a_write_an_updating_partition_is_not_booted() {
+    let mut root = Root::updating().await;
+    let image = Image {
+        content: "other#0".to_owned(),
+        version: "3".to_owned(),
+        bytes: Bytes::Inline("x".to_owned()),
+    };
+    let writing = root.zboot.write_image(Label::B, image).unwrap();
+    assert_eq!(root.states(), (Label::A, ACTIVE, UNUSED));
+    drop(writing);
+    assert_eq!(root.zboot.partition(Label::B).unwrap().short_version, "");
+    assert!(root.zboot.set_state(Label::B, UPDATING).is_err());
+}
+
+#[tokio::test]
+async fn a_newer_write_is_not_ended_by_an_older_one() {
+    let mut root = root();
+    let image = |text: &str| Image {
+        content: text.to_owned(),
+        version: text.to_owned(),
+        bytes: Bytes::Inline(text.to_owned()),
+    };
+    let older = root.zboot.write_image(Label::B, image("older")).unwrap();
+    let newer = root.zboot.write_image(Label::B, image("newer")).unwrap();
+    assert!(older.await.unwrap_err().to_string().contains("another write"));
+    assert_eq!(root.zboot.partition(Label::B).unwrap().short_version, "");
+    assert_eq!(newer.await.unwrap(), "newer");
+    let left: Vec<_> =
+        std::fs::read_dir(root.bus.path(FOLDER)).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("tmp")), "{left:?}");
+}
+
+#[test]
+fn a_write_that_was_dropped_in_its_middle_never_ends_well() {
+    let mut root = root();
+    // A pipe holds the copying thread until the test lets go of it.
+    let pipe = root.dir.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let image =
+        Image { content: "tree#0".to_owned(), version: "2".to_owned(), bytes: Bytes::File(pipe.clone()) };
+    let mut writing = root.zboot.write_image(Label::B, image).unwrap();
+    let started = std::future::poll_fn(|context| Poll::Ready(writing.as_mut().poll(context).is_pending()));
+    assert!(runtime.block_on(started));
+    drop(writing);
+    std::fs::File::options().write(true).open(&pipe).unwrap().write_all(b"late").unwrap();
+    // Waits for the thread.
+    drop(runtime);
+    assert_eq!(root.zboot.partition(Label::B).unwrap().short_version, "");
+}
+
+#[test]
+fn a_broken_record_is_named_with_its_file() {
+    let root = root();
+    store::replace(&root.bus.path("persist/zboot/IMGB.json"), b"{").unwrap();
+    let refused = root.zboot.read().unwrap_err().to_string();
+    assert!(refused.contains("IMGB.json"), "{refused}");
+}
+
+#[tokio::test]
+async fn nothing_is_written_outside_of_the_folder() {
+    let root = Root::updating().await;
+    let at = |path: &std::path::Path| -> Vec<_> {
+        let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|it| it.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(at(root.dir.path()), ["persist"]);
+    assert_eq!(at(&root.dir.path().join("persist")), ["zboot"]);
+    let names = ["IMGA.json", "IMGB.img", "IMGB.json", "boot-id", "current"];
+    assert_eq!(at(&root.dir.path().join("persist/zboot")), names);
+}
+
+#[test]
+fn labels_are_read_from_their_words() {
+    assert_eq!("IMGB".parse(), Ok(Label::B));
+    assert!("IMGC".parse::<Label>().unwrap_err().contains("IMGA or IMGB"));
+}
