@@ -11,7 +11,7 @@
 //! Unlike the reference it does not wait for onboarding, vault and containerd at its start: nothing is touched
 //! before a content tree is LOADED, and that takes all three.
 
-mod core;
+pub mod core;
 mod follow;
 mod image;
 mod limits;
@@ -40,7 +40,9 @@ pub async fn run(station: Station, limits: Limits, mut zboot: Box<dyn Zboot>) ->
         Boot::Again | Boot::Same => info!(partition = %running, "runs from the same partition"),
         Boot::Tried => info!(partition = %running, "a new image has its first boot and is in test"),
         Boot::FellBack => warn!(partition = %running, "the image before did not pass its test; fell back"),
-        Boot::LastResort => warn!(partition = %running, "no partition may be booted; goes on with the one before"),
+        Boot::LastResort => {
+            warn!(partition = %running, "no partition may be booted; goes on with the one before");
+        }
     }
     let (outbox, inbox) = turn::inbox();
     let (shell, found) = shell::Shell::open(&station, zboot, Tasks::new(outbox))?;

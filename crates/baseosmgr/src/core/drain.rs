@@ -1,0 +1,238 @@
+//! From a whole image to the switch: the request of our own, the waits, the growing pauses, and `updating`.
+//!
+//! A request lives as long as the operation is wanted, up to the reboot. When another image is wanted in the
+//! middle of a drain, the request is replaced by a new one that names the new image, with an identity of its own:
+//! what was drained stays drained, and COMPLETE is said to the image that is really switched.
+//! Pure: no clock, no I/O, no task.
+
+use agent::zboot::PartitionState;
+use step::Mono;
+
+use super::event::{Effect, FallbackFrom, Note, Order, Why};
+use super::gate::{Own, Verdict, View, gate};
+use super::machine::BaseOs;
+use super::pause::Pause;
+use super::stage::Stage;
+
+/// What the gate is waiting out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// A word of zedkube.
+    Silent,
+    /// A word to our request.
+    Unanswered,
+}
+
+/// A partition to be switched to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Want {
+    /// What the drain request names: the key of the image, or the version that is fallen back to.
+    context: String,
+    /// The counter of a fallback.
+    fallback: Option<u32>,
+}
+
+impl BaseOs {
+    /// Switches what is ready and may be; asks for the drain that is missing.
+    pub(super) fn switch(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        let want = self.want();
+        self.keep_or_withdraw(want.as_ref(), effects);
+        let context = want.as_ref().map(|want| &want.context);
+        self.drain_trouble.take_if(|trouble| Some(&trouble.of) != context);
+        if self.facts.spare().state == PartitionState::Updating
+            && self.facts.forced_complete()
+            && !self.force_used
+        {
+            self.force_used = true;
+            effects.push(Effect::RemoveForce);
+        }
+        let Some(want) = want.filter(|_| self.ordered.is_none()) else {
+            self.waiting = None;
+            return;
+        };
+        let mut verdict = self.patient(now, &want);
+        if let Verdict::Failed(reason) = verdict {
+            self.fail(now, &want, reason, effects);
+            verdict = self.patient(now, &want);
+        }
+        if verdict != Verdict::Ask && self.own.as_ref().is_some_and(|own| own.context != want.context) {
+            // It names another image; nothing is switched under a name that is not its own.
+            self.withdraw(effects);
+        }
+        match verdict {
+            Verdict::Open(why) => self.go(now, &want, why, effects),
+            Verdict::Ask => self.ask(now, want, effects),
+            Verdict::Wait
+            | Verdict::Stranger(_)
+            | Verdict::Held(_)
+            | Verdict::Failed(_)
+            | Verdict::Silent
+            | Verdict::Unanswered(_) => {}
+        }
+    }
+
+    /// What the gate says, once it has said the same for as long as it may.
+    fn patient(&mut self, now: Mono, want: &Want) -> Verdict {
+        let verdict = self.verdict(want);
+        let patience = match verdict {
+            Verdict::Silent => Some((Waiting::Silent, self.limits.unknown_wait())),
+            Verdict::Unanswered(_) => Some((Waiting::Unanswered, self.limits.unanswered_wait())),
+            Verdict::Open(_)
+            | Verdict::Ask
+            | Verdict::Wait
+            | Verdict::Failed(_)
+            | Verdict::Stranger(_)
+            | Verdict::Held(_) => None,
+        };
+        let Some((kind, limit)) = patience else {
+            self.waiting = None;
+            return verdict;
+        };
+        self.waiting.take_if(|(waited, context, _)| *waited != kind || *context != want.context);
+        let since = self.waiting.get_or_insert_with(|| (kind, want.context.clone(), now)).2;
+        if now.since(since) < limit {
+            self.wake_at(since + limit);
+            return verdict;
+        }
+        match verdict {
+            Verdict::Silent => Verdict::Open(Why::Silent { waited_secs: limit.as_secs() }),
+            Verdict::Unanswered(status) => Verdict::Failed(format!(
+                "zedkube did not take up the request within {} s and says {}; see that it runs",
+                limit.as_secs(),
+                status.text()
+            )),
+            Verdict::Open(_)
+            | Verdict::Ask
+            | Verdict::Wait
+            | Verdict::Failed(_)
+            | Verdict::Stranger(_)
+            | Verdict::Held(_) => verdict,
+        }
+    }
+
+    /// Which image the gate holds back, why, and what opens it again, where others would not show that.
+    pub(super) fn held(&self) -> Option<(String, String, &'static str)> {
+        let want = self.want()?;
+        match self.verdict(&want) {
+            Verdict::Stranger(number) => {
+                let text = format!("zedkube says NodeDrainStatus {number}, which this version does not know");
+                Some((want.context, text, "another NodeDrainStatus, or the force file"))
+            }
+            Verdict::Held(forced) => Some((
+                want.context,
+                format!("the force file holds it back: it says {forced}"),
+                "another force file, or none",
+            )),
+            Verdict::Open(_)
+            | Verdict::Ask
+            | Verdict::Wait
+            | Verdict::Failed(_)
+            | Verdict::Silent
+            | Verdict::Unanswered(_) => None,
+        }
+    }
+
+    fn verdict(&self, want: &Want) -> Verdict {
+        gate(View {
+            own: self.own.as_ref().filter(|own| own.context == want.context),
+            status: self.facts.status,
+            progress: self.facts.progress.as_deref(),
+            progress_seen: self.facts.progress_seen,
+            cluster: self.facts.cluster,
+            forced: self.facts.forced,
+        })
+    }
+
+    /// The partition that is ready to be switched to, whatever made it so.
+    fn want(&self) -> Option<Want> {
+        if self.writing.is_some() || self.facts.spare().state == PartitionState::Updating {
+            return None;
+        }
+        let ready = self.facts.stages().into_iter().find(|(_, _, stage)| match stage {
+            Stage::Written | Stage::FailedBefore { retry: Some(_) } => true,
+            Stage::Invalid(_)
+            | Stage::Broken
+            | Stage::Running
+            | Stage::Switched
+            | Stage::Kept
+            | Stage::WrongKind
+            | Stage::FailedBefore { retry: None }
+            | Stage::Awaiting
+            | Stage::Idle
+            | Stage::TooEarly
+            | Stage::Behind
+            | Stage::TooLarge { .. }
+            | Stage::ToWrite
+            | Stage::Mismatch { .. }
+            | Stage::Rival => false,
+        });
+        let fallback = self.facts.fallback_due();
+        match (ready, fallback) {
+            // A fallback to the very image that is ready is the same switch.
+            (Some((key, _, _)), fallback) => Some(Want { context: key.clone(), fallback }),
+            (None, Some(_)) => {
+                Some(Want { context: format!("fallback {}", self.facts.spare().short_version), fallback })
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Takes our request back when nothing wants it any more.
+    fn keep_or_withdraw(&mut self, want: Option<&Want>, effects: &mut Vec<Effect>) {
+        let switched = self.facts.spare().state == PartitionState::Updating;
+        let wanted = want.is_some();
+        // The next image is as good as here; what is drained by then need not be drained again.
+        let coming = self.facts.stages().into_iter().any(|(_, config, stage)| {
+            config.activate && matches!(stage, Stage::ToWrite | Stage::Rival | Stage::Written)
+        });
+        if !(switched || wanted || coming) {
+            self.withdraw(effects);
+        }
+    }
+
+    fn withdraw(&mut self, effects: &mut Vec<Effect>) {
+        if let Some(own) = self.own.take() {
+            effects.push(Effect::Say(Note::Withdrawn { context: own.context }));
+            effects.push(Effect::Withdraw);
+        }
+    }
+
+    fn go(&mut self, now: Mono, want: &Want, why: Why, effects: &mut Vec<Effect>) {
+        let order = Order::Set { label: self.facts.spare().label, state: PartitionState::Updating };
+        if !self.may_order(now, order) {
+            return;
+        }
+        effects.push(Effect::Say(Note::Switch { context: want.context.clone(), why }));
+        if let Some(counter) = want.fallback {
+            self.journal(Some(FallbackFrom { counter, from: self.facts.partitions.current }), effects);
+        }
+        self.order(now, order, effects);
+        self.waiting = None;
+        self.drain_trouble = None;
+    }
+
+    fn ask(&mut self, now: Mono, want: Want, effects: &mut Vec<Effect>) {
+        if let Some(until) = Pause::holds(self.drain_trouble.as_ref(), &want.context, now) {
+            self.wake_at(until);
+            return;
+        }
+        effects.push(Effect::Say(Note::Request { context: want.context.clone() }));
+        self.asks += 1;
+        effects.push(Effect::Ask { nth: self.asks, context: want.context.clone() });
+        self.own = Some(Own::new(self.asks, want.context, self.facts.status));
+    }
+
+    fn fail(&mut self, now: Mono, want: &Want, reason: String, effects: &mut Vec<Effect>) {
+        let trouble = Pause::grow(self.drain_trouble.take(), want.context.clone(), reason, now, &self.limits);
+        effects.push(Effect::Say(Note::DrainFailed {
+            context: trouble.of.clone(),
+            reason: trouble.reason.clone(),
+            again_secs: trouble.wait_secs,
+        }));
+        effects.push(Effect::Withdraw);
+        self.own = None;
+        self.waiting = None;
+        self.wake_at(trouble.until);
+        self.drain_trouble = Some(trouble);
+    }
+}

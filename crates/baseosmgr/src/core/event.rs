@@ -1,0 +1,320 @@
+//! What the core hears, what it starts from and what it asks for.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use agent::zboot::{Label, PartitionState, Partitions};
+use topics::{
+    BaseOsConfig, BaseOsStatus, ContentTreeStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, ZbootStatus,
+};
+
+/// A fact. Each carries the latest value, so that hearing one twice changes nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The image that is wanted under `key`, or that none is.
+    Config {
+        /// Key of the topic.
+        key: String,
+        /// `None` once it is unpublished.
+        value: Option<BaseOsConfig>,
+    },
+    /// How far the content `key` has come, or that it is gone.
+    Tree {
+        /// The content tree's UUID.
+        key: String,
+        /// `None` once it is unpublished.
+        value: Option<Box<ContentTreeStatus>>,
+    },
+    /// What zedkube publishes about the node; `None` when it publishes nothing.
+    Drain(Option<NodeDrainStatus>),
+    /// What our zedkube publishes beside it; a zedkube of the reference never does.
+    Progress(Option<Box<NodeDrainProgress>>),
+    /// Whether the node belongs to a cluster.
+    Cluster(Membership),
+    /// The force file, once it was found in order; `None` when there is none. Also counts as [`Source::Force`].
+    Forced(Option<NodeDrainStatus>),
+    /// nodeagent's word on the test of partition `label`.
+    TestComplete {
+        /// The partition.
+        label: Label,
+        /// Whether its image passed.
+        complete: bool,
+    },
+    /// How the boot before this one ended.
+    LastBoot(LastBoot),
+    /// The controller's force fallback counter.
+    FallbackCounter(u32),
+    /// All that `0` had on disk at start was heard.
+    Heard(Source),
+    /// Our request as it was published.
+    Asked {
+        /// Which one, see [`Effect::Ask`].
+        nth: u32,
+        /// What was published.
+        request: NodeDrainRequest,
+    },
+    /// What became of an order to the partitions.
+    Stored {
+        /// The order.
+        order: Order,
+        /// The reason when it failed.
+        outcome: Result<(), String>,
+    },
+    /// What became of a write.
+    Written {
+        /// The write.
+        of: Write,
+        /// The version that is in the partition now, or the reason of a failure.
+        outcome: Result<String, String>,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// A topic whose first full scan matters: before all of these were heard, nothing is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// `BaseOsConfig`.
+    Configs,
+    /// `ContentTreeStatus`.
+    Trees,
+    /// `NodeDrainStatus` and `NodeDrainProgress`.
+    Drain,
+    /// `EdgeNodeClusterConfig`.
+    Cluster,
+    /// The force file.
+    Force,
+    /// `ZbootConfig`.
+    Test,
+    /// `NodeAgentStatus`.
+    LastBoot,
+    /// `ZedAgentStatus`.
+    Fallback,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Configs,
+        Self::Trees,
+        Self::Drain,
+        Self::Cluster,
+        Self::Force,
+        Self::Test,
+        Self::LastBoot,
+        Self::Fallback,
+    ];
+}
+
+/// What `EdgeNodeClusterConfig` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Membership {
+    /// Nothing yet: not published, or not initialized.
+    #[default]
+    Undecided,
+    /// The node stands alone.
+    Single,
+    /// The node belongs to a cluster.
+    Clustered,
+}
+
+/// How the boot before this one ended, as nodeagent tells it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LastBoot {
+    /// Reboot reason.
+    pub reason: String,
+    /// When it went down.
+    pub time: GoTime,
+    /// Label of the partition that ran then.
+    pub image: String,
+}
+
+/// What an earlier run left on disk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Both partitions.
+    pub partitions: Partitions,
+    /// Our own request that still stands.
+    pub request: Option<NodeDrainRequest>,
+    /// Statuses that still stand, with their keys.
+    pub statuses: Vec<(String, BaseOsStatus)>,
+    /// Saved counters.
+    pub counters: Counters,
+}
+
+/// Counters that outlive a boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Retry counter that is reported: the last one that came to its end.
+    pub current_retry: u32,
+    /// Retry counter that was acted upon last.
+    pub config_retry: u32,
+    /// Force fallback counter that was acted upon last; `None` before the first one.
+    pub fallback: Option<u32>,
+    /// A fallback that was begun and maybe not counted yet.
+    pub fallback_from: Option<FallbackFrom>,
+}
+
+/// Journal of a fallback: written before the switch, so that a power cut between switch and counter neither
+/// loses the fallback nor does it twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FallbackFrom {
+    /// The controller's counter that asked for it.
+    pub counter: u32,
+    /// The partition that ran then.
+    pub from: Label,
+}
+
+/// Which counter is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counter {
+    /// [`Counters::current_retry`].
+    CurrentRetry,
+    /// [`Counters::config_retry`].
+    ConfigRetry,
+    /// [`Counters::fallback`].
+    Fallback,
+}
+
+/// A change to the partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// A new state for the partition that does not run.
+    Set {
+        /// The partition.
+        label: Label,
+        /// Its new state.
+        state: PartitionState,
+    },
+    /// The running image passed its test.
+    MarkActive,
+}
+
+/// One image on its way to a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// Counts the writes of this run, so that a late result cannot speak for a newer one.
+    pub nth: u32,
+    /// Key of the config that wants it.
+    pub key: String,
+    /// Content tree that it is written from.
+    pub tree: String,
+    /// The partition.
+    pub label: Label,
+    /// The version wanted.
+    pub version: String,
+    /// Name of the content, see `agent::zboot::Image::content`.
+    pub content: String,
+}
+
+/// Something for the shell to do, in the order given.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Log it.
+    Say(Note),
+    /// Publish `NodeDrainRequest` for UPDATE with the time of now, and tell it back as [`Event::Asked`].
+    Ask {
+        /// Counts the requests of this run, so that a late echo cannot speak for a newer one.
+        nth: u32,
+        /// What is to be switched.
+        context: String,
+    },
+    /// Unpublish `NodeDrainRequest`.
+    Withdraw,
+    /// Change the partitions, and tell the outcome back as [`Event::Stored`].
+    Store(Order),
+    /// Start to write an image in place of any write under way; the outcome comes as [`Event::Written`].
+    Write {
+        /// The write, which its outcome names.
+        write: Write,
+        /// The content to write.
+        tree: Box<ContentTreeStatus>,
+    },
+    /// Give up the write under way.
+    StopWriting,
+    /// Save a counter.
+    Save(Counter, u32),
+    /// Save or remove the journal of a fallback.
+    Journal(Option<FallbackFrom>),
+    /// Remove the force file, which was used.
+    RemoveForce,
+    /// Publish the status of a partition.
+    Zboot(ZbootStatus),
+    /// Tell that both partitions are published.
+    ZbootReady,
+    /// Publish the status of an image; a zero error time beside an error means now.
+    Status {
+        /// Key of the topic.
+        key: String,
+        /// The value.
+        status: Box<BaseOsStatus>,
+    },
+    /// Unpublish the status of an image.
+    Unpublish {
+        /// Key of the topic.
+        key: String,
+    },
+    /// Publish the retry counter that came to its end last.
+    Manager(u32),
+}
+
+/// Why an image may be switched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// The drain for our own request is complete; `skip` is zedkube's reason when it was not done in full.
+    Complete {
+        /// Empty after a full drain.
+        skip: String,
+    },
+    /// The node is in no cluster.
+    NotSupported,
+    /// The node is in no cluster and zedkube said nothing yet.
+    Early,
+    /// The force file says so.
+    Forced(NodeDrainStatus),
+    /// zedkube said nothing for the whole wait.
+    Silent {
+        /// How long it was waited for.
+        waited_secs: u64,
+    },
+}
+
+/// What a log should say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// A drain is asked for.
+    Request {
+        /// What is to be switched.
+        context: String,
+    },
+    /// The request is taken back.
+    Withdrawn {
+        /// What was to be switched.
+        context: String,
+    },
+    /// The drain for our request failed.
+    DrainFailed {
+        /// What was to be switched.
+        context: String,
+        /// Why, for a person.
+        reason: String,
+        /// When it is asked for again.
+        again_secs: u64,
+    },
+    /// An image is switched.
+    Switch {
+        /// What is switched.
+        context: String,
+        /// Why it may be.
+        why: Why,
+    },
+    /// An order or a write failed.
+    Trouble {
+        /// What was being done.
+        doing: String,
+        /// Why it failed.
+        reason: String,
+        /// When it is tried again.
+        again_secs: u64,
+    },
+}

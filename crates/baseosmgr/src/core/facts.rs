@@ -1,0 +1,159 @@
+//! The latest values that the core has heard.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agent::zboot::{Label, Partition, PartitionState, Partitions};
+use topics::{BaseOsConfig, ContentTreeStatus, DrainStatus, NodeDrainProgress, NodeDrainStatus, Requester};
+
+use super::event::{Counters, Event, LastBoot, Membership, Order, Source, Write};
+
+/// Levels, each as of the last event about it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Facts {
+    pub(super) heard: BTreeSet<Source>,
+    pub(super) configs: BTreeMap<String, BaseOsConfig>,
+    pub(super) trees: BTreeMap<String, ContentTreeStatus>,
+    pub(super) partitions: Partitions,
+    pub(super) status: Option<NodeDrainStatus>,
+    pub(super) progress: Option<Box<NodeDrainProgress>>,
+    pub(super) progress_seen: bool,
+    pub(super) cluster: Membership,
+    pub(super) forced: Option<NodeDrainStatus>,
+    pub(super) test_complete: BTreeMap<Label, bool>,
+    pub(super) last_boot: LastBoot,
+    pub(super) fallback_counter: Option<u32>,
+    pub(super) counters: Counters,
+}
+
+impl Facts {
+    pub(super) fn new(partitions: Partitions, counters: Counters) -> Self {
+        Self {
+            heard: BTreeSet::new(),
+            configs: BTreeMap::new(),
+            trees: BTreeMap::new(),
+            partitions,
+            status: None,
+            progress: None,
+            progress_seen: false,
+            cluster: Membership::default(),
+            forced: None,
+            test_complete: BTreeMap::new(),
+            last_boot: LastBoot::default(),
+            fallback_counter: None,
+            counters,
+        }
+    }
+
+    /// Takes what is a plain level; results of effects are the machine's.
+    pub(super) fn hear(&mut self, event: Event) {
+        match event {
+            Event::Config { key, value } => put(&mut self.configs, key, value),
+            Event::Tree { key, value } => put(&mut self.trees, key, value.map(|tree| *tree)),
+            Event::Drain(status) => self.status = status,
+            Event::Progress(progress) => {
+                self.progress_seen |= progress.is_some();
+                self.progress = progress;
+            }
+            Event::Cluster(membership) => self.cluster = membership,
+            Event::Forced(forced) => {
+                // A file is told with its present state first, so one event is all of it.
+                self.heard.insert(Source::Force);
+                self.forced = forced;
+            }
+            Event::TestComplete { label, complete } => {
+                self.test_complete.insert(label, complete);
+            }
+            Event::LastBoot(last) => self.last_boot = last,
+            Event::FallbackCounter(counter) => self.fallback_counter = Some(counter),
+            Event::Heard(source) => {
+                self.heard.insert(source);
+            }
+            Event::Asked { .. } | Event::Stored { .. } | Event::Written { .. } | Event::Tick => {}
+        }
+    }
+
+    /// Whether all that was on disk at start has been heard.
+    pub(super) fn all_heard(&self) -> bool {
+        Source::ALL.iter().all(|source| self.heard.contains(source))
+    }
+
+    pub(super) fn running(&self) -> &Partition {
+        self.partitions.running()
+    }
+
+    pub(super) fn spare(&self) -> &Partition {
+        self.partitions.spare()
+    }
+
+    fn partition_mut(&mut self, label: Label) -> &mut Partition {
+        match label {
+            Label::A => &mut self.partitions.a,
+            Label::B => &mut self.partitions.b,
+        }
+    }
+
+    /// An order was carried out.
+    pub(super) fn stored(&mut self, order: Order) {
+        let running = self.partitions.current;
+        match order {
+            Order::Set { label, state } => self.partition_mut(label).state = state,
+            Order::MarkActive => {
+                self.partition_mut(running).state = PartitionState::Active;
+                self.partition_mut(running.other()).state = PartitionState::Unused;
+            }
+        }
+    }
+
+    /// A write begins: from here on the partition holds no image.
+    pub(super) fn emptied(&mut self, label: Label) {
+        let partition = self.partition_mut(label);
+        partition.state = PartitionState::Unused;
+        partition.short_version.clear();
+        partition.content.clear();
+    }
+
+    /// A write has ended well.
+    pub(super) fn written(&mut self, write: &Write, version: String) {
+        let partition = self.partition_mut(write.label);
+        partition.short_version = version;
+        partition.content.clone_from(&write.content);
+    }
+
+    /// The other partition is to be booted because of a fallback that was begun in this boot.
+    pub(super) fn falling_back(&self) -> bool {
+        let begun = self.counters.fallback_from.is_some_and(|begun| begun.from == self.partitions.current);
+        begun && self.spare().state == PartitionState::Updating
+    }
+
+    /// The counter of a fallback that is due: the controller's counter differs from the one acted upon, the
+    /// running image is good, and the other partition holds one to fall back to.
+    pub(super) fn fallback_due(&self) -> Option<u32> {
+        let asked = self.fallback_counter?;
+        let acted = self.counters.fallback?;
+        let (running, spare) = (self.running(), self.spare());
+        let possible = running.state == PartitionState::Active
+            && spare.state == PartitionState::Unused
+            && !spare.short_version.is_empty();
+        (asked != acted && possible).then_some(asked)
+    }
+
+    /// COMPLETE for us by the force file: used once.
+    pub(super) fn forced_complete(&self) -> bool {
+        self.forced.is_some_and(|forced| {
+            forced.status == DrainStatus::Complete && forced.requested_by == Requester::Update
+        })
+    }
+}
+
+fn put<T>(map: &mut BTreeMap<String, T>, key: String, value: Option<T>) {
+    match value {
+        Some(value) => {
+            map.insert(key, value);
+        }
+        None => {
+            map.remove(&key);
+        }
+    }
+}

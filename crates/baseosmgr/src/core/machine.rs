@@ -1,0 +1,209 @@
+//! The core itself: hears facts, then settles what follows from all of them together.
+//!
+//! Every event ends in the same [`BaseOs::settle`], so no way to a switch can miss the drain gate (D-B1). What
+//! waits is found from the facts each time, so nothing can be replayed that is no longer wanted (D-B2).
+//! Journal: the partitions themselves and our own request file; a restart goes on from these.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use agent::zboot::{Label, PartitionState};
+use step::{Core, Mono};
+use topics::{BaseOsStatus, ZbootStatus};
+
+use super::drain::Waiting;
+use super::event::{Effect, Event, Found, Note, Order, Write};
+use super::facts::Facts;
+use super::gate::Own;
+use super::pause::Pause;
+use crate::Limits;
+
+/// What baseosmgr decides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BaseOs {
+    pub(super) limits: Limits,
+    pub(super) facts: Facts,
+    /// Our request, if one stands.
+    pub(super) own: Option<Own>,
+    /// An order that was given; the next one waits for its outcome.
+    pub(super) ordered: Option<Order>,
+    /// How many requests were made.
+    pub(super) asks: u32,
+    /// The write under way.
+    pub(super) writing: Option<Write>,
+    /// How many writes were started.
+    pub(super) writes: u32,
+    pub(super) order_trouble: Option<Pause<Order>>,
+    /// Trouble with a content, by its name and the version wanted.
+    pub(super) write_trouble: Option<Pause<(String, String)>>,
+    /// Trouble with the drain for a context.
+    pub(super) drain_trouble: Option<Pause<String>>,
+    /// What the gate is waiting out, for which context, and since when.
+    pub(super) waiting: Option<(Waiting, String, Mono)>,
+    /// The force file was used and its removal asked for.
+    pub(super) force_used: bool,
+    pub(super) wake: Option<Mono>,
+    pub(super) said: Said,
+}
+
+/// What was published last.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Said {
+    pub(super) zboot: BTreeMap<Label, ZbootStatus>,
+    pub(super) statuses: BTreeMap<String, BaseOsStatus>,
+    pub(super) manager: Option<u32>,
+}
+
+impl BaseOs {
+    /// A core that goes on from what an earlier run left on disk.
+    #[must_use]
+    pub fn new(limits: Limits, found: Found) -> Self {
+        Self {
+            limits,
+            facts: Facts::new(found.partitions, found.counters),
+            own: found.request.as_ref().map(Own::survived),
+            ordered: None,
+            asks: 0,
+            writing: None,
+            writes: 0,
+            order_trouble: None,
+            write_trouble: None,
+            drain_trouble: None,
+            waiting: None,
+            force_used: false,
+            // The partitions are told at once: others wait for them at their start.
+            wake: Some(Mono::START),
+            said: Said { statuses: found.statuses.into_iter().collect(), ..Said::default() },
+        }
+    }
+
+    fn hear(&mut self, now: Mono, event: Event, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Asked { nth, request } => {
+                if let Some(own) = self.own.as_mut().filter(|own| own.nth == nth) {
+                    own.id = Some(request.id());
+                }
+            }
+            Event::Stored { order, outcome } if self.ordered == Some(order) => {
+                self.ordered = None;
+                let last = self.order_trouble.take();
+                match outcome {
+                    Ok(()) => self.facts.stored(order),
+                    Err(reason) => {
+                        let trouble = Pause::grow(last, order, reason, now, &self.limits);
+                        effects.push(trouble_note("change a partition".to_owned(), &trouble));
+                        self.order_trouble = Some(trouble);
+                    }
+                }
+            }
+            Event::Written { of, outcome } if self.writing.as_ref() == Some(&of) => {
+                self.writing = None;
+                let last = self.write_trouble.take();
+                match outcome {
+                    Ok(version) => self.facts.written(&of, version),
+                    Err(reason) => {
+                        let trouble =
+                            Pause::grow(last, (of.content, of.version.clone()), reason, now, &self.limits);
+                        effects.push(trouble_note(format!("write {} to {}", of.version, of.label), &trouble));
+                        self.write_trouble = Some(trouble);
+                    }
+                }
+            }
+            // Results of orders and writes that are no longer ours.
+            Event::Stored { .. } | Event::Written { .. } | Event::Tick => {}
+            Event::Config { .. }
+            | Event::Tree { .. }
+            | Event::Drain(_)
+            | Event::Progress(_)
+            | Event::Cluster(_)
+            | Event::Forced(_)
+            | Event::TestComplete { .. }
+            | Event::LastBoot(_)
+            | Event::FallbackCounter(_)
+            | Event::Heard(_) => self.facts.hear(event),
+        }
+        // A final status that stood before our request says nothing about it until another one was seen.
+        let status = self.facts.status;
+        if let Some(own) = self.own.as_mut().filter(|own| own.before.is_some() && own.before != status) {
+            own.before = None;
+        }
+        self.force_used &= self.facts.forced_complete();
+    }
+
+    /// Everything that follows from the facts, in one go; a second call adds nothing.
+    fn settle(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        self.wake = None;
+        self.prove(now, effects);
+        if self.facts.all_heard() {
+            self.count(effects);
+            self.write(now, effects);
+            self.roll_back(now, effects);
+            self.switch(now, effects);
+        }
+        self.tell(effects);
+    }
+
+    /// Gives an order to the partitions unless one is under way or the last one failed a moment ago.
+    pub(super) fn order(&mut self, now: Mono, order: Order, effects: &mut Vec<Effect>) {
+        if self.may_order(now, order) {
+            effects.push(Effect::Store(order));
+            self.ordered = Some(order);
+        }
+    }
+
+    /// Whether [`BaseOs::order`] would give `order` now; if a pause holds it back, wakes at its end.
+    pub(super) fn may_order(&mut self, now: Mono, order: Order) -> bool {
+        if self.ordered.is_some() {
+            return false;
+        }
+        match Pause::holds(self.order_trouble.as_ref(), &order, now) {
+            Some(until) => {
+                self.wake_at(until);
+                false
+            }
+            None => true,
+        }
+    }
+
+    pub(super) fn wake_at(&mut self, at: Mono) {
+        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+    }
+
+    /// Finds the running image good once nodeagent says so, and ends a mark that a crash left half done.
+    fn prove(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        let (running, spare) = (self.facts.running(), self.facts.spare());
+        let passed = self.facts.test_complete.get(&running.label).is_some_and(|complete| *complete);
+        let due = match running.state {
+            PartitionState::Inprogress => passed,
+            PartitionState::Active => spare.state == PartitionState::Active,
+            PartitionState::Updating | PartitionState::Unused => false,
+        };
+        if due {
+            self.order(now, Order::MarkActive, effects);
+        }
+    }
+}
+
+fn trouble_note<T>(doing: String, trouble: &Pause<T>) -> Effect {
+    Effect::Say(Note::Trouble { doing, reason: trouble.reason.clone(), again_secs: trouble.wait_secs })
+}
+
+impl Core for BaseOs {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.hear(now, event, &mut effects);
+        self.settle(now, &mut effects);
+        effects
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        self.wake
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}

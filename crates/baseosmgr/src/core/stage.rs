@@ -1,0 +1,185 @@
+//! How far one wanted image has come.
+//!
+//! Source: spec agents.md 3.4, first match wins, with one order instead of two: the image is written first and
+//! the node drained second. The node then serves while the image is copied, a write that fails costs no drain,
+//! and the partition that is written to is one that nothing runs from.
+//! Pure: no clock, no I/O, no task.
+
+use agent::zboot::PartitionState;
+use topics::{BaseOsConfig, ContentTreeStatus, SwState};
+
+use super::facts::Facts;
+
+/// Where an image is on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The config names no content or no version.
+    Invalid(&'static str),
+    /// volumemgr reports an error about the content.
+    Broken,
+    /// It runs.
+    Running,
+    /// The other partition holds it and is booted next.
+    Switched,
+    /// The other partition holds it, but it is not to be switched.
+    Kept,
+    /// Its hypervisor is of another kind than the one that runs.
+    WrongKind,
+    /// It had its try and did not pass. `retry`: the controller's counter, when that asks for another try.
+    FailedBefore { retry: Option<u32> },
+    /// The content is not here yet.
+    Awaiting,
+    /// The content is here, but it is not to be switched.
+    Idle,
+    /// The image that runs is still in test, and the other partition its fallback.
+    TooEarly,
+    /// The other partition is about to be booted with another image.
+    Behind,
+    /// It is larger than its partition.
+    TooLarge { bytes: u64, limit_bytes: u64 },
+    /// It can be written to the other partition.
+    ToWrite,
+    /// What was written says that it is of another version.
+    Mismatch { found: String },
+    /// It is whole in the other partition and waits for the drain.
+    Written,
+    /// Several images are wanted at once; none is touched.
+    Rival,
+}
+
+/// Name of the content that an image of `tree` is written from.
+pub(super) fn content_name(tree: &ContentTreeStatus, uuid: &str) -> String {
+    format!("{uuid}#{}", tree.generation_counter)
+}
+
+impl Facts {
+    /// The stage of every wanted image, and which one is acted upon: the only active one that does not run yet.
+    pub(super) fn stages(&self) -> Vec<(&String, &BaseOsConfig, Stage)> {
+        let mut stages: Vec<_> =
+            self.configs.iter().map(|(key, config)| (key, config, self.stage(config))).collect();
+        if stages.iter().filter(|(_, config, stage)| config.activate && contends(stage)).count() > 1 {
+            for (_, config, stage) in &mut stages {
+                if config.activate && contends(stage) && *stage != Stage::Switched {
+                    *stage = Stage::Rival;
+                }
+            }
+        }
+        stages
+    }
+
+    fn stage(&self, config: &BaseOsConfig) -> Stage {
+        let (running, spare) = (self.running(), self.spare());
+        let version = &config.base_os_version;
+        let tree = self.trees.get(&config.content_tree_uuid);
+        if config.content_tree_uuid.is_empty() {
+            return Stage::Invalid("it names no content tree");
+        }
+        if version.is_empty() {
+            return Stage::Invalid("it names no version");
+        }
+        if tree.is_some_and(|tree| !tree.error.is_empty()) {
+            return Stage::Broken;
+        }
+        if *version == running.short_version {
+            return Stage::Running;
+        }
+        let in_spare = *version == spare.short_version;
+        if in_spare && spare.state == PartitionState::Updating {
+            return Stage::Switched;
+        }
+        if in_spare && !config.activate {
+            return Stage::Kept;
+        }
+        if kinds_differ(version, &running.short_version) {
+            return Stage::WrongKind;
+        }
+        if in_spare && spare.state == PartitionState::Inprogress {
+            let counter = config.retry_update_counter;
+            let again = running.state == PartitionState::Active && counter != self.counters.config_retry;
+            return Stage::FailedBefore { retry: again.then_some(counter) };
+        }
+        let written = spare.state == PartitionState::Unused && self.holds(config, tree);
+        // Once it is whole in its partition, the content is of no more use.
+        if !written && tree.is_none_or(|tree| tree.state != SwState::Loaded) {
+            return Stage::Awaiting;
+        }
+        if !config.activate {
+            return Stage::Idle;
+        }
+        if running.state == PartitionState::Inprogress || spare.state == PartitionState::Active {
+            return Stage::TooEarly;
+        }
+        if written {
+            let found = spare.short_version.clone();
+            return if in_spare { Stage::Written } else { Stage::Mismatch { found } };
+        }
+        if spare.state == PartitionState::Updating && !self.holds(config, tree) {
+            return Stage::Behind;
+        }
+        let bytes = tree.map_or(0, |tree| tree.max_download_size);
+        if bytes > spare.size_bytes {
+            return Stage::TooLarge { bytes, limit_bytes: spare.size_bytes };
+        }
+        Stage::ToWrite
+    }
+
+    /// Whether the other partition was written from the content that `config` names.
+    pub(super) fn holds(&self, config: &BaseOsConfig, tree: Option<&ContentTreeStatus>) -> bool {
+        let (uuid, held) = (&config.content_tree_uuid, &self.spare().content);
+        match tree {
+            Some(tree) => *held == content_name(tree, uuid),
+            None => held.strip_prefix(uuid.as_str()).is_some_and(|rest| rest.starts_with('#')),
+        }
+    }
+}
+
+/// Whether an image of this stage wants the other partition for itself.
+fn contends(stage: &Stage) -> bool {
+    match stage {
+        Stage::Switched
+        | Stage::FailedBefore { .. }
+        | Stage::Awaiting
+        | Stage::TooEarly
+        | Stage::Behind
+        | Stage::ToWrite
+        | Stage::Written
+        | Stage::Rival => true,
+        Stage::Invalid(_)
+        | Stage::Broken
+        | Stage::Running
+        | Stage::Kept
+        | Stage::WrongKind
+        | Stage::Idle
+        | Stage::TooLarge { .. }
+        | Stage::Mismatch { .. } => false,
+    }
+}
+
+/// Kinds are known from versions of the form `<version>-<hypervisor>-<architecture>`; EVE-k is `k`. What cannot
+/// be read differs from nothing.
+fn kinds_differ(one: &str, other: &str) -> bool {
+    match (is_kube(one), is_kube(other)) {
+        (Some(one), Some(other)) => one != other,
+        (None, _) | (_, None) => false,
+    }
+}
+
+fn is_kube(version: &str) -> Option<bool> {
+    let mut parts = version.rsplit('-');
+    let (_architecture, hypervisor, _number) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(hypervisor == "k")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eve_k_is_told_from_others_by_its_version() {
+        assert_eq!(is_kube("14.5.0-k-amd64"), Some(true));
+        assert_eq!(is_kube("0.0.0-master-1234-kvm-arm64"), Some(false));
+        assert_eq!(is_kube("14.5.0"), None);
+        assert!(kinds_differ("14.5.0-k-amd64", "14.4.0-kvm-amd64"));
+        assert!(!kinds_differ("14.5.0-k-amd64", "dev"));
+    }
+}

@@ -1,0 +1,230 @@
+//! What is published: partitions, images, the retry counter.
+//!
+//! Source of the members: spec topics.md and its samples; of the states: spec agents.md 3.4.
+//! Pure: no clock, no I/O, no task.
+
+use agent::zboot::{Label, Partition, PartitionState};
+use topics::{
+    BaseOsConfig, BaseOsStatus, ErrorEntity, ErrorEntityType, ErrorSeverity, GoTime, SwState, ZbootStatus,
+};
+
+use super::event::{Effect, Order};
+use super::machine::BaseOs;
+use super::stage::Stage;
+
+/// Context, reason and what helps, see [`BaseOs::held`].
+type Held = (String, String, &'static str);
+
+/// What is wrong with an image, for a person.
+struct Fault {
+    text: String,
+    severity: ErrorSeverity,
+    /// What makes it go on.
+    retry: String,
+    /// Zero: now.
+    time: GoTime,
+}
+
+impl Fault {
+    fn error(text: impl Into<String>, retry: impl Into<String>) -> Self {
+        Self { text: text.into(), severity: ErrorSeverity::Error, retry: retry.into(), time: GoTime::ZERO }
+    }
+
+    fn warning(text: impl Into<String>, retry: impl Into<String>) -> Self {
+        Self { severity: ErrorSeverity::Warning, ..Self::error(text, retry) }
+    }
+}
+
+impl BaseOs {
+    /// Publishes what differs from what was published last. Partitions come first: nodeagent acts on them.
+    pub(super) fn tell(&mut self, effects: &mut Vec<Effect>) {
+        let first = self.said.zboot.is_empty();
+        for label in Label::BOTH {
+            let status = self.zboot_status(label);
+            if self.said.zboot.get(&label) != Some(&status) {
+                self.said.zboot.insert(label, status.clone());
+                effects.push(Effect::Zboot(status));
+            }
+        }
+        if first {
+            effects.push(Effect::ZbootReady);
+        }
+        let retry = self.facts.counters.current_retry;
+        if self.said.manager.replace(retry) != Some(retry) {
+            effects.push(Effect::Manager(retry));
+        }
+        if !self.facts.all_heard() {
+            return;
+        }
+        let held = self.held();
+        let statuses: Vec<_> = self
+            .facts
+            .stages()
+            .into_iter()
+            .map(|(key, config, stage)| (key.clone(), self.image_status(key, config, &stage, held.as_ref())))
+            .collect();
+        for (key, status) in statuses {
+            if self.said.statuses.get(&key) != Some(&status) {
+                self.said.statuses.insert(key.clone(), status.clone());
+                effects.push(Effect::Status { key, status: Box::new(status) });
+            }
+        }
+    }
+
+    fn zboot_status(&self, label: Label) -> ZbootStatus {
+        let partition = self.facts.partitions.get(label);
+        let current = self.facts.partitions.current == label;
+        // A level: the test is complete as long as nodeagent says so and the image is marked. A crash between
+        // the mark and this status changes nothing.
+        let told = self.facts.test_complete.get(&label).is_some_and(|complete| *complete);
+        ZbootStatus {
+            partition_label: label.to_string(),
+            partition_devname: partition.device.clone(),
+            partition_state: partition.state.to_string(),
+            short_version: partition.short_version.clone(),
+            long_version: partition.long_version.clone(),
+            current_partition: current,
+            test_complete: current && told && partition.state == PartitionState::Active,
+        }
+    }
+
+    fn image_status(
+        &self,
+        key: &str,
+        config: &BaseOsConfig,
+        stage: &Stage,
+        held: Option<&Held>,
+    ) -> BaseOsStatus {
+        let tree = self.facts.trees.get(&config.content_tree_uuid);
+        let fetched = tree.map_or(SwState::from(0), |tree| tree.state);
+        let (running, spare) = (self.facts.running(), self.facts.spare());
+        let in_spare = config.base_os_version == spare.short_version && !spare.short_version.is_empty();
+        let (progress, partition): (SwState, Option<&Partition>) = match stage {
+            Stage::Running => (SwState::Installed, Some(running)),
+            Stage::Switched => (SwState::Installed, Some(spare)),
+            Stage::FailedBefore { .. } => (SwState::Downloaded, Some(spare)),
+            Stage::ToWrite | Stage::TooLarge { .. } | Stage::Written | Stage::Mismatch { .. } => {
+                (SwState::Loaded, Some(spare))
+            }
+            Stage::Invalid(_)
+            | Stage::Broken
+            | Stage::Kept
+            | Stage::WrongKind
+            | Stage::Awaiting
+            | Stage::Idle
+            | Stage::TooEarly
+            | Stage::Behind
+            | Stage::Rival => (fetched, in_spare.then_some(spare)),
+        };
+        let mut status = BaseOsStatus {
+            base_os_version: config.base_os_version.clone(),
+            activated: *stage == Stage::Running,
+            too_early: matches!(stage, Stage::TooEarly | Stage::Behind),
+            content_tree_uuid: config.content_tree_uuid.clone(),
+            state: progress,
+            ..BaseOsStatus::default()
+        };
+        if let Some(partition) = partition {
+            status.partition_label = partition.label.to_string();
+            status.partition_device.clone_from(&partition.device);
+            status.partition_state = partition.state.to_string();
+        }
+        if let (Stage::Broken, Some(tree)) = (stage, tree) {
+            status.error.clone_from(&tree.error);
+            status.error_time = tree.error_time;
+            status.error_severity = tree.error_severity;
+            status.error_retry_condition.clone_from(&tree.error_retry_condition);
+            status.error_entities = Some(vec![ErrorEntity {
+                entity_type: ErrorEntityType::ContentTree,
+                entity_id: config.content_tree_uuid.clone(),
+            }]);
+        } else if let Some(fault) = self.fault_at(key, stage, held).or_else(|| self.fault_of(config, stage)) {
+            status.error = fault.text;
+            status.error_time = fault.time;
+            status.error_severity = fault.severity;
+            status.error_retry_condition = fault.retry;
+        }
+        status
+    }
+
+    /// What the stage itself says is wrong.
+    fn fault_of(&self, config: &BaseOsConfig, stage: &Stage) -> Option<Fault> {
+        let version = &config.base_os_version;
+        let spare = self.facts.spare().label;
+        match stage {
+            Stage::Invalid(why) => {
+                Some(Fault::error(format!("BaseOsConfig is of no use: {why}"), "a config that does"))
+            }
+            Stage::WrongKind => Some(Fault::error(
+                format!(
+                    "{version} and the running {} differ in EVE-k; that update is not supported",
+                    self.facts.running().short_version
+                ),
+                "an image of the same kind",
+            )),
+            Stage::FailedBefore { .. } => Some(self.failed_before(version)),
+            Stage::TooLarge { bytes, limit_bytes } => Some(Fault::error(
+                format!("the image of {bytes} bytes is larger than {spare} of {limit_bytes} bytes"),
+                "a smaller image",
+            )),
+            Stage::Mismatch { found } => Some(Fault::error(
+                format!("the image in {spare} says that it is {found}, not {version}"),
+                "a config with the image's own version, or the right content",
+            )),
+            Stage::Rival => Some(Fault::warning(
+                "several images are to be activated at once; none is touched",
+                "a config that activates one image",
+            )),
+            Stage::Broken
+            | Stage::Running
+            | Stage::Switched
+            | Stage::Kept
+            | Stage::Awaiting
+            | Stage::Idle
+            | Stage::TooEarly
+            | Stage::Behind
+            | Stage::ToWrite
+            | Stage::Written => None,
+        }
+    }
+
+    fn failed_before(&self, version: &str) -> Fault {
+        let last = &self.facts.last_boot;
+        let retry = "another retryUpdate counter, or another image";
+        // The last boot tells about the failed try only if that image was the one that went down.
+        if last.reason.is_empty() || last.image == self.facts.running().label.word() {
+            return Fault::error(format!("{version} was booted before and did not pass its test"), retry);
+        }
+        Fault { time: last.time, ..Fault::error(last.reason.clone(), retry) }
+    }
+
+    /// What went wrong with the next step of the image.
+    fn fault_at(&self, key: &str, stage: &Stage, held: Option<&Held>) -> Option<Fault> {
+        let again = |secs: u64| format!("tried again {secs} s after the error");
+        // A mark that failed is the running image's, any other order the waiting one's (D-B4).
+        let concerned = |order: Order| match order {
+            Order::MarkActive => *stage == Stage::Running,
+            Order::Set { .. } => matches!(stage, Stage::Written | Stage::FailedBefore { .. }),
+        };
+        if let Some(trouble) = self.order_trouble.as_ref().filter(|trouble| concerned(trouble.of)) {
+            return Some(Fault::error(trouble.reason.clone(), again(trouble.wait_secs)));
+        }
+        if *stage == Stage::ToWrite
+            && let Some(trouble) = self.write_trouble.as_ref().filter(|it| it.of.0.starts_with(key))
+        {
+            return Some(Fault::error(trouble.reason.clone(), again(trouble.wait_secs)));
+        }
+        if let Some(trouble) = self.drain_trouble.as_ref().filter(|trouble| trouble.of == key) {
+            return Some(Fault::warning(
+                format!(
+                    "node drain failed {} times, last: {}; see /run/zedkube/NodeDrainProgress/global.json for what \
+                     blocks it",
+                    trouble.failures, trouble.reason
+                ),
+                format!("asked for again {} s after the error", trouble.wait_secs),
+            ));
+        }
+        let (_, text, retry) = held.filter(|(context, _, _)| context == key)?;
+        Some(Fault::warning(text, *retry))
+    }
+}

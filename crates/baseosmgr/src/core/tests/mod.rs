@@ -1,0 +1,11 @@
+//! Tests of the core on virtual time, against a disk and a zedkube in memory.
+
+mod any_order;
+mod counters;
+mod crash;
+mod faults;
+mod gate;
+mod onlooker;
+mod stages;
+mod way;
+mod world;

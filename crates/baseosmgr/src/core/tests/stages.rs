@@ -1,0 +1,176 @@
+//! The table of spec agents.md 3.4, one row a case.
+
+use agent::zboot::{Label, PartitionState};
+use topics::{BaseOsStatus, SwState};
+
+use super::world::{NEW, NEWER, OLD, World, X};
+use crate::core::{Event, LastBoot};
+
+type Case = (&'static str, fn(&mut World), Row);
+type Row = (SwState, bool, bool, &'static str, &'static str);
+
+fn row(status: &BaseOsStatus) -> (SwState, bool, bool, &str, &str) {
+    (status.state, status.activated, status.too_early, &status.partition_label, &status.partition_state)
+}
+
+fn in_spare(world: &mut World, version: &str, state: PartitionState) {
+    world.partition(Label::B).short_version = version.to_owned();
+    world.partition(Label::B).state = state;
+    world.restart();
+}
+
+#[test]
+fn each_row_of_the_table_gives_its_status() {
+    let loaded = SwState::Loaded;
+    let cases: Vec<Case> = vec![
+        ("fresh", |world| world.want(X, NEW), (SwState::from(0), false, false, "", "")),
+        (
+            "downloading",
+            |world| {
+                world.want(X, NEW);
+                world.tree(X, |tree| tree.state = SwState::from(103));
+            },
+            (SwState::from(103), false, false, "", ""),
+        ),
+        (
+            "loaded, not to be activated",
+            |world| {
+                world.config(X, NEW, |config| config.activate = false);
+                world.loaded(X);
+            },
+            (loaded, false, false, "", ""),
+        ),
+        (
+            "loaded and written",
+            |world| {
+                world.want(X, NEW);
+                world.loaded(X);
+            },
+            (loaded, false, false, "IMGB", "unused"),
+        ),
+        ("runs", |world| world.want(X, OLD), (SwState::Installed, true, false, "IMGA", "active")),
+        (
+            "in the other partition, not to be activated",
+            |world| {
+                in_spare(world, NEW, PartitionState::Unused);
+                world.config(X, NEW, |config| config.activate = false);
+                world.loaded(X);
+            },
+            (loaded, false, false, "IMGB", "unused"),
+        ),
+        (
+            "failed before",
+            |world| {
+                in_spare(world, NEW, PartitionState::Inprogress);
+                world.want(X, NEW);
+                world.loaded(X);
+            },
+            (SwState::Downloaded, false, false, "IMGB", "inprogress"),
+        ),
+        (
+            "another image is booted next",
+            |world| {
+                in_spare(world, NEWER, PartitionState::Updating);
+                world.want(X, NEW);
+                world.loaded(X);
+            },
+            (loaded, false, true, "", ""),
+        ),
+        (
+            "the running image is in test",
+            |world| {
+                world.partition(Label::A).state = PartitionState::Inprogress;
+                in_spare(world, "", PartitionState::Active);
+                world.want(X, NEW);
+                world.loaded(X);
+            },
+            (loaded, false, true, "", ""),
+        ),
+    ];
+    for (name, arrange, expected) in cases {
+        let mut world = World::new();
+        arrange(&mut world);
+        assert_eq!(row(&world.statuses[X]), expected, "{name}");
+        assert_eq!(world.statuses[X].base_os_version, if name == "runs" { OLD } else { NEW });
+    }
+}
+
+#[test]
+fn an_image_of_another_kind_is_refused() {
+    let mut world = World::new();
+    world.want(X, "14.5.0-kvm-amd64");
+    world.loaded(X);
+    assert!(world.statuses[X].error.contains("EVE-k"), "{}", world.statuses[X].error);
+    assert_eq!(world.writes(), 0);
+}
+
+#[test]
+fn an_image_that_does_not_fit_is_refused_with_both_sizes() {
+    let mut world = World::new();
+    world.want(X, NEW);
+    world.tree(X, |tree| tree.max_download_size = (512 << 20) + 1);
+    let error = &world.statuses[X].error;
+    assert!(error.contains("536870913") && error.contains("536870912"), "{error}");
+    assert_eq!(world.writes(), 0);
+}
+
+#[test]
+fn a_config_without_content_or_version_is_refused() {
+    let mut world = World::new();
+    world.config(X, NEW, |config| config.content_tree_uuid = String::new());
+    assert!(world.statuses[X].error.contains("no content tree"));
+    world.want(X, "");
+    assert!(world.statuses[X].error.contains("no version"));
+}
+
+#[test]
+fn a_failed_image_shows_why_the_device_went_down() {
+    let mut world = World::new();
+    in_spare(&mut world, NEW, PartitionState::Inprogress);
+    let time = "2026-03-14T09:30:00Z".parse().unwrap();
+    let reason = "Update failed: no controller for 300 s".to_owned();
+    world.say(Event::LastBoot(LastBoot { reason: reason.clone(), time, image: "IMGB".to_owned() }));
+    world.want(X, NEW);
+    assert_eq!((&world.statuses[X].error, world.statuses[X].error_time), (&reason, time));
+    world.say(Event::LastBoot(LastBoot { reason, time, image: "IMGA".to_owned() }));
+    assert!(world.statuses[X].error.contains("did not pass its test"), "that was about the running image");
+}
+
+#[test]
+fn an_image_of_unknown_origin_is_written_again_before_a_switch() {
+    let mut world = World::new();
+    in_spare(&mut world, NEW, PartitionState::Unused);
+    world.want(X, NEW);
+    world.loaded(X);
+    assert_eq!((world.writes(), world.asks()), (1, 1));
+}
+
+#[test]
+fn content_of_a_new_generation_is_written_again() {
+    let mut world = World::new();
+    world.want(X, NEW);
+    world.loaded(X);
+    world.tree(X, |tree| tree.generation_counter = 1);
+    assert_eq!((world.writes(), world.asks()), (2, 1), "the request stands meanwhile");
+}
+
+#[test]
+fn partitions_are_told_before_anything_is_heard_and_then_said_to_be_ready() {
+    use crate::core::{BaseOs, Counters, Effect, Found};
+    use step::{Core as _, Mono};
+    let world = World::bare();
+    let found = Found {
+        partitions: world.partitions,
+        request: None,
+        statuses: vec![],
+        counters: Counters::default(),
+    };
+    let mut core = BaseOs::new(crate::Limits::default(), found);
+    assert_eq!(core.next_wake(), Some(Mono::START));
+    let told = core.step(Mono::START, Event::Tick);
+    let partitions: Vec<_> = told.iter().take(2).map(|effect| matches!(effect, Effect::Zboot(_))).collect();
+    assert_eq!(
+        (partitions.as_slice(), &told[2..]),
+        ([true; 2].as_slice(), &[Effect::ZbootReady, Effect::Manager(0)][..])
+    );
+}

@@ -1,0 +1,145 @@
+//! Topics and files into facts.
+//!
+//! Not here: what follows from them. One task a topic, all owned by [`agent::Tasks`].
+
+use std::path::Path;
+
+use agent::zboot::Label;
+use agent::{Outbox, Tasks, wire};
+use pubsub::{Bus, Change, FileRule, FileState, store};
+use topics::{
+    BaseOsConfig, ContentTreeStatus, EdgeNodeClusterConfig, NodeAgentStatus, NodeDrainProgress,
+    NodeDrainStatus, ZbootConfig, ZedAgentStatus, go_json, read_force,
+};
+use tracing::warn;
+
+use crate::core::{Event, LastBoot, Membership, Source};
+
+/// Where an operator forces a drain status, under the root.
+pub(crate) const FORCE_FILE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
+const FORCE_LIMIT_BYTES: u64 = 4096;
+/// No progress file is longer than this.
+const PROGRESS_LIMIT_BYTES: u64 = 1 << 20;
+/// Who publishes the drain.
+const ZEDKUBE: &str = "zedkube";
+/// The one key of zedkube's topics.
+const GLOBAL: &str = "global";
+
+/// Starts to follow everything that the core wants to hear.
+pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
+    tasks.follow::<BaseOsConfig>(bus, "zedagent", |change| {
+        level(change, Source::Configs, |key, value| Some(Event::Config { key, value }))
+    });
+    tasks.follow::<ContentTreeStatus>(bus, "volumemgr", |change| {
+        level(change, Source::Trees, |key, value| Some(Event::Tree { key, value: value.map(Box::new) }))
+    });
+    tasks.follow::<EdgeNodeClusterConfig>(bus, "zedagent", |change| {
+        level(change, Source::Cluster, |_, value| Some(Event::Cluster(membership(value.as_ref()))))
+    });
+    tasks.follow::<ZbootConfig>(bus, "nodeagent", |change| {
+        level(change, Source::Test, |key, value| {
+            let label: Label =
+                key.parse().map_err(|reason| warn!(key, reason, "ignored a ZbootConfig")).ok()?;
+            Some(Event::TestComplete { label, complete: value.is_some_and(|it| it.test_complete) })
+        })
+    });
+    // What these two said stays true when their publisher leaves.
+    tasks.follow::<NodeAgentStatus>(bus, "nodeagent", |change| {
+        level(change, Source::LastBoot, |_, value| {
+            let NodeAgentStatus { reboot_reason: reason, reboot_time: time, reboot_image: image, .. } =
+                value?;
+            Some(Event::LastBoot(LastBoot { reason, time, image }))
+        })
+    });
+    tasks.follow::<ZedAgentStatus>(bus, "zedagent", |change| {
+        level(change, Source::Fallback, |_, value| {
+            Some(Event::FallbackCounter(value?.force_fallback_counter))
+        })
+    });
+    let rule = FileRule { limit_bytes: FORCE_LIMIT_BYTES, order: true };
+    tasks.follow_file(bus, bus.path(FORCE_FILE), rule, |state| Some(Event::Forced(forced(state))));
+    let bus = bus.clone();
+    tasks.events("follow zedkube", move |outbox| drain(bus, outbox));
+}
+
+fn level<T>(
+    change: Change<T>,
+    source: Source,
+    mut to_event: impl FnMut(String, Option<T>) -> Option<Event>,
+) -> Option<Event> {
+    match change {
+        Change::Put { key, value, .. } => to_event(key, Some(value)),
+        Change::Gone { key, .. } => to_event(key, None),
+        Change::Synced => Some(Event::Heard(source)),
+        Change::Restarted(_) | Change::Bad(_) => None,
+    }
+}
+
+fn membership(config: Option<&EdgeNodeClusterConfig>) -> Membership {
+    match config {
+        Some(config) if config.initialized && config.valid => Membership::Clustered,
+        Some(config) if config.initialized => Membership::Single,
+        Some(_) | None => Membership::Undecided,
+    }
+}
+
+fn forced(state: FileState) -> Option<NodeDrainStatus> {
+    match state {
+        FileState::Absent => None,
+        FileState::Present(bytes) => read_force(&bytes)
+            .map_err(|reason| warn!(path = FORCE_FILE, error = %reason, "refused the force file"))
+            .ok(),
+        FileState::Bad(finding) => {
+            warn!(path = %finding.path.display(), reason = finding.reason, "refused the force file");
+            None
+        }
+    }
+}
+
+/// Follows both topics of zedkube in one task. zedkube writes the progress before the status, and here it is
+/// read after the status, so that no COMPLETE is ever heard without the answers that belong to it.
+async fn drain(bus: Bus, outbox: Outbox<Event>) {
+    let mut statuses = bus.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
+    let name = wire::name::<NodeDrainProgress>(ZEDKUBE);
+    let mut reports = bus.subscription(&name, wire::codec());
+    let path = name.dir(bus.root()).join(format!("{GLOBAL}.json"));
+    let mut unheard = 2;
+    loop {
+        let events = tokio::select! {
+            biased;
+            change = reports.next() => [said(change, progress), None],
+            change = statuses.next() => {
+                let before = matches!(change, Change::Put { .. }).then(|| read_progress(&path)).flatten();
+                [before, said(change, Event::Drain)]
+            }
+        };
+        for event in events.into_iter().flatten() {
+            if event == Event::Heard(Source::Drain) {
+                unheard -= 1;
+                if unheard > 0 {
+                    continue;
+                }
+            }
+            if !outbox.send(event).await {
+                return;
+            }
+        }
+    }
+}
+
+fn progress(value: Option<NodeDrainProgress>) -> Event {
+    Event::Progress(value.map(Box::new))
+}
+
+fn said<T>(change: Change<T>, to_event: impl Fn(Option<T>) -> Event) -> Option<Event> {
+    if let Change::Bad(finding) = &change {
+        warn!(path = %finding.path.display(), reason = finding.reason, "ignored a bad file, the last good value stays");
+    }
+    level(change, Source::Drain, |key, value| (key == GLOBAL).then(|| to_event(value)))
+}
+
+/// The progress as it is on disk now; trouble with the file is the subscription's to report.
+fn read_progress(path: &Path) -> Option<Event> {
+    let bytes = store::read(path, PROGRESS_LIMIT_BYTES).ok()??;
+    go_json::from_slice::<NodeDrainProgress>(&bytes).ok().map(|it| progress(Some(it)))
+}

@@ -1,0 +1,61 @@
+//! Counters that outlive a boot, as plain decimal files.
+//!
+//! Not here: what they mean. Source of the paths: spec topics.md section 6.
+
+use agent::Error;
+use agent::zboot::Label;
+use pubsub::{Bus, store};
+use tracing::warn;
+
+use crate::core::{Counter, Counters, FallbackFrom};
+
+const CURRENT_RETRY: &str = "persist/status/current_retry_update_counter";
+const CONFIG_RETRY: &str = "persist/status/config_retry_update_counter";
+const FALLBACK: &str = "persist/checkpoint/forceFallbackCounter";
+/// Ours: `<counter> <label>` while a fallback is on its way, see [`FallbackFrom`].
+const FALLBACK_FROM: &str = "persist/checkpoint/forceFallbackFrom";
+/// No counter file is longer than this.
+const LIMIT_BYTES: u64 = 128;
+
+/// What the files hold. A file without a number is said once and counts as absent, as in the reference.
+pub(crate) fn read(bus: &Bus) -> Result<Counters, Error> {
+    Ok(Counters {
+        current_retry: parsed(bus, CURRENT_RETRY, |text| text.parse().ok())?.unwrap_or_default(),
+        config_retry: parsed(bus, CONFIG_RETRY, |text| text.parse().ok())?.unwrap_or_default(),
+        fallback: parsed(bus, FALLBACK, |text| text.parse().ok())?,
+        fallback_from: parsed(bus, FALLBACK_FROM, |text| {
+            let (counter, label) = text.split_once(' ')?;
+            Some(FallbackFrom { counter: counter.parse().ok()?, from: label.parse::<Label>().ok()? })
+        })?,
+    })
+}
+
+pub(crate) fn write(bus: &Bus, counter: Counter, value: u32) -> Result<(), Error> {
+    let path = match counter {
+        Counter::CurrentRetry => CURRENT_RETRY,
+        Counter::ConfigRetry => CONFIG_RETRY,
+        Counter::Fallback => FALLBACK,
+    };
+    store::replace(&bus.path(path), value.to_string().as_bytes()).map_err(Error::pubsub(path))
+}
+
+pub(crate) fn journal(bus: &Bus, journal: Option<FallbackFrom>) -> Result<(), Error> {
+    let path = bus.path(FALLBACK_FROM);
+    match journal {
+        Some(FallbackFrom { counter, from }) => store::replace(&path, format!("{counter} {from}").as_bytes()),
+        None => store::remove(&path).map(drop),
+    }
+    .map_err(Error::pubsub(FALLBACK_FROM))
+}
+
+fn parsed<T>(bus: &Bus, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Error> {
+    let Some(bytes) = store::read(&bus.path(path), LIMIT_BYTES).map_err(Error::pubsub(path))? else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let value = parse(text.trim());
+    if value.is_none() {
+        warn!(path, found = text.trim(), "ignored a counter file without a counter; it is written anew");
+    }
+    Ok(value)
+}

@@ -1,0 +1,191 @@
+//! Performs what the core asks for: publishes, stores, writes, logs.
+//!
+//! Not here: any decision. Words of the log: spec agents.md section 6.
+
+use agent::zboot::Zboot;
+use agent::{Clock, Error, Hands, Station, Tasks, log, publication};
+use pubsub::{Bus, Publication, store};
+use topics::{BaseOSMgrStatus, BaseOsStatus, NodeDrainRequest, Requester, ZbootStatus};
+use tracing::{error, info, warn};
+
+use crate::core::{Effect, Event, Found, Note, Order, Why};
+use crate::{NAME, follow, image, saved};
+
+/// Key of topics that have one value.
+const GLOBAL: &str = "global";
+
+/// The hands of the core.
+pub(crate) struct Shell {
+    bus: Bus,
+    clock: Clock,
+    zboot: Box<dyn Zboot>,
+    tasks: Tasks<Event>,
+    requests: Publication<NodeDrainRequest>,
+    statuses: Publication<BaseOsStatus>,
+    partitions: Publication<ZbootStatus>,
+    manager: Publication<BaseOSMgrStatus>,
+    stored: u64,
+}
+
+impl Shell {
+    /// Becomes the publisher of this agent's topics and begins to follow those of others. Returns what an
+    /// earlier run left.
+    pub(crate) fn open(
+        station: &Station,
+        zboot: Box<dyn Zboot>,
+        tasks: Tasks<Event>,
+    ) -> Result<(Self, Found), Error> {
+        let (bus, clock) = (station.bus.clone(), station.clock);
+        let mut shell = Self {
+            requests: publication(&bus, NAME)?,
+            statuses: publication(&bus, NAME)?,
+            partitions: publication(&bus, NAME)?,
+            manager: publication(&bus, NAME)?,
+            bus,
+            clock,
+            zboot,
+            tasks,
+            stored: 0,
+        };
+        shell.partitions.clear_restarted().map_err(Error::pubsub("ZbootStatus"))?;
+        let found = Found {
+            partitions: shell.zboot.read()?,
+            request: shell.requests.get(GLOBAL).cloned(),
+            statuses: shell.statuses.iter().map(|(key, status)| (key.to_owned(), status.clone())).collect(),
+            counters: saved::read(&shell.bus)?,
+        };
+        follow::all(&mut shell.tasks, &shell.bus);
+        Ok((shell, found))
+    }
+
+    fn ask(&mut self, nth: u32, context: String) -> Result<(), Error> {
+        let request =
+            NodeDrainRequest { requested_at: self.clock.wall(), requested_by: Requester::Update, context };
+        self.requests.publish(GLOBAL, &request).map_err(Error::pubsub("NodeDrainRequest"))?;
+        self.tasks.start(format!("asked {nth}"), async move { Some(Event::Asked { nth, request }) });
+        Ok(())
+    }
+
+    /// Carries an order out at once: the effects after it may build on it. A refusal is a fact for the core.
+    fn store(&mut self, order: Order) {
+        let outcome = match order {
+            Order::Set { label, state } => self.zboot.set_state(label, state),
+            Order::MarkActive => self.zboot.mark_current_active(),
+        };
+        let outcome = outcome.map_err(|cause| log::chain(&cause));
+        self.stored += 1;
+        self.tasks
+            .start(format!("stored {}", self.stored), async move { Some(Event::Stored { order, outcome }) });
+    }
+
+    fn write(&mut self, of: crate::core::Write, tree: &topics::ContentTreeStatus) {
+        let image = image::of(&self.bus, &of, tree);
+        let begun = image
+            .and_then(|image| self.zboot.write_image(of.label, image).map_err(|cause| log::chain(&cause)));
+        info!(version = of.version, partition = %of.label, key = of.key, "writes an image");
+        self.tasks.start("write", async move {
+            let outcome = match begun {
+                Ok(writing) => writing.await.map_err(|cause| log::chain(&cause)),
+                Err(reason) => Err(reason),
+            };
+            Some(Event::Written { of, outcome })
+        });
+    }
+
+    /// An error without a time is of now, unless it was published before.
+    fn status(&mut self, key: &str, mut status: BaseOsStatus) -> Result<(), Error> {
+        if !status.error.is_empty() && status.error_time.is_zero() {
+            let before = self.statuses.get(key).filter(|before| before.error == status.error);
+            status.error_time = before.map_or_else(|| self.clock.wall(), |before| before.error_time);
+        }
+        self.statuses.publish(key, &status).map(drop).map_err(Error::pubsub("BaseOsStatus"))
+    }
+}
+
+impl Hands for Shell {
+    type Effect = Effect;
+
+    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
+        match effect {
+            Effect::Say(note) => say(&note),
+            Effect::Ask { nth, context } => self.ask(nth, context)?,
+            Effect::Withdraw => {
+                self.requests.unpublish(GLOBAL).map_err(Error::pubsub("NodeDrainRequest"))?;
+            }
+            Effect::Store(order) => self.store(order),
+            Effect::Write { write, tree } => self.write(write, &tree),
+            Effect::StopWriting => self.tasks.cancel("write"),
+            Effect::Save(counter, value) => saved::write(&self.bus, counter, value)?,
+            Effect::Journal(journal) => saved::journal(&self.bus, journal)?,
+            Effect::RemoveForce => {
+                if let Err(cause) = store::remove(&self.bus.path(follow::FORCE_FILE)) {
+                    warn!(path = follow::FORCE_FILE, error = %log::chain(&cause), "cannot remove the used force file; remove it by hand");
+                }
+            }
+            Effect::Zboot(status) => {
+                let key = status.partition_label.clone();
+                self.partitions.publish(&key, &status).map(drop).map_err(Error::pubsub("ZbootStatus"))?;
+            }
+            Effect::ZbootReady => self.partitions.signal_restarted().map_err(Error::pubsub("ZbootStatus"))?,
+            Effect::Status { key, status } => self.status(&key, *status)?,
+            Effect::Unpublish { key } => {
+                self.statuses.unpublish(&key).map_err(Error::pubsub("BaseOsStatus"))?;
+            }
+            Effect::Manager(counter) => {
+                let status = BaseOSMgrStatus { current_retry_update_counter: counter };
+                self.manager.publish(GLOBAL, &status).map(drop).map_err(Error::pubsub("BaseOSMgrStatus"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The words after `nodedrain-step:` and the EARLY line are the reference's; scripts look for them.
+fn say(note: &Note) {
+    match note {
+        Note::Request { context } => info!(
+            context,
+            "shouldDeferForNodeDrain nodedrain-step:request requester:eve-os-update ctx:{context}"
+        ),
+        Note::Withdrawn { context } => {
+            info!(context, "NodeDrainRequest withdrawn: nothing waits for it any more");
+        }
+        Note::DrainFailed { context, reason, again_secs } => error!(
+            context,
+            reason,
+            again_secs,
+            "nodedrain-step:drain-failed-handler unpublish NodeDrainRequest due to NodeDrainStatus:{reason}; \
+             asked for again in {again_secs} s"
+        ),
+        Note::Switch { context, why } => say_why(context, why),
+        Note::Trouble { doing, reason, again_secs } => {
+            error!(reason, again_secs, "failed to {doing}; tried again in {again_secs} s");
+        }
+    }
+}
+
+fn say_why(context: &str, why: &Why) {
+    match why {
+        Why::Complete { skip } => {
+            info!(
+                context,
+                "nodedrain-step:drain-complete-handler, continuing baseosstatus update id:{context}"
+            );
+            info!(
+                context,
+                skip,
+                "shouldDeferForNodeDrain nodedrain-step:handle-complete requester:eve-os-update ctx:{context}"
+            );
+        }
+        Why::NotSupported => info!(context, "switches without a drain: the node is in no cluster"),
+        Why::Early => error!(context, "shouldDeferForNodeDrain EARLY boot request, zedkube not up yet"),
+        Why::Forced(forced) => warn!(
+            context, %forced, path = follow::FORCE_FILE,
+            "drain skipped: the force file says {forced}; switches {context}"
+        ),
+        Why::Silent { waited_secs } => warn!(
+            context,
+            waited_secs, "drain skipped: zedkube said nothing of use for {waited_secs} s; switches {context}"
+        ),
+    }
+}
