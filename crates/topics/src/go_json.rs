@@ -227,7 +227,9 @@ impl<'de> Deserializer<'de> for &'de Tree {
         match self {
             Tree::Null => visitor.visit_map(Members::all(&[])),
             Tree::Object(members) => visitor.visit_map(Members::named(members, fields)),
-            Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) => self.deserialize_any(visitor),
+            // Left alone, a list would be taken for members in order.
+            Tree::List(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) => self.deserialize_any(visitor),
         }
     }
 
@@ -375,5 +377,76 @@ impl<'de> MapAccess<'de> for Members<'de> {
             return Err(de::Error::custom("a value was asked for before its name"));
         };
         seed.deserialize(value).map_err(|fault: Fault| fault.under(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(rename_all = "PascalCase", default)]
+    struct Shape {
+        big: u64,
+        small: i8,
+        text: String,
+        list: Option<Vec<u8>>,
+        map: BTreeMap<String, Shape>,
+    }
+
+    fn read(text: &str) -> Result<Shape, Error> {
+        from_slice(text.as_bytes())
+    }
+
+    #[test]
+    fn names_are_matched_without_case_and_the_last_duplicate_counts() {
+        assert_eq!(read(r#"{"BIG":1,"big":2,"other":[{}]}"#).unwrap(), Shape { big: 2, ..Shape::default() });
+    }
+
+    #[test]
+    fn null_is_the_zero_value_everywhere() {
+        let zero = Shape::default();
+        assert_eq!(read("null").unwrap(), zero);
+        assert_eq!(read(r#"{"Big":null,"Text":null,"List":null}"#).unwrap(), zero);
+        assert_eq!(read(r#"{"List":[1,null]}"#).unwrap().list, Some(vec![1, 0]));
+        assert_eq!(read(r#"{"Map":{"a":null}}"#).unwrap().map["a"], zero);
+    }
+
+    #[test]
+    fn d_p3_large_numbers_keep_all_their_digits() {
+        let read = read(r#"{"Big":18446744073709551615}"#).unwrap();
+        assert_eq!(read.big, u64::MAX);
+        assert!(String::from_utf8(to_vec(&read).unwrap()).unwrap().contains("18446744073709551615"));
+    }
+
+    #[test]
+    fn a_fault_is_told_with_its_member_or_its_place() {
+        for (text, words) in [
+            (r#"{"Small":200}"#, ["Small", "200"]),
+            (r#"{"Map":{"a":{"List":[1,"x"]}}}"#, ["Map.a.List[1]", "string"]),
+            (r#"{"Big":9.0}"#, ["Big", "floating point"]),
+            (r#"{"Big":9e0}"#, ["Big", "floating point"]),
+            ("[]", ["member .", "sequence"]),
+            ("{\n\"Big\":1,}", ["line 2", "column"]),
+            ("{}x", ["line 1", "trailing"]),
+        ] {
+            let told = read(text).unwrap_err().to_string();
+            assert!(words.iter().all(|word| told.contains(word)), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error_and_no_overflow() {
+        let deep = "[".repeat(100_000);
+        assert!(matches!(read(&deep), Err(Error::Syntax(_))));
+    }
+
+    #[test]
+    fn markup_is_escaped_as_go_escapes_it() {
+        let shape = Shape { text: "<a>&\u{2028}\u{2029}\u{1}\n".into(), ..Shape::default() };
+        let written = String::from_utf8(to_vec(&shape).unwrap()).unwrap();
+        assert!(written.contains(r#""\u003ca\u003e\u0026\u2028\u2029\u0001\n""#), "{written}");
+        assert_eq!(read(&written).unwrap(), shape);
     }
 }

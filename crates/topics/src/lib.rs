@@ -2,23 +2,32 @@
 //!
 //! Not here: I/O, the life of a topic, decisions. Pure: no clock, no I/O, no task.
 
+mod app;
 mod base_os;
 mod cluster;
 mod config_items;
 mod device_ops;
 mod drain;
 pub mod go_json;
+mod inputs;
+mod kube_info;
+mod network;
 mod numbers;
 mod own;
+pub mod schema;
 mod shared;
 mod time;
 
+pub use app::*;
 pub use base_os::*;
 pub use cluster::*;
 pub use config_items::*;
 pub use device_ops::*;
 pub use drain::*;
 pub use go_json::Error;
+pub use inputs::*;
+pub use kube_info::*;
+pub use network::*;
 pub use own::*;
 pub use shared::*;
 pub use time::GoTime;
