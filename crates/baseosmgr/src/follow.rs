@@ -143,3 +143,33 @@ fn read_progress(path: &Path) -> Option<Event> {
     let bytes = store::read(path, PROGRESS_LIMIT_BYTES).ok()??;
     go_json::from_slice::<NodeDrainProgress>(&bytes).ok().map(|it| progress(Some(it)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::turn;
+    use topics::DrainStatus;
+
+    #[tokio::test]
+    async fn every_status_of_zedkube_is_told_right_after_the_progress_of_its_moment() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let report = NodeDrainProgress { attempt: 3, ..NodeDrainProgress::default() };
+        let mut statuses = agent::publication::<NodeDrainStatus>(&bus, ZEDKUBE).unwrap();
+        agent::publication::<NodeDrainProgress>(&bus, ZEDKUBE).unwrap().publish(GLOBAL, &report).unwrap();
+        let (outbox, mut inbox) = turn::inbox();
+        let mut tasks = Tasks::new(outbox);
+        tasks.events("follow zedkube", |outbox| drain(bus.clone(), outbox));
+        let mut heard = vec![];
+        while heard.last() != Some(&Event::Heard(Source::Drain)) {
+            heard.extend(inbox.recv().await);
+        }
+        assert_eq!(heard, [progress(Some(report.clone())), Event::Heard(Source::Drain)]);
+        for status in [DrainStatus::Cordoned, DrainStatus::Complete] {
+            let status = NodeDrainStatus { status, ..NodeDrainStatus::default() };
+            statuses.publish(GLOBAL, &status).unwrap();
+            assert_eq!(inbox.recv().await, Some(progress(Some(report.clone()))));
+            assert_eq!(inbox.recv().await, Some(Event::Drain(Some(status))));
+        }
+    }
+}

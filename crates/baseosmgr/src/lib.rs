@@ -17,6 +17,8 @@ mod image;
 mod limits;
 mod saved;
 mod shell;
+#[cfg(test)]
+mod tests;
 
 pub use limits::Limits;
 

@@ -1,0 +1,424 @@
+//! The whole agent on a root of its own: files in, files out, compared with the reference's samples.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use agent::zboot::{Boot, FileStore, Image, Label, PartitionState, Partitions, Writing, Zboot};
+use agent::{Clock, Error, Station, Stop, Stopper, wire};
+use pubsub::{Bus, Change, FileRule, FileState, store};
+use tokio::task::JoinSet;
+use topics::{
+    Answer, BaseOSMgrStatus, BaseOsConfig, BaseOsStatus, ContentTreeStatus, DrainStatus,
+    EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, SwState, Topic,
+    ZbootConfig, ZbootStatus, ZedAgentStatus, go_json,
+};
+
+use crate::Limits;
+
+const KEY: &str = "2e1f0d3c-4b5a-4697-8897-a6b5c4d3e2f1";
+const OLD: &str = "14.4.0-k-amd64";
+/// Nothing here takes this long; a test that waits so long has failed.
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+fn golden(file: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(file);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn sample<T: Topic>(file: &str) -> T {
+    go_json::from_slice(&golden(&format!("{}/{file}.json", T::NAME))).unwrap()
+}
+
+/// A device with its agent and the files of all others.
+struct Device {
+    dir: tempfile::TempDir,
+    bus: Bus,
+    boots: u32,
+    limits: Limits,
+    agent: Option<(Stopper, JoinSet<Result<(), Error>>)>,
+}
+
+impl Device {
+    /// A clustered node that runs [`OLD`], zedkube idle, the agent running.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let bus = Bus::open(dir.path()).unwrap();
+        store::replace(&bus.path("etc/eve-release"), OLD.as_bytes()).unwrap();
+        let limits = Limits { again_first_ms: 1, again_longest_ms: 1, ..Limits::default() };
+        let mut device = Self { dir, bus, boots: 1, limits, agent: None };
+        device.cluster();
+        device.start();
+        device
+    }
+
+    fn cluster(&self) {
+        let config =
+            EdgeNodeClusterConfig { initialized: true, valid: true, ..EdgeNodeClusterConfig::default() };
+        self.put("zedagent", "global", &config);
+        self.zedkube(DrainStatus::NotRequested, Requester::None);
+    }
+
+    fn start(&mut self) {
+        let zboot = FileStore::open(&self.bus).unwrap();
+        self.start_with(Box::new(zboot));
+    }
+
+    fn start_with(&mut self, zboot: Box<dyn Zboot>) {
+        let (stopper, stop) = Stop::new();
+        let boot_id = format!("boot-{}", self.boots);
+        let station = Station { bus: self.bus.clone(), clock: Clock::new(), stop, boot_id };
+        let mut running = JoinSet::new();
+        running.spawn(crate::run(station, self.limits, zboot));
+        self.agent = Some((stopper, running));
+    }
+
+    async fn stop(&mut self) {
+        let (stopper, mut running) = self.agent.take().unwrap();
+        stopper.stop();
+        running.join_next().await.unwrap().unwrap().unwrap();
+    }
+
+    /// Kills the agent where it stands.
+    async fn kill(&mut self) {
+        let (_stopper, mut running) = self.agent.take().unwrap();
+        running.shutdown().await;
+    }
+
+    /// The machine restarts: what is volatile goes.
+    async fn boot(&mut self) {
+        self.kill().await;
+        std::fs::remove_dir_all(self.dir.path().join("run")).unwrap();
+        self.boots += 1;
+        self.cluster();
+        self.start();
+    }
+
+    fn put<T: Topic>(&self, agent: &str, key: &str, value: &T) {
+        agent::publication::<T>(&self.bus, agent).unwrap().publish(key, value).unwrap();
+    }
+
+    fn zedkube(&self, status: DrainStatus, requested_by: Requester) {
+        self.put("zedkube", "global", &NodeDrainStatus { status, requested_by });
+    }
+
+    /// zedkube answers the request that stands.
+    async fn answer(&self, status: DrainStatus) -> NodeDrainRequest {
+        let request = self.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
+        let answer = Answer {
+            requested_by: request.requested_by,
+            requested_at: request.requested_at,
+            context: request.context.clone(),
+            status,
+            ..Answer::default()
+        };
+        self.put(
+            "zedkube",
+            "global",
+            &NodeDrainProgress { answers: vec![answer], ..NodeDrainProgress::default() },
+        );
+        self.zedkube(status, Requester::Update);
+        request
+    }
+
+    fn want(&self) {
+        self.put("zedagent", KEY, &sample::<BaseOsConfig>("activate"));
+    }
+
+    fn loaded(&self) {
+        self.put("volumemgr", KEY, &sample::<ContentTreeStatus>("loaded"));
+    }
+
+    /// Waits until `key` of `agent`'s topic has such a value.
+    async fn until<T: Topic>(&self, agent: &str, key: &str, such: impl Fn(&T) -> bool) -> T {
+        let mut subscription = self.bus.subscription::<T>(&wire::name::<T>(agent), wire::codec());
+        let found = async {
+            loop {
+                if let Change::Put { key: found, value, .. } = subscription.next().await
+                    && found == key
+                    && such(&value)
+                {
+                    return value;
+                }
+            }
+        };
+        tokio::time::timeout(TOO_LONG, found).await.unwrap_or_else(|_| panic!("no such {} {key}", T::NAME))
+    }
+
+    /// Waits until `key` is not published.
+    async fn until_gone<T: Topic>(&self, agent: &str, key: &str) {
+        let mut subscription = self.bus.subscription::<T>(&wire::name::<T>(agent), wire::codec());
+        let gone = async {
+            loop {
+                match subscription.next().await {
+                    Change::Gone { key: gone, .. } if gone == key => return,
+                    Change::Synced if subscription.get(key).is_none() => return,
+                    Change::Put { .. }
+                    | Change::Gone { .. }
+                    | Change::Synced
+                    | Change::Restarted(_)
+                    | Change::Bad(_) => {}
+                }
+            }
+        };
+        tokio::time::timeout(TOO_LONG, gone).await.unwrap_or_else(|_| panic!("{} {key} stays", T::NAME));
+    }
+
+    /// Waits for the value of a sample and compares the bytes with it.
+    async fn until_golden<T: Topic>(&self, key: &str, file: &str) {
+        let expected: T = sample(file);
+        self.until::<T>("baseosmgr", key, |value| *value == expected).await;
+        let bytes = std::fs::read(self.file::<T>(key)).unwrap();
+        let sample = golden(&format!("{}/{file}.json", T::NAME));
+        assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&sample), "{file}");
+    }
+
+    async fn until_file(&self, path: &str, text: &str) {
+        self.until_state(path, &FileState::Present(text.as_bytes().to_vec())).await;
+    }
+
+    async fn until_state(&self, path: &str, state: &FileState) {
+        let mut watch = self.bus.file(self.bus.path(path), FileRule { limit_bytes: 1 << 10, order: false });
+        let such = async { while watch.next().await != *state {} };
+        tokio::time::timeout(TOO_LONG, such).await.unwrap_or_else(|_| panic!("{path} is never {state:?}"));
+    }
+
+    fn file<T: Topic>(&self, key: &str) -> PathBuf {
+        wire::name::<T>("baseosmgr").dir(self.dir.path()).join(format!("{key}.json"))
+    }
+
+    fn text(&self, path: &str) -> String {
+        std::fs::read_to_string(self.bus.path(path)).unwrap_or_default()
+    }
+}
+
+#[tokio::test]
+async fn an_update_goes_its_whole_way_through_the_files_of_the_reference() {
+    let mut device = Device::new();
+    device.until_golden::<ZbootStatus>("IMGB", "imgb-unused").await;
+    let config = BaseOsConfig { activate: false, ..sample("activate") };
+    device.put("zedagent", KEY, &config);
+    let tree = ContentTreeStatus { state: SwState::Downloading, ..sample("loaded") };
+    device.put("volumemgr", KEY, &tree);
+    device.until_golden::<BaseOsStatus>(KEY, "downloading").await;
+    device.loaded();
+    device.until_golden::<BaseOsStatus>(KEY, "loaded").await;
+
+    device.want();
+    let request = device.answer(DrainStatus::Cordoned).await;
+    assert_eq!((request.requested_by, request.context.as_str()), (Requester::Update, KEY));
+    assert!(device.text("persist/zboot/IMGB.img").contains(KEY));
+    device.answer(DrainStatus::Complete).await;
+    device.until_golden::<ZbootStatus>("IMGB", "imgb-updating").await;
+    device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+    assert!(device.file::<NodeDrainRequest>("global").exists(), "the node stays drained until the reboot");
+
+    device.boot().await;
+    device.want();
+    let in_test = device.until::<ZbootStatus>("baseosmgr", "IMGB", |_| true).await;
+    assert_eq!((in_test.partition_state.as_str(), in_test.current_partition), ("inprogress", true));
+    let passed: ZbootConfig = sample("imgb-testcomplete");
+    device.put("nodeagent", "IMGB", &passed);
+    device.until_golden::<BaseOsStatus>(KEY, "installed-active").await;
+    device
+        .until::<ZbootStatus>("baseosmgr", "IMGB", |it| it.test_complete && it.partition_state == "active")
+        .await;
+    device.until::<ZbootStatus>("baseosmgr", "IMGA", |it| it.partition_state == "unused").await;
+    device.put("nodeagent", "IMGB", &ZbootConfig { test_complete: false, ..passed });
+    device.until::<ZbootStatus>("baseosmgr", "IMGB", |it| !it.test_complete).await;
+}
+
+#[tokio::test]
+async fn partitions_are_said_to_be_ready_at_each_start_and_counted_anew() {
+    let mut device = Device::new();
+    let path = "run/baseosmgr/ZbootStatus/restarted";
+    device.until_file(path, "1").await;
+    for label in ["IMGA", "IMGB"] {
+        assert!(device.file::<ZbootStatus>(label).exists(), "{label} comes before");
+    }
+    device.kill().await;
+    store::replace(&device.bus.path(path), b"7").unwrap();
+    device.start();
+    device.until_file(path, "1").await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_killed_in_the_middle_of_a_drain_keeps_its_request_and_goes_on() {
+    let mut device = Device::new();
+    device.want();
+    device.loaded();
+    let request = device.answer(DrainStatus::Cordoned).await;
+    device.kill().await;
+    device.zedkube(DrainStatus::DrainRetrying, Requester::Update);
+    device.start();
+    device.until::<BaseOsStatus>("baseosmgr", KEY, |it| it.partition_label == "IMGB").await;
+    assert_eq!(device.answer(DrainStatus::Complete).await, request);
+    device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_told_to_leave_leaves_what_it_will_go_on_from() {
+    let mut device = Device::new();
+    device.want();
+    device.loaded();
+    let request = device.answer(DrainStatus::Cordoned).await;
+    device.stop().await;
+    let kept = go_json::from_slice::<NodeDrainRequest>(
+        &std::fs::read(device.file::<NodeDrainRequest>("global")).unwrap(),
+    );
+    assert_eq!(kept.unwrap(), request);
+}
+
+#[tokio::test]
+async fn a_complete_that_came_while_the_agent_was_down_is_heard_at_its_start() {
+    let mut device = Device::new();
+    device.want();
+    device.loaded();
+    device.answer(DrainStatus::Cordoned).await;
+    device.kill().await;
+    device.answer(DrainStatus::Complete).await;
+    device.start();
+    device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+}
+
+#[tokio::test]
+async fn a_failed_drain_shows_in_the_status_and_is_asked_for_again() {
+    let device = Device::new();
+    device.want();
+    device.loaded();
+    let first = device.answer(DrainStatus::FailedDrain).await;
+    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    assert!(status.error.contains("{Failed Drain 3}"), "{}", status.error);
+    assert!(!status.error_time.is_zero());
+    device.until::<NodeDrainRequest>("baseosmgr", "global", |it| it.id() != first.id()).await;
+    device.answer(DrainStatus::Complete).await;
+    device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+}
+
+#[tokio::test]
+async fn a_withdrawn_config_takes_request_and_status_away() {
+    let device = Device::new();
+    device.want();
+    device.loaded();
+    device.answer(DrainStatus::Cordoned).await;
+    agent::publication::<BaseOsConfig>(&device.bus, "zedagent").unwrap().unpublish(KEY).unwrap();
+    device.until_gone::<NodeDrainRequest>("baseosmgr", "global").await;
+    device.until_gone::<BaseOsStatus>("baseosmgr", KEY).await;
+}
+
+#[tokio::test]
+async fn a_force_file_releases_the_update_and_is_removed() {
+    let device = Device::new();
+    device.want();
+    device.loaded();
+    device.answer(DrainStatus::Cordoned).await;
+    let path = device.bus.path(crate::follow::FORCE_FILE);
+    store::replace(&path, br#"{"Status":9}"#).unwrap();
+    store::replace(&path, br#"{"Status":9,"RequestedBy":3}"#).unwrap();
+    device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+    device.until_state(crate::follow::FORCE_FILE, &FileState::Absent).await;
+}
+
+#[tokio::test]
+async fn counters_are_kept_in_the_files_of_the_reference() {
+    let device = Device::new();
+    let config = BaseOsConfig { retry_update_counter: 3, ..sample("activate") };
+    device.put("zedagent", KEY, &config);
+    device.until_golden::<BaseOSMgrStatus>("global", "counter-3").await;
+    assert_eq!(device.text("persist/status/current_retry_update_counter"), "3");
+    assert_eq!(device.text("persist/status/config_retry_update_counter"), "3");
+    device.put(
+        "zedagent",
+        "zedagent",
+        &ZedAgentStatus { force_fallback_counter: 6, ..ZedAgentStatus::default() },
+    );
+    device.loaded();
+    device.answer(DrainStatus::Complete).await;
+    device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+    device.until_file("persist/checkpoint/forceFallbackCounter", "6").await;
+}
+
+#[tokio::test]
+async fn the_file_that_the_content_names_is_written_and_a_missing_one_is_told() {
+    let device = Device::new();
+    device.want();
+    let tree = ContentTreeStatus { file_location: "/persist/images/new".to_owned(), ..sample("loaded") };
+    device.put("volumemgr", KEY, &tree);
+    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    assert!(status.error.contains("persist/images/new"), "{}", status.error);
+    store::replace(&device.bus.path("persist/images/new"), b"the image").unwrap();
+    device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
+    assert_eq!(device.text("persist/zboot/IMGB.img"), "the image");
+}
+
+#[tokio::test]
+async fn an_image_that_names_another_version_is_not_switched() {
+    let device = Device::new();
+    device.want();
+    store::replace(&device.bus.path("persist/images/new"), b"version: 13.0.0-k-amd64\n").unwrap();
+    let tree = ContentTreeStatus { file_location: "/persist/images/new".to_owned(), ..sample("loaded") };
+    device.put("volumemgr", KEY, &tree);
+    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    assert!(status.error.contains("13.0.0-k-amd64"), "{}", status.error);
+    assert_eq!(status.partition_state, "unused");
+}
+
+/// Refuses orders as long as the test says so.
+struct Reluctant {
+    inner: FileStore,
+    refuses: Arc<AtomicBool>,
+}
+
+impl Reluctant {
+    fn refuse(&self) -> Result<(), Error> {
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(Error::Effect {
+                doing: "set a partition",
+                reason: "read-only file system".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Zboot for Reluctant {
+    fn read(&self) -> Result<Partitions, Error> {
+        self.inner.read()
+    }
+
+    fn set_state(&mut self, label: Label, state: PartitionState) -> Result<(), Error> {
+        self.refuse()?;
+        self.inner.set_state(label, state)
+    }
+
+    fn mark_current_active(&mut self) -> Result<(), Error> {
+        self.refuse()?;
+        self.inner.mark_current_active()
+    }
+
+    fn write_image(&mut self, label: Label, image: Image) -> Result<Writing, Error> {
+        self.inner.write_image(label, image)
+    }
+
+    fn boot(&mut self, boot_id: &str) -> Result<Boot, Error> {
+        self.inner.boot(boot_id)
+    }
+}
+
+#[tokio::test]
+async fn partitions_that_refuse_a_switch_are_asked_again_and_the_reason_shows() {
+    let mut device = Device::new();
+    device.want();
+    device.loaded();
+    device.answer(DrainStatus::Cordoned).await;
+    device.kill().await;
+    let inner = FileStore::open(&device.bus).unwrap();
+    let refuses = Arc::new(AtomicBool::new(true));
+    device.start_with(Box::new(Reluctant { inner, refuses: Arc::clone(&refuses) }));
+    device.answer(DrainStatus::Complete).await;
+    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    assert!(status.error.contains("read-only file system"), "{}", status.error);
+    refuses.store(false, Ordering::Relaxed);
+    device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+}
