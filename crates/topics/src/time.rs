@@ -7,9 +7,10 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
+use std::time::Duration;
 
-use jiff::Timestamp;
 use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -31,6 +32,13 @@ impl GoTime {
     #[must_use]
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
+    }
+
+    /// The instant `wait` later; the end of time when there is none so late.
+    #[must_use]
+    pub fn plus(self, wait: Duration) -> Self {
+        let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
+        Self { instant: self.instant.saturating_add(wait).unwrap_or(Timestamp::MAX), offset: self.offset }
     }
 
     /// The instant.

@@ -1,0 +1,105 @@
+//! What zedagent's core hears and says. Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use topics::{
+    ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, NodeAgentStatus, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, ZedAgentStatus,
+};
+
+/// What the device config says of the machine itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// Commands by operation; one that is absent here is absent in the config.
+    pub commands: BTreeMap<DeviceOp, DeviceOpsCmd>,
+    /// Operations whose section makes no sense: neither wanted nor taken back.
+    pub unclear: Vec<DeviceOp>,
+    /// Whether this node belongs to a cluster.
+    pub clustered: bool,
+    /// Maintenance mode.
+    pub maintenance: bool,
+    /// `force.fallback.counter`.
+    pub force_fallback_counter: u32,
+    /// How the config was come by.
+    pub config_get_status: ConfigGetStatus,
+}
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// What the config wants.
+    Config(Wanted),
+    /// There is no config to be had, not even an old one.
+    NoConfig,
+    /// NodeDrainStatus, or that there is none.
+    Drain(Option<NodeDrainStatus>),
+    /// NodeDrainProgress, or that there is none.
+    Progress(Option<Box<NodeDrainProgress>>),
+    /// NodeAgentStatus.
+    Nodeagent(Box<NodeAgentStatus>),
+    /// The force file: what it orders, or that there is none that counts.
+    Forced(Option<NodeDrainStatus>),
+    /// Whether an image waits in the other partition.
+    ImageWaits(bool),
+    /// Time has passed.
+    Tick,
+}
+
+/// Something for the shell to do, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Keep how far an operation is.
+    Journal(DeviceOpPending),
+    /// An operation is no longer pending.
+    Forget(DeviceOp),
+    /// Keep the counter that was carried out last.
+    SaveCounter(DeviceOp, DeviceOpsCmd),
+    /// No counter counts any more.
+    DropCounter(DeviceOp),
+    /// Ask for a drain.
+    Request(NodeDrainRequest),
+    /// Take the request back.
+    Withdraw,
+    /// Publish ZedAgentStatus.
+    Publish(Box<ZedAgentStatus>),
+    /// The order in the force file was carried out: remove it.
+    UseForce,
+    /// Write to the log.
+    Say(Said),
+}
+
+/// What is worth a line in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// The first counter that this device ever saw.
+    FirstCounter(DeviceOp, u32),
+    /// An operation is wanted.
+    Wanted(DeviceOp, u32),
+    /// An operation is no longer wanted.
+    TakenBack(DeviceOp, u32),
+    /// An operation waits, for this.
+    Deferred(DeviceOp, String),
+    /// Its drain failed; it is asked for again after so many seconds.
+    DrainFailed(DeviceOp, NodeDrainStatus, u64),
+    /// Nobody has said anything about the drain and this node is in no cluster.
+    Early(DeviceOp),
+    /// It goes without a drain, for this reason.
+    Skipped(DeviceOp, String),
+    /// nodeagent is told.
+    Commanded(DeviceOp, String),
+    /// The boot that it asked for has happened.
+    Executed(DeviceOp, u32),
+}
+
+/// What an earlier run left.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Found {
+    /// Counters that were carried out last.
+    pub counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
+    /// Operations that were pending.
+    pub pending: Vec<DeviceOpPending>,
+    /// The request that still stands.
+    pub request: Option<NodeDrainRequest>,
+    /// This boot.
+    pub boot_id: String,
+}

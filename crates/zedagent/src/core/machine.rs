@@ -1,0 +1,517 @@
+//! Device operations from the controller's counter to the command for nodeagent, drained in between.
+//!
+//! Source: lf-edge/eve pkg/pillar/cmd/zedagent. Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use step::{Core, Mono};
+use topics::{
+    BootReason, Defer, DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime,
+    MaintenanceModeReason, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId,
+    Requester, ZedAgentStatus,
+};
+
+use super::drain::{Answered, Drain};
+use super::facts::{Effect, Event, Found, Said, Wanted};
+use crate::limits::Limits;
+
+/// Operations in the order in which they are served.
+const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];
+
+/// Why an operation may go ahead.
+enum Way {
+    /// Its drain is done.
+    Drained,
+    /// There is nothing to drain.
+    NoCluster,
+    /// It goes without a drain; the reason is kept.
+    Skip { why: String, forced: bool },
+}
+
+/// What is in the way of an operation.
+enum Gate {
+    Open(Way),
+    /// A drain must be asked for.
+    Ask,
+    /// The drain failed; it is asked for again later.
+    Failed(NodeDrainStatus),
+    /// Something else must happen first.
+    Wait {
+        waiting_for: String,
+        next_step: &'static str,
+    },
+}
+
+/// The core of zedagent.
+#[derive(Debug, Clone)]
+pub struct Zedagent {
+    limits: Limits,
+    boot_id: String,
+    /// The wall clock at a point of the monotonic one.
+    wall: (GoTime, Mono),
+    wanted: Option<Wanted>,
+    counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
+    pending: BTreeMap<DeviceOp, DeviceOpPending>,
+    /// Operations that have waited for the test of an image.
+    tested: Vec<DeviceOp>,
+    request: Option<NodeDrainRequest>,
+    /// The request was made by an earlier run of this agent.
+    resumed: bool,
+    /// A drain is not asked for before then.
+    ask_from: Option<Mono>,
+    failures: u32,
+    unknown_until: Mono,
+    drain: Drain,
+    forced: Option<NodeDrainStatus>,
+    update_in_progress: bool,
+    image_waits: bool,
+    status: ZedAgentStatus,
+    /// When the last fact was heard: what was due by then has been looked at.
+    heard: Mono,
+}
+
+impl Zedagent {
+    /// Starts with what an earlier run left, and says what follows from it at once.
+    #[must_use]
+    pub fn new(limits: Limits, found: Found, now: Mono, wall: GoTime) -> (Self, Vec<Effect>) {
+        let unknown_until = now + limits.unknown_wait();
+        let status = ZedAgentStatus {
+            name: "zedagent".to_owned(),
+            device_state: DeviceState::Booting,
+            maintenance_mode_reasons: Some(vec![MaintenanceModeReason::None]),
+            ..ZedAgentStatus::default()
+        };
+        let mut core = Self {
+            limits,
+            boot_id: found.boot_id,
+            wall: (wall, now),
+            wanted: None,
+            counters: found.counters,
+            pending: found.pending.into_iter().map(|it| (it.op, it)).collect(),
+            tested: Vec::new(),
+            resumed: found.request.is_some(),
+            request: found.request,
+            ask_from: None,
+            failures: 0,
+            unknown_until,
+            drain: Drain::default(),
+            forced: None,
+            update_in_progress: false,
+            image_waits: false,
+            status,
+            heard: now,
+        };
+        let mut out = core.count_executed();
+        if core.request.is_some() && core.pending.is_empty() {
+            core.request = None;
+            out.push(Effect::Withdraw);
+        }
+        for op in OPERATIONS {
+            if core.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded) {
+                core.command_again(op);
+            }
+        }
+        out.push(Effect::Publish(Box::new(core.status.clone())));
+        (core, out)
+    }
+
+    /// What was commanded in an earlier boot has been carried out by the boot that lies between (goals R3).
+    fn count_executed(&mut self) -> Vec<Effect> {
+        let mut out = Vec::new();
+        for op in OPERATIONS {
+            let executed = self
+                .pending
+                .get(&op)
+                .filter(|it| it.state == PendingState::Commanded && it.boot_id != self.boot_id)
+                .map(|it| DeviceOpsCmd {
+                    counter: it.counter,
+                    desired_state: it.desired_state,
+                    ops_time: it.ops_time.clone(),
+                });
+            if let Some(command) = executed {
+                out.push(Effect::SaveCounter(op, command.clone()));
+                out.push(Effect::Forget(op));
+                out.push(Effect::Say(Said::Executed(op, command.counter)));
+                self.pending.remove(&op);
+                self.counters.insert(op, command);
+            }
+        }
+        out
+    }
+
+    fn wall(&self, now: Mono) -> GoTime {
+        self.wall.0.plus(now.since(self.wall.1))
+    }
+
+    /// The controller's counters against what was carried out and what is pending.
+    fn evaluate(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Some(wanted) = self.wanted.clone() else { return };
+        for op in OPERATIONS {
+            let commanded = self.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded);
+            if commanded || wanted.unclear.contains(&op) {
+                continue;
+            }
+            match (wanted.commands.get(&op), self.counters.get(&op)) {
+                (None, saved) => {
+                    if saved.is_some() {
+                        out.push(Effect::DropCounter(op));
+                        self.counters.remove(&op);
+                    }
+                    self.take_back(op, out);
+                }
+                (Some(command), None) => {
+                    // A journal without a counter file: the wish is older than this config.
+                    if !self.pending.contains_key(&op) {
+                        out.push(Effect::SaveCounter(op, command.clone()));
+                        out.push(Effect::Say(Said::FirstCounter(op, command.counter)));
+                        self.counters.insert(op, command.clone());
+                    }
+                }
+                (Some(command), Some(saved)) if command.counter == saved.counter => self.take_back(op, out),
+                (Some(command), Some(_)) => self.want(now, op, command, out),
+            }
+        }
+    }
+
+    fn want(&mut self, now: Mono, op: DeviceOp, command: &DeviceOpsCmd, out: &mut Vec<Effect>) {
+        let known = self.pending.get(&op);
+        if known.is_some_and(|it| it.counter == command.counter) {
+            return;
+        }
+        out.push(Effect::Say(Said::Wanted(op, command.counter)));
+        let before = known.cloned().unwrap_or_default();
+        let pending = DeviceOpPending {
+            op,
+            counter: command.counter,
+            desired_state: command.desired_state,
+            ops_time: command.ops_time.clone(),
+            state: PendingState::Pending,
+            boot_id: self.boot_id.clone(),
+            since: self.wall(now),
+            waiting_for: "its turn".to_owned(),
+            ..before
+        };
+        out.push(Effect::Journal(pending.clone()));
+        self.pending.insert(op, pending);
+    }
+
+    fn take_back(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
+        let Some(pending) = self.pending.remove(&op) else { return };
+        out.push(Effect::Say(Said::TakenBack(op, pending.counter)));
+        if self.request.as_ref().is_some_and(|it| it.context == op.word()) {
+            self.withdraw(out);
+        }
+        self.ask_from = None;
+        self.failures = 0;
+        out.push(Effect::Forget(op));
+    }
+
+    fn withdraw(&mut self, out: &mut Vec<Effect>) {
+        if self.request.take().is_some() {
+            out.push(Effect::Withdraw);
+        }
+        self.resumed = false;
+    }
+
+    /// Moves the first pending operation on as far as facts allow.
+    fn proceed(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.pending.values().any(|it| it.state == PendingState::Commanded && it.op == DeviceOp::Reboot) {
+            return;
+        }
+        let Some(op) = OPERATIONS
+            .into_iter()
+            .find(|op| self.pending.get(op).is_some_and(|it| it.state == PendingState::Pending))
+        else {
+            return;
+        };
+        match self.gate(now, op) {
+            Gate::Open(way) => self.command(op, way, out),
+            Gate::Ask => self.ask(now, op, out),
+            Gate::Failed(status) => self.failed(now, op, status, out),
+            Gate::Wait { waiting_for, next_step } => self.wait(op, &waiting_for, next_step, out),
+        }
+        for later in OPERATIONS.into_iter().filter(|it| *it > op) {
+            self.wait(later, "the reboot to be carried out first", "nothing", out);
+        }
+    }
+
+    fn gate(&mut self, now: Mono, op: DeviceOp) -> Gate {
+        if self.update_in_progress {
+            if !self.tested.contains(&op) {
+                self.tested.push(op);
+            }
+            return Gate::Wait {
+                waiting_for: "the test of the new image to end".to_owned(),
+                next_step: "nothing: RemainingTestTime in NodeAgentStatus says how long",
+            };
+        }
+        if let Some(gate) = self.forced_gate(op) {
+            return gate;
+        }
+        let clustered = self.wanted.as_ref().is_none_or(|it| it.clustered);
+        if !self.drain.is_clustered() {
+            return self.unknown_gate(now, clustered);
+        }
+        let Some(request) = &self.request else { return self.ask_gate(now) };
+        if request.context != op.word() {
+            return Gate::Ask;
+        }
+        match self.drain.answer(request.id()) {
+            Answered::Complete { skip } if skip.is_empty() => Gate::Open(Way::Drained),
+            Answered::Complete { skip } => Gate::Open(Way::Skip { why: skip, forced: false }),
+            Answered::Failed(status) => Gate::Failed(status),
+            Answered::NotYet if self.resumed && self.is_old_complete() => Gate::Ask,
+            Answered::NotYet => Gate::Wait {
+                waiting_for: self.drain.in_words(request.id()),
+                next_step: "see run/zedkube/NodeDrainProgress/global.json",
+            },
+        }
+    }
+
+    /// Beside a zedkube without answers, a COMPLETE that was there when this agent started may belong to anyone.
+    fn is_old_complete(&self) -> bool {
+        self.drain.progress.is_none()
+            && self.drain.status.is_some_and(|it| it.status == DrainStatus::Complete)
+    }
+
+    /// What the force file says, when it says something to this operation.
+    fn forced_gate(&self, op: DeviceOp) -> Option<Gate> {
+        let forced = self.forced?;
+        let file = "persist/kube-status/force-NodeDrainStatus-global.json";
+        let asked_for_op = self.request.as_ref().is_some_and(|it| it.context == op.word());
+        match (forced.status.defer(), forced.status) {
+            (_, DrainStatus::Complete) if forced.requested_by == Requester::DeviceOp => {
+                let why = format!("forced {forced} by {file}");
+                Some(Gate::Open(Way::Skip { why, forced: true }))
+            }
+            // COMPLETE for somebody else says nothing here.
+            (_, DrainStatus::Complete) => None,
+            (Defer::Proceed, _) => {
+                let why = format!("forced {forced} by {file}");
+                Some(Gate::Open(Way::Skip { why, forced: false }))
+            }
+            (Defer::Ask, _) if !asked_for_op => Some(Gate::Ask),
+            (Defer::Ask | Defer::Wait, _) => Some(Gate::Wait {
+                waiting_for: format!("the forced status {forced} to end"),
+                next_step: "remove persist/kube-status/force-NodeDrainStatus-global.json",
+            }),
+        }
+    }
+
+    /// Nobody who knows a cluster has spoken.
+    fn unknown_gate(&self, now: Mono, clustered: bool) -> Gate {
+        if self.wanted.is_none() {
+            return Gate::Wait {
+                waiting_for: "the device config".to_owned(),
+                next_step: "put a config at persist/config/edge-dev-config.json",
+            };
+        }
+        if !clustered {
+            return Gate::Open(Way::NoCluster);
+        }
+        if now < self.unknown_until {
+            return Gate::Wait {
+                waiting_for: "zedkube to say how this clustered node is".to_owned(),
+                next_step: "check that zedkube runs",
+            };
+        }
+        let secs = self.limits.unknown_wait().as_secs();
+        let why = format!("zedkube has said nothing about this clustered node for {secs} s");
+        Gate::Open(Way::Skip { why, forced: false })
+    }
+
+    fn ask_gate(&self, now: Mono) -> Gate {
+        match self.ask_from {
+            Some(from) if now < from => Gate::Wait {
+                waiting_for: format!(
+                    "the next try, {}, after {} failed drains",
+                    self.wall(from),
+                    self.failures
+                ),
+                next_step: "mend what Reason in run/zedkube/NodeDrainProgress/global.json says, or force COMPLETE",
+            },
+            Some(_) | None => Gate::Ask,
+        }
+    }
+
+    fn ask(&mut self, now: Mono, op: DeviceOp, out: &mut Vec<Effect>) {
+        let request = NodeDrainRequest {
+            requested_at: self.wall(now),
+            requested_by: Requester::DeviceOp,
+            context: op.word().to_owned(),
+        };
+        let id: RequestId = request.id();
+        if let Some(pending) = self.pending.get_mut(&op) {
+            pending.drain_requested_at = id.at;
+            pending.attempts = pending.attempts.saturating_add(1);
+            pending.waiting_for = "zedkube to take the drain request".to_owned();
+            pending.next_step = "see run/zedkube/NodeDrainProgress/global.json".to_owned();
+            out.push(Effect::Journal(pending.clone()));
+            out.push(Effect::Say(Said::Deferred(op, pending.waiting_for.clone())));
+        }
+        self.drain.asked();
+        self.resumed = false;
+        self.ask_from = None;
+        self.request = Some(request.clone());
+        out.push(Effect::Request(request));
+    }
+
+    fn failed(&mut self, now: Mono, op: DeviceOp, status: NodeDrainStatus, out: &mut Vec<Effect>) {
+        self.failures = self.failures.saturating_add(1);
+        let pause = self.limits.ask_again(self.failures);
+        self.ask_from = Some(now + pause);
+        out.push(Effect::Say(Said::DrainFailed(op, status, pause.as_secs())));
+        self.withdraw(out);
+        if let Gate::Wait { waiting_for, next_step } = self.ask_gate(now) {
+            self.wait(op, &waiting_for, next_step, out);
+        }
+    }
+
+    fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {
+        let Some(pending) = self.pending.get_mut(&op).filter(|it| it.state == PendingState::Pending) else {
+            return;
+        };
+        if pending.waiting_for != waiting_for || pending.next_step != next_step {
+            waiting_for.clone_into(&mut pending.waiting_for);
+            next_step.clone_into(&mut pending.next_step);
+            out.push(Effect::Journal(pending.clone()));
+            out.push(Effect::Say(Said::Deferred(op, waiting_for.to_owned())));
+        }
+    }
+
+    /// Tells nodeagent. From here on only a boot ends the operation.
+    fn command(&mut self, op: DeviceOp, way: Way, out: &mut Vec<Effect>) {
+        let (skip, forced) = match way {
+            Way::Drained => (String::new(), false),
+            Way::NoCluster => {
+                if self.drain.status.is_none_or(|it| it.status == DrainStatus::Unknown) {
+                    out.push(Effect::Say(Said::Early(op)));
+                }
+                (String::new(), false)
+            }
+            Way::Skip { why, forced } => {
+                out.push(Effect::Say(Said::Skipped(op, why.clone())));
+                (why, forced)
+            }
+        };
+        let Some(pending) = self.pending.get_mut(&op) else { return };
+        pending.state = PendingState::Commanded;
+        pending.boot_id.clone_from(&self.boot_id);
+        pending.skip = skip;
+        "nodeagent to carry it out, and the boot after it".clone_into(&mut pending.waiting_for);
+        "see run/nodeagent/NodeAgentStatus/nodeagent.json".clone_into(&mut pending.next_step);
+        out.push(Effect::Journal(pending.clone()));
+        if forced {
+            out.push(Effect::UseForce);
+            self.forced = None;
+        }
+        self.command_again(op);
+        let reason = self.reason(op);
+        out.push(Effect::Say(Said::Commanded(op, reason)));
+    }
+
+    fn reason(&self, op: DeviceOp) -> String {
+        let word = match op {
+            DeviceOp::Reboot => "Reboot",
+            DeviceOp::Shutdown => "Shutdown",
+        };
+        let drained = self.pending.get(&op).is_some_and(|it| it.attempts > 0);
+        if drained {
+            format!("Drain complete and deferred {word} Cmd")
+        } else if self.tested.contains(&op) {
+            format!("TestComplete and deferred {word} Cmd")
+        } else {
+            format!("NORMAL: controller {}", op.word())
+        }
+    }
+
+    fn command_again(&mut self, op: DeviceOp) {
+        self.status.requested_reboot_reason = self.reason(op);
+        match op {
+            DeviceOp::Reboot => {
+                self.status.reboot_cmd = true;
+                self.status.requested_boot_reason = BootReason::RebootCmd;
+            }
+            DeviceOp::Shutdown => self.status.shutdown_cmd = true,
+        }
+    }
+
+    fn config(&mut self, wanted: Wanted) {
+        self.status.config_get_status = wanted.config_get_status;
+        self.status.maintenance_mode = wanted.maintenance;
+        let reason = if wanted.maintenance {
+            MaintenanceModeReason::UserRequested
+        } else {
+            MaintenanceModeReason::None
+        };
+        self.status.maintenance_mode_reasons = Some(vec![reason]);
+        self.status.force_fallback_counter = wanted.force_fallback_counter;
+        self.wanted = Some(wanted);
+    }
+
+    fn nodeagent(&mut self, status: &NodeAgentStatus) {
+        self.update_in_progress = status.update_inprogress;
+    }
+
+    fn device_state(&self) -> DeviceState {
+        if self.status.maintenance_mode {
+            DeviceState::Maintenance
+        } else if self.image_waits {
+            DeviceState::BaseOsUpdating
+        } else if self.status.reboot_cmd {
+            DeviceState::Rebooting
+        } else if self.status.shutdown_cmd {
+            DeviceState::PreparingPoweroff
+        } else if self.wanted.is_some() {
+            DeviceState::Online
+        } else {
+            DeviceState::Booting
+        }
+    }
+}
+
+impl Core for Zedagent {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        let before = self.status.clone();
+        let mut out = Vec::new();
+        self.heard = now;
+        match event {
+            Event::Config(wanted) => self.config(wanted),
+            Event::NoConfig => self.status.config_get_status = topics::ConfigGetStatus::Fail,
+            Event::Drain(status) => self.drain.hear(status),
+            Event::Progress(progress) => self.drain.progress = progress,
+            Event::Nodeagent(status) => self.nodeagent(&status),
+            Event::Forced(forced) => self.forced = forced,
+            Event::ImageWaits(waits) => self.image_waits = waits,
+            Event::Tick => {}
+        }
+        if self.drain.is_clustered() {
+            // A zedkube that falls silent later gets its time again.
+            self.unknown_until = now + self.limits.unknown_wait();
+        }
+        self.evaluate(now, &mut out);
+        self.proceed(now, &mut out);
+        self.status.device_state = self.device_state();
+        if self.status != before {
+            out.push(Effect::Publish(Box::new(self.status.clone())));
+        }
+        out
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        let waits = self.pending.values().any(|it| it.state == PendingState::Pending);
+        if !waits {
+            return None;
+        }
+        let unknown = (!self.drain.is_clustered() && self.wanted.is_some()).then_some(self.unknown_until);
+        let ask = self.ask_from.filter(|_| self.request.is_none());
+        [unknown, ask].into_iter().flatten().filter(|at| *at > self.heard).min()
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}

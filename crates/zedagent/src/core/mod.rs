@@ -1,0 +1,14 @@
+//! What zedagent decides about device operations. Pure: no clock, no I/O, no task.
+
+mod drain;
+mod facts;
+mod machine;
+
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod rules;
+
+pub use drain::{Answered, Drain};
+pub use facts::{Effect, Event, Found, Said, Wanted};
+pub use machine::Zedagent;

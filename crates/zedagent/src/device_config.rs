@@ -1,0 +1,400 @@
+//! The controller's device config, as the JSON mapping of its message: every fault in one report.
+//!
+//! Names may be lowerCamelCase or snake_case, zero values are left out, enums are names or numbers, 64-bit numbers
+//! may be texts, unknown members are ignored. Source: lf-edge/eve-api config/devconfig.proto.
+//! Pure: no clock, no I/O, no task.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde_json::{Map, Value};
+use topics::{
+    Base64, BaseOsConfig, CipherBlockStatus, ClusterType, DeviceOpsCmd, EdgeNodeClusterConfig, EdgeNodeInfo,
+    GoIp, GoUuid, IpNet, UuidAndVersion,
+};
+use uuid::Uuid;
+
+/// A section of the config.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Section<T> {
+    /// Its content; the zero value where it is absent.
+    Good(T),
+    /// It makes no sense: what was in force stays so.
+    #[default]
+    Bad,
+}
+
+impl<T> Section<T> {
+    /// The content, or `last` where it makes no sense.
+    pub fn or(self, last: Option<T>) -> Option<T> {
+        match self {
+            Self::Good(content) => Some(content),
+            Self::Bad => last,
+        }
+    }
+}
+
+/// One reading of the config.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DeviceConfig {
+    /// Names of the device.
+    pub node: Section<EdgeNodeInfo>,
+    /// The reboot command, if there is one.
+    pub reboot: Section<Option<DeviceOpsCmd>>,
+    /// The shutdown command, if there is one.
+    pub shutdown: Section<Option<DeviceOpsCmd>>,
+    /// Config properties in their order.
+    pub items: Section<Vec<(String, String)>>,
+    /// Maintenance mode.
+    pub maintenance: Section<bool>,
+    /// The OS image that is wanted, if there is one.
+    pub base_os: Section<Option<BaseOsConfig>>,
+    /// Membership in a cluster; initialized and not valid where there is none.
+    pub cluster: Section<EdgeNodeClusterConfig>,
+    /// What makes no sense.
+    pub faults: Vec<Fault>,
+}
+
+/// A member that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Line of the text, from 1.
+    pub line: usize,
+    /// Names from the outside in.
+    pub member: String,
+    /// What was found and what was expected.
+    pub text: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "line {}, member {}: {}", self.line, self.member, self.text)
+    }
+}
+
+/// Reads a config.
+///
+/// # Errors
+/// The text is no JSON object; nothing of it can be used.
+pub fn parse(text: &[u8]) -> Result<DeviceConfig, Fault> {
+    let whole = |line, text: String| Fault { line, member: ".".to_owned(), text };
+    let root: Value =
+        serde_json::from_slice(text).map_err(|error| whole(error.line(), format!("no JSON: {error}")))?;
+    let Value::Object(root) = &root else { return Err(whole(1, "found no object".to_owned())) };
+    let mut reader = Reader { text: String::from_utf8_lossy(text).into_owned(), faults: Vec::new() };
+    let mut config = DeviceConfig {
+        node: reader.section(|it| node(it, root)),
+        reboot: reader.section(|it| command(it, root, "reboot")),
+        shutdown: reader.section(|it| command(it, root, "shutdown")),
+        items: reader.section(|it| items(it, root)),
+        maintenance: reader.section(|it| it.flag(&At::root(root), "maintenanceMode")),
+        base_os: reader.section(|it| base_os(it, root)),
+        cluster: reader.section(|it| cluster(it, root)),
+        faults: Vec::new(),
+    };
+    config.faults = reader.faults;
+    Ok(config)
+}
+
+/// An object with the way to it.
+struct At<'a> {
+    object: &'a Map<String, Value>,
+    path: Vec<String>,
+}
+
+impl<'a> At<'a> {
+    fn root(object: &'a Map<String, Value>) -> Self {
+        Self { object, path: Vec::new() }
+    }
+
+    /// The member `name`, given in lowerCamelCase, under either of its names; `null` is absent.
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        let found = self.object.get(name).or_else(|| self.object.get(&snake_case(name)));
+        found.filter(|value| !value.is_null())
+    }
+
+    fn path(&self, name: &str) -> Vec<String> {
+        self.path.iter().cloned().chain([name.to_owned()]).collect()
+    }
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+/// Reads members and notes faults.
+struct Reader {
+    text: String,
+    faults: Vec<Fault>,
+}
+
+impl Reader {
+    /// A section is good when nothing in it made no sense.
+    fn section<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Section<T> {
+        let before = self.faults.len();
+        let content = read(self);
+        if self.faults.len() == before { Section::Good(content) } else { Section::Bad }
+    }
+
+    fn fault(&mut self, path: &[String], text: String) {
+        let fault = Fault { line: self.line(path), member: path.join("."), text };
+        self.faults.push(fault);
+    }
+
+    /// The line of a member: each name of its path is looked for after the one before it.
+    fn line(&self, path: &[String]) -> usize {
+        let mut at = 0;
+        for name in path {
+            let Some(rest) = self.text.get(at..) else { break };
+            let quoted = [name.clone(), snake_case(name)].map(|name| format!("\"{name}\""));
+            if let Some(found) = quoted.iter().filter_map(|name| rest.find(name.as_str())).min() {
+                at += found;
+            }
+        }
+        self.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1)
+    }
+
+    fn wrong<T: Default>(&mut self, at: &At<'_>, name: &str, found: &Value, expected: &str) -> T {
+        let mut shown = found.to_string();
+        if shown.chars().count() > 60 {
+            shown = shown.chars().take(60).collect::<String>() + "…";
+        }
+        self.fault(&at.path(name), format!("found {shown}, expected {expected}"));
+        T::default()
+    }
+
+    fn object<'a>(&mut self, at: &At<'a>, name: &str) -> Option<At<'a>> {
+        match at.get(name)? {
+            Value::Object(object) => Some(At { object, path: at.path(name) }),
+            other => self.wrong(at, name, other, "an object"),
+        }
+    }
+
+    fn text(&mut self, at: &At<'_>, name: &str) -> String {
+        match at.get(name) {
+            None => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => self.wrong(at, name, other, "a text"),
+        }
+    }
+
+    fn flag(&mut self, at: &At<'_>, name: &str) -> bool {
+        match at.get(name) {
+            None => false,
+            Some(Value::Bool(flag)) => *flag,
+            Some(other) => self.wrong(at, name, other, "true or false"),
+        }
+    }
+
+    fn number(&mut self, at: &At<'_>, name: &str) -> u32 {
+        let Some(value) = at.get(name) else { return 0 };
+        let number = match value {
+            Value::Number(number) => number.as_u64(),
+            Value::String(text) => text.parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        match number.and_then(|number| u32::try_from(number).ok()) {
+            Some(number) => number,
+            None => self.wrong(at, name, value, "a number from 0 to 4294967295"),
+        }
+    }
+
+    /// A member that is read from a text; absent or empty is the zero value.
+    fn parsed<T: Default>(
+        &mut self,
+        at: &At<'_>,
+        name: &str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> T {
+        let Some(value) = at.get(name) else { return T::default() };
+        match value {
+            Value::String(text) if text.is_empty() => T::default(),
+            Value::String(text) => match parse(text) {
+                Some(parsed) => parsed,
+                None => self.wrong(at, name, value, expected),
+            },
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                self.wrong(at, name, value, expected)
+            }
+        }
+    }
+
+    fn uuid(&mut self, at: &At<'_>, name: &str) -> GoUuid {
+        self.parsed(at, name, "a UUID", |text| text.parse::<Uuid>().ok().map(GoUuid))
+    }
+
+    fn bytes(&mut self, at: &At<'_>, name: &str) -> Option<Base64> {
+        self.parsed(at, name, "base64", |text| {
+            serde_json::from_value::<Base64>(Value::String(text.to_owned())).ok().map(Some)
+        })
+    }
+}
+
+fn node(reader: &mut Reader, root: &Map<String, Value>) -> EdgeNodeInfo {
+    let root = At::root(root);
+    let device_id = reader.object(&root, "id").map(|id| reader.uuid(&id, "uuid")).unwrap_or_default();
+    EdgeNodeInfo {
+        device_name: reader.text(&root, "deviceName"),
+        device_id,
+        project_name: reader.text(&root, "projectName"),
+        project_id: reader.uuid(&root, "projectId"),
+        enterprise_name: reader.text(&root, "enterpriseName"),
+        enterprise_id: reader.text(&root, "enterpriseId"),
+    }
+}
+
+fn command(reader: &mut Reader, root: &Map<String, Value>, name: &str) -> Option<DeviceOpsCmd> {
+    let at = reader.object(&At::root(root), name)?;
+    Some(DeviceOpsCmd {
+        counter: reader.number(&at, "counter"),
+        desired_state: reader.flag(&at, "desiredState"),
+        ops_time: reader.text(&at, "opsTime"),
+    })
+}
+
+fn items(reader: &mut Reader, root: &Map<String, Value>) -> Vec<(String, String)> {
+    let root = At::root(root);
+    match root.get("configItems") {
+        None => Vec::new(),
+        Some(Value::Array(list)) => {
+            let mut items = Vec::new();
+            for (index, item) in list.iter().enumerate() {
+                let path = root.path(&format!("configItems[{index}]"));
+                let Value::Object(object) = item else {
+                    reader.fault(&path, format!("found {item}, expected an object"));
+                    continue;
+                };
+                let at = At { object, path };
+                items.push((reader.text(&at, "key"), reader.text(&at, "value")));
+            }
+            items
+        }
+        Some(other) => reader.wrong(&root, "configItems", other, "a list"),
+    }
+}
+
+fn base_os(reader: &mut Reader, root: &Map<String, Value>) -> Option<BaseOsConfig> {
+    let at = reader.object(&At::root(root), "baseos")?;
+    let retry = reader.object(&at, "retryUpdate").map(|retry| reader.number(&retry, "counter"));
+    let config = BaseOsConfig {
+        base_os_version: reader.text(&at, "baseOsVersion"),
+        content_tree_uuid: reader.text(&at, "contentTreeUuid"),
+        retry_update_counter: retry.unwrap_or_default(),
+        activate: reader.flag(&at, "activate"),
+    };
+    // It is the key of the topic.
+    if config.content_tree_uuid.parse::<Uuid>().is_err() {
+        let found = Value::String(config.content_tree_uuid.clone());
+        return reader.wrong(&at, "contentTreeUuid", &found, "the UUID of a content tree");
+    }
+    Some(config)
+}
+
+fn cluster(reader: &mut Reader, root: &Map<String, Value>) -> EdgeNodeClusterConfig {
+    let none = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
+    let root = At::root(root);
+    let Some(at) = reader.object(&root, "cluster") else { return none };
+    let prefix = match at.get("clusterIpPrefix") {
+        Some(_) => {
+            reader.parsed(&at, "clusterIpPrefix", "an address with its length, as 10.244.244.2/28", prefix)
+        }
+        None => reader.wrong(
+            &at,
+            "clusterIpPrefix",
+            &Value::Null,
+            "an address with its length, as 10.244.244.2/28",
+        ),
+    };
+    let join = reader.parsed(&at, "joinServerIp", "an address", |text| text.parse::<IpAddr>().ok().map(Some));
+    let id = reader.uuid(&at, "clusterId");
+    let token = reader.object(&at, "encryptedClusterToken").map(|token| cipher_block(reader, &token, id));
+    let token = token.unwrap_or_default();
+    EdgeNodeClusterConfig {
+        initialized: true,
+        valid: true,
+        cluster_name: reader.text(&at, "clusterName"),
+        cluster_id: UuidAndVersion { uuid: id, version: String::new() },
+        cluster_interface: reader.text(&at, "clusterInterface"),
+        bootstrap_node: join.is_some() && prefix.as_ref().and_then(|it: &IpNet| it.ip.0) == join,
+        cluster_ip_prefix: prefix,
+        is_worker_node: reader.flag(&at, "isWorkerNode"),
+        join_server_ip: GoIp(join),
+        cipher_token: token.clone(),
+        cipher_gzip_registration_manifest_yaml: token,
+        cluster_type: cluster_type(reader, &at),
+        tie_breaker_node_id: UuidAndVersion {
+            uuid: reader.uuid(&at, "tieBreakerNodeId"),
+            version: String::new(),
+        },
+        enable_native_k8s_orchestration: reader.flag(&at, "enableNativeK8sOrchestration"),
+        lb_interfaces: None,
+        master_node_ids: masters(&at),
+    }
+}
+
+/// One bad entry makes the whole list unknown, and nothing else.
+fn masters(at: &At<'_>) -> Option<Vec<GoUuid>> {
+    let Value::Array(list) = at.get("masterNodeUuids")? else { return None };
+    list.iter().map(|it| it.as_str()?.parse::<Uuid>().ok().map(GoUuid)).collect()
+}
+
+fn cipher_block(reader: &mut Reader, at: &At<'_>, id: GoUuid) -> CipherBlockStatus {
+    CipherBlockStatus {
+        cipher_block_id: id.to_string(),
+        cipher_context_id: reader.text(at, "cipherContextId"),
+        initial_value: reader.bytes(at, "initialValue"),
+        cipher_data: reader.bytes(at, "cipherData"),
+        clear_text_hash: reader.bytes(at, "clearTextSha256"),
+        is_cipher: true,
+        ..CipherBlockStatus::default()
+    }
+}
+
+fn cluster_type(reader: &mut Reader, at: &At<'_>) -> ClusterType {
+    const NAMES: [&str; 4] = [
+        "CLUSTER_TYPE_UNSPECIFIED",
+        "CLUSTER_TYPE_K3S_BASE",
+        "CLUSTER_TYPE_REPLICATED_STORAGE",
+        "CLUSTER_TYPE_HA",
+    ];
+    let Some(value) = at.get("clusterType") else { return ClusterType::None };
+    let number = match value {
+        Value::String(name) => NAMES.iter().position(|it| it == name).and_then(|it| u8::try_from(it).ok()),
+        Value::Number(number) => number.as_u64().and_then(|it| u8::try_from(it).ok()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    match number {
+        Some(number) => ClusterType::from(number),
+        None => {
+            reader.wrong::<()>(at, "clusterType", value, "one of the CLUSTER_TYPE names");
+            ClusterType::None
+        }
+    }
+}
+
+fn prefix(text: &str) -> Option<Option<IpNet>> {
+    let (address, length) = text.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let length: usize = length.parse().ok()?;
+    let bytes = if address.is_ipv4() { 4 } else { 16 };
+    if length > bytes * 8 {
+        return None;
+    }
+    let mask = (0..bytes).map(|byte| {
+        let ones = length.saturating_sub(byte * 8).min(8);
+        u8::try_from(0xff00_u32 >> ones & 0xff).unwrap_or_default()
+    });
+    Some(Some(IpNet { ip: GoIp(Some(address)), mask: Some(Base64(mask.collect())) }))
+}
+
+#[cfg(test)]
+#[path = "device_config_tests.rs"]
+mod tests;

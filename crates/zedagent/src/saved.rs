@@ -1,0 +1,52 @@
+//! What zedagent keeps apart from topics: counters that were carried out, and the last good config.
+
+use std::collections::BTreeMap;
+
+use agent::{Error, log};
+use pubsub::{Bus, store};
+use topics::{DeviceOp, DeviceOpsCmd, go_json};
+use tracing::error;
+
+/// The last config that could be read whole.
+pub(crate) const LAST_CONFIG: &str = "persist/checkpoint/lastconfig.json";
+/// No counter file is longer.
+const COUNTER_BYTES: u64 = 64 << 10;
+
+const fn path(op: DeviceOp) -> &'static str {
+    match op {
+        DeviceOp::Reboot => "persist/status/rebootConfig",
+        DeviceOp::Shutdown => "persist/status/shutdownConfig",
+    }
+}
+
+/// The counters that were carried out last. One that makes no sense counts as none, and is told.
+pub(crate) fn counters(bus: &Bus) -> Result<BTreeMap<DeviceOp, DeviceOpsCmd>, Error> {
+    let mut counters = BTreeMap::new();
+    for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
+        let Some(bytes) = store::read(&bus.path(path(op)), COUNTER_BYTES).map_err(Error::pubsub(path(op)))?
+        else {
+            continue;
+        };
+        match go_json::from_slice(&bytes) {
+            Ok(command) => {
+                counters.insert(op, command);
+            }
+            Err(cause) => error!(
+                path = path(op), error = %log::chain(&cause),
+                "the counter of the last operation makes no sense; the next counter of the config is only recorded"
+            ),
+        }
+    }
+    Ok(counters)
+}
+
+/// Keeps a counter that was carried out.
+pub(crate) fn keep_counter(bus: &Bus, op: DeviceOp, command: &DeviceOpsCmd) -> Result<(), Error> {
+    let bytes = go_json::to_vec(command).map_err(|source| Error::Encode { what: path(op), source })?;
+    store::replace(&bus.path(path(op)), &bytes).map_err(Error::pubsub(path(op)))
+}
+
+/// Forgets a counter.
+pub(crate) fn drop_counter(bus: &Bus, op: DeviceOp) -> Result<(), Error> {
+    store::remove(&bus.path(path(op))).map(drop).map_err(Error::pubsub(path(op)))
+}

@@ -1,0 +1,160 @@
+//! Wires zedagent's topics and files to its facts, and its effects to topics and files.
+
+use agent::{Error, Hands, Station, Tasks, publication};
+use pubsub::{Change, FileRule, FileState, Publication, store};
+use topics::{
+    DeviceOpPending, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, ZbootStatus,
+    ZedAgentStatus, read_force,
+};
+use tracing::{error, info, warn};
+
+use crate::config::{CONFIG_BYTES, Config};
+use crate::core::{Effect, Event, Found, Said};
+use crate::{CONFIG, FORCE, NAME, saved};
+
+/// Key of topics that have one value.
+const GLOBAL: &str = "global";
+/// No force file is longer.
+const FORCE_BYTES: u64 = 4096;
+
+/// The hands of the core.
+pub(crate) struct Shell {
+    station: Station,
+    tasks: Tasks<Event>,
+    request: Publication<NodeDrainRequest>,
+    pending: Publication<DeviceOpPending>,
+    status: Publication<ZedAgentStatus>,
+}
+
+impl Shell {
+    /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
+    pub(crate) fn open(station: &Station, tasks: Tasks<Event>) -> Result<(Self, Found), Error> {
+        let bus = &station.bus;
+        let shell = Self {
+            request: publication(bus, NAME)?,
+            pending: publication(bus, NAME)?,
+            status: publication(bus, NAME)?,
+            station: station.clone(),
+            tasks,
+        };
+        let found = Found {
+            counters: saved::counters(bus)?,
+            pending: shell.pending.iter().map(|(_, pending)| pending.clone()).collect(),
+            request: shell.request.get(GLOBAL).cloned(),
+            boot_id: station.boot_id.clone(),
+        };
+        Ok((shell, found))
+    }
+
+    /// Follows what this agent hears of.
+    pub(crate) fn follow(&mut self) -> Result<(), Error> {
+        let bus = self.station.bus.clone();
+        let mut config = Config::open(&bus)?;
+        let rule = FileRule { limit_bytes: CONFIG_BYTES, order: true };
+        self.tasks.follow_file(&bus, bus.path(CONFIG), rule, move |file| Some(config.take(file)));
+        self.tasks.follow::<NodeDrainProgress>(&bus, "zedkube", |change| match change {
+            Change::Put { value, .. } => Some(Event::Progress(Some(Box::new(value)))),
+            Change::Gone { .. } => Some(Event::Progress(None)),
+            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        self.tasks.follow::<NodeDrainStatus>(&bus, "zedkube", |change| match change {
+            Change::Put { value, .. } => Some(Event::Drain(Some(value))),
+            Change::Gone { .. } => Some(Event::Drain(None)),
+            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        self.tasks.follow::<NodeAgentStatus>(&bus, "nodeagent", |change| match change {
+            Change::Put { value, .. } => Some(Event::Nodeagent(Box::new(value))),
+            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        self.tasks.follow::<ZbootStatus>(&bus, "baseosmgr", |change| match change {
+            Change::Put { value, .. } if !value.current_partition => {
+                Some(Event::ImageWaits(value.partition_state == "updating"))
+            }
+            Change::Put { .. }
+            | Change::Gone { .. }
+            | Change::Synced
+            | Change::Restarted(_)
+            | Change::Bad(_) => None,
+        });
+        let rule = FileRule { limit_bytes: FORCE_BYTES, order: true };
+        self.tasks.follow_file(&bus, bus.path(FORCE), rule, |file| Some(Event::Forced(forced(file))));
+        Ok(())
+    }
+}
+
+fn forced(file: FileState) -> Option<NodeDrainStatus> {
+    match file {
+        FileState::Absent => None,
+        FileState::Present(bytes) => match read_force(&bytes) {
+            Ok(status) => {
+                warn!(path = FORCE, %status, "shouldDeferForNodeDrain: the force file overrides NodeDrainStatus");
+                Some(status)
+            }
+            Err(cause) => {
+                error!(path = FORCE, "force file refused: {cause}");
+                None
+            }
+        },
+        FileState::Bad(finding) => {
+            error!(path = FORCE, "force file refused: {}", finding.reason);
+            None
+        }
+    }
+}
+
+impl Hands for Shell {
+    type Effect = Effect;
+
+    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
+        match effect {
+            Effect::Journal(pending) => {
+                let key = pending.op.word();
+                self.pending.publish(key, &pending).map_err(Error::pubsub("DeviceOpPending")).map(drop)
+            }
+            Effect::Forget(op) => self.pending.unpublish(op.word()).map_err(Error::pubsub("DeviceOpPending")),
+            Effect::SaveCounter(op, command) => saved::keep_counter(&self.station.bus, op, &command),
+            Effect::DropCounter(op) => saved::drop_counter(&self.station.bus, op),
+            Effect::Request(request) => {
+                self.request.publish(GLOBAL, &request).map_err(Error::pubsub("NodeDrainRequest")).map(drop)
+            }
+            Effect::Withdraw => self.request.unpublish(GLOBAL).map_err(Error::pubsub("NodeDrainRequest")),
+            Effect::Publish(status) => {
+                self.status.publish(NAME, &status).map_err(Error::pubsub("ZedAgentStatus")).map(drop)
+            }
+            Effect::UseForce => {
+                store::remove(&self.station.bus.path(FORCE)).map_err(Error::pubsub(FORCE)).map(drop)
+            }
+            Effect::Say(said) => {
+                say(&said);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn say(said: &Said) {
+    match said {
+        Said::FirstCounter(op, counter) => {
+            info!(op = op.word(), counter, "first counter on this device: recorded, not carried out");
+        }
+        Said::Wanted(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: wanted"),
+        Said::TakenBack(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: taken back"),
+        Said::Deferred(op, waiting_for) => {
+            info!(op = op.word(), waiting_for, "shouldDeferForNodeDrain: deferred");
+        }
+        Said::DrainFailed(op, status, pause_secs) => {
+            error!(
+                op = op.word(),
+                pause_secs, "nodedrain-step:drain-failed-handler NodeDrainStatus {status}"
+            );
+        }
+        Said::Early(op) => error!(op = op.word(), "EARLY boot request, zedkube not up yet"),
+        Said::Skipped(op, why) => warn!(op = op.word(), why, "drain skipped"),
+        Said::Commanded(op, reason) => {
+            info!(op = op.word(), reason, "scheduleDeviceOperation: nodeagent is told")
+        }
+        Said::Executed(op, counter) => {
+            info!(op = op.word(), counter, "carried out: the boot after it has come")
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The command line: the only place where flags and variables of the environment enter.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use agent::device::Choice;
+use clap::{Args as Group, Parser, Subcommand};
+
+/// Agents that a link to the program may be named after.
+const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
+
+/// Takes a node of an edge Kubernetes cluster down safely: drained before it goes, never stuck, always explained.
+#[derive(Debug, Parser)]
+#[command(name = "zedbox", version, arg_required_else_help = true)]
+#[command(after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone.\n\
+    Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why), 2 wrong words on the command line.")]
+pub(crate) struct Args {
+    /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`.
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run all four agents in this process.
+    Run(Options),
+    /// Run zedagent alone: device config, reboot and shutdown commands.
+    Zedagent(Options),
+    /// Run baseosmgr alone: OS images and partitions.
+    Baseosmgr(Options),
+    /// Run nodeagent alone: carries out reboot, shutdown and power-off.
+    Nodeagent(Options),
+    /// Run zedkube alone: cordons and drains this node.
+    Zedkube(Options),
+    /// Show a whole drained reboot on an embedded three-node cluster.
+    Demo(DemoOptions),
+}
+
+/// Where an agent finds its files, its cluster and its machine.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct Options {
+    /// Directory that holds `run` and `persist`; `/` on a device.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: PathBuf,
+    /// Cluster to drain from [default: <root>/run/.kube/k3s/k3s.yaml].
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// How the machine is taken down: record (only write down what would be done), systemd, or exec:/path/to/program.
+    #[arg(long, value_name = "DEVICE", default_value_t)]
+    pub(crate) device: Choice,
+    /// JSON file with waits and counts other than the defaults, one object an agent.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) limits: Option<PathBuf>,
+}
+
+/// Where the demo works.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct DemoOptions {
+    /// Directory that is made anew and left behind for a look.
+    #[arg(long, value_name = "DIR", default_value = "./run/demo")]
+    pub(crate) dir: PathBuf,
+}
+
+impl Options {
+    /// The kubeconfig to use: the flag, the variable, or the cluster software's own place.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig.clone().unwrap_or_else(|| self.root.join("run/.kube/k3s/k3s.yaml"))
+    }
+}
+
+/// The command line with the agent's name in front when the program was called by it.
+pub(crate) fn by_name(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let called = args.first().and_then(|first| Path::new(first).file_name()).and_then(|name| name.to_str());
+    if let Some(agent) = called.and_then(|called| NAMES.iter().find(|name| **name == called)) {
+        args.insert(1, OsString::from(agent));
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        Args::try_parse_from(by_name(line.split(' ').map(OsString::from)))
+    }
+
+    #[test]
+    fn a_link_named_after_an_agent_runs_that_agent() {
+        let args = parse("/usr/bin/zedkube --root /r").unwrap();
+        assert!(matches!(args.command, Command::Zedkube(options) if options.root == Path::new("/r")));
+        let args = parse("zedbox zedkube --root /r").unwrap();
+        assert!(matches!(args.command, Command::Zedkube(_)));
+    }
+
+    #[test]
+    fn the_device_is_recorded_unless_another_one_is_asked_for_in_words() {
+        let Command::Run(options) = parse("zedbox run --root /r").unwrap().command else { panic!("not run") };
+        assert_eq!(options.device, Choice::Record);
+        let Command::Run(options) = parse("zedbox run --root / --device systemd").unwrap().command else {
+            panic!("not run")
+        };
+        assert_eq!(options.device, Choice::Systemd);
+        let refused = parse("zedbox run --root / --device magic").unwrap_err().to_string();
+        assert!(refused.contains("record, systemd or exec:"), "{refused}");
+    }
+
+    #[test]
+    fn the_root_must_be_given() {
+        let refused = parse("zedbox run").unwrap_err().to_string();
+        assert!(refused.contains("--root"), "{refused}");
+    }
+
+    #[test]
+    fn the_kubeconfig_is_looked_for_where_the_cluster_software_puts_it() {
+        let options = Options { root: "/r".into(), kubeconfig: None, device: Choice::Record, limits: None };
+        assert_eq!(options.kubeconfig(), Path::new("/r/run/.kube/k3s/k3s.yaml"));
+    }
+}

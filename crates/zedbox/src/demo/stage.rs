@@ -1,0 +1,97 @@
+//! Waits of the demo: for a state of the topics, never for a while; each with an end that says what was missing.
+
+use std::time::Duration;
+
+use agent::{Clock, wire};
+use anyhow::bail;
+use pubsub::{Bus, Change};
+use topics::{DeviceOpPending, DrainStatus, NodeDrainStatus, Topic};
+
+/// A state that takes longer than this will not come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The topics that the demo waits for.
+pub(super) struct Stage {
+    bus: Bus,
+    clock: Clock,
+}
+
+impl Stage {
+    pub(super) fn open(bus: &Bus, clock: Clock) -> Self {
+        Self { bus: bus.clone(), clock }
+    }
+
+    /// Until zedkube is idle in its cluster and `counter` counts as executed.
+    pub(super) async fn idle_with_counter(&self, counter: u32) -> anyhow::Result<()> {
+        let mut watch = self.bus.file(
+            self.bus.path("persist/status/rebootConfig"),
+            pubsub::FileRule { limit_bytes: 4096, order: false },
+        );
+        let wanted = format!("\"Counter\":{counter},");
+        let file = async {
+            loop {
+                if let pubsub::FileState::Present(bytes) = watch.next().await
+                    && String::from_utf8_lossy(&bytes).contains(&wanted)
+                {
+                    return;
+                }
+            }
+        };
+        self.patiently("persist/status/rebootConfig to record the counter", file).await?;
+        self.until::<NodeDrainStatus>("zedkube", "zedkube to be idle (NodeDrainStatus 2)", |status| {
+            status.is_some_and(|status| status.status == DrainStatus::NotRequested)
+        })
+        .await?;
+        self.until::<DeviceOpPending>("zedagent", "no pending device operation", |pending| pending.is_none()).await
+    }
+
+    /// Until the stand-in device was asked to reboot.
+    pub(super) async fn recorded_reboot(&self) -> anyhow::Result<()> {
+        let mut watch = self
+            .bus
+            .file(self.bus.path(agent::device::RECORD), pubsub::FileRule { limit_bytes: 1 << 20, order: false });
+        let file = async {
+            loop {
+                if let pubsub::FileState::Present(_) = watch.next().await {
+                    return;
+                }
+            }
+        };
+        self.patiently("the recorded reboot", file).await
+    }
+
+    /// Until the only value of `T` that `agent` publishes, or its absence, is as wanted.
+    async fn until<T: Topic>(
+        &self,
+        agent: &str,
+        what: &str,
+        wanted: impl Fn(Option<&T>) -> bool,
+    ) -> anyhow::Result<()> {
+        let mut subscription = self.bus.subscription(&wire::name::<T>(agent), wire::codec::<T>());
+        let seen = async {
+            loop {
+                let change = subscription.next().await;
+                // Before the first scan is through, absence says nothing.
+                let synced = matches!(change, Change::Synced | Change::Gone { .. } | Change::Put { .. });
+                let holds = wanted(subscription.iter().next().map(|(_, value)| value));
+                if synced && holds {
+                    return;
+                }
+            }
+        };
+        self.patiently(what, seen).await
+    }
+
+    async fn patiently(&self, what: &str, wait: impl Future<Output = ()>) -> anyhow::Result<()> {
+        tokio::select! {
+            () = wait => Ok(()),
+            () = self.clock.sleep_until(Some(self.clock.now() + PATIENCE)) => {
+                bail!(
+                    "finish the demo: waited {} s for {what}; see {} with jq, and the log above",
+                    PATIENCE.as_secs(),
+                    self.bus.path("run/zedkube/NodeDrainProgress/global.json").display()
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the demo shows: each transition once, with the time since the start; one line each, and on a terminal a
+//! pod count that is drawn over itself.
+
+#![expect(clippy::print_stdout, reason = "the demo talks to a person")]
+
+use std::io::{IsTerminal as _, Write as _, stdout};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use agent::{Clock, wire};
+use pubsub::{Bus, Change};
+use step::Mono;
+use tokio::task::JoinSet;
+use topics::{
+    DeviceOpPending, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic, ZedAgentStatus,
+};
+
+/// Prints transitions.
+#[derive(Clone)]
+pub(super) struct Teller {
+    clock: Clock,
+    start: Mono,
+    terminal: bool,
+    /// Whether the cursor stands behind a count that the next line draws over.
+    drawn: Arc<AtomicBool>,
+}
+
+impl Teller {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, start: clock.now(), terminal: stdout().is_terminal(), drawn: Arc::default() }
+    }
+
+    pub(super) fn head(&self, root: &Path) {
+        println!("zedbox demo: one drained reboot; files in {}", root.display());
+    }
+
+    pub(super) fn end(&self, root: &Path) {
+        println!("\nLeft for a look:");
+        for line in [
+            "jq . {}/run/zedkube/NodeDrainStatus/global.json",
+            "jq . {}/run/zedkube/NodeDrainProgress/global.json",
+            "jq . {}/persist/status/rebootConfig",
+            "jq . {}/persist/device/recorded.jsonl",
+        ] {
+            println!("  {}", line.replace("{}", &root.display().to_string()));
+        }
+    }
+
+    /// One line: when, who, what.
+    pub(super) fn say(&self, who: &str, what: &str) {
+        self.wipe();
+        let secs = self.clock.now().since(self.start).as_secs_f64();
+        println!("{secs:6.2} s  {who:<10} {what}");
+    }
+
+    /// On a terminal, a count that stays until the next line.
+    fn draw(&self, text: &str) {
+        self.wipe();
+        print!("          {text}");
+        self.drawn.store(stdout().flush().is_ok(), Ordering::Relaxed);
+    }
+
+    fn wipe(&self) {
+        if self.drawn.swap(false, Ordering::Relaxed) {
+            print!("\r\x1b[2K");
+        }
+    }
+
+    /// Follows the topics of the agents until the returned tasks are dropped.
+    pub(super) fn follow(&self, bus: &Bus) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        self.topic::<NodeDrainRequest>(&mut tasks, bus, "zedagent", |request| match request {
+            Some(request) => format!("asks for a drain: NodeDrainRequest {{{}, \"{}\"}}", request.requested_by.number(), request.context),
+            None => "withdraws its NodeDrainRequest".to_owned(),
+        });
+        self.topic::<NodeDrainStatus>(&mut tasks, bus, "zedkube", |status| match status {
+            Some(status) => format!("NodeDrainStatus {} {}", status.status.number(), status.status.text()),
+            None => "NodeDrainStatus is gone".to_owned(),
+        });
+        self.topic::<DeviceOpPending>(&mut tasks, bus, "zedagent", |pending| match pending {
+            Some(op) => format!("{:?} {} {:?}: {}", op.op, op.counter, op.state, op.waiting_for).to_lowercase(),
+            None => "nothing pending".to_owned(),
+        });
+        self.topic::<ZedAgentStatus>(&mut tasks, bus, "zedagent", |status| match status {
+            Some(status) if status.reboot_cmd => format!("RebootCmd, \"{}\"", status.requested_reboot_reason),
+            Some(_) | None => String::new(),
+        });
+        self.topic::<NodeAgentStatus>(&mut tasks, bus, "nodeagent", |status| match status {
+            Some(status) if status.all_domains_halted => "applications are down".to_owned(),
+            Some(status) if status.device_reboot => "DeviceReboot: the reboot is on its way".to_owned(),
+            Some(status) if status.wait_drain_in_progress => "WaitDrainInProgress true".to_owned(),
+            Some(_) | None => String::new(),
+        });
+        self.pods(&mut tasks, bus);
+        tasks
+    }
+
+    /// Prints topic `T` of `agent` whenever its text is another one; an empty text is nothing to say.
+    fn topic<T: Topic>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        bus: &Bus,
+        agent: &'static str,
+        text: impl Fn(Option<&T>) -> String + Send + 'static,
+    ) {
+        let mut subscription = bus.subscription(&wire::name::<T>(agent), wire::codec::<T>());
+        let tell = self.clone();
+        tasks.spawn(async move {
+            let mut last = text(None);
+            loop {
+                match subscription.next().await {
+                    Change::Put { value, .. } => tell.once(agent, &mut last, text(Some(&value))),
+                    Change::Gone { .. } => tell.once(agent, &mut last, text(None)),
+                    Change::Bad(finding) => tell.say(agent, &finding.to_string()),
+                    Change::Synced | Change::Restarted(_) => {}
+                }
+            }
+        });
+    }
+
+    fn once(&self, who: &str, last: &mut String, text: String) {
+        if *last != text {
+            if !text.is_empty() {
+                self.say(who, &text);
+            }
+            *last = text;
+        }
+    }
+
+    /// Pod counts: blockers as lines, and on a terminal every count.
+    fn pods(&self, tasks: &mut JoinSet<()>, bus: &Bus) {
+        let mut subscription =
+            bus.subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec::<NodeDrainProgress>());
+        let tell = self.clone();
+        tasks.spawn(async move {
+            let mut blocked = String::new();
+            loop {
+                let Change::Put { value, .. } = subscription.next().await else { continue };
+                for blocker in &value.blockers {
+                    tell.once("zedkube", &mut blocked, format!("waits for {}: {}", blocker.pod, blocker.reason));
+                }
+                if tell.terminal && value.counts.total > 0 {
+                    let counts = value.counts;
+                    tell.draw(&format!("pods: {} of {} gone, {} blocked", counts.gone, counts.total, counts.blocked));
+                }
+            }
+        });
+    }
+}

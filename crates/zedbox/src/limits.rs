@@ -1,0 +1,44 @@
+//! Waits and counts of all agents from one JSON file. Bad members are named; nothing is taken half.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+/// One object an agent; what is left out keeps its default.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Limits {
+    pub(crate) zedagent: zedagent::Limits,
+    pub(crate) baseosmgr: baseosmgr::Limits,
+    pub(crate) nodeagent: nodeagent::Limits,
+    pub(crate) zedkube: zedkube::Limits,
+}
+
+/// No limits file is longer than this.
+const LIMIT_BYTES: u64 = 64 << 10;
+
+impl Limits {
+    /// The limits in `file`, or the defaults when none is given.
+    pub(crate) fn read(file: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(file) = file else { return Ok(Self::default()) };
+        let bytes = pubsub::store::read(file, LIMIT_BYTES)?
+            .with_context(|| format!("read the limits: there is no file {}", file.display()))?;
+        serde_json::from_slice(&bytes).with_context(|| format!("read the limits in {}", file.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_member_is_named_with_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("limits.json");
+        pubsub::store::replace(&file, br#"{"zedkube":{"cordon_trials":3}}"#).unwrap();
+        let refused = format!("{:#}", Limits::read(Some(&file)).unwrap_err());
+        assert!(refused.contains("limits.json") && refused.contains("cordon_trials"), "{refused}");
+        assert!(Limits::read(None).is_ok());
+    }
+}

@@ -1,0 +1,163 @@
+//! Keeps agents running: starts them, starts one again after it failed, and ends all in order.
+
+use std::fmt;
+use std::time::Duration;
+
+use agent::device::Choice;
+use agent::{Clock, Station, Stop, Stopper};
+use anyhow::Context as _;
+use pubsub::Bus;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tracing::{error, info, warn};
+
+use crate::args::Options;
+use crate::limits::Limits;
+
+/// First pause before an agent that failed starts again; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// An agent is tried at least this often.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// The agents of this program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Agent {
+    Zedagent,
+    Baseosmgr,
+    Nodeagent,
+    Zedkube,
+}
+
+impl Agent {
+    pub(crate) const ALL: [Self; 4] = [Self::Zedagent, Self::Baseosmgr, Self::Nodeagent, Self::Zedkube];
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Zedagent => "zedagent",
+            Self::Baseosmgr => "baseosmgr",
+            Self::Nodeagent => "nodeagent",
+            Self::Zedkube => "zedkube",
+        })
+    }
+}
+
+/// What the agents of one process share.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) bus: Bus,
+    pub(crate) clock: Clock,
+    pub(crate) device: Choice,
+    pub(crate) boot_id: String,
+    pub(crate) limits: Limits,
+    pub(crate) cluster: kubeops::Cluster,
+}
+
+/// Agents at work.
+pub(crate) struct Crew {
+    stopper: Stopper,
+    running: JoinSet<()>,
+}
+
+impl Crew {
+    /// Starts `agents`; each is kept running until [`Crew::stop`].
+    pub(crate) fn start(agents: &[Agent], setting: &Setting) -> Self {
+        let (stopper, stop) = Stop::new();
+        let mut running = JoinSet::new();
+        for agent in agents {
+            running.spawn(keep(*agent, setting.clone(), stop.clone()));
+        }
+        Self { stopper, running }
+    }
+
+    /// Tells all agents to leave and waits until they have.
+    pub(crate) async fn stop(mut self) {
+        self.stopper.stop();
+        while let Some(ended) = self.running.join_next().await {
+            if let Err(cause) = ended {
+                error!(error = %cause, "an agent did not leave in order");
+            }
+        }
+    }
+}
+
+/// Runs `agents` on the root of `options` until a signal comes.
+pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<()> {
+    let clock = Clock::new();
+    let bus = Bus::open(&options.root).with_context(|| format!("open the root {}", options.root.display()))?;
+    let boot_id = options.device.boot_id(&bus).context("learn the identity of this boot")?;
+    let setting = Setting {
+        cluster: kubeops::Cluster::from_kubeconfig(options.kubeconfig()),
+        limits: Limits::read(options.limits.as_deref())?,
+        device: options.device.clone(),
+        bus,
+        clock,
+        boot_id,
+    };
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    tell_device(&options.device);
+    let crew = Crew::start(agents, &setting);
+    tokio::select! {
+        _ = terminate.recv() => info!("SIGTERM: leaving"),
+        _ = interrupt.recv() => info!("SIGINT: leaving"),
+    }
+    crew.stop().await;
+    Ok(())
+}
+
+fn tell_device(device: &Choice) {
+    match device {
+        Choice::Record => warn!(
+            "device RECORD: no reboot, shutdown or power-off will happen; each is only written to <root>/{}. \
+             Use --device systemd on a real device",
+            agent::device::RECORD
+        ),
+        Choice::Systemd | Choice::Exec(_) => warn!(%device, "this process can take this machine down"),
+    }
+}
+
+async fn keep(agent: Agent, setting: Setting, stop: Stop) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let began = setting.clock.now();
+        let Err(cause) = once(agent, &setting, stop.clone()).await else {
+            return;
+        };
+        // One that ran for long has recovered from its former trouble.
+        if setting.clock.now().since(began) > LONGEST_PAUSE {
+            pause = FIRST_PAUSE;
+        }
+        error!(agent = %agent, error = %agent::log::chain(&cause), pause_secs = pause.as_secs(), "failed, starts again");
+        let mut stop = stop.clone();
+        tokio::select! {
+            () = stop.stopped() => return,
+            () = setting.clock.sleep_until(Some(setting.clock.now() + pause)) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn once(agent: Agent, setting: &Setting, stop: Stop) -> Result<(), agent::Error> {
+    let station = Station {
+        bus: setting.bus.clone(),
+        clock: setting.clock,
+        stop,
+        boot_id: setting.boot_id.clone(),
+    };
+    let limits = setting.limits.clone();
+    info!(agent = %agent, boot = station.boot_id, "starts");
+    match agent {
+        Agent::Zedagent => zedagent::run(station, limits.zedagent).await,
+        Agent::Baseosmgr => {
+            let zboot = agent::zboot::FileStore::open(&setting.bus)?;
+            baseosmgr::run(station, limits.baseosmgr, Box::new(zboot)).await
+        }
+        Agent::Nodeagent => {
+            let device = setting.device.open(&setting.bus, setting.clock);
+            nodeagent::run(station, limits.nodeagent, device).await
+        }
+        Agent::Zedkube => zedkube::run(station, limits.zedkube, setting.cluster.clone()).await,
+    }
+}

@@ -1,0 +1,70 @@
+//! Statuses forced by a person with a shell.
+
+use topics::{DrainStatus, NodeDrainProgress};
+
+use crate::world::World;
+
+const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
+
+#[tokio::test]
+async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up() {
+    let mut world = World::new();
+    world.cluster.block();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    world.put(FORCE, r#"{"Status":9,"RequestedBy":2}"#);
+    world.recorded_count(1).await;
+    world.until_file(FORCE, "the force file to be used up", |text| text.is_none()).await;
+    assert_eq!(world.recorded().len(), 1);
+}
+
+#[tokio::test]
+async fn a_forced_complete_for_the_update_does_not_release_the_reboot() {
+    let mut world = World::new();
+    world.cluster.block();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    world.put(FORCE, r#"{"Status":9,"RequestedBy":3}"#);
+    world
+        .until::<NodeDrainProgress>("zedkube", "the force file to be seen", |it| {
+            it.is_some_and(|it| it.next_step.contains("force") || it.reason.contains("force"))
+        })
+        .await;
+    assert_eq!(world.recorded(), []);
+    assert!(world.cluster.cordoned());
+}
+
+#[tokio::test]
+async fn a_refused_force_file_changes_nothing_and_is_explained() {
+    let mut world = World::new();
+    world.cluster.block();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    world.put(FORCE, "{}");
+    world
+        .until::<NodeDrainProgress>("zedkube", "the refusal to be explained", |it| {
+            it.is_some_and(|it| it.next_step.contains("force") || it.reason.contains("force"))
+        })
+        .await;
+    assert_eq!(world.recorded(), []);
+    assert_eq!(world.text(FORCE).as_deref(), Some("{}"));
+}
+
+#[tokio::test]
+async fn a_forced_not_supported_lets_the_reboot_go_ahead() {
+    let mut world = World::new();
+    world.cluster.block();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.put(FORCE, r#"{"Status":1,"RequestedBy":1}"#);
+    world.status(DrainStatus::NotSupported).await;
+    world.ask_reboot(7);
+    world.recorded_count(1).await;
+    assert_eq!(world.cluster.evictions(), 0);
+}

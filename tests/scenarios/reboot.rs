@@ -1,0 +1,126 @@
+//! One reboot from the controller's command to the uncordon, and what stops it.
+
+use serde_json::Value;
+use topics::{DrainStatus, EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, Requester, ZedAgentStatus};
+
+use crate::world::{PENDING, World, reboot_config};
+
+#[tokio::test]
+async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back() {
+    let mut world = World::new();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.recorded_count(1).await;
+    // Never early: when the device is asked, the drain of that very request is done.
+    assert_eq!(world.cluster.pods_to_leave(), [""; 0]);
+    assert!(world.cluster.cordoned());
+    let request: NodeDrainRequest = world.read("run/zedagent/NodeDrainRequest/global.json").unwrap();
+    let progress: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
+    assert_eq!(progress.answer(request.id()).unwrap().status, DrainStatus::Complete);
+    // Not yet executed: the counter waits for the boot.
+    assert!(world.text("persist/status/rebootConfig").unwrap().contains("\"Counter\":6,"));
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    assert_eq!(world.recorded().len(), 1);
+    assert_eq!(world.cluster.evicted_twice(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_reboot_that_the_controller_takes_back_gives_the_node_back() {
+    let mut world = World::new();
+    // A budget without room holds the drain.
+    world.cluster.block();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    world
+        .until::<NodeDrainProgress>("zedkube", "a blocker with the name of its budget", |it| {
+            it.is_some_and(|it| it.blockers.iter().any(|blocker| blocker.reason.contains("shop/web")))
+        })
+        .await;
+    world.ask_reboot(6);
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    world.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
+    assert_eq!(world.recorded(), []);
+}
+
+#[tokio::test]
+async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once() {
+    let mut world = World::new();
+    world.cluster.block();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    // Power goes in mid-drain: a new boot, but not the one that was asked for.
+    world.reboot().await;
+    world.cluster.unblock();
+    world.start_all();
+    world.recorded_count(1).await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    assert_eq!(world.recorded().len(), 1);
+}
+
+#[tokio::test]
+async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving() {
+    let mut world = World::new();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    let mut broken = reboot_config(6);
+    broken["cluster"]["clusterIpPrefix"] = Value::from("10.244.244.2");
+    broken["deviceName"] = Value::from("Edge_Node-1");
+    broken["configItems"] = serde_json::json!([{ "key": "timer.config.interval", "value": "7" }]);
+    world.config(&broken);
+    // The rest of that config has been applied, so it has been read.
+    world
+        .until_file("run/zedagent/ConfigItemValueMap/global.json", "the other sections of the config", |text| {
+            text.is_some_and(|text| text.contains("\"IntValue\":7,"))
+        })
+        .await;
+    let cluster: EdgeNodeClusterConfig = world.read("run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
+    assert!(cluster.valid);
+    world.status(DrainStatus::NotRequested).await;
+    assert!(!world.cluster.cordoned());
+}
+
+#[tokio::test]
+async fn a_node_in_no_cluster_reboots_without_a_drain() {
+    let mut world = World::new();
+    let mut single = reboot_config(6);
+    single.as_object_mut().unwrap().remove("cluster");
+    world.config(&single);
+    world.start_all();
+    world.status(DrainStatus::NotSupported).await;
+    single["reboot"]["counter"] = 7.into();
+    world.config(&single);
+    world.recorded_count(1).await;
+    let status: ZedAgentStatus = world.read("run/zedagent/ZedAgentStatus/zedagent.json").unwrap();
+    assert!(status.reboot_cmd);
+    assert_eq!(world.cluster.evictions(), 0);
+}
+
+#[tokio::test]
+async fn somebody_elses_cordon_is_kept_through_the_reboot() {
+    let mut world = World::new();
+    world.cluster.cordon_by_hand();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.recorded_count(1).await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    let status = world.status(DrainStatus::NotRequested).await;
+    assert_eq!(status.requested_by, Requester::None);
+    world.cluster.until_ready().await;
+    assert!(world.cluster.cordoned());
+}
