@@ -1,1 +1,38 @@
-//! zedkube
+//! zedkube drains this node for whoever asks, says how far it is, and gives its cordon back.
+//!
+//! Not here: whether an operation goes ahead; its requester decides. Source: lf-edge/eve pkg/pillar/cmd/zedkube.
+
+pub mod core;
+mod limits;
+mod shell;
+mod work;
+
+pub use limits::Limits;
+
+use agent::{Error, Hands as _, Station, Tasks, turn};
+use kubeops::Cluster;
+
+/// The name of this agent.
+const NAME: &str = "zedkube";
+/// Where a person forces a status, under the root.
+pub const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
+/// A name that people write and nobody reads.
+const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
+/// While it exists, a drain that is done is not told.
+pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
+
+/// Runs zedkube until the station says stop.
+///
+/// # Errors
+/// A topic or file that it cannot go on without.
+pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(), Error> {
+    let (outbox, inbox) = turn::inbox();
+    let (mut shell, journal) = shell::Shell::open(&station, &limits, cluster, Tasks::new(outbox))?;
+    let (now, wall) = (station.clock.now(), station.clock.wall());
+    let (core, effects) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, wall);
+    for effect in effects {
+        shell.perform(effect).await?;
+    }
+    shell.follow();
+    turn::run(NAME, core, shell, inbox, &station).await
+}

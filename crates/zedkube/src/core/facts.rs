@@ -1,0 +1,169 @@
+//! What zedkube's core hears and says. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use agent::settings::Properties;
+use kubeops::{Blocker, Counts};
+use topics::{CordonOwner, DrainJournal, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
+
+/// Number of a run: results of another one are not listened to.
+pub type RunId = u64;
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Membership: `None` while it is not decided.
+    Member(Option<bool>),
+    /// The name of our Node object and the UUID of this device are known.
+    NodeKnown {
+        /// Name of the Node object.
+        name: String,
+    },
+    /// A requester's request, or that there is none.
+    Request(Requester, Option<NodeDrainRequest>),
+    /// The topic of a requester has been read once.
+    RequestsRead(Requester),
+    /// The force file.
+    Force(Force),
+    /// Whether the fault-injection file asks to hold a drain that is done.
+    Hold(bool),
+    /// Config properties.
+    Properties(Properties),
+    /// Answer to [`Effect::Probe`]: that the API is there, or how it is not.
+    Probed(RunId, Result<(), String>),
+    /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
+    Cordoned(RunId, Result<CordonOwner, String>),
+    /// How far [`Effect::Drain`] is.
+    Draining(RunId, Box<Draining>),
+    /// Answer to [`Effect::Drain`].
+    Drained(RunId, Result<Done, Failure>),
+    /// Answer to [`Effect::Look`]: whose cordon is on the node now, or why that is not known.
+    Looked(u64, Result<Seen, String>),
+    /// Time has passed.
+    Tick,
+}
+
+/// What the force file says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Force {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It orders this.
+    Order(NodeDrainStatus),
+    /// It is refused, for this reason.
+    Refused(String),
+}
+
+/// A drain under way.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Draining {
+    /// No pod is left as far as is known; the proof is being read.
+    pub proving: bool,
+    /// Pods by state.
+    pub counts: Counts,
+    /// What holds it up.
+    pub blockers: Vec<Blocker>,
+    /// Trouble with the API that has not passed, or empty.
+    pub trouble: String,
+}
+
+/// A drain that is proved done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// How long the attempt took.
+    pub took: Duration,
+    /// Evictions that were accepted.
+    pub evicted: u32,
+}
+
+/// An attempt that came to nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// In one sentence.
+    pub reason: String,
+    /// What held it up at the end.
+    pub blockers: Vec<Blocker>,
+    /// Every other node that takes workloads is being drained by us too.
+    pub all_drain: bool,
+}
+
+/// Our node after a look at it, in which a cordon of ours that had to go was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Schedulable.
+    Open,
+    /// Cordoned by somebody else, or a tie-breaker, which stays as it is.
+    Foreign,
+    /// Cordoned by us.
+    Ours,
+    /// Cordoned by us in an earlier boot, and not Ready yet.
+    NotReady,
+}
+
+/// Something for the shell to do, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Keep where we are.
+    Journal(Box<DrainJournal>),
+    /// Publish what is going on; before the status, so that a reader of the status finds the answer.
+    Progress(Box<NodeDrainProgress>),
+    /// Publish the status.
+    Status(NodeDrainStatus),
+    /// Ask whether the API is there.
+    Probe(RunId),
+    /// Cordon the node in the name of this request.
+    Cordon(RunId, NodeDrainRequest),
+    /// Drain the node: one attempt, at most so long.
+    Drain(RunId, NodeDrainRequest, Duration),
+    /// End whatever task is at work on the cluster.
+    Cancel,
+    /// Look at the node; `give_back` removes a cordon of ours.
+    Look {
+        /// To be given back.
+        nth: u64,
+        /// Whether a cordon of ours has to go.
+        give_back: bool,
+    },
+    /// The force file is left from an earlier boot: remove it.
+    DropForce,
+    /// Write to the log.
+    Say(Said),
+}
+
+/// What is worth a line in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    /// The status changes.
+    Changing(NodeDrainStatus, NodeDrainStatus),
+    /// A request was taken.
+    Taken(NodeDrainRequest),
+    /// A run starts.
+    Starting,
+    /// A try to cordon failed.
+    CordonFailed(u32, String),
+    /// The node is cordoned.
+    Cordoned(CordonOwner),
+    /// An attempt begins.
+    Attempt(u32, u32),
+    /// An attempt failed.
+    AttemptFailed(u32, String),
+    /// The last attempt failed.
+    GivingUp(String),
+    /// All other nodes drain too.
+    NobodyLeft,
+    /// A drain is left out, for this reason.
+    Skipped(String),
+    /// A drain is done, with its time.
+    Complete(Duration),
+    /// All requests were taken back.
+    Withdrawn,
+    /// A forced status holds.
+    Forced(NodeDrainStatus),
+    /// The cordon of ours is gone.
+    GivenBack,
+    /// The node cannot be looked at or given back yet.
+    LookFailed(String),
+    /// Somebody uncordoned the drained node.
+    Void,
+}

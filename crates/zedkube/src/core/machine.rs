@@ -1,0 +1,631 @@
+//! The life of NodeDrainStatus, one drain at a time, and the cordon that is given back.
+//!
+//! Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use agent::settings::{self, Properties};
+use step::{Core, Mono};
+use topics::{
+    Answer, CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, RequestId, Requester,
+};
+
+use super::facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said, Seen};
+use super::run::{Care, End, Run};
+use crate::limits::Limits;
+
+/// The core of zedkube.
+#[derive(Debug, Clone)]
+pub struct Zedkube {
+    pub(super) limits: Limits,
+    pub(super) boot_id: String,
+    /// The wall clock at a point of the monotonic one.
+    wall: (GoTime, Mono),
+    properties: Properties,
+    pub(super) member: Option<bool>,
+    node_known: bool,
+    pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
+    read: Vec<Requester>,
+    pub(super) force: Force,
+    hold: bool,
+    pub(super) run: Run,
+    run_id: RunId,
+    /// The request in whose name the run works.
+    pub(super) serves: Option<NodeDrainRequest>,
+    pub(super) started_at: GoTime,
+    /// What was said before this agent started anew, while the run catches up.
+    floor: Option<DrainStatus>,
+    pub(super) answers: Vec<Answer>,
+    /// When the second of two answered requesters is named.
+    second_from: Option<Mono>,
+    second: bool,
+    pub(super) cordon: CordonOwner,
+    care: Care,
+    looks: u64,
+    pub(super) care_trouble: String,
+    said_status: Option<NodeDrainStatus>,
+    said_progress: Option<Box<NodeDrainProgress>>,
+    said_journal: DrainJournal,
+}
+
+impl Zedkube {
+    /// Starts with what an earlier run left, and says what follows from it at once.
+    #[must_use]
+    pub fn new(
+        limits: Limits,
+        journal: Option<DrainJournal>,
+        boot_id: String,
+        now: Mono,
+        wall: GoTime,
+    ) -> (Self, Vec<Effect>) {
+        let journal = journal.unwrap_or_default();
+        let same_boot = journal.boot_id == boot_id;
+        let other_boot = !same_boot && !journal.boot_id.is_empty();
+        let mut core = Self {
+            limits,
+            boot_id,
+            wall: (wall, now),
+            properties: Properties::default(),
+            member: None,
+            node_known: false,
+            requests: BTreeMap::new(),
+            read: Vec::new(),
+            force: Force::Absent,
+            hold: false,
+            run: Run::Idle,
+            run_id: 0,
+            serves: None,
+            started_at: GoTime::ZERO,
+            floor: None,
+            answers: Vec::new(),
+            second_from: None,
+            second: false,
+            cordon: CordonOwner::None,
+            care: Care::Due(now),
+            looks: 0,
+            care_trouble: String::new(),
+            said_status: None,
+            said_progress: None,
+            said_journal: journal.clone(),
+        };
+        if same_boot {
+            core.cordon = journal.cordon;
+            core.started_at = journal.started_at;
+            core.answers.clone_from(&journal.answers);
+            if journal.status != DrainStatus::NotRequested {
+                core.run = Run::Ended(End::Resumed(journal.status));
+            }
+            core.second = true;
+        }
+        let mut out = Vec::new();
+        if other_boot {
+            out.push(Effect::DropForce);
+        }
+        core.tell(now, &mut out);
+        (core, out)
+    }
+
+    pub(super) fn wall(&self, at: Mono) -> GoTime {
+        self.wall.0.plus(at.since(self.wall.1))
+    }
+
+    /// Whether this node is in a cluster as far as drains are concerned.
+    pub(super) fn is_member(&self) -> bool {
+        let forced_out =
+            matches!(self.force, Force::Order(order) if order.status == DrainStatus::NotSupported);
+        self.member == Some(true) && !forced_out
+    }
+
+    /// Whether it is known which requests stand.
+    fn knows_requests(&self) -> bool {
+        self.read.len() == 2
+    }
+
+    /// The requests that have no final answer yet, zedagent's first.
+    fn open(&self) -> impl Iterator<Item = &NodeDrainRequest> {
+        self.requests.values().filter(|it| self.final_answer(it.id()).is_none())
+    }
+
+    fn final_answer(&self, id: RequestId) -> Option<&Answer> {
+        self.answers.iter().find(|answer| answer.id() == id && is_final(answer.status))
+    }
+
+    /// Gives every standing request without a final answer this one.
+    fn answer(&mut self, now: Mono, status: DrainStatus, skip: &str) {
+        let open: Vec<NodeDrainRequest> = self.open().cloned().collect();
+        for request in open {
+            self.answer_one(now, &request, status, skip);
+        }
+    }
+
+    fn answer_one(&mut self, now: Mono, request: &NodeDrainRequest, status: DrainStatus, skip: &str) {
+        let known = self.answers.iter().find(|it| it.id() == request.id());
+        if known.is_some_and(|it| it.status == status && it.skip == skip) {
+            return;
+        }
+        self.answers.retain(|it| it.id() != request.id());
+        self.answers.push(Answer {
+            requested_by: request.requested_by,
+            requested_at: request.requested_at,
+            context: request.context.clone(),
+            status,
+            skip: skip.to_owned(),
+            at: self.wall(now),
+        });
+        self.answers.sort_by_key(Answer::id);
+    }
+
+    fn request(&mut self, from: Requester, request: Option<NodeDrainRequest>) {
+        match request {
+            Some(request) => {
+                self.requests.insert(from, request);
+            }
+            None => {
+                self.requests.remove(&from);
+            }
+        }
+    }
+
+    /// Levels first: what must not go on ends, what is asked for begins.
+    fn settle(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.knows_requests() {
+            self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
+        }
+        self.settle_force(now, out);
+        let withdrawn = self.knows_requests() && self.requests.is_empty();
+        let left = self.member == Some(false) || (self.member == Some(true) && !self.is_member());
+        if (withdrawn || left) && self.run != Run::Idle {
+            if withdrawn && self.run.is_active() {
+                out.push(Effect::Say(Said::Withdrawn));
+            }
+            self.end_run(out);
+            self.run = Run::Idle;
+            self.care = Care::Due(now);
+        }
+        let wanted = self.is_member() && self.node_known && self.knows_requests();
+        if wanted && !self.run.is_active() {
+            let next = self.open().next().cloned();
+            if let Some(request) = next {
+                self.begin(now, request, out);
+            }
+        }
+        self.settle_second(now);
+    }
+
+    fn end_run(&mut self, out: &mut Vec<Effect>) {
+        self.run_id += 1;
+        self.serves = None;
+        self.floor = None;
+        out.push(Effect::Cancel);
+    }
+
+    fn begin(&mut self, now: Mono, request: NodeDrainRequest, out: &mut Vec<Effect>) {
+        let resumed = match &self.run {
+            Run::Ended(End::Resumed(status)) if is_under_way(*status) => Some(*status),
+            _ => None,
+        };
+        self.end_run(out);
+        self.second = false;
+        self.second_from = None;
+        self.care = Care::Done;
+        self.started_at = self.wall(now);
+        self.answers.retain(|answer| is_final(answer.status));
+        out.push(Effect::Say(Said::Taken(request.clone())));
+        self.serves = Some(request);
+        self.floor = resumed;
+        self.run = Run::Taken;
+        if resumed.is_some() {
+            self.advance(now, out);
+        }
+    }
+
+    /// A forced COMPLETE answers the request that it names; the drain goes on for others.
+    fn settle_force(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Force::Order(order) = self.force else { return };
+        if order.status != DrainStatus::Complete {
+            return;
+        }
+        let Some(request) = self.requests.get(&order.requested_by).cloned() else { return };
+        if self.final_answer(request.id()).is_some_and(|it| it.status == DrainStatus::Complete) {
+            return;
+        }
+        let skip = format!("forced {order} by the force file");
+        out.push(Effect::Say(Said::Forced(order)));
+        self.answer_one(now, &request, DrainStatus::Complete, &skip);
+        if self.open().next().is_none() {
+            self.end_run(out);
+            self.run = Run::Ended(End::Skipped(skip));
+        }
+    }
+
+    /// With both requests complete, each requester is named for a while: a Go reader looks for its own number.
+    fn settle_second(&mut self, now: Mono) {
+        let complete = self.run.status(None) == DrainStatus::Complete && self.requests.len() == 2;
+        if !complete {
+            self.second_from = None;
+        } else if !self.second {
+            let from = *self.second_from.get_or_insert(now + self.limits.answer_dwell());
+            if now >= from {
+                self.second = true;
+                self.second_from = None;
+            }
+        }
+    }
+
+    /// What time alone brings.
+    fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let run = std::mem::replace(&mut self.run, Run::Idle);
+        self.run = match run {
+            Run::Taken => {
+                out.push(Effect::Say(Said::Starting));
+                out.push(Effect::Probe(self.run_id));
+                Run::Probing { away_since: now, again: None, trouble: String::new() }
+            }
+            Run::Probing { away_since, again: Some(at), trouble } if now >= at => {
+                out.push(Effect::Probe(self.run_id));
+                Run::Probing { away_since, again: None, trouble }
+            }
+            Run::Cordoning { tried, again: Some(at), trouble } if now >= at => {
+                self.cordon_now(out);
+                Run::Cordoning { tried: tried + 1, again: None, trouble }
+            }
+            Run::Pausing { attempt, until, .. } if now >= until => self.attempt(now, attempt + 1, out),
+            run @ (Run::Idle
+            | Run::Probing { .. }
+            | Run::Cordoning { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding(..)
+            | Run::Ended(_)) => run,
+        };
+        if let Care::Due(at) = self.care
+            && now >= at
+            && self.node_known
+            && self.knows_requests()
+        {
+            self.looks += 1;
+            self.care = Care::Looking;
+            out.push(Effect::Look { nth: self.looks, give_back: !self.keeps_cordon() });
+        }
+    }
+
+    /// A cordon of ours stays while a drain runs or is complete for a request that stands.
+    fn keeps_cordon(&self) -> bool {
+        match &self.run {
+            Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain(_)) => false,
+            Run::Ended(End::Resumed(status)) => {
+                !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
+            }
+            Run::Taken
+            | Run::Probing { .. }
+            | Run::Cordoning { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding(..)
+            | Run::Ended(End::Drained { .. } | End::Skipped(_)) => true,
+        }
+    }
+
+    fn cordon_now(&self, out: &mut Vec<Effect>) {
+        if let Some(request) = &self.serves {
+            out.push(Effect::Cordon(self.run_id, request.clone()));
+        }
+    }
+
+    fn attempt(&self, now: Mono, attempt: u32, out: &mut Vec<Effect>) -> Run {
+        let limit = self.properties.time(settings::DRAIN_TIMEOUT);
+        out.push(Effect::Say(Said::Attempt(attempt, self.limits.drain_tries)));
+        if let Some(request) = &self.serves {
+            out.push(Effect::Drain(self.run_id, request.clone(), limit));
+        }
+        Run::Draining { attempt, deadline: now + limit, now: Box::default() }
+    }
+
+    fn probed(&mut self, now: Mono, result: Result<(), String>, out: &mut Vec<Effect>) {
+        let Run::Probing { away_since, again: None, .. } = self.run else { return };
+        let trouble = match result {
+            Ok(()) => {
+                self.cordon_now(out);
+                self.run = Run::Cordoning { tried: 1, again: None, trouble: String::new() };
+                return;
+            }
+            Err(trouble) => trouble,
+        };
+        let limit = self.properties.time(settings::DRAIN_SKIP);
+        if now.since(away_since) >= limit {
+            let skip = format!("the Kubernetes API was not reachable for {} s: {trouble}", limit.as_secs());
+            self.skip(now, skip, out);
+        } else {
+            let again = (now + self.limits.probe_pause()).min(away_since + limit);
+            self.run = Run::Probing { away_since, again: Some(again), trouble };
+        }
+    }
+
+    fn skip(&mut self, now: Mono, skip: String, out: &mut Vec<Effect>) {
+        out.push(Effect::Say(Said::Skipped(skip.clone())));
+        self.answer(now, DrainStatus::Complete, &skip);
+        self.run = Run::Ended(End::Skipped(skip));
+    }
+
+    fn cordoned(&mut self, now: Mono, result: Result<CordonOwner, String>, out: &mut Vec<Effect>) {
+        let Run::Cordoning { tried, again: None, .. } = self.run else { return };
+        match result {
+            Ok(owner) => {
+                self.cordon = owner;
+                self.floor = None;
+                out.push(Effect::Say(Said::Cordoned(owner)));
+                self.run = self.attempt(now, 1, out);
+            }
+            Err(trouble) => {
+                out.push(Effect::Say(Said::CordonFailed(tried, trouble.clone())));
+                if tried < self.limits.cordon_tries {
+                    let again = Some(now + self.limits.cordon_pause());
+                    self.run = Run::Cordoning { tried, again, trouble };
+                } else {
+                    self.fail(now, DrainStatus::FailedCordon, End::FailedCordon(trouble));
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, now: Mono, status: DrainStatus, end: End) {
+        self.answer(now, status, "");
+        self.run = Run::Ended(end);
+        self.floor = None;
+        self.care = Care::Due(now);
+    }
+
+    fn drained(&mut self, now: Mono, result: Result<Done, Failure>, out: &mut Vec<Effect>) {
+        let Run::Draining { attempt, now: last, .. } = &self.run else { return };
+        let (attempt, last) = (*attempt, last.clone());
+        match result {
+            Ok(done) => {
+                self.run = Run::Holding(done, attempt);
+                self.release(now, out);
+            }
+            Err(failure) => {
+                out.push(Effect::Say(Said::AttemptFailed(attempt, failure.reason.clone())));
+                if failure.all_drain {
+                    out.push(Effect::Say(Said::NobodyLeft));
+                    let skip = format!(
+                        "every other node is being drained too, nothing can move: {}",
+                        failure.reason
+                    );
+                    self.skip(now, skip, out);
+                } else if attempt < self.limits.drain_tries {
+                    let until = now + self.limits.drain_pause();
+                    let last = Box::new(Draining { blockers: failure.blockers, ..*last });
+                    self.run = Run::Pausing { attempt, until, reason: failure.reason, last };
+                } else {
+                    out.push(Effect::Say(Said::GivingUp(failure.reason.clone())));
+                    self.fail(now, DrainStatus::FailedDrain, End::FailedDrain(failure.reason));
+                }
+            }
+        }
+    }
+
+    /// A proved drain becomes COMPLETE, unless the fault-injection file holds it.
+    fn release(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Run::Holding(done, attempt) = &self.run else { return };
+        if self.hold {
+            return;
+        }
+        let (done, attempt) = (done.clone(), *attempt);
+        out.push(Effect::Say(Said::Complete(done.took)));
+        self.answer(now, DrainStatus::Complete, "");
+        self.run = Run::Ended(End::Drained { attempt, evicted: done.evicted });
+        self.care = Care::Due(now + self.limits.complete_poll());
+    }
+
+    fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
+        if self.care != Care::Looking {
+            return;
+        }
+        let keeps = self.keeps_cordon();
+        self.care = match seen {
+            Ok(Seen::Open) if keeps => {
+                self.void(now, out);
+                return;
+            }
+            Ok(Seen::Open) => {
+                if self.cordon == CordonOwner::Ours {
+                    out.push(Effect::Say(Said::GivenBack));
+                }
+                self.cordon = CordonOwner::None;
+                self.care_trouble.clear();
+                Care::Done
+            }
+            Ok(Seen::Foreign) => {
+                self.cordon = CordonOwner::Foreign;
+                self.care_trouble.clear();
+                if keeps { Care::Due(now + self.limits.complete_poll()) } else { Care::Done }
+            }
+            Ok(Seen::Ours) => {
+                self.cordon = CordonOwner::Ours;
+                self.care_trouble.clear();
+                let pause = if keeps { self.limits.complete_poll() } else { self.limits.uncordon_poll() };
+                Care::Due(now + pause)
+            }
+            Ok(Seen::NotReady) => {
+                self.cordon = CordonOwner::Ours;
+                "the node is not Ready yet".clone_into(&mut self.care_trouble);
+                Care::Due(now + self.limits.uncordon_poll())
+            }
+            Err(trouble) => {
+                if self.care_trouble != trouble {
+                    out.push(Effect::Say(Said::LookFailed(trouble.clone())));
+                    self.care_trouble = trouble;
+                }
+                Care::Due(now + self.limits.uncordon_poll())
+            }
+        };
+    }
+
+    /// Somebody uncordoned the drained node: what was complete is so no longer, and who still waits gets a new
+    /// drain (goals P8).
+    fn void(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.care = Care::Done;
+        self.cordon = CordonOwner::None;
+        if self.run.status(None) == DrainStatus::Complete {
+            out.push(Effect::Say(Said::Void));
+            self.answers.clear();
+            self.run = Run::Ended(End::Resumed(DrainStatus::NotRequested));
+            self.settle(now, out);
+        }
+    }
+
+    /// The status as it is said: the forced one, or that of the run for the requester that comes first.
+    pub(super) fn status(&self) -> NodeDrainStatus {
+        let status = match self.member {
+            None => match &self.run {
+                Run::Ended(End::Resumed(status)) => *status,
+                _ => DrainStatus::NotSupported,
+            },
+            Some(true) if self.is_member() => self.run.status(self.floor),
+            Some(_) => DrainStatus::NotSupported,
+        };
+        let first = if self.requests.contains_key(&Requester::DeviceOp) {
+            Requester::DeviceOp
+        } else if self.requests.contains_key(&Requester::Update) {
+            Requester::Update
+        } else {
+            Requester::None
+        };
+        let own = match status {
+            DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
+            DrainStatus::Complete if self.second && self.requests.len() == 2 => Requester::Update,
+            _ => first,
+        };
+        match self.force {
+            // COMPLETE is said for the requester that it names, as far as that one waits.
+            Force::Order(order) if order.status == DrainStatus::Complete => {
+                let waits = self.requests.contains_key(&order.requested_by);
+                if waits { order } else { NodeDrainStatus { status, requested_by: own } }
+            }
+            Force::Order(order) => order,
+            Force::Absent | Force::Refused(_) => NodeDrainStatus { status, requested_by: own },
+        }
+    }
+
+    /// Says what differs from what was said: journal, progress, status, in this order, before what is done.
+    fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let under_way = self.run.status(self.floor);
+        if self.run.is_active() && self.is_member() {
+            self.answer(now, under_way, "");
+        }
+        let mut told = Vec::new();
+        let journal = self.journal();
+        if self.said_journal != journal {
+            told.push(Effect::Journal(Box::new(journal.clone())));
+            self.said_journal = journal;
+        }
+        let progress = Box::new(self.progress());
+        if self.said_progress.as_ref() != Some(&progress) {
+            told.push(Effect::Progress(progress.clone()));
+            self.said_progress = Some(progress);
+        }
+        let status = self.status();
+        if self.said_status != Some(status) {
+            let before = self.said_status.unwrap_or_default();
+            told.push(Effect::Say(Said::Changing(before, status)));
+            told.push(Effect::Status(status));
+            self.said_status = Some(status);
+        }
+        told.append(out);
+        *out = told;
+    }
+}
+
+/// A status that ends a request.
+pub(super) fn is_final(status: DrainStatus) -> bool {
+    match status {
+        DrainStatus::Complete | DrainStatus::FailedCordon | DrainStatus::FailedDrain => true,
+        DrainStatus::Unknown
+        | DrainStatus::NotSupported
+        | DrainStatus::NotRequested
+        | DrainStatus::Requested
+        | DrainStatus::Starting
+        | DrainStatus::Cordoned
+        | DrainStatus::DrainRetrying
+        | DrainStatus::Stranger(_) => false,
+    }
+}
+
+fn is_under_way(status: DrainStatus) -> bool {
+    match status {
+        DrainStatus::Requested
+        | DrainStatus::Starting
+        | DrainStatus::Cordoned
+        | DrainStatus::DrainRetrying => true,
+        DrainStatus::Unknown
+        | DrainStatus::NotSupported
+        | DrainStatus::NotRequested
+        | DrainStatus::FailedCordon
+        | DrainStatus::FailedDrain
+        | DrainStatus::Complete
+        | DrainStatus::Stranger(_) => false,
+    }
+}
+
+impl Core for Zedkube {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        let mut out = Vec::new();
+        match event {
+            Event::Member(member) => self.member = member.or(self.member),
+            Event::NodeKnown { name } => self.node_known = !name.is_empty(),
+            Event::Request(from, request) => self.request(from, request),
+            Event::RequestsRead(from) => {
+                if !self.read.contains(&from) {
+                    self.read.push(from);
+                }
+            }
+            Event::Force(force) => self.force = force,
+            Event::Hold(hold) => {
+                self.hold = hold;
+                self.release(now, &mut out);
+            }
+            Event::Properties(properties) => self.properties = properties,
+            Event::Probed(run, result) if run == self.run_id => self.probed(now, result, &mut out),
+            Event::Cordoned(run, result) if run == self.run_id => self.cordoned(now, result, &mut out),
+            Event::Draining(run, newest) if run == self.run_id => {
+                if let Run::Draining { now: held, .. } = &mut self.run {
+                    *held = newest;
+                }
+            }
+            Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
+            Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
+            Event::Probed(..)
+            | Event::Cordoned(..)
+            | Event::Draining(..)
+            | Event::Drained(..)
+            | Event::Looked(..)
+            | Event::Tick => {}
+        }
+        if self.run == Run::Taken {
+            // It has been said that the request was taken; now it is served.
+            self.advance(now, &mut out);
+        }
+        self.settle(now, &mut out);
+        if self.run != Run::Taken {
+            self.advance(now, &mut out);
+        }
+        self.tell(now, &mut out);
+        out
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        let care = match self.care {
+            Care::Due(at) if self.node_known && self.knows_requests() => Some(at),
+            Care::Due(_) | Care::Done | Care::Looking => None,
+        };
+        [self.run.due(), care, self.second_from].into_iter().flatten().min()
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}

@@ -1,0 +1,12 @@
+//! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
+
+mod facts;
+mod machine;
+mod run;
+mod view;
+
+#[cfg(test)]
+mod rules;
+
+pub use facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said, Seen};
+pub use machine::Zedkube;

@@ -1,0 +1,1 @@
+//! Rules of the drain, each tried in a sentence.

@@ -1,0 +1,143 @@
+//! Where a drain is. Pure: no clock, no I/O, no task.
+
+use step::Mono;
+use topics::{CordonOwner, DrainStatus};
+
+use super::facts::{Done, Draining};
+
+/// One drain, from the request to its end; each state holds what is valid in it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Run {
+    /// Nothing is asked for.
+    Idle,
+    /// A request was taken.
+    Taken,
+    /// Asks whether the API is there.
+    Probing {
+        /// Since when it is not.
+        away_since: Mono,
+        /// When it is asked again; `None` while an answer is awaited.
+        again: Option<Mono>,
+        /// Why it is not, or empty.
+        trouble: String,
+    },
+    /// Tries to cordon.
+    Cordoning {
+        /// This try, from 1.
+        tried: u32,
+        /// When the next try starts; `None` while an answer is awaited.
+        again: Option<Mono>,
+        /// Why the last try failed, or empty.
+        trouble: String,
+    },
+    /// An attempt is under way.
+    Draining {
+        /// From 1.
+        attempt: u32,
+        /// When it is given up.
+        deadline: Mono,
+        /// How far it is.
+        now: Box<Draining>,
+    },
+    /// Waits before the next attempt.
+    Pausing {
+        /// The attempt that failed.
+        attempt: u32,
+        /// When the next one starts.
+        until: Mono,
+        /// Why it failed.
+        reason: String,
+        /// How far it was.
+        last: Box<Draining>,
+    },
+    /// Drained, and held by the fault-injection file.
+    Holding(Done, u32),
+    /// Over.
+    Ended(End),
+}
+
+/// How a drain ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// Proved done.
+    Drained { attempt: u32, evicted: u32 },
+    /// Left out, for this reason.
+    Skipped(String),
+    /// Could not cordon.
+    FailedCordon(String),
+    /// Could not drain.
+    FailedDrain(String),
+    /// As it was before this agent started anew in the same boot.
+    Resumed(DrainStatus),
+}
+
+impl Run {
+    /// The status that says where it is. `floor` is what was said before this agent started anew.
+    pub(super) fn status(&self, floor: Option<DrainStatus>) -> DrainStatus {
+        match self {
+            Self::Idle => DrainStatus::NotRequested,
+            Self::Taken => DrainStatus::Requested,
+            Self::Probing { .. } | Self::Cordoning { .. } => floor.unwrap_or(DrainStatus::Starting),
+            Self::Draining { .. } | Self::Holding(..) => DrainStatus::Cordoned,
+            Self::Pausing { .. } => DrainStatus::DrainRetrying,
+            Self::Ended(End::Drained { .. } | End::Skipped(_)) => DrainStatus::Complete,
+            Self::Ended(End::FailedCordon(_)) => DrainStatus::FailedCordon,
+            Self::Ended(End::FailedDrain(_)) => DrainStatus::FailedDrain,
+            Self::Ended(End::Resumed(status)) => *status,
+        }
+    }
+
+    /// Whether a task is, or soon will be, at work.
+    pub(super) fn is_active(&self) -> bool {
+        match self {
+            Self::Idle | Self::Ended(_) => false,
+            Self::Taken
+            | Self::Probing { .. }
+            | Self::Cordoning { .. }
+            | Self::Draining { .. }
+            | Self::Pausing { .. }
+            | Self::Holding(..) => true,
+        }
+    }
+
+    /// The attempt that it is in, or was in last.
+    pub(super) fn attempt(&self) -> u32 {
+        match self {
+            Self::Idle | Self::Taken | Self::Probing { .. } | Self::Cordoning { .. } => 0,
+            Self::Draining { attempt, .. } | Self::Pausing { attempt, .. } | Self::Holding(_, attempt) => {
+                *attempt
+            }
+            Self::Ended(End::Drained { attempt, .. }) => *attempt,
+            Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::FailedDrain(_) | End::Resumed(_)) => 0,
+        }
+    }
+
+    /// When it must be looked at again.
+    pub(super) fn due(&self) -> Option<Mono> {
+        match self {
+            Self::Taken => Some(Mono::START),
+            Self::Probing { again, .. } | Self::Cordoning { again, .. } => *again,
+            Self::Pausing { until, .. } => Some(*until),
+            Self::Idle | Self::Draining { .. } | Self::Holding(..) | Self::Ended(_) => None,
+        }
+    }
+}
+
+/// Whether a cordon of ours has to go, or might.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Care {
+    /// The node is as it should be.
+    Done,
+    /// To be looked at then.
+    Due(Mono),
+    /// An answer is awaited.
+    Looking,
+}
+
+/// What is known of the cordon.
+pub(super) const fn cordoned(owner: CordonOwner) -> bool {
+    match owner {
+        CordonOwner::None => false,
+        CordonOwner::Ours | CordonOwner::Foreign => true,
+    }
+}

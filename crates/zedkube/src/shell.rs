@@ -1,0 +1,222 @@
+//! Wires zedkube's topics and files to its facts, and its effects to topics, files and the cluster.
+
+use agent::settings::Properties;
+use agent::{Error, Hands, Station, Tasks, publication};
+use kubeops::{Cluster, NodeName};
+use pubsub::{Bus, Change, FileRule, FileState, Publication, store};
+use topics::{
+    ConfigItemValueMap, DrainJournal, EdgeNodeClusterConfig, EdgeNodeInfo, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, Requester, read_force,
+};
+use tracing::{error, info, warn};
+
+use crate::core::{Effect, Event, Force, Said};
+use crate::limits::Limits;
+use crate::work::{Target, Work};
+use crate::{FORCE, MISSPELT, NAME, WAIT};
+
+/// Key of topics that have one value.
+const GLOBAL: &str = "global";
+/// No force file is longer.
+const FORCE_BYTES: u64 = 4096;
+/// Name of the task that works on the cluster; there is one at a time.
+const RUN: &str = "run";
+/// Name of the task that looks at the node.
+const LOOK: &str = "look";
+
+/// The hands of the core.
+pub(crate) struct Shell {
+    station: Station,
+    tasks: Tasks<Event>,
+    work: Work,
+    status: Publication<NodeDrainStatus>,
+    progress: Publication<NodeDrainProgress>,
+    journal: Publication<DrainJournal>,
+}
+
+impl Shell {
+    /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
+    pub(crate) fn open(
+        station: &Station,
+        limits: &Limits,
+        cluster: Cluster,
+        tasks: Tasks<Event>,
+    ) -> Result<(Self, Option<DrainJournal>), Error> {
+        let bus = &station.bus;
+        let shell = Self {
+            status: publication(bus, NAME)?,
+            progress: publication(bus, NAME)?,
+            journal: publication(bus, NAME)?,
+            work: Work::new(cluster, station.clone(), limits.clone()),
+            station: station.clone(),
+            tasks,
+        };
+        let journal = shell.journal.get(GLOBAL).cloned();
+        Ok((shell, journal))
+    }
+
+    /// Follows what this agent hears of.
+    pub(crate) fn follow(&mut self) {
+        let bus = self.station.bus.clone();
+        self.tasks.follow::<EdgeNodeClusterConfig>(&bus, "zedagent", |change| match change {
+            Change::Put { value, .. } => Some(Event::Member(value.initialized.then_some(value.valid))),
+            Change::Gone { .. } => Some(Event::Member(Some(false))),
+            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        let target = self.work.target();
+        self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
+            Change::Put { value, .. } => node_known(&target, &value),
+            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        for (agent, from) in [("zedagent", Requester::DeviceOp), ("baseosmgr", Requester::Update)] {
+            self.tasks.follow::<NodeDrainRequest>(&bus, agent, move |change| match change {
+                // Whose topic it is in says who asks.
+                Change::Put { value, .. } => {
+                    Some(Event::Request(from, Some(NodeDrainRequest { requested_by: from, ..value })))
+                }
+                Change::Gone { .. } => Some(Event::Request(from, None)),
+                Change::Synced => Some(Event::RequestsRead(from)),
+                Change::Restarted(_) | Change::Bad(_) => None,
+            });
+        }
+        let mut last = Properties::default();
+        self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
+            Change::Put { value, .. } => {
+                let (now, refused) = Properties::from_map(&value, &last);
+                refused.iter().for_each(|line| warn!("config property {line}"));
+                last = now.clone();
+                Some(Event::Properties(now))
+            }
+            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        self.follow_files(&bus);
+    }
+
+    fn follow_files(&mut self, bus: &Bus) {
+        let order = FileRule { limit_bytes: FORCE_BYTES, order: true };
+        self.tasks.follow_file(bus, bus.path(FORCE), order, |file| Some(Event::Force(force(file))));
+        self.tasks.follow_file(bus, bus.path(MISSPELT), order, |file| {
+            if file != FileState::Absent {
+                warn!(path = MISSPELT, "nobody reads this name; the force file is {FORCE}");
+            }
+            None
+        });
+        let plain = FileRule { limit_bytes: FORCE_BYTES, order: false };
+        self.tasks
+            .follow_file(bus, bus.path(WAIT), plain, |file| Some(Event::Hold(file != FileState::Absent)));
+    }
+}
+
+/// The Node object's name is the device's in lower case, with `_` as `-`.
+fn node_known(target: &Target, info: &EdgeNodeInfo) -> Option<Event> {
+    if info.device_name.is_empty() {
+        return None;
+    }
+    let name = info.device_name.to_lowercase().replace('_', "-");
+    match NodeName::parse(&name) {
+        Ok(node) => {
+            target.set(node, info.device_id.to_string());
+            Some(Event::NodeKnown { name })
+        }
+        Err(cause) => {
+            error!(device = info.device_name, error = %cause, "the device's name makes no node name; correct deviceName in the config");
+            None
+        }
+    }
+}
+
+fn force(file: FileState) -> Force {
+    let refused = |why: String| {
+        error!(path = FORCE, "force file refused: {why}");
+        Force::Refused(why)
+    };
+    match file {
+        FileState::Absent => Force::Absent,
+        FileState::Present(bytes) => match read_force(&bytes) {
+            Ok(order) => {
+                warn!(path = FORCE, "a force file orders {order}");
+                Force::Order(order)
+            }
+            Err(cause) => refused(cause.to_string()),
+        },
+        FileState::Bad(finding) => refused(finding.reason),
+    }
+}
+
+impl Hands for Shell {
+    type Effect = Effect;
+
+    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
+        match effect {
+            Effect::Journal(journal) => {
+                self.journal.publish(GLOBAL, &journal).map_err(Error::pubsub("DrainJournal"))?;
+            }
+            Effect::Progress(progress) => {
+                self.progress.publish(GLOBAL, &progress).map_err(Error::pubsub("NodeDrainProgress"))?;
+            }
+            Effect::Status(status) => {
+                self.status.publish(GLOBAL, &status).map_err(Error::pubsub("NodeDrainStatus"))?;
+            }
+            Effect::Probe(run) => self.tasks.start(RUN, self.work.clone().probe(run)),
+            Effect::Cordon(run, request) => self.tasks.start(RUN, self.work.clone().cordon(run, request)),
+            Effect::Drain(run, request, limit) => {
+                let work = self.work.clone();
+                self.tasks.events(RUN, move |outbox| work.drain(run, request, limit, outbox));
+            }
+            Effect::Cancel => {
+                self.tasks.cancel(RUN);
+                self.tasks.cancel(LOOK);
+            }
+            Effect::Look { nth, give_back } => self.tasks.start(LOOK, self.work.clone().look(nth, give_back)),
+            Effect::DropForce => drop_force(&self.station.bus),
+            Effect::Say(said) => say(&said),
+        }
+        Ok(())
+    }
+}
+
+/// A force file that was written in an earlier boot was meant for that boot.
+fn drop_force(bus: &Bus) {
+    let path = bus.path(FORCE);
+    let held = store::read(&path, FORCE_BYTES);
+    match store::remove(&path) {
+        Ok(false) => {}
+        Ok(true) => {
+            let content = held.ok().flatten().unwrap_or_default();
+            warn!(path = FORCE, content = %String::from_utf8_lossy(&content), "removed a force file of an earlier boot");
+        }
+        Err(cause) => error!(error = %agent::log::chain(&cause), "cannot remove a force file of an earlier boot"),
+    }
+}
+
+fn say(said: &Said) {
+    match said {
+        Said::Changing(from, to) => {
+            info!("nodedrain-step:changing publishNodeDrainStatus from {from} to {to}");
+        }
+        Said::Taken(request) => {
+            info!(request = %request.id(), context = request.context, "nodedrain-step:drain-request-handle NodeDrainRequest taken");
+        }
+        Said::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
+        Said::CordonFailed(tried, why) => {
+            warn!(tried, error = why, "nodedrain-step:drain-cordon-failure cordonNode");
+        }
+        Said::Cordoned(owner) => info!(?owner, "nodedrain-step:drain-cordon-complete cordonNode"),
+        Said::Attempt(attempt, of) => info!(attempt, of, "nodedrain-step:drain-attempt"),
+        Said::AttemptFailed(attempt, why) => warn!(attempt, error = why, "nodedrain-step:drain-failure"),
+        Said::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
+        Said::NobodyLeft => warn!("nodedrain-step:drain-skip-no-schedulable-nodes"),
+        Said::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
+        Said::Complete(took) => {
+            info!("nodedrain-step:drain-complete");
+            info!("kubevirt_node_drain_completion_time_seconds:{:.6}", took.as_secs_f64());
+        }
+        Said::Withdrawn => {
+            info!("all requests were taken back: the drain is cancelled and the cordon given back")
+        }
+        Said::Forced(order) => warn!("NodeDrainStatus is forced to {order}"),
+        Said::GivenBack => info!("own cordon given back"),
+        Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
+        Said::Void => warn!("somebody uncordoned the drained node: the drain counts no longer"),
+    }
+}

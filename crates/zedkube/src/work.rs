@@ -1,0 +1,180 @@
+//! Work on the cluster, each piece a task that ends in a fact.
+//!
+//! Not here: how often a piece is tried. Dropping a piece ends its calls; what the server did then is unknown,
+//! and the next piece looks again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::{Outbox, Station};
+use kubeops::reply::Reach;
+use kubeops::{
+    Cluster, Cordon, CordonOwner, Cordoned, Error, NodeName, Order, Outcome, Phase, Progress, Rules, node,
+};
+use tokio::sync::watch;
+use topics::NodeDrainRequest;
+
+use crate::core::{Done, Draining, Event, Failure, RunId, Seen};
+use crate::limits::Limits;
+
+/// Our node, once its name is known.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Target(Arc<Mutex<Option<(NodeName, String)>>>);
+
+impl Target {
+    /// Sets name and device UUID.
+    pub(crate) fn set(&self, node: NodeName, device_uuid: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((node, device_uuid));
+    }
+
+    fn get(&self) -> Result<(NodeName, String), String> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        held.ok_or_else(|| "the name of this node is not known yet".to_owned())
+    }
+}
+
+/// What the tasks share.
+#[derive(Clone)]
+pub(crate) struct Work {
+    cluster: Cluster,
+    station: Station,
+    limits: Limits,
+    target: Target,
+}
+
+impl Work {
+    pub(crate) fn new(cluster: Cluster, station: Station, limits: Limits) -> Self {
+        Self { cluster, station, limits, target: Target::default() }
+    }
+
+    /// Our node, to be set when it is known.
+    pub(crate) fn target(&self) -> Target {
+        self.target.clone()
+    }
+
+    /// Whether the API is there. Throttled or refused, it is.
+    pub(crate) async fn probe(self, run: RunId) -> Option<Event> {
+        let result = match node::probe(&self.cluster).await {
+            Ok(()) => Ok(()),
+            Err(error) => match error.reach() {
+                Reach::Reachable | Reach::Throttled => Ok(()),
+                Reach::Unreachable => Err(told(&error)),
+            },
+        };
+        Some(Event::Probed(run, result))
+    }
+
+    fn owner(&self, request: &NodeDrainRequest) -> CordonOwner {
+        CordonOwner {
+            boot_id: self.station.boot_id.clone(),
+            requested_by: request.requested_by.number(),
+            requested_at: request.requested_at.to_string(),
+        }
+    }
+
+    /// One try to cordon.
+    pub(crate) async fn cordon(self, run: RunId, request: NodeDrainRequest) -> Option<Event> {
+        let owner = self.owner(&request);
+        let result = match self.target.get() {
+            Ok((name, uuid)) => match node::cordon(&self.cluster, &name, &uuid, &owner).await {
+                Ok(Cordoned::Written | Cordoned::Kept) => Ok(topics::CordonOwner::Ours),
+                Ok(Cordoned::Foreign) => Ok(topics::CordonOwner::Foreign),
+                Err(error) => Err(told(&error)),
+            },
+            Err(why) => Err(why),
+        };
+        Some(Event::Cordoned(run, result))
+    }
+
+    /// One attempt to drain, with its progress.
+    pub(crate) async fn drain(
+        self,
+        run: RunId,
+        request: NodeDrainRequest,
+        limit: Duration,
+        outbox: Outbox<Event>,
+    ) {
+        let (node, device_uuid) = match self.target.get() {
+            Ok(target) => target,
+            Err(reason) => {
+                let failure = Failure { reason, blockers: Vec::new(), all_drain: false };
+                outbox.send(Event::Drained(run, Err(failure))).await;
+                return;
+            }
+        };
+        let rules = Rules {
+            attempt: limit,
+            at_once: usize::try_from(self.limits.evictions_at_once).unwrap_or(usize::MAX),
+            proof_gap: self.limits.proof_gap(),
+        };
+        let order = Order { node, device_uuid, owner: self.owner(&request), rules };
+        let (sender, receiver) = watch::channel(Progress::default());
+        let clock = self.station.clock;
+        let outcome = {
+            let drain = kubeops::drain(&self.cluster, &order, || clock.now(), &sender);
+            let tell = tell(run, receiver, outbox.clone());
+            tokio::pin!(drain, tell);
+            tokio::select! {
+                outcome = &mut drain => outcome,
+                () = &mut tell => drain.await,
+            }
+        };
+        let result = match outcome {
+            Outcome::Drained { took, evicted, .. } => Ok(Done { took, evicted }),
+            Outcome::Failed { reason, blockers } => {
+                let others = node::others(&self.cluster, &order.node).await;
+                let all_drain = others.is_ok_and(|others| kubeops::every_peer_drains(&others));
+                Err(Failure { reason, blockers, all_drain })
+            }
+        };
+        outbox.send(Event::Drained(run, result)).await;
+    }
+
+    /// Looks at the node, and removes a cordon of ours that has to go: one of this boot at once, one of an
+    /// earlier boot when the node is Ready.
+    pub(crate) async fn look(self, nth: u64, give_back: bool) -> Option<Event> {
+        Some(Event::Looked(nth, self.look_at(give_back).await))
+    }
+
+    async fn look_at(&self, give_back: bool) -> Result<Seen, String> {
+        let (name, uuid) = self.target.get()?;
+        let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
+        if facts.tie_breaker {
+            return Ok(Seen::Foreign);
+        }
+        let owner = match facts.cordon {
+            Cordon::None => return Ok(Seen::Open),
+            Cordon::Foreign => return Ok(Seen::Foreign),
+            Cordon::Ours(owner) => owner,
+        };
+        if !give_back {
+            return Ok(Seen::Ours);
+        }
+        if owner.boot_id != self.station.boot_id && !facts.ready {
+            return Ok(Seen::NotReady);
+        }
+        node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
+        Ok(Seen::Open)
+    }
+}
+
+/// Passes the newest progress on; values in between may be left out.
+async fn tell(run: RunId, mut progress: watch::Receiver<Progress>, outbox: Outbox<Event>) {
+    while progress.changed().await.is_ok() {
+        let newest = progress.borrow_and_update().clone();
+        let draining = Draining {
+            proving: newest.phase == Phase::Proving,
+            counts: newest.counts,
+            blockers: newest.blockers,
+            trouble: newest.trouble,
+        };
+        if !outbox.send(Event::Draining(run, Box::new(draining))).await {
+            return;
+        }
+    }
+}
+
+/// An error for a person: what happened, and what to do.
+fn told(error: &Error) -> String {
+    format!("{} ({})", error.line(), error.next_step())
+}
