@@ -24,7 +24,15 @@ const ARROWS: [(&str, &[&str]); 12] = [
     (
         "zedbox",
         &[
-            "agent", "baseosmgr", "kubeops", "kubesim", "nodeagent", "pubsub", "step", "topics", "zedagent",
+            "agent",
+            "baseosmgr",
+            "kubeops",
+            "kubesim",
+            "nodeagent",
+            "pubsub",
+            "step",
+            "topics",
+            "zedagent",
             "zedkube",
         ],
     ),
@@ -39,8 +47,20 @@ const LONGEST_FILE_LINES: usize = 480;
 const PURE: &str = "Pure: no clock, no I/O, no task.";
 /// What a pure file must not name.
 const IMPURE: [&str; 14] = [
-    "tokio::", "tracing::", "std::fs", "std::net", "std::io", "std::thread", "std::process", "std::env", "SystemTime",
-    "Instant", "pubsub::", "agent::Clock", "rustix::", "Timestamp::now",
+    "tokio::",
+    "tracing::",
+    "std::fs",
+    "std::net",
+    "std::io",
+    "std::thread",
+    "std::process",
+    "std::env",
+    "SystemTime",
+    "Instant",
+    "pubsub::",
+    "agent::Clock",
+    "rustix::",
+    "Timestamp::now",
 ];
 
 fn top() -> PathBuf {
@@ -79,7 +99,8 @@ fn members() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
         let (mut normal, mut development) = (BTreeSet::new(), BTreeSet::new());
         for dependency in package["dependencies"].as_array().unwrap() {
             let name = dependency["name"].as_str().unwrap().to_owned();
-            if dependency["kind"].as_str() == Some("dev") { &mut development } else { &mut normal }.insert(name);
+            if dependency["kind"].as_str() == Some("dev") { &mut development } else { &mut normal }
+                .insert(name);
         }
         (package["name"].as_str().unwrap().to_owned(), (normal, development))
     };
@@ -110,7 +131,8 @@ fn only_the_cluster_crates_reach_the_kubernetes_client() {
 #[test]
 fn pure_files_name_no_clock_no_io_and_no_task() {
     let sources = sources();
-    let pure: Vec<_> = sources.iter().filter(|(path, text)| text.contains(PURE) && !path.ends_with("house.rs")).collect();
+    let pure: Vec<_> =
+        sources.iter().filter(|(path, text)| text.contains(PURE) && !path.ends_with("house.rs")).collect();
     assert!(pure.len() > 10, "only {} pure files", pure.len());
     for (path, text) in pure {
         // Tests at the end of a pure file may use what they need.
@@ -127,7 +149,9 @@ fn every_decision_core_is_pure() {
     let sources = sources();
     let cores: Vec<_> = sources
         .iter()
-        .filter(|(path, _)| path.components().any(|part| matches!(part.as_os_str().to_str(), Some("core" | "core.rs"))))
+        .filter(|(path, _)| {
+            path.components().any(|part| matches!(part.as_os_str().to_str(), Some("core" | "core.rs")))
+        })
         .filter(|(path, _)| !path.to_string_lossy().contains("test"))
         .collect();
     assert!(cores.len() >= 4, "the four agents have {} core files", cores.len());

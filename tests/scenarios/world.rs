@@ -105,7 +105,7 @@ impl World {
                 Agent::Zedkube => zedkube::run(station, limits.zedkube, cluster).await,
             };
             if let Err(error) = ended {
-                panic!("{agent:?} failed: {}", agent::log::chain(&error));
+                panic!("{agent:?} failed: {}", agent::report::chain(&error));
             }
         });
         self.running.push((agent, stopper, task));

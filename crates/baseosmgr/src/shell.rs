@@ -3,7 +3,7 @@
 //! Not here: any decision. Words of the log: spec agents.md section 6.
 
 use agent::zboot::Zboot;
-use agent::{Clock, Error, Hands, Station, Tasks, log, publication};
+use agent::{Clock, Error, Hands, Station, Tasks, publication, report};
 use pubsub::{Bus, Publication, store};
 use topics::{BaseOSMgrStatus, BaseOsStatus, NodeDrainRequest, Requester, ZbootStatus};
 use tracing::{error, info, warn};
@@ -72,7 +72,7 @@ impl Shell {
             Order::Set { label, state } => self.zboot.set_state(label, state),
             Order::MarkActive => self.zboot.mark_current_active(),
         };
-        let outcome = outcome.map_err(|cause| log::chain(&cause));
+        let outcome = outcome.map_err(|cause| report::chain(&cause));
         self.stored += 1;
         self.tasks
             .start(format!("stored {}", self.stored), async move { Some(Event::Stored { order, outcome }) });
@@ -81,11 +81,11 @@ impl Shell {
     fn write(&mut self, of: crate::core::Write, tree: &topics::ContentTreeStatus) {
         let image = image::of(&self.bus, &of, tree);
         let begun = image
-            .and_then(|image| self.zboot.write_image(of.label, image).map_err(|cause| log::chain(&cause)));
+            .and_then(|image| self.zboot.write_image(of.label, image).map_err(|cause| report::chain(&cause)));
         info!(version = of.version, partition = %of.label, key = of.key, "writes an image");
         self.tasks.start("write", async move {
             let outcome = match begun {
-                Ok(writing) => writing.await.map_err(|cause| log::chain(&cause)),
+                Ok(writing) => writing.await.map_err(|cause| report::chain(&cause)),
                 Err(reason) => Err(reason),
             };
             Some(Event::Written { of, outcome })
@@ -119,7 +119,7 @@ impl Hands for Shell {
             Effect::Journal(journal) => saved::journal(&self.bus, journal)?,
             Effect::RemoveForce => {
                 if let Err(cause) = store::remove(&self.bus.path(follow::FORCE_FILE)) {
-                    warn!(path = follow::FORCE_FILE, error = %log::chain(&cause), "cannot remove the used force file; remove it by hand");
+                    warn!(path = follow::FORCE_FILE, error = %report::chain(&cause), "cannot remove the used force file; remove it by hand");
                 }
             }
             Effect::Zboot(status) => {

@@ -1,1 +1,163 @@
-//! kubesim
+//! An embedded Kubernetes API for the demo and the tests: a development tool, not a cluster.
+//!
+//! It speaks what the agents and `kubectl get/cordon/drain` use: nodes, pods, budgets, evictions with real budget
+//! arithmetic, watches with resource versions, optimistic concurrency, graceful deletion, and small controllers
+//! for scheduling, replica sets, budgets and kubelets. Everything else it stores as it is given.
+
+mod api;
+mod budgets;
+mod controllers;
+mod faults;
+mod path;
+mod seed;
+mod selectors;
+mod server;
+mod store;
+mod watch;
+
+pub use faults::{Fault, Faults, Seen};
+pub use server::{Server, SimBody, SimService};
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use store::Store;
+
+/// How long things take in this cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct SimConfig {
+    /// From being asked to end to being gone.
+    pub stop_time: Duration,
+    /// From being scheduled to being Ready; a node's from power on to Ready.
+    pub start_time: Duration,
+    /// Changes that a watch can go back to.
+    pub history: usize,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        Self {
+            stop_time: Duration::from_millis(300),
+            start_time: Duration::from_millis(200),
+            history: 10_000,
+        }
+    }
+}
+
+/// A cluster. Copies are the same one; its tasks end with the last of them.
+#[derive(Clone)]
+pub struct Sim {
+    shared: Arc<Shared>,
+    _tasks: Arc<Mutex<JoinSet<()>>>,
+}
+
+/// What the API and the controllers share.
+pub(crate) struct Shared {
+    pub(crate) config: SimConfig,
+    store: Mutex<Store>,
+    pub(crate) changed: Notify,
+    pub(crate) faults: Faults,
+}
+
+impl Shared {
+    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes objects; budgets are brought up to date before anybody else can look.
+    pub(crate) fn write<R>(&self, change: impl FnOnce(&mut Store) -> R) -> R {
+        let result = {
+            let mut store = self.store();
+            let result = change(&mut store);
+            budgets::update(&mut store);
+            result
+        };
+        self.changed.notify_waiters();
+        result
+    }
+}
+
+impl Sim {
+    /// A cluster without nodes. Must be called inside a tokio runtime.
+    #[must_use]
+    pub fn new(config: SimConfig) -> Self {
+        let shared = Arc::new(Shared {
+            config,
+            store: Mutex::new(Store::new(config.history)),
+            changed: Notify::new(),
+            faults: Faults::default(),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(controllers::run(Arc::downgrade(&shared)));
+        Self { shared, _tasks: Arc::new(Mutex::new(tasks)) }
+    }
+
+    /// The API without a network in between, for `kube::Client::new`.
+    #[must_use]
+    pub fn service(&self) -> SimService {
+        SimService::new(Arc::clone(&self.shared))
+    }
+
+    /// The API over HTTP on a free port of the loopback address.
+    ///
+    /// # Errors
+    /// No port can be had.
+    pub async fn serve(&self) -> std::io::Result<Server> {
+        Server::start(self.service()).await
+    }
+
+    /// Answers that the API gives in place of its own, and what it was asked.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.shared.faults
+    }
+
+    /// One object; `resource` as `pods` or `policy/poddisruptionbudgets`, `namespace` empty where there is none.
+    #[must_use]
+    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.shared.store().get(resource, namespace, name).cloned()
+    }
+
+    /// All objects of a resource.
+    #[must_use]
+    pub fn list(&self, resource: &str) -> Vec<Value> {
+        self.shared.store().list(resource).cloned().collect()
+    }
+
+    /// Changes an object in place, as another client would; false when there is none.
+    pub fn edit(&self, resource: &str, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) -> bool {
+        self.shared.write(|store| store.edit(resource, namespace, name, change))
+    }
+
+    /// Puts an object there, new or changed.
+    pub fn apply(&self, resource: &str, object: Value) {
+        self.shared.write(|store| store.put(resource, object));
+    }
+
+    /// Removes an object at once.
+    pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> bool {
+        self.shared.write(|store| store.remove(resource, namespace, name).is_some())
+    }
+
+    /// Forgets all changes so far: watches that go on from an older version get 410.
+    pub fn expire_watches(&self) {
+        self.shared.write(Store::expire);
+    }
+
+    /// Waits until the objects of a resource are as wanted. It waits for ever when they never are.
+    pub async fn until(&self, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if wanted(&self.list(resource)) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}

@@ -277,7 +277,8 @@ impl NodeAgent {
 
     /// A new image waits in the other partition. Its drain is behind it: baseosmgr switches only after it.
     fn new_image(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let waiting = self.partitions.values().find(|it| !it.current_partition && it.partition_state == "updating");
+        let waiting =
+            self.partitions.values().find(|it| !it.current_partition && it.partition_state == "updating");
         if let Some(partition) = waiting {
             let reason = format!(
                 "NORMAL: baseos-update({}) to EVE version {} reboot",
@@ -300,7 +301,10 @@ impl NodeAgent {
         if left.is_zero() {
             self.test = Test::Passed;
             self.status.remaining_test_time = 0;
-            out.push(Effect::Image(ZbootConfig { partition_label: self.status.cur_part.clone(), test_complete: true }));
+            out.push(Effect::Image(ZbootConfig {
+                partition_label: self.status.cur_part.clone(),
+                test_complete: true,
+            }));
         } else if now >= self.next_told {
             self.next_told = now + self.limits.tick();
             self.status.remaining_test_time = i64::try_from(left.as_nanos()).unwrap_or(i64::MAX);
@@ -419,9 +423,10 @@ impl Core for NodeAgent {
 
     fn next_wake(&self) -> Option<Mono> {
         let flow = match &self.flow {
-            Flow::Announced(_, until) | Flow::Halting(_, until) | Flow::Halted(_, until) | Flow::Refused(_, until) => {
-                Some(*until)
-            }
+            Flow::Announced(_, until)
+            | Flow::Halting(_, until)
+            | Flow::Halted(_, until)
+            | Flow::Refused(_, until) => Some(*until),
             Flow::Idle | Flow::Asked(_) | Flow::Down | Flow::Gone => None,
         };
         let test = match self.test {
@@ -438,4 +443,3 @@ impl Core for NodeAgent {
         Event::Tick
     }
 }
-

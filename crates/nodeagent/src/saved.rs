@@ -25,7 +25,9 @@ const LOG_LINES: usize = 100;
 pub(crate) fn take_last(station: &Station) -> Result<NodeAgentStatus, Error> {
     let text = |path: &str| -> Result<Option<String>, Error> {
         let bytes = store::read(&station.bus.path(path), LIMIT_BYTES).map_err(Error::pubsub(path))?;
-        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()).filter(|text| !text.is_empty()))
+        Ok(bytes
+            .map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
+            .filter(|text| !text.is_empty()))
     };
     let now = station.clock.wall();
     let first = text(FIRST_BOOT)?.is_some() || station.bus.path(FIRST_BOOT).exists();
@@ -58,11 +60,17 @@ pub(crate) fn take_last(station: &Station) -> Result<NodeAgentStatus, Error> {
 }
 
 /// Keeps why the device goes down. The first reason is the one that counts (D-N4).
-pub(crate) fn keep(station: &Station, reason: &str, boot_reason: BootReason, image: &str) -> Result<(), Error> {
+pub(crate) fn keep(
+    station: &Station,
+    reason: &str,
+    boot_reason: BootReason,
+    image: &str,
+) -> Result<(), Error> {
     let write = |path: &str, text: &str| {
         store::replace(&station.bus.path(path), text.as_bytes()).map_err(Error::pubsub(path))
     };
-    let log = store::read(&station.bus.path(LOG), LIMIT_BYTES).map_err(Error::pubsub(LOG))?.unwrap_or_default();
+    let log =
+        store::read(&station.bus.path(LOG), LIMIT_BYTES).map_err(Error::pubsub(LOG))?.unwrap_or_default();
     let log = String::from_utf8_lossy(&log).into_owned();
     let mut lines: Vec<&str> = log.lines().collect();
     let line = format!("{} {reason}", station.clock.wall());

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use agent::device::Device;
 use agent::settings::Properties;
-use agent::{Error, Hands, Station, Tasks, log, publication};
+use agent::{Error, Hands, Station, Tasks, publication, report};
 use pubsub::{Change, Publication};
 use topics::{
-    ConfigItemValueMap, DomainStatus, NodeAgentStatus, NodeDrainStatus, ZbootConfig, ZbootStatus, ZedAgentStatus,
+    ConfigItemValueMap, DomainStatus, NodeAgentStatus, NodeDrainStatus, ZbootConfig, ZbootStatus,
+    ZedAgentStatus,
 };
 use tracing::{error, info, warn};
 
@@ -86,13 +87,13 @@ impl Shell {
     }
 
     fn operate(&mut self, operation: Operation, reason: &str) -> Result<(), String> {
-        self.device.sync().map_err(|error| log::chain(&error))?;
+        self.device.sync().map_err(|error| report::chain(&error))?;
         let done = match operation {
             Operation::Shutdown => self.device.shutdown(reason),
             Operation::Reboot => self.device.reboot(reason),
             Operation::PowerOff => self.device.power_off(reason),
         };
-        done.map_err(|error| log::chain(&error))
+        done.map_err(|error| report::chain(&error))
     }
 }
 
@@ -115,7 +116,8 @@ impl Hands for Shell {
                 warn!(?operation, reason, "asks the device");
                 let answer = self.operate(operation, &reason);
                 self.answers += 1;
-                self.tasks.start(format!("answer {}", self.answers), async move { Some(Event::Answered(answer)) });
+                self.tasks
+                    .start(format!("answer {}", self.answers), async move { Some(Event::Answered(answer)) });
             }
             Effect::Say(said) => say(&said),
         }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::{Error, log, publication};
+use agent::{Error, publication, report};
 use pubsub::{Bus, FileState, Publication, store};
 use topics::{
     BaseOsConfig, ConfigGetStatus, ConfigItemValueMap, DeviceOp, DeviceOpsCmd, EdgeNodeClusterConfig,
@@ -65,7 +65,9 @@ impl Config {
                 }
             },
             Ok(None) => {}
-            Err(cause) => warn!(error = %log::chain(&cause), "cannot read the copy of the last good config"),
+            Err(cause) => {
+                warn!(error = %report::chain(&cause), "cannot read the copy of the last good config")
+            }
         }
         Ok(config)
     }
@@ -122,7 +124,7 @@ impl Config {
         if config.faults.is_empty()
             && let Err(cause) = store::replace(&self.bus.path(saved::LAST_CONFIG), bytes)
         {
-            error!(error = %log::chain(&cause), "cannot keep a copy of this good config");
+            error!(error = %report::chain(&cause), "cannot keep a copy of this good config");
         }
         self.merge(config);
         info!(path = CONFIG, "device config read");
@@ -187,7 +189,7 @@ impl Config {
             .collect();
         for old in old {
             if let Err(cause) = self.base_os.unpublish(&old) {
-                error!(key = old, error = %log::chain(&cause), "cannot take a BaseOsConfig back");
+                error!(key = old, error = %report::chain(&cause), "cannot take a BaseOsConfig back");
             }
         }
         if let (Some(key), Some(config)) = (key, base_os) {
@@ -199,6 +201,6 @@ impl Config {
 /// Publishes; a failure is told, and tried again with the next config.
 fn put<T: Topic>(publication: &mut Publication<T>, key: &str, value: &T) {
     if let Err(cause) = publication.publish(key, value) {
-        error!(topic = T::NAME, key, error = %log::chain(&cause), "cannot publish");
+        error!(topic = T::NAME, key, error = %report::chain(&cause), "cannot publish");
     }
 }

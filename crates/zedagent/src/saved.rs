@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::{Error, log};
+use agent::{Error, report};
 use pubsub::{Bus, store};
 use topics::{DeviceOp, DeviceOpsCmd, go_json};
 use tracing::error;
@@ -32,7 +32,7 @@ pub(crate) fn counters(bus: &Bus) -> Result<BTreeMap<DeviceOp, DeviceOpsCmd>, Er
                 counters.insert(op, command);
             }
             Err(cause) => error!(
-                path = path(op), error = %log::chain(&cause),
+                path = path(op), error = %report::chain(&cause),
                 "the counter of the last operation makes no sense; the next counter of the config is only recorded"
             ),
         }

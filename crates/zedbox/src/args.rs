@@ -12,8 +12,10 @@ const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
 /// Takes a node of an edge Kubernetes cluster down safely: drained before it goes, never stuck, always explained.
 #[derive(Debug, Parser)]
 #[command(name = "zedbox", version, arg_required_else_help = true)]
-#[command(after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone.\n\
-    Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why), 2 wrong words on the command line.")]
+#[command(
+    after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone.\n\
+    Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why), 2 wrong words on the command line."
+)]
 pub(crate) struct Args {
     /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`.
     #[arg(long, global = true, value_name = "FILTER")]

@@ -10,7 +10,6 @@ mod teller;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use agent::Clock;
 use agent::device::Choice;
@@ -37,7 +36,7 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let tell = Teller::new(clock);
     tell.head(&root);
 
-    let cluster = Cluster::start().await.context("start the embedded cluster")?;
+    let cluster = Cluster::start(clock).await.context("start the embedded cluster")?;
     let kubeconfig = bus.path("run/.kube/k3s/k3s.yaml");
     store::replace(&kubeconfig, cluster.kubeconfig().as_bytes())?;
     tell.say("demo", "three nodes, a Deployment of 3 behind a budget, a StatefulSet, a DaemonSet, bare pods");
@@ -49,8 +48,14 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let show = tell.follow(&bus);
     stage.idle_with_counter(6).await?;
 
-    tell.say("demo", "the controller asks for a reboot: counter 6 becomes 7 in persist/config/edge-dev-config.json");
+    tell.say(
+        "demo",
+        "the controller asks for a reboot: counter 6 becomes 7 in persist/config/edge-dev-config.json",
+    );
     feed(&bus, REBOOT)?;
+    stage.blocked().await?;
+    tell.say("demo", "an operator makes room: the budget shop/web wants 2 of 3 from now on");
+    cluster.open_budget();
     stage.recorded_reboot().await?;
     tell.say("demo", "stand-in reboot: the node goes away, run/ is wiped, a new boot begins");
     crew.stop().await;
@@ -94,14 +99,9 @@ fn setting(bus: &Bus, clock: Clock, kubeconfig: &Path) -> anyhow::Result<Setting
 /// The waits of a device, shortened so that the demo ends within half a minute. Rules and counts stay.
 fn brisk() -> Limits {
     let mut limits = Limits::default();
-    limits.nodeagent.min_reboot_delay_ms = millis(1);
-    limits.nodeagent.domain_halt_step_ms = millis(1);
-    limits.zedkube.uncordon_poll_ms = millis(1);
+    limits.nodeagent.min_reboot_delay_ms = 1_000;
+    limits.zedkube.uncordon_poll_ms = 500;
     limits
-}
-
-const fn millis(secs: u64) -> u64 {
-    Duration::from_secs(secs).as_millis() as u64
 }
 
 /// Makes `dir` anew. Only an empty directory or the tree of a former demo is wiped.

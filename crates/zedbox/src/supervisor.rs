@@ -85,7 +85,8 @@ impl Crew {
 /// Runs `agents` on the root of `options` until a signal comes.
 pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<()> {
     let clock = Clock::new();
-    let bus = Bus::open(&options.root).with_context(|| format!("open the root {}", options.root.display()))?;
+    let bus =
+        Bus::open(&options.root).with_context(|| format!("open the root {}", options.root.display()))?;
     let boot_id = options.device.boot_id(&bus).context("learn the identity of this boot")?;
     let setting = Setting {
         cluster: kubeops::Cluster::from_kubeconfig(options.kubeconfig()),
@@ -129,7 +130,7 @@ async fn keep(agent: Agent, setting: Setting, stop: Stop) {
         if setting.clock.now().since(began) > LONGEST_PAUSE {
             pause = FIRST_PAUSE;
         }
-        error!(agent = %agent, error = %agent::log::chain(&cause), pause_secs = pause.as_secs(), "failed, starts again");
+        error!(agent = %agent, error = %agent::report::chain(&cause), pause_secs = pause.as_secs(), "failed, starts again");
         let mut stop = stop.clone();
         tokio::select! {
             () = stop.stopped() => return,
@@ -140,12 +141,8 @@ async fn keep(agent: Agent, setting: Setting, stop: Stop) {
 }
 
 async fn once(agent: Agent, setting: &Setting, stop: Stop) -> Result<(), agent::Error> {
-    let station = Station {
-        bus: setting.bus.clone(),
-        clock: setting.clock,
-        stop,
-        boot_id: setting.boot_id.clone(),
-    };
+    let station =
+        Station { bus: setting.bus.clone(), clock: setting.clock, stop, boot_id: setting.boot_id.clone() };
     let limits = setting.limits.clone();
     info!(agent = %agent, boot = station.boot_id, "starts");
     match agent {

@@ -185,7 +185,9 @@ fn drop_force(bus: &Bus) {
             let content = held.ok().flatten().unwrap_or_default();
             warn!(path = FORCE, content = %String::from_utf8_lossy(&content), "removed a force file of an earlier boot");
         }
-        Err(cause) => error!(error = %agent::log::chain(&cause), "cannot remove a force file of an earlier boot"),
+        Err(cause) => {
+            error!(error = %agent::report::chain(&cause), "cannot remove a force file of an earlier boot")
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent::{Clock, wire};
 use anyhow::bail;
 use pubsub::{Bus, Change};
-use topics::{DeviceOpPending, DrainStatus, NodeDrainStatus, Topic};
+use topics::{DeviceOpPending, DrainStatus, NodeDrainProgress, NodeDrainStatus, Topic};
 
 /// A state that takes longer than this will not come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,14 +42,24 @@ impl Stage {
             status.is_some_and(|status| status.status == DrainStatus::NotRequested)
         })
         .await?;
-        self.until::<DeviceOpPending>("zedagent", "no pending device operation", |pending| pending.is_none()).await
+        self.until::<DeviceOpPending>("zedagent", "no pending device operation", |pending| pending.is_none())
+            .await
+    }
+
+    /// Until a budget holds the drain up.
+    pub(super) async fn blocked(&self) -> anyhow::Result<()> {
+        self.until::<NodeDrainProgress>("zedkube", "a pod that its budget holds", |progress| {
+            progress.is_some_and(|progress| !progress.blockers.is_empty() && progress.counts.going == 0)
+        })
+        .await
     }
 
     /// Until the stand-in device was asked to reboot.
     pub(super) async fn recorded_reboot(&self) -> anyhow::Result<()> {
-        let mut watch = self
-            .bus
-            .file(self.bus.path(agent::device::RECORD), pubsub::FileRule { limit_bytes: 1 << 20, order: false });
+        let mut watch = self.bus.file(
+            self.bus.path(agent::device::RECORD),
+            pubsub::FileRule { limit_bytes: 1 << 20, order: false },
+        );
         let file = async {
             loop {
                 if let pubsub::FileState::Present(_) = watch.next().await {

@@ -13,7 +13,8 @@ use pubsub::{Bus, Change};
 use step::Mono;
 use tokio::task::JoinSet;
 use topics::{
-    DeviceOpPending, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic, ZedAgentStatus,
+    DeviceOpPending, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic,
+    ZedAgentStatus,
 };
 
 /// Prints transitions.
@@ -71,7 +72,11 @@ impl Teller {
     pub(super) fn follow(&self, bus: &Bus) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         self.topic::<NodeDrainRequest>(&mut tasks, bus, "zedagent", |request| match request {
-            Some(request) => format!("asks for a drain: NodeDrainRequest {{{}, \"{}\"}}", request.requested_by.number(), request.context),
+            Some(request) => format!(
+                "asks for a drain: NodeDrainRequest {{{}, \"{}\"}}",
+                request.requested_by.number(),
+                request.context
+            ),
             None => "withdraws its NodeDrainRequest".to_owned(),
         });
         self.topic::<NodeDrainStatus>(&mut tasks, bus, "zedkube", |status| match status {
@@ -79,7 +84,9 @@ impl Teller {
             None => "NodeDrainStatus is gone".to_owned(),
         });
         self.topic::<DeviceOpPending>(&mut tasks, bus, "zedagent", |pending| match pending {
-            Some(op) => format!("{:?} {} {:?}: {}", op.op, op.counter, op.state, op.waiting_for).to_lowercase(),
+            Some(op) => {
+                format!("{:?} {} {:?}: {}", op.op, op.counter, op.state, op.waiting_for).to_lowercase()
+            }
             None => "nothing pending".to_owned(),
         });
         self.topic::<ZedAgentStatus>(&mut tasks, bus, "zedagent", |status| match status {
@@ -138,11 +145,18 @@ impl Teller {
             loop {
                 let Change::Put { value, .. } = subscription.next().await else { continue };
                 for blocker in &value.blockers {
-                    tell.once("zedkube", &mut blocked, format!("waits for {}: {}", blocker.pod, blocker.reason));
+                    tell.once(
+                        "zedkube",
+                        &mut blocked,
+                        format!("waits for {}: {}", blocker.pod, blocker.reason),
+                    );
                 }
                 if tell.terminal && value.counts.total > 0 {
                     let counts = value.counts;
-                    tell.draw(&format!("pods: {} of {} gone, {} blocked", counts.gone, counts.total, counts.blocked));
+                    tell.draw(&format!(
+                        "pods: {} of {} gone, {} blocked",
+                        counts.gone, counts.total, counts.blocked
+                    ));
                 }
             }
         });

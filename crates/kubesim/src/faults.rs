@@ -1,0 +1,104 @@
+//! Answers in place of the API's own, and a record of what it was asked.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What happens in place of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// This status code with this reason and message; `retry_after` in seconds as a header.
+    Status {
+        /// HTTP status code.
+        code: u16,
+        /// Reason of the Status object, as `Conflict`.
+        reason: String,
+        /// Its message.
+        message: String,
+        /// Header `Retry-After`.
+        retry_after: Option<u64>,
+    },
+    /// The real answer, later.
+    Delay(Duration),
+    /// The connection is cut.
+    Cut,
+    /// No answer, ever.
+    Hang,
+}
+
+impl Fault {
+    /// An error answer.
+    #[must_use]
+    pub fn status(code: u16, reason: &str) -> Self {
+        Self::Status {
+            code,
+            reason: reason.to_owned(),
+            message: format!("scripted {reason}"),
+            retry_after: None,
+        }
+    }
+}
+
+/// One request that the API got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// HTTP method.
+    pub method: String,
+    /// Path and query.
+    pub uri: String,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    method: String,
+    path: String,
+    left: u32,
+    fault: Fault,
+}
+
+/// Scripted faults and the record of requests.
+#[derive(Debug, Default)]
+pub struct Faults {
+    rules: Mutex<Vec<Rule>>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+impl Faults {
+    /// The next `times` requests of `method` whose path holds `path` meet `fault`. Rules count in their order.
+    pub fn script(&self, method: &str, path: &str, times: u32, fault: Fault) {
+        let rule = Rule { method: method.to_owned(), path: path.to_owned(), left: times, fault };
+        lock(&self.rules).push(rule);
+    }
+
+    /// Forgets all rules.
+    pub fn clear(&self) {
+        lock(&self.rules).clear();
+    }
+
+    /// What the API was asked so far.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Seen> {
+        lock(&self.seen).clone()
+    }
+
+    /// How many requests of `method` had a path that holds `path`.
+    #[must_use]
+    pub fn count(&self, method: &str, path: &str) -> usize {
+        lock(&self.seen).iter().filter(|it| it.method == method && it.uri.contains(path)).count()
+    }
+
+    pub(crate) fn meet(&self, method: &str, uri: &str, body: &[u8]) -> Option<Fault> {
+        lock(&self.seen).push(Seen { method: method.to_owned(), uri: uri.to_owned(), body: body.to_vec() });
+        let mut rules = lock(&self.rules);
+        let path = uri.split('?').next().unwrap_or_default();
+        let rule =
+            rules.iter_mut().find(|it| it.left > 0 && it.method == method && path.contains(&it.path))?;
+        rule.left -= 1;
+        Some(rule.fault.clone())
+    }
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,87 @@
+//! Nodes and workloads to begin with.
+
+use serde_json::{Value, json};
+
+use crate::Sim;
+
+impl Sim {
+    /// A node of this name whose device has this UUID. It is Ready after the start time.
+    pub fn add_node(&self, name: &str, device_uuid: &str) {
+        self.apply(
+            "nodes",
+            json!({
+                "metadata": { "name": name, "labels": {
+                    "kubernetes.io/hostname": name, "node-uuid": device_uuid,
+                    "node-role.kubernetes.io/control-plane": "true",
+                } },
+                "spec": {},
+                "status": { "conditions": [] },
+            }),
+        );
+    }
+
+    /// Takes the power from a node, or gives it back: its pods stand still meanwhile.
+    pub fn power(&self, node: &str, on: bool) {
+        self.edit("nodes", "", node, |it| {
+            it["metadata"]["annotations"]["kubesim/power"] = if on { "on".into() } else { "off".into() };
+        });
+    }
+
+    /// A Deployment of `replicas` with its replica set.
+    pub fn add_deployment(&self, namespace: &str, name: &str, replicas: u64) {
+        self.apply("apps/deployments", workload(namespace, name, name, replicas));
+        let mut set = workload(namespace, &format!("{name}-5f7d"), name, replicas);
+        if let Some(owner) = self.get("apps/deployments", namespace, name) {
+            set["metadata"]["ownerReferences"] = json!([{
+                "apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": owner["metadata"]["uid"],
+                "controller": true,
+            }]);
+        }
+        self.apply("apps/replicasets", set);
+    }
+
+    /// A StatefulSet of `replicas`.
+    pub fn add_stateful_set(&self, namespace: &str, name: &str, replicas: u64) {
+        self.apply("apps/statefulsets", workload(namespace, name, name, replicas));
+    }
+
+    /// A DaemonSet.
+    pub fn add_daemon_set(&self, namespace: &str, name: &str) {
+        self.apply("apps/daemonsets", workload(namespace, name, name, 0));
+    }
+
+    /// A pod that nothing brings back, on this node.
+    pub fn add_bare_pod(&self, namespace: &str, name: &str, node: &str) {
+        self.apply("pods", json!({
+            "metadata": { "name": name, "namespace": namespace, "labels": { "app": name } },
+            "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }], "terminationGracePeriodSeconds": 30 },
+            "status": { "phase": "Pending" },
+        }));
+    }
+
+    /// A budget for the pods of one workload: `{"minAvailable": 2}` or `{"maxUnavailable": 1}`.
+    pub fn add_budget(&self, namespace: &str, name: &str, app: &str, limit: &Value) {
+        let mut spec = limit.clone();
+        spec["selector"] = json!({ "matchLabels": { "app": app } });
+        self.apply(
+            "policy/poddisruptionbudgets",
+            json!({
+                "metadata": { "name": name, "namespace": namespace }, "spec": spec, "status": {},
+            }),
+        );
+    }
+}
+
+fn workload(namespace: &str, name: &str, app: &str, replicas: u64) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": namespace, "labels": { "app": app } },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "app": app } },
+            "template": {
+                "metadata": { "labels": { "app": app } },
+                "spec": { "containers": [{ "name": "c", "image": "i" }], "terminationGracePeriodSeconds": 30 },
+            },
+        },
+    })
+}

@@ -1,0 +1,188 @@
+//! The API as a service in the process, and over HTTP on the loopback address.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tracing::debug;
+
+use crate::Shared;
+use crate::api::{self, Answer, Asked};
+use crate::faults::Fault;
+use crate::watch;
+
+/// The body of an answer.
+pub type SimBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The API; cloneable, to be given to `kube::Client::new`.
+#[derive(Clone)]
+pub struct SimService(Arc<Shared>);
+
+impl SimService {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+
+    async fn serve<B>(self, request: Request<B>) -> Result<Response<SimBody>, std::io::Error>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes().to_vec();
+        let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+        match self.0.faults.meet(parts.method.as_str(), &uri, &body) {
+            None => {}
+            Some(Fault::Delay(wait)) => tokio::time::sleep(wait).await,
+            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Cut) => return Err(std::io::Error::other("scripted cut")),
+            Some(Fault::Status { code, reason, message, retry_after }) => {
+                let value = api::status(code, &reason, &message, serde_json::Value::Null);
+                let mut response = json(code, &value)?;
+                if let Some(secs) = retry_after {
+                    response.headers_mut().insert(http::header::RETRY_AFTER, secs.into());
+                }
+                return Ok(response);
+            }
+        }
+        let asked = Asked {
+            method: parts.method.to_string(),
+            path: parts.uri.path().to_owned(),
+            query: query(parts.uri.query().unwrap_or_default()),
+            content_type: parts
+                .headers
+                .get(http::header::CONTENT_TYPE)
+                .and_then(|it| it.to_str().ok())
+                .unwrap_or_default()
+                .to_owned(),
+            body,
+        };
+        match api::answer(&self.0, &asked) {
+            Answer::Json(code, value) => json(code, &value),
+            Answer::Text(text) => respond(200, "text/plain", Full::new(Bytes::from(text)).boxed_unsync()),
+            Answer::Watch { scope, version, bookmarks, first, limit } => {
+                let lines = watch::lines(Arc::clone(&self.0), scope, version, bookmarks, first, limit);
+                let frames = StreamBody::new(lines.map(|line| Ok(Frame::data(line))));
+                respond(200, "application/json", frames.boxed_unsync())
+            }
+        }
+    }
+}
+
+fn json(code: u16, value: &serde_json::Value) -> Result<Response<SimBody>, std::io::Error> {
+    respond(code, "application/json", Full::new(Bytes::from(value.to_string())).boxed_unsync())
+}
+
+fn respond(code: u16, kind: &str, body: SimBody) -> Result<Response<SimBody>, std::io::Error> {
+    Response::builder().status(code).header("content-type", kind).body(body).map_err(std::io::Error::other)
+}
+
+/// `a=b&c=d` with percent signs resolved.
+fn query(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (plain(name), plain(value))
+        })
+        .collect()
+}
+
+fn plain(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut left = text.bytes();
+    while let Some(byte) = left.next() {
+        match byte {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let hex: Vec<u8> = left.by_ref().take(2).collect();
+                let number = std::str::from_utf8(&hex).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok());
+                bytes.push(number.unwrap_or(b'%'));
+            }
+            other => bytes.push(other),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl<B> tower::Service<Request<B>> for SimService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<SimBody>;
+    type Error = std::io::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<SimBody>, std::io::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        Box::pin(self.clone().serve(request))
+    }
+}
+
+/// The API over HTTP. It ends when this is dropped.
+pub struct Server {
+    address: SocketAddr,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    pub(crate) async fn start(service: SimService) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(listener, service));
+        Ok(Self { address, _tasks: tasks })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// A kubeconfig that leads here; it holds no secret.
+    #[must_use]
+    pub fn kubeconfig(&self) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: kubesim\nclusters:\n- name: kubesim\n  cluster:\n    \
+             server: {}\ncontexts:\n- name: kubesim\n  context:\n    cluster: kubesim\n    user: kubesim\nusers:\n- \
+             name: kubesim\n  user: {{}}\n",
+            self.url()
+        )
+    }
+}
+
+async fn accept(listener: TcpListener, service: SimService) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let service = service.clone();
+        connections.spawn(async move {
+            let serve = hyper::service::service_fn(move |request| service.clone().serve(request));
+            let connection =
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), serve);
+            if let Err(error) = connection.await {
+                debug!(%error, "a connection ended");
+            }
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}

@@ -1,0 +1,132 @@
+//! Objects with their versions, and the changes that watches replay.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde_json::{Value, json};
+
+/// `(resource, namespace, name)`.
+pub(crate) type Key = (String, String, String);
+
+/// What happened to an object.
+#[derive(Debug, Clone)]
+pub(crate) struct Changed {
+    pub(crate) version: u64,
+    pub(crate) resource: String,
+    /// Before; `None` for a new object.
+    pub(crate) old: Option<Value>,
+    /// After; `None` for a removed object, whose last form is in `old`.
+    pub(crate) new: Option<Value>,
+}
+
+/// All objects.
+pub(crate) struct Store {
+    version: u64,
+    objects: BTreeMap<Key, Value>,
+    history: VecDeque<Changed>,
+    keep: usize,
+}
+
+impl Store {
+    pub(crate) fn new(keep: usize) -> Self {
+        Self { version: 1, objects: BTreeMap::new(), history: VecDeque::new(), keep }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<&Value> {
+        self.objects.get(&(resource.to_owned(), namespace.to_owned(), name.to_owned()))
+    }
+
+    pub(crate) fn list<'a>(&'a self, resource: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.objects.iter().filter(move |((held, _, _), _)| held == resource).map(|(_, object)| object)
+    }
+
+    /// Changes after `version`, or `None` when they are no longer known.
+    pub(crate) fn since(&self, version: u64) -> Option<Vec<Changed>> {
+        let oldest = self.history.front().map_or(self.version, |first| first.version - 1);
+        (version >= oldest).then(|| self.history.iter().filter(|it| it.version > version).cloned().collect())
+    }
+
+    /// Forgets all changes: watches that ask for older ones get 410.
+    pub(crate) fn expire(&mut self) {
+        self.version += 1;
+        self.history.clear();
+    }
+
+    /// Puts an object there and fills in what the server fills in.
+    pub(crate) fn put(&mut self, resource: &str, mut object: Value) -> Value {
+        let key = key(resource, &object);
+        let old = self.objects.get(&key).cloned();
+        let stamp = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let meta = &mut object["metadata"];
+        if meta["uid"].is_null() {
+            meta["uid"] = old.as_ref().map_or_else(
+                || uuid::Uuid::new_v4().to_string().into(),
+                |old| old["metadata"]["uid"].clone(),
+            );
+        }
+        if meta["creationTimestamp"].is_null() {
+            meta["creationTimestamp"] = stamp.into();
+        }
+        meta["resourceVersion"] = Value::Null;
+        if let Some(old) = &old {
+            let mut same = old.clone();
+            same["metadata"]["resourceVersion"] = Value::Null;
+            if same == object {
+                return old.clone();
+            }
+        }
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        self.objects.insert(key, object.clone());
+        self.note(resource, old, Some(object.clone()));
+        object
+    }
+
+    pub(crate) fn edit(
+        &mut self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> bool {
+        let Some(mut object) = self.get(resource, namespace, name).cloned() else { return false };
+        change(&mut object);
+        self.put(resource, object);
+        true
+    }
+
+    pub(crate) fn remove(&mut self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let mut old = self.objects.remove(&(resource.to_owned(), namespace.to_owned(), name.to_owned()))?;
+        self.version += 1;
+        old["metadata"]["resourceVersion"] = self.version.to_string().into();
+        self.note(resource, Some(old.clone()), None);
+        Some(old)
+    }
+
+    fn note(&mut self, resource: &str, old: Option<Value>, new: Option<Value>) {
+        self.history.push_back(Changed { version: self.version, resource: resource.to_owned(), old, new });
+        while self.history.len() > self.keep {
+            self.history.pop_front();
+        }
+    }
+}
+
+fn key(resource: &str, object: &Value) -> Key {
+    let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
+    (resource.to_owned(), text("namespace"), text("name"))
+}
+
+/// Whether a condition of a node or pod is true.
+pub(crate) fn is_true(object: &Value, condition: &str) -> bool {
+    let all = object["status"]["conditions"].as_array();
+    all.is_some_and(|all| all.iter().any(|it| it["type"] == condition && it["status"] == "True"))
+}
+
+/// Conditions with one of them set.
+pub(crate) fn condition(kind: &str, status: bool) -> Value {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    json!({ "type": kind, "status": if status { "True" } else { "False" }, "lastTransitionTime": now })
+}
