@@ -70,13 +70,16 @@ impl Shared {
 
     /// Changes objects; budgets are brought up to date before anybody else can look.
     pub(crate) fn write<R>(&self, change: impl FnOnce(&mut Store) -> R) -> R {
-        let result = {
+        let (result, changed) = {
             let mut store = self.store();
+            let before = store.version();
             let result = change(&mut store);
             budgets::update(&mut store);
-            result
+            (result, store.version() != before)
         };
-        self.changed.notify_waiters();
+        if changed {
+            self.changed.notify_waiters();
+        }
         result
     }
 }

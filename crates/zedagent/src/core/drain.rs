@@ -79,14 +79,13 @@ impl Drain {
     /// What a person reads about the request `id`.
     #[must_use]
     pub fn in_words(&self, id: RequestId) -> String {
-        match (&self.progress, self.status) {
-            (Some(progress), _) if progress.answer(id).is_some() && !progress.reason.is_empty() => {
-                format!("drain of this node: {}", progress.reason)
-            }
-            (_, Some(status)) if status.requested_by == Requester::DeviceOp => {
-                format!("drain of this node: {}", status.status.text())
-            }
-            _ => "zedkube to take the drain request".to_owned(),
+        // Not how many pods are left: this goes to a file on disk, and NodeDrainProgress tells it.
+        let answer =
+            self.progress.as_ref().and_then(|progress| progress.answer(id)).map(|answer| answer.status);
+        let of_ours = self.status.filter(|it| it.requested_by == Requester::DeviceOp).map(|it| it.status);
+        match answer.or(of_ours.filter(|_| self.progress.is_none())) {
+            Some(status) => format!("drain of this node: {}", status.text()),
+            None => "zedkube to take the drain request".to_owned(),
         }
     }
 }

@@ -41,14 +41,18 @@ impl Cluster {
         sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 3 }));
         sim.add_stateful_set("shop", "db", 2);
         sim.add_daemon_set("kube-system", "log-agent");
-        sim.add_bare_pod("tools", "debug-shell", NODE);
-        sim.add_bare_pod("tools", "camera-import", NODE);
         let server = sim.serve().await?;
         let cluster = Self { sim, server, clock };
-        cluster
-            .until("pods", "all pods to run", |pods| pods.len() >= 10 && pods.iter().all(is_ready))
-            .await?;
+        cluster.all_run(8).await?;
+        // Last, so that the workloads above are spread over all nodes.
+        cluster.sim.add_bare_pod("tools", "debug-shell", NODE);
+        cluster.sim.add_bare_pod("tools", "camera-import", NODE);
+        cluster.all_run(10).await?;
         Ok(cluster)
+    }
+
+    async fn all_run(&self, count: usize) -> anyhow::Result<()> {
+        self.until("pods", "all pods to run", |pods| pods.len() == count && pods.iter().all(is_ready)).await
     }
 
     /// A kubeconfig that leads to it.
@@ -56,7 +60,7 @@ impl Cluster {
         self.server.kubeconfig()
     }
 
-    /// A second copy of the web Deployment's pod becomes possible: the budget opens.
+    /// The web Deployment can spare a pod from now on.
     pub(super) fn open_budget(&self) {
         self.sim.edit("policy/poddisruptionbudgets", "shop", "web", |budget| {
             budget["spec"]["minAvailable"] = 2.into();
@@ -90,7 +94,10 @@ impl Cluster {
         tokio::select! {
             () = self.sim.until(resource, wanted) => Ok(()),
             () = self.clock.sleep_until(Some(self.clock.now() + PATIENCE)) => {
-                bail!("finish the demo: waited {} s for {what}", PATIENCE.as_secs())
+                let seen: Vec<String> = self.sim.list(resource).iter().map(|it| {
+                    format!("{} {}", it["metadata"]["name"], it["status"]["phase"])
+                }).collect();
+                bail!("finish the demo: waited {} s for {what}; there is {}", PATIENCE.as_secs(), seen.join(", "))
             }
         }
     }
