@@ -9,9 +9,13 @@ pub mod budget;
 pub mod client;
 pub mod cordon;
 pub mod drain;
+#[cfg(test)]
+mod drain_tests;
 pub mod engine;
 mod error;
 pub mod evict;
+#[cfg(test)]
+mod fake;
 mod kubeconfig;
 #[cfg(test)]
 mod mock;

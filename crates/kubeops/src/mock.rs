@@ -12,6 +12,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use step::Mono;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tower::BoxError;
 
@@ -39,6 +40,8 @@ pub(crate) enum Answer {
     Full(u16, Vec<(&'static str, &'static str)>, String),
     /// Lines, and then the end of the body, for ever nothing, or an error.
     Lines(Vec<String>, Then),
+    /// Lines as they come, until the sender is dropped; an error cuts the body.
+    Live(mpsc::UnboundedReceiver<Result<String, &'static str>>),
     /// No connection.
     Refused(&'static str),
     /// Never an answer.
@@ -133,6 +136,11 @@ async fn respond(answer: Answer) -> Result<Response<StreamBody<Stream>>, BoxErro
                 Then::Cut => frames.chain(stream::iter([Err("connection reset by peer".into())])).boxed(),
             };
             (200, vec![], frames)
+        }
+        Answer::Live(lines) => {
+            let lines = stream::unfold(lines, |mut lines| async move { Some((lines.recv().await?, lines)) });
+            let frame = move |line: Result<String, &'static str>| data(format!("{}\n", line?));
+            (200, vec![], lines.map(frame).boxed())
         }
         Answer::Refused(text) => return Err(text.into()),
         Answer::Silence => std::future::pending().await,
