@@ -8,8 +8,8 @@ use agent::zboot::Label;
 use agent::{Outbox, Tasks, wire};
 use pubsub::{Bus, Change, FileRule, FileState, store};
 use topics::{
-    BaseOsConfig, ContentTreeStatus, EdgeNodeClusterConfig, NodeAgentStatus, NodeDrainProgress,
-    NodeDrainStatus, ZbootConfig, ZedAgentStatus, go_json, read_force,
+    BaseOsConfig, ConfigGetStatus, ContentTreeStatus, EdgeNodeClusterConfig, NodeAgentStatus,
+    NodeDrainProgress, NodeDrainStatus, ZbootConfig, ZedAgentStatus, go_json, read_force,
 };
 use tracing::warn;
 
@@ -52,9 +52,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
         })
     });
     tasks.follow::<ZedAgentStatus>(bus, "zedagent", |change| {
-        level(change, Source::Fallback, |_, value| {
-            Some(Event::FallbackCounter(value?.force_fallback_counter))
-        })
+        level(change, Source::Fallback, |_, value| fallback_counter(&value?).map(Event::FallbackCounter))
     });
     let rule = FileRule { limit_bytes: FORCE_LIMIT_BYTES, order: true };
     tasks.follow_file(bus, bus.path(FORCE_FILE), rule, |state| Some(Event::Forced(forced(state))));
@@ -81,6 +79,11 @@ fn membership(config: Option<&EdgeNodeClusterConfig>) -> Membership {
         Some(config) if config.initialized => Membership::Single,
         Some(_) | None => Membership::Undecided,
     }
+}
+
+/// Before zedagent has any config it publishes a zero that the controller never asked for.
+fn fallback_counter(status: &ZedAgentStatus) -> Option<u32> {
+    (status.config_get_status != ConfigGetStatus::Never).then_some(status.force_fallback_counter)
 }
 
 fn forced(state: FileState) -> Option<NodeDrainStatus> {
@@ -149,6 +152,14 @@ mod tests {
     use super::*;
     use agent::turn;
     use topics::DrainStatus;
+
+    #[test]
+    fn a_zedagent_without_a_config_asks_for_no_fallback() {
+        let mut status = ZedAgentStatus { force_fallback_counter: 3, ..ZedAgentStatus::default() };
+        assert_eq!(fallback_counter(&status), None);
+        status.config_get_status = ConfigGetStatus::ReadSaved;
+        assert_eq!(fallback_counter(&status), Some(3));
+    }
 
     #[tokio::test]
     async fn every_status_of_zedkube_is_told_right_after_the_progress_of_its_moment() {

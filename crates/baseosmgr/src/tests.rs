@@ -10,7 +10,7 @@ use agent::{Clock, Error, Station, Stop, Stopper, wire};
 use pubsub::{Bus, Change, FileRule, FileState, store};
 use tokio::task::JoinSet;
 use topics::{
-    Answer, BaseOSMgrStatus, BaseOsConfig, BaseOsStatus, ContentTreeStatus, DrainStatus,
+    Answer, BaseOSMgrStatus, BaseOsConfig, BaseOsStatus, ConfigGetStatus, ContentTreeStatus, DrainStatus,
     EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, SwState, Topic,
     ZbootConfig, ZbootStatus, ZedAgentStatus, go_json,
 };
@@ -331,7 +331,11 @@ async fn counters_are_kept_in_the_files_of_the_reference() {
     device.put(
         "zedagent",
         "zedagent",
-        &ZedAgentStatus { force_fallback_counter: 6, ..ZedAgentStatus::default() },
+        &ZedAgentStatus {
+            force_fallback_counter: 6,
+            config_get_status: ConfigGetStatus::Success,
+            ..ZedAgentStatus::default()
+        },
     );
     device.loaded();
     device.answer(DrainStatus::Complete).await;

@@ -170,6 +170,19 @@ fn d_x1_a_complete_labelled_for_zedagent_ends_as_a_failure_that_is_asked_again()
 }
 
 #[test]
+fn a_fallback_is_not_taken_back_with_a_config_of_the_same_version() {
+    let mut world = World::new();
+    world.partition(Label::B).short_version = NEW.to_owned();
+    world.restart();
+    world.config(X, NEW, |config| config.activate = false);
+    world.say(Event::FallbackCounter(1));
+    world.say(Event::FallbackCounter(2));
+    world.answer(DrainStatus::Complete);
+    world.unwant(X);
+    assert_eq!((world.spare_state(), world.statuses.len()), (PartitionState::Updating, 0));
+}
+
+#[test]
 fn a_fallback_to_the_old_image_is_not_overwritten_by_the_image_that_was_wanted() {
     let mut world = waiting();
     world.say(Event::FallbackCounter(1));

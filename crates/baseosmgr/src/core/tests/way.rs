@@ -187,6 +187,42 @@ fn another_image_in_the_middle_of_a_drain_gets_a_request_of_its_own() {
 }
 
 #[test]
+fn a_request_never_names_another_image_than_the_one_that_waits() {
+    let mut world = waiting();
+    world.answer(DrainStatus::Cordoned);
+    world.loaded(Z);
+    world.want(Z, NEWER);
+    world.say(Event::Drain(None));
+    world.say(Event::Progress(None));
+    world.unwant(X);
+    assert_eq!(world.request, None, "nobody is there to be asked for the new one");
+    world.wait(Duration::from_secs(300));
+    assert_eq!(world.switches(), [(Z.to_owned(), Why::Silent { waited_secs: 300 })]);
+}
+
+#[test]
+fn an_image_that_is_wanted_anew_does_not_wait_out_an_old_pause() {
+    let mut world = waiting();
+    world.answer(DrainStatus::FailedDrain);
+    world.unwant(X);
+    world.want(X, NEW);
+    assert_eq!(world.asks(), 2);
+    assert_eq!(world.statuses[X].error, "");
+}
+
+#[test]
+fn a_rival_for_a_moment_does_not_stop_a_write() {
+    let mut world = World::new();
+    world.slow_writes = true;
+    world.loaded(X);
+    world.want(X, NEW);
+    world.want(Z, NEWER);
+    world.unwant(Z);
+    world.written();
+    assert_eq!((world.writes(), world.asks()), (1, 1));
+}
+
+#[test]
 fn another_image_that_is_not_here_yet_does_not_keep_the_node_drained() {
     let mut world = waiting();
     world.answer(DrainStatus::Cordoned);

@@ -184,6 +184,7 @@ impl World {
             self.burn()?;
             self.perform(effect);
         }
+        assert!(self.core.next_wake().is_none_or(|wake| wake > self.now), "it would turn without a pause");
         // A fact twice is a fact once: nothing is left to do.
         assert_eq!(self.core.step(self.now, event), [], "the same fact again");
         Ok(())
