@@ -3,16 +3,18 @@
 //! Pure: no clock, no I/O, no task.
 
 /// Defines an enum over a number type, with `Stranger` for numbers of a newer or forged file.
+///
+/// Zero is the default, as it is in Go; where zero has no name, it is a stranger.
 macro_rules! numbers {
     (
-        $(#[$meta:meta])*
-        $name:ident: $int:ident { $( $(#[$vmeta:meta])* $variant:ident = $number:literal ),+ $(,)? }
+        $(#[doc = $doc:literal])+
+        $name:ident: $int:ident { $( $(#[doc = $vdoc:literal])+ $variant:ident = $number:literal ),+ $(,)? }
     ) => {
-        $(#[$meta])*
+        $(#[doc = $doc])+
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {
-            $( $(#[$vmeta])* $variant, )+
-            /// A number from a newer or forged file, kept as it is.
+            $( $(#[doc = $vdoc])+ $variant, )+
+            /// A number from a newer or forged file, kept as it is; never one that has a name.
             Stranger($int),
         }
 
@@ -75,7 +77,7 @@ macro_rules! numbers {
                     "type": "integer",
                     "minimum": $int::MIN,
                     "maximum": $int::MAX,
-                    "description": names.join(", ")
+                    "description": format!("{}\n\n{}", concat!($($doc),+).trim(), names.join(", "))
                 })
             }
         }
