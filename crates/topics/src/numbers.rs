@@ -85,3 +85,45 @@ macro_rules! numbers {
 }
 
 pub(crate) use numbers;
+
+#[cfg(test)]
+mod tests {
+    use crate::go_json;
+
+    numbers! {
+        /// Colours
+        /// of a wall.
+        Colour: i8 {
+            /// Like snow.
+            White = 0,
+            /// Like coal.
+            Black = -7,
+        }
+    }
+
+    #[test]
+    fn every_number_is_written_as_it_was_read() {
+        for number in i8::MIN..=i8::MAX {
+            let text = number.to_string();
+            let colour: Colour = go_json::from_slice(text.as_bytes()).unwrap();
+            assert_eq!(go_json::to_vec(&colour).unwrap(), text.as_bytes());
+            assert_eq!(Colour::from(colour.number()), colour);
+        }
+        assert_eq!((Colour::from(-7), Colour::from(1)), (Colour::Black, Colour::Stranger(1)));
+        assert_eq!(Colour::default(), Colour::White);
+    }
+
+    #[test]
+    fn words_fractions_and_other_ranges_are_no_numbers() {
+        for wrong in ["\"White\"", "\"0\"", "0.0", "1e1", "128", "-129", "true", "[]", "{}"] {
+            assert!(go_json::from_slice::<Colour>(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_schema_says_range_and_names() {
+        let schema = schemars::schema_for!(Colour).to_value();
+        assert_eq!((&schema["minimum"], &schema["maximum"]), (&(-128).into(), &127.into()));
+        assert_eq!(schema["description"], "Colours of a wall.\n\n0 White, -7 Black");
+    }
+}

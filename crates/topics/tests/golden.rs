@@ -1,7 +1,7 @@
 //! The reference's own bytes: each is read and written back unchanged, and fits its schema.
 //!
-//! `tests/golden` holds what the reference writes. `tests/filled` beside this file holds what the samples leave
-//! empty: lists and members that Go omits when they are zero.
+//! `tests/golden` holds what the reference writes. `tests/filled` beside this file holds what those samples leave
+//! empty, lists and members that Go omits when they are zero, and a sample of each topic of our own.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
@@ -91,6 +91,22 @@ fn every_sample_is_read_and_written_back_byte_for_byte() {
 }
 
 #[test]
+fn our_own_topics_are_written_back_byte_for_byte() {
+    fn one<T: Topic>() {
+        let samples = samples(T::NAME);
+        assert_eq!(samples.len(), 1, "{}", T::NAME);
+        for (path, text) in samples {
+            unchanged::<T>(&path, &text);
+        }
+        let zero: T = read(Path::new("{}"), "{}");
+        unchanged::<T>(Path::new("zero"), &String::from_utf8(go_json::to_vec(&zero).unwrap()).unwrap());
+    }
+    one::<topics::NodeDrainProgress>();
+    one::<topics::DrainJournal>();
+    one::<topics::DeviceOpPending>();
+}
+
+#[test]
 fn plain_files_are_written_back_byte_for_byte() {
     for (path, text) in texts(&golden().join("DeviceOpsCmd")) {
         unchanged::<DeviceOpsCmd>(&path, &text);
@@ -149,6 +165,15 @@ fn survives<T: Topic>() {
         for end in (0..text.len()).step_by(1 + text.len() / 200) {
             let torn = go_json::from_slice::<T>(&text.as_bytes()[..end]);
             assert!(torn.is_err(), "{} cut to {end} bytes", path.display());
+        }
+        for at in (0..text.len()).step_by(1 + text.len() / 20) {
+            for other in *b"\"{}[]:,0-9.en\\\0\xff" {
+                let mut bytes = text.clone().into_bytes();
+                bytes[at] = other;
+                if let Ok(value) = go_json::from_slice::<T>(&bytes) {
+                    go_json::to_vec(&value).unwrap();
+                }
+            }
         }
         let value: T = read(&path, &text);
         for wrong in ["[]", "9", "\"text\"", "true", "{}{}", "\u{feff}{}"] {
@@ -255,7 +280,7 @@ fn every_sample_fits_its_schema() {
             tried += 1;
         }
     }
-    assert_eq!(tried, 93, "samples");
+    assert_eq!(tried, 96, "samples");
 }
 
 #[test]
