@@ -2,6 +2,7 @@
 //!
 //! Not here: when it is written. Source of the members: lf-edge/eve pkg/pillar/types (`ContentTreeStatus`).
 
+use std::fs::Metadata;
 use std::path::{Component, Path, PathBuf};
 
 use agent::zboot::{Bytes, Image, VERSION_LINE};
@@ -14,40 +15,26 @@ use crate::core::Write;
 const BLOBS: &str = "persist/vault/verifier/verified";
 
 /// The image that `write` asks for: the file that `tree` names, else its largest blob, else a few lines that say
-/// which content it stands for.
-///
-/// # Errors
-/// A file is named and is not there, or lies outside the root.
-pub(crate) fn of(bus: &Bus, write: &Write, tree: &ContentTreeStatus) -> Result<Image, String> {
-    let bytes = if tree.file_location.is_empty() {
-        match largest_blob(bus, tree) {
-            Some(blob) => Bytes::File(blob),
-            None => Bytes::Inline(stand_in(write, tree)),
-        }
-    } else {
-        Bytes::File(named_file(bus, &tree.file_location)?)
+/// which content it stands for. A file that is missing is found out by the write.
+pub(crate) fn of(bus: &Bus, write: &Write, tree: &ContentTreeStatus) -> Image {
+    let bytes = match (tree.file_location.as_str(), largest_blob(bus, tree)) {
+        ("", Some(blob)) => Bytes::File(blob),
+        ("", None) => Bytes::Inline(stand_in(write, tree)),
+        (location, _) => Bytes::File(inside(bus, location)),
     };
-    Ok(Image { content: write.content.clone(), version: write.version.clone(), bytes })
+    Image { content: write.content.clone(), version: write.version.clone(), bytes }
 }
 
-fn named_file(bus: &Bus, location: &str) -> Result<PathBuf, String> {
-    let climbs = Path::new(location).components().any(|part| part == Component::ParentDir);
-    if climbs {
-        return Err(format!("the content tree's FileLocation {location} leaves the root"));
-    }
-    let path = bus.path(location);
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(format!("the content tree's FileLocation {} is no file; see that volumemgr keeps it", path.display()))
+/// `location` below the root: steps that climb are left out, so that no name leads out of it.
+fn inside(bus: &Bus, location: &str) -> PathBuf {
+    let steps = Path::new(location).components().filter(|step| matches!(step, Component::Normal(_)));
+    bus.root().join(steps.collect::<PathBuf>())
 }
 
 fn largest_blob(bus: &Bus, tree: &ContentTreeStatus) -> Option<PathBuf> {
-    let names = tree.blobs.iter().flatten().filter(|name| !name.contains('/') && !name.contains(".."));
-    let files = names.map(|name| bus.path(&format!("{BLOBS}/{name}")));
-    let sized = files.filter_map(|path| {
-        path.metadata().ok().filter(std::fs::Metadata::is_file).map(|it| (it.len(), path))
-    });
+    let files = tree.blobs.iter().flatten().map(|name| inside(bus, &format!("{BLOBS}/{name}")));
+    let sized =
+        files.filter_map(|path| path.metadata().ok().filter(Metadata::is_file).map(|it| (it.len(), path)));
     sized.max().map(|(_, path)| path)
 }
 
@@ -56,4 +43,50 @@ fn stand_in(write: &Write, tree: &ContentTreeStatus) -> String {
         "{VERSION_LINE}{}\ncontent: {}\nname: {}\nurl: {}\nsha256: {}\n",
         write.version, write.tree, tree.display_name, tree.relative_url, tree.content_sha256
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::zboot::Label;
+    use pubsub::store;
+
+    fn image(bus: &Bus, tree: &ContentTreeStatus) -> Bytes {
+        let write = Write {
+            nth: 1,
+            key: "key".to_owned(),
+            tree: "tree".to_owned(),
+            label: Label::B,
+            version: "2.0".to_owned(),
+            content: "tree#0".to_owned(),
+        };
+        of(bus, &write, tree).bytes
+    }
+
+    #[test]
+    fn the_named_file_comes_before_blobs_and_blobs_before_a_stand_in() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let mut tree =
+            ContentTreeStatus { blobs: Some(vec!["small".into(), "large".into()]), ..Default::default() };
+        let Bytes::Inline(text) = image(&bus, &tree) else { panic!("no blob is there") };
+        assert!(text.starts_with("version: 2.0\ncontent: tree\n"), "{text}");
+        for (name, bytes) in [("small", 1), ("large", 9)] {
+            store::replace(&bus.path(&format!("{BLOBS}/{name}")), &vec![0; bytes]).unwrap();
+        }
+        assert_eq!(image(&bus, &tree), Bytes::File(bus.path(&format!("{BLOBS}/large"))));
+        tree.file_location = "/persist/images/new".to_owned();
+        assert_eq!(image(&bus, &tree), Bytes::File(bus.path("persist/images/new")));
+    }
+
+    #[test]
+    fn no_name_leads_out_of_the_root() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let tree = ContentTreeStatus {
+            file_location: "/persist/../../etc/./shadow".to_owned(),
+            ..Default::default()
+        };
+        assert_eq!(image(&bus, &tree), Bytes::File(bus.path("persist/etc/shadow")));
+    }
 }

@@ -5,10 +5,10 @@
 use agent::zboot::Zboot;
 use agent::{Clock, Error, Hands, Station, Tasks, publication, report};
 use pubsub::{Bus, Publication, store};
-use topics::{BaseOSMgrStatus, BaseOsStatus, NodeDrainRequest, Requester, ZbootStatus};
+use topics::{BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, NodeDrainRequest, Requester, ZbootStatus};
 use tracing::{error, info, warn};
 
-use crate::core::{Effect, Event, Found, Note, Order, Why};
+use crate::core::{Effect, Event, Found, Note, Order, Why, Write};
 use crate::{NAME, follow, image, saved};
 
 /// Key of topics that have one value.
@@ -78,18 +78,19 @@ impl Shell {
             .start(format!("stored {}", self.stored), async move { Some(Event::Stored { order, outcome }) });
     }
 
-    fn write(&mut self, of: crate::core::Write, tree: &topics::ContentTreeStatus) {
-        let image = image::of(&self.bus, &of, tree);
-        let begun = image
-            .and_then(|image| self.zboot.write_image(of.label, image).map_err(|cause| report::chain(&cause)));
+    fn write(&mut self, of: Write, tree: &ContentTreeStatus) -> Result<(), Error> {
         info!(version = of.version, partition = %of.label, key = of.key, "writes an image");
-        self.tasks.start("write", async move {
-            let outcome = match begun {
-                Ok(writing) => writing.await.map_err(|cause| report::chain(&cause)),
-                Err(reason) => Err(reason),
-            };
-            Some(Event::Written { of, outcome })
-        });
+        match self.zboot.write_image(of.label, image::of(&self.bus, &of, tree)) {
+            Ok(writing) => self.tasks.start("write", async move {
+                let outcome = writing.await.map_err(|cause| report::chain(&cause));
+                Some(Event::Written { of, outcome })
+            }),
+            Err(cause) => {
+                let (reason, partitions) = (report::chain(&cause), Box::new(self.zboot.read()?));
+                self.tasks.start("write", async move { Some(Event::Refused { of, reason, partitions }) });
+            }
+        }
+        Ok(())
     }
 
     /// An error without a time is of now, unless it was published before.
@@ -113,7 +114,7 @@ impl Hands for Shell {
                 self.requests.unpublish(GLOBAL).map_err(Error::pubsub("NodeDrainRequest"))?;
             }
             Effect::Store(order) => self.store(order),
-            Effect::Write { write, tree } => self.write(write, &tree),
+            Effect::Write { write, tree } => self.write(write, &tree)?,
             Effect::StopWriting => self.tasks.cancel("write"),
             Effect::Save(counter, value) => saved::write(&self.bus, counter, value)?,
             Effect::Journal(journal) => saved::journal(&self.bus, journal)?,

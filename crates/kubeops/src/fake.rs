@@ -46,6 +46,8 @@ pub(crate) struct World {
     /// A change made when the next call whose line contains the text has been answered.
     pub(crate) then: VecDeque<(&'static str, Change)>,
     version: u64,
+    /// What watches were told: path, version, line. A watch that opens late is told again.
+    history: Vec<(&'static str, u64, String)>,
     watchers: Vec<Watcher>,
 }
 
@@ -65,6 +67,7 @@ impl Fake {
             instead: VecDeque::new(),
             then: VecDeque::new(),
             version: 10,
+            history: vec![],
             watchers: vec![],
         };
         let fake = Self(Arc::new(Mutex::new(world)));
@@ -132,7 +135,13 @@ impl World {
     fn answer(&mut self, line: &str, body: &str) -> Answer {
         let path = [PODS, NODES, BUDGETS].into_iter().find(|path| line.starts_with(&format!("GET {path}?")));
         if let Some(path) = path.filter(|_| line.contains("watch=true")) {
+            let from =
+                line.split("resourceVersion=").nth(1).and_then(|text| text.parse::<u64>().ok()).unwrap();
             let (to, lines) = mpsc::unbounded_channel();
+            for (_, _, line) in self.history.iter().filter(|(of, version, _)| *of == path && *version > from)
+            {
+                drop(to.send(Ok(line.clone())));
+            }
             self.watchers.push(Watcher { path, to });
             return Answer::Live(lines);
         }
@@ -206,7 +215,6 @@ impl World {
     fn delete(&mut self, place: usize) {
         self.version += 1;
         self.pods[place]["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
-        self.pods[place]["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let pod = self.pods[place].clone();
         self.tell(PODS, "MODIFIED", pod);
         if self.kubelet == Kubelet::Quick {
@@ -220,25 +228,23 @@ impl World {
             self.pods.drain(..).partition(|pod| pod["metadata"].get("deletionTimestamp").is_some());
         self.pods = left;
         let ended: Vec<Value> = ended;
-        for mut pod in ended {
+        for pod in ended {
             self.version += 1;
-            pod["metadata"]["resourceVersion"] = json!(self.version.to_string());
             self.tell(PODS, "DELETED", pod);
         }
     }
 
     /// A pod is bound to the node.
-    pub(crate) fn bind(&mut self, mut pod: Value) {
+    pub(crate) fn bind(&mut self, pod: Value) {
         self.version += 1;
-        pod["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.pods.push(pod.clone());
         self.tell(PODS, "ADDED", pod);
     }
 
     /// So many pods more are healthy for every budget.
     pub(crate) fn count_healthy(&mut self, more: i64) {
-        self.version += 1;
         for place in 0..self.budgets.len() {
+            self.version += 1;
             let name = self.budgets[place]["metadata"]["name"].as_str().unwrap().to_owned();
             let status = &self.budgets[place]["status"];
             let healthy = status["currentHealthy"].as_i64().unwrap() + more;
@@ -270,9 +276,11 @@ impl World {
         }
     }
 
-    fn tell(&mut self, path: &str, kind: &str, object: Value) {
+    /// Tells all watches of the newest version.
+    fn tell(&mut self, path: &'static str, kind: &str, mut object: Value) {
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let line = mock::event(kind, &object);
-        drop(object);
+        self.history.push((path, self.version, line.clone()));
         self.watchers.retain(|watcher| watcher.path != path || watcher.to.send(Ok(line.clone())).is_ok());
     }
 }

@@ -118,7 +118,7 @@ mod tests {
     use crate::node::probe;
     use crate::reply::Reach;
 
-    /// Answers one request on `socket`.
+    /// Answers one request on `socket`, or refuses an old token.
     async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, code: u16, body: &str) {
         let mut request = vec![];
         while !request.ends_with(b"\r\n\r\n") {
@@ -128,6 +128,8 @@ mod tests {
             }
             request.extend(byte);
         }
+        let old = String::from_utf8_lossy(&request).contains("Bearer old");
+        let code = if old { 401 } else { code };
         let head =
             format!("HTTP/1.1 {code} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
         socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
@@ -184,6 +186,10 @@ mod tests {
         )
     }
 
+    fn write(path: &Path, text: &str) {
+        fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
     const LIST: &str = r#"{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}"#;
 
     #[tokio::test]
@@ -203,7 +209,7 @@ mod tests {
         for (number, (text, words)) in table.into_iter().enumerate() {
             let path = dir.path().join(format!("config-{number}"));
             if let Some(text) = text {
-                fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+                write(&path, &text);
             }
             let cluster = Cluster::from_kubeconfig(&path);
             let error = probe(&cluster).await.unwrap_err();
@@ -226,7 +232,7 @@ mod tests {
         let path = dir.path().join("config");
         for code in [429, 503, 504] {
             let (address, count) = server(&mut servers, code, "no").await;
-            fs::File::create(&path).unwrap().write_all(kubeconfig(&address, "").as_bytes()).unwrap();
+            write(&path, &kubeconfig(&address, ""));
             let error = probe(&Cluster::from_kubeconfig(&path)).await.unwrap_err();
             assert!(matches!(&error, Error::Refused { answer, .. } if answer.code == code), "{error:?}");
             assert_eq!(count.load(Ordering::SeqCst), 1, "{code}");
@@ -243,7 +249,7 @@ mod tests {
         let (first, first_count) = server(&mut servers, 200, LIST).await;
         let (second, second_count) = server(&mut servers, 200, LIST).await;
         for (address, counts) in [(&first, (1, 0)), (&second, (1, 1)), (&first, (2, 1))] {
-            fs::File::create(&path).unwrap().write_all(kubeconfig(address, "").as_bytes()).unwrap();
+            write(&path, &kubeconfig(address, ""));
             probe(&cluster).await.unwrap();
             assert_eq!((first_count.load(Ordering::SeqCst), second_count.load(Ordering::SeqCst)), counts);
         }
@@ -270,7 +276,7 @@ mod tests {
         ] {
             let address = tls_server(&mut servers, certificate).await;
             let text = kubeconfig(&address, &format!(", certificate-authority: {authority}"));
-            fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+            write(&path, &text);
             let error = probe(&Cluster::from_kubeconfig(&path)).await.err();
             assert_eq!(error.is_some(), words.is_some(), "{error:?}");
             if let (Some(error), Some(words)) = (error, words) {
@@ -282,6 +288,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn files_that_the_kubeconfig_names_are_read_again_after_they_were_of_no_use() {
+        let mut servers = JoinSet::new();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+        let authority = dir.path().join("authority.pem");
+        fs::copy(testdata.join("other.pem"), &authority).unwrap();
+        let address = tls_server(&mut servers, include_bytes!("../testdata/server.pem")).await;
+        write(&path, &kubeconfig(&address, ", certificate-authority: authority.pem"));
+        let cluster = Cluster::from_kubeconfig(&path);
+        probe(&cluster).await.unwrap_err();
+        fs::copy(testdata.join("ca.pem"), &authority).unwrap();
+        probe(&cluster).await.unwrap();
+
+        let token = dir.path().join("token");
+        write(&token, "old");
+        let (address, _) = server(&mut servers, 200, LIST).await;
+        write(&path, &kubeconfig(&address, "").replace("user: {}", "user: {tokenFile: token}"));
+        let cluster = Cluster::from_kubeconfig(&path);
+        let error = probe(&cluster).await.unwrap_err();
+        assert_eq!(error.next_step(), "renew the credentials in the kubeconfig");
+        write(&token, "new");
+        probe(&cluster).await.unwrap();
+    }
+
+    #[tokio::test]
     async fn a_port_where_nobody_listens_is_unreachable() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
@@ -289,7 +321,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
-        fs::File::create(&path).unwrap().write_all(kubeconfig(&address, "").as_bytes()).unwrap();
+        write(&path, &kubeconfig(&address, ""));
         let error = probe(&Cluster::from_kubeconfig(&path)).await.unwrap_err();
         assert_eq!(error.reach(), Reach::Unreachable);
         assert!(error.line().contains("refused"), "{}", error.line());
@@ -305,7 +337,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("config");
             let (address, count) = server(&mut servers, 200, LIST).await;
-            fs::File::create(&path).unwrap().write_all(kubeconfig(&address, "").as_bytes()).unwrap();
+            write(&path, &kubeconfig(&address, ""));
             probe(&Cluster::from_kubeconfig(&path)).await.unwrap();
             assert_eq!(count.load(Ordering::SeqCst), 1);
             return;

@@ -332,6 +332,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_never_opened_is_given_up_and_asked_for_again() {
+        let (mut stream, calls) = started(vec![mock::list("5", &[]), Answer::Silence]);
+        assert_eq!(hear(&mut stream).await, "listed ");
+        assert_eq!(hear(&mut stream).await, "watch maps: no answer within 30 s");
+        assert!(timeout(Duration::from_secs(2), stream.next()).await.is_err());
+        assert_eq!(calls.lines(), [LIST.to_owned(), watch_line("5"), watch_line("5")]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn d3_calls_that_fail_are_told_and_repeated_at_growing_distance() {
         let busy = Answer::Full(429, vec![("retry-after", "20")], "busy".to_owned());
         let (mut stream, _) = started(vec![

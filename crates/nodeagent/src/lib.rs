@@ -1,30 +1,55 @@
-//! nodeagent carries out reboot, shutdown and power-off, keeps their reasons, and tests new images.
+//! nodeagent: takes the device through reboot, shutdown and power-off, keeps the reasons for the next boot, and
+//! finds out whether a new image is good.
 //!
-//! Not here: whether an operation may go ahead; zedagent and baseosmgr hold theirs back until they are drained.
-//! Source: lf-edge/eve pkg/pillar/cmd/nodeagent.
+//! Not here: whether an operation may happen. zedagent and baseosmgr hold theirs back until the node is drained;
+//! what nodeagent is told is carried out. It restarts the device on its own account for three reasons only,
+//! each of them a limit past which nobody else can help, and each logged and stored as a restart without a drain:
+//!
+//! | Limit | Boot reason |
+//! |---|---|
+//! | the image in test has no controller for `timer.update.fallback.no.network` | 4 |
+//! | no controller for `timer.reboot.no.network` | 5 |
+//! | the vault stays shut for `timer.vault.ready.cutoff` under the image in test | 13 |
+//!
+//! | What is kept | Where | Why there |
+//! |---|---|---|
+//! | the operation that is latched, and how the last boot ended | `/run/nodeagent/journal.json` | a restart of this agent goes on with it; a boot ends it |
+//! | why this boot ends | `/persist/reboot-reason` and its neighbours | the next boot tells it |
+//!
+//! Source of the rules: spec agents.md 2.
 
 pub mod core;
+mod follow;
+mod journal;
 mod limits;
-mod saved;
+mod reasons;
 mod shell;
+#[cfg(test)]
+mod tests;
 
 pub use limits::Limits;
 
 use agent::device::Device;
 use agent::{Error, Station, Tasks, turn};
 
-/// The name of this agent.
+/// Name of this agent on the bus.
 const NAME: &str = "nodeagent";
 
-/// Runs nodeagent until the station says stop.
+/// Runs the agent until the station says stop.
+///
+/// It also returns `Ok`, without having been told to stop, when a real device was told to go down and is still up
+/// two minutes later. Its caller must not start it again then: the touch file grows old, and the watchdog of
+/// the machine does what the device did not. A restart by hand goes through the operation once more.
 ///
 /// # Errors
-/// A topic or file that it cannot go on without.
+/// A topic could not be served; the next start goes on from the journal.
 pub async fn run(station: Station, limits: Limits, device: Box<dyn Device>) -> Result<(), Error> {
     let (outbox, inbox) = turn::inbox();
-    let (shell, last) = shell::Shell::open(&station, device, Tasks::new(outbox))?;
-    let core = core::NodeAgent::new(limits, last, station.clock.now());
-    let mut shell = shell;
-    agent::Hands::perform(&mut shell, core::Effect::Publish(Box::new(core.status().clone()))).await?;
-    turn::run(NAME, core, shell, inbox, &station).await
+    let (shell, found) = shell::Shell::open(&station, device, Tasks::new(outbox))?;
+    let leaves = shell.leaves();
+    let core = core::NodeAgent::new(limits, core::Waits::default(), found, station.clock.now());
+    match turn::run(NAME, core, shell, inbox, &station).await {
+        Err(_) if leaves.said() => Ok(()),
+        ended => ended,
+    }
 }

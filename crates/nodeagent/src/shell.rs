@@ -1,99 +1,159 @@
-//! Wires nodeagent's topics to its facts, and its effects to topics, files and the device.
+//! Performs what the core asks for: publishes, stores, asks the device, logs.
+//!
+//! Not here: any decision. Once an operation is on its way, a file that cannot be written is said and passed over:
+//! a full disk must not keep a device from going down. Words of the log: spec agents.md 6.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::device::Device;
-use agent::settings::Properties;
-use agent::{Error, Hands, Station, Tasks, publication, report};
-use pubsub::{Change, Publication};
-use topics::{
-    ConfigItemValueMap, DomainStatus, NodeAgentStatus, NodeDrainStatus, ZbootConfig, ZbootStatus,
-    ZedAgentStatus,
-};
+use agent::device::{self, Device, Operation};
+use agent::{Clock, Error, Hands, Station, Tasks, publication, report};
+use pubsub::{Bus, Publication, store};
+use topics::{NodeAgentStatus, ZbootConfig};
 use tracing::{error, info, warn};
 
-use crate::core::{Effect, Event, Operation, Said};
-use crate::{NAME, saved};
+use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
+use crate::journal::{Journal, Latched};
+use crate::{NAME, follow, reasons};
+
+/// Names the kind of the image; only images for clusters carry these agents, so one that is not there says yes.
+const HV_TYPE: &str = "run/eve-hv-type";
+const HV_TYPE_LIMIT_BYTES: u64 = 64;
+
+/// Said once the machine was told to go down and did not.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Leaves(Arc<AtomicBool>);
+
+impl Leaves {
+    pub(crate) fn said(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn say(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// The hands of the core.
 pub(crate) struct Shell {
-    station: Station,
+    bus: Bus,
+    clock: Clock,
+    boot_id: String,
+    /// Asked on a thread of its own: a program that hangs must not stop the clock that ends the wait for it.
+    device: Arc<Mutex<Box<dyn Device>>>,
     tasks: Tasks<Event>,
-    device: Box<dyn Device>,
-    status: Publication<NodeAgentStatus>,
-    images: Publication<ZbootConfig>,
-    answers: u64,
+    statuses: Publication<NodeAgentStatus>,
+    verdicts: Publication<ZbootConfig>,
+    journal: Journal,
+    leaves: Leaves,
+    asked: u64,
 }
 
 impl Shell {
-    /// Becomes the publisher of this agent's topics and follows those of others. Returns what is known of the
-    /// last boot: from the files at the first start in a boot, from the own topic at a later one.
+    /// Becomes the publisher of this agent's topics and begins to follow those of others. Returns what an earlier
+    /// run of this boot, or the boot before, left.
     pub(crate) fn open(
         station: &Station,
         device: Box<dyn Device>,
         tasks: Tasks<Event>,
-    ) -> Result<(Self, NodeAgentStatus), Error> {
-        let status: Publication<NodeAgentStatus> = publication(&station.bus, NAME)?;
-        let last = match status.get(NAME) {
-            Some(status) => status.clone(),
-            None => saved::take_last(station)?,
+    ) -> Result<(Self, Found), Error> {
+        let bus = station.bus.clone();
+        let journal = match Journal::read(&bus, &station.boot_id) {
+            Some(journal) => again(&bus, journal),
+            None => first(station)?,
         };
-        let images = publication(&station.bus, NAME)?;
-        let mut shell = Self { station: station.clone(), tasks, device, status, images, answers: 0 };
-        shell.follow();
-        Ok((shell, last))
+        let mut shell = Self {
+            statuses: publication(&bus, NAME)?,
+            verdicts: publication(&bus, NAME)?,
+            clock: station.clock,
+            boot_id: station.boot_id.clone(),
+            device: Arc::new(Mutex::new(device)),
+            tasks,
+            journal,
+            leaves: Leaves::default(),
+            asked: 0,
+            bus,
+        };
+        let resumed = shell.journal.operation.clone();
+        let found = Found {
+            last_boot: shell.journal.last_boot.clone(),
+            said: shell.statuses.get(NAME).cloned(),
+            resumed: resumed.map(|latched| {
+                let done = stood_in(&shell.bus, &shell.boot_id, latched.operation());
+                latched.resume(done)
+            }),
+            tested: shell.tested(),
+            hv_type_kube: hv_type_kube(&shell.bus),
+        };
+        follow::all(&mut shell.tasks, &shell.bus);
+        Ok((shell, found))
     }
 
-    fn follow(&mut self) {
-        let bus = self.station.bus.clone();
-        self.tasks.follow::<NodeDrainStatus>(&bus, "zedkube", |change| match change {
-            Change::Put { value, .. } => Some(Event::Drain(Some(value))),
-            Change::Gone { .. } => Some(Event::Drain(None)),
-            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-        });
-        self.tasks.follow::<ZedAgentStatus>(&bus, "zedagent", |change| match change {
-            Change::Put { value, .. } => Some(Event::Zedagent(Box::new(value))),
-            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-        });
-        self.tasks.follow::<ZbootStatus>(&bus, "baseosmgr", |change| match change {
-            Change::Put { value, .. } => Some(Event::Partition(value)),
-            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-        });
-        let mut running = BTreeSet::new();
-        self.tasks.follow::<DomainStatus>(&bus, "domainmgr", move |change| {
-            match change {
-                Change::Put { key, value, .. } if value.activated => {
-                    running.insert(key);
-                }
-                Change::Put { key, .. } | Change::Gone { key, .. } => {
-                    running.remove(&key);
-                }
-                Change::Synced | Change::Restarted(_) | Change::Bad(_) => {}
+    pub(crate) fn leaves(&self) -> Leaves {
+        self.leaves.clone()
+    }
+
+    fn tested(&self) -> BTreeSet<String> {
+        let passed = |label: &&&str| self.verdicts.get(label).is_some_and(|it| it.test_complete);
+        LABELS.iter().filter(passed).map(|label| (*label).to_owned()).collect()
+    }
+
+    fn journal(&mut self, latched: Resumed) -> Result<(), Error> {
+        self.journal.operation = Some(Latched::from(latched));
+        self.journal.write(&self.bus)
+    }
+
+    /// Asks the device for `operation`, or only for a sync, without waiting for it.
+    fn ask(&mut self, order: Option<Order>) {
+        self.asked += 1;
+        let (device, bus, boot_id) = (Arc::clone(&self.device), self.bus.clone(), self.boot_id.clone());
+        let asked = order.clone();
+        let call = tokio::task::spawn_blocking(move || {
+            let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(cause) = device.sync() {
+                warn!(error = %report::chain(&cause), "cannot bring everything to the disks");
             }
-            Some(Event::Applications(running.len()))
+            asked.map_or(Ok(Took::Machine), |order| operate(&mut **device, &order, &bus, &boot_id))
         });
-        let mut last = Properties::default();
-        self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
-            Change::Put { value, .. } => {
-                let (now, refused) = Properties::from_map(&value, &last);
-                for line in refused {
-                    warn!("config property {line}");
-                }
-                last = now.clone();
-                Some(Event::Properties(now))
-            }
-            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        self.tasks.start(format!("device {}", self.asked), async move {
+            let outcome = call.await.unwrap_or_else(|cause| Err(format!("the call ended early: {cause}")));
+            order.map(|order| Event::Operated { operation: order.operation, outcome })
         });
     }
 
-    fn operate(&mut self, operation: Operation, reason: &str) -> Result<(), String> {
-        self.device.sync().map_err(|error| report::chain(&error))?;
-        let done = match operation {
-            Operation::Shutdown => self.device.shutdown(reason),
-            Operation::Reboot => self.device.reboot(reason),
-            Operation::PowerOff => self.device.power_off(reason),
-        };
-        done.map_err(|error| report::chain(&error))
+    fn try_perform(&mut self, effect: Effect) -> Result<(), Error> {
+        match effect {
+            Effect::Say(note) => say(&note),
+            Effect::Journal(latched) => self.journal(latched)?,
+            Effect::Publish(status) => {
+                self.statuses.publish(NAME, &status).map(drop).map_err(Error::pubsub("NodeAgentStatus"))?;
+            }
+            Effect::Zboot(verdict) => {
+                let label = verdict.partition_label.clone();
+                self.verdicts.publish(&label, &verdict).map(drop).map_err(Error::pubsub("ZbootConfig"))?;
+            }
+            Effect::Reason { order, image } => reasons::write(&self.bus, &order, &image, self.clock.wall())?,
+            Effect::Sync => self.ask(None),
+            Effect::Operate(order) => {
+                info!(operation = order.operation.word(), reason = order.reason, "asks the device");
+                self.ask(Some(order));
+            }
+            Effect::Exit(order) => {
+                let operation = order.operation.word();
+                self.leaves.say();
+                error!(
+                    operation,
+                    "the machine was told to go down and is still up; nodeagent leaves so that the watchdog \
+                     restarts it. Without a watchdog, restart it by hand"
+                );
+                return Err(Error::Effect {
+                    doing: "see the machine go down",
+                    reason: format!("it is still up after {operation}"),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -101,43 +161,129 @@ impl Hands for Shell {
     type Effect = Effect;
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
-        match effect {
-            Effect::Publish(status) => {
-                self.status.publish(NAME, &status).map_err(Error::pubsub("NodeAgentStatus"))?;
+        let outcome = self.try_perform(effect);
+        match outcome {
+            Err(cause) if self.journal.operation.is_some() && !self.leaves.said() => {
+                warn!(error = %report::chain(&cause), "the operation goes on without this");
+                Ok(())
             }
-            Effect::Image(image) => {
-                self.images.publish(&image.partition_label, &image).map_err(Error::pubsub("ZbootConfig"))?;
-            }
-            Effect::Keep { reason, boot_reason } => {
-                let image = self.status.get(NAME).map(|it| it.cur_part.clone()).unwrap_or_default();
-                saved::keep(&self.station, &reason, boot_reason, &image)?;
-            }
-            Effect::Operate { operation, reason } => {
-                warn!(?operation, reason, "asks the device");
-                let answer = self.operate(operation, &reason);
-                self.answers += 1;
-                self.tasks
-                    .start(format!("answer {}", self.answers), async move { Some(Event::Answered(answer)) });
-            }
-            Effect::Say(said) => say(&said),
+            ended => ended,
         }
-        Ok(())
     }
 }
 
-fn say(said: &Said) {
-    match said {
-        Said::DrainInProgress(status) => {
-            info!(%status, "nodedrain-step:drain-inprogress-handler NodeDrainStatus {status}");
+/// The first start in a boot: the traces of the last one become the journal, then they are removed.
+fn first(station: &Station) -> Result<Journal, Error> {
+    let bus = &station.bus;
+    let before = reasons::counter(bus);
+    let last_boot = LastBoot::tell(reasons::read(bus), reasons::evidence(bus), station.clock.wall(), before);
+    warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
+    let journal = Journal { boot_id: station.boot_id.clone(), last_boot, operation: None };
+    journal.write(bus)?;
+    reasons::count(bus, before);
+    reasons::forget(bus);
+    Ok(journal)
+}
+
+/// A later start in the same boot. An earlier run may have ended between writing the journal and its next steps;
+/// a reason of another time than the one in the journal is of this boot and stays.
+fn again(bus: &Bus, journal: Journal) -> Journal {
+    let before = journal.last_boot.restart_counter;
+    if reasons::counter(bus) == before {
+        reasons::count(bus, before);
+    }
+    if reasons::read(bus).time == Some(journal.last_boot.time) {
+        reasons::forget(bus);
+    }
+    journal
+}
+
+fn operate(device: &mut dyn Device, order: &Order, bus: &Bus, boot_id: &str) -> Result<Took, String> {
+    // An earlier run of this agent may have ended while its call went on.
+    if stood_in(bus, boot_id, order.operation) {
+        return Ok(Took::StandIn);
+    }
+    match order.operation {
+        Operation::Reboot => device.reboot(&order.reason),
+        Operation::Shutdown => device.shutdown(&order.reason),
+        Operation::Poweroff => device.power_off(&order.reason),
+    }
+    .map_err(|cause| report::chain(&cause))?;
+    Ok(if stood_in(bus, boot_id, order.operation) { Took::StandIn } else { Took::Machine })
+}
+
+/// Whether a stand-in was asked for `operation` in this boot: it writes down what a machine would do.
+fn stood_in(bus: &Bus, boot_id: &str, operation: Operation) -> bool {
+    match device::recorded(bus) {
+        Ok(all) => all.iter().any(|it| it.boot_id == boot_id && it.operation == operation),
+        Err(cause) => {
+            warn!(error = %report::chain(&cause), "cannot tell whether the device is a stand-in");
+            false
         }
-        Said::DrainComplete(status) => {
-            info!(%status, "nodedrain-step:drain-complete-handler NodeDrainStatus {status}");
+    }
+}
+
+fn hv_type_kube(bus: &Bus) -> bool {
+    match store::read(&bus.path(HV_TYPE), HV_TYPE_LIMIT_BYTES) {
+        Ok(None) => true,
+        Ok(Some(bytes)) => matches!(String::from_utf8_lossy(&bytes).trim(), "k" | "kubevirt"),
+        Err(cause) => {
+            warn!(path = HV_TYPE, error = %report::chain(&cause), "taken for an image for clusters");
+            true
         }
-        Said::Scheduled(operation, reason) => info!(?operation, reason, "takes a device operation on"),
-        Said::Undrained(reason) => {
-            warn!(reason, "drain skipped: nodeagent takes the device down on its own for this reason");
+    }
+}
+
+/// The words after `nodedrain-step:` are the reference's; scripts look for them.
+fn say(note: &Note) {
+    match note {
+        Note::DrainInProgress(status) => {
+            info!(%status, "handleNodeDrainStatus nodedrain-step:drain-inprogress-handler NodeDrainStatus {status}");
         }
-        Said::NotHalted(count) => warn!(count, "applications have not halted in time, goes on without them"),
-        Said::Refused(reason) => error!(reason, "the device refused, it is asked again"),
+        Note::DrainComplete(status) => {
+            info!(%status, "handleNodeDrainStatus nodedrain-step:drain-complete-handler NodeDrainStatus {status}");
+        }
+        Note::NoDrain(status) => info!(%status, "no drain to wait for any more: NodeDrainStatus {status}"),
+        Note::Latched { order, why, undrained } => latched(order, *why, *undrained),
+        Note::Halting { left, limit_secs } => info!(?left, limit_secs, "waits for applications to halt"),
+        Note::NotHalted { left } => warn!(?left, "applications did not halt in time; the operation goes on"),
+        Note::Refused { operation, reason, again_secs } => error!(
+            operation = operation.word(),
+            reason, again_secs, "the device refused; it is asked again in {again_secs} s"
+        ),
+        Note::Done { operation, took: Took::Machine } => {
+            info!(operation = operation.word(), "the device obeys");
+        }
+        Note::Done { operation, took: Took::StandIn } => warn!(
+            operation = operation.word(),
+            path = device::RECORD,
+            "the stand-in device wrote it down; this machine stays up"
+        ),
+        Note::TestStarted { image, secs } => info!(image, secs, "tests the new image"),
+        Note::TestPassed { image } => info!(image, "the new image has passed its test"),
+        Note::VaultShut { secs } => warn!(secs, "the vault stays shut: maintenance mode"),
+        Note::Unheard => warn!("publishes without word from baseosmgr or zedkube; check that they run"),
+    }
+}
+
+fn latched(order: &Order, why: Why, undrained: bool) {
+    let Order { operation, reason, boot_reason } = order;
+    let operation = operation.word();
+    if undrained {
+        warn!(
+            operation,
+            reason,
+            ?boot_reason,
+            "drain skipped: {reason}. No drain is asked for, as the limit means that the device cannot be helped \
+             while it is up"
+        );
+    }
+    match why {
+        Why::Command | Why::Update | Why::Fallback | Why::Vault | Why::Disconnect => {
+            warn!(operation, reason, ?boot_reason, ?why, "scheduleNodeOperation: {operation}, {reason}");
+        }
+        Why::Resumed => {
+            warn!(operation, reason, ?boot_reason, "goes on with {operation} after a restart of this agent");
+        }
     }
 }

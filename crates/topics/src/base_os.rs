@@ -1,5 +1,7 @@
-//! OS images: what is wanted, how far it is, and the two partitions.
-//! Source: lf-edge/eve pkg/pillar/types. Pure: no clock, no I/O, no task.
+//! OS images: what is wanted, how far it is, and the content that it comes from.
+//!
+//! Not here: the two partitions (`zboot`).
+//! Source: lf-edge/eve pkg/pillar/types/{zedagent,contenttree}types.go. Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -140,44 +142,32 @@ numbers! {
     }
 }
 
-/// What nodeagent has found out about the image in a partition.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct ZbootConfig {
-    /// `IMGA` or `IMGB`; the key.
-    pub partition_label: String,
-    /// The image is good.
-    pub test_complete: bool,
-}
-
-impl Topic for ZbootConfig {
-    const NAME: &'static str = "ZbootConfig";
-    const KIND: Kind = Kind::Volatile;
-}
-
-/// One of the two partitions.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct ZbootStatus {
-    /// `IMGA` or `IMGB`; the key.
-    pub partition_label: String,
-    /// Its device.
-    pub partition_devname: String,
-    /// `active`, `inprogress`, `updating` or `unused`.
-    pub partition_state: String,
-    /// Version of the image in it.
-    pub short_version: String,
-    /// Version in full.
-    pub long_version: String,
-    /// Whether this boot runs it.
-    pub current_partition: bool,
-    /// Whether its test is over.
-    pub test_complete: bool,
-}
-
-impl Topic for ZbootStatus {
-    const NAME: &'static str = "ZbootStatus";
-    const KIND: Kind = Kind::Volatile;
+numbers! {
+    /// Format of an image or a disk.
+    Format: i32 {
+        /// Not said.
+        Unknown = 0,
+        /// Raw.
+        Raw = 1,
+        /// QEMU's first.
+        Qcow = 2,
+        /// QEMU's second.
+        Qcow2 = 3,
+        /// Virtual PC's.
+        Vhd = 4,
+        /// VMware's.
+        Vmdk = 5,
+        /// A packed machine.
+        Ova = 6,
+        /// Hyper-V's.
+        Vhdx = 7,
+        /// A container image.
+        Container = 8,
+        /// A CD image.
+        Iso = 9,
+        /// A volume of the cluster.
+        Pvc = 10,
+    }
 }
 
 /// Content that volumemgr has brought, such as an OS image.
@@ -201,7 +191,7 @@ pub struct ContentTreeStatus {
     #[serde(rename = "RelativeURL")]
     pub relative_url: String,
     /// Its format.
-    pub format: u8,
+    pub format: Format,
     /// Its hash.
     pub content_sha256: String,
     /// Its size at most, in bytes.

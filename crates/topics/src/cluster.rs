@@ -1,5 +1,7 @@
 //! The node and its cluster.
-//! Source: lf-edge/eve pkg/pillar/types. Pure: no clock, no I/O, no task.
+//!
+//! Not here: what goes on in the cluster (`kube_info`, `kube_state`).
+//! Source: lf-edge/eve pkg/pillar/types/{cluster,cipherinfo,edgenode}types.go. Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

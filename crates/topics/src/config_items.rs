@@ -1,4 +1,6 @@
 //! Config properties, checked by zedagent and read by every agent.
+//!
+//! Not here: their names, defaults and ranges.
 //! Source: lf-edge/eve pkg/pillar/types/global.go. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! What zedagent wants of the machine and what nodeagent does about it.
-//! Source: lf-edge/eve pkg/pillar/types. Pure: no clock, no I/O, no task.
+//!
+//! Not here: what zedagent remembers of it (`own`).
+//! Source: lf-edge/eve pkg/pillar/types/zedagenttypes.go. Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -109,6 +111,56 @@ numbers! {
     }
 }
 
+numbers! {
+    /// How far the proof to the controller is that the device is what it was.
+    AttestState: i32 {
+        /// About to start.
+        None = 0,
+        /// Waits for the controller's nonce.
+        NonceWait = 1,
+        /// Waits for the TPM's quote.
+        InternalQuoteWait = 2,
+        /// Waits for the key to be handed over for safe keeping.
+        InternalEscrowWait = 3,
+        /// Waits for the controller to judge the quote.
+        AttestWait = 4,
+        /// Waits for the controller to take the key.
+        AttestEscrowWait = 5,
+        /// Waits before it starts over.
+        RestartWait = 6,
+        /// Done.
+        Complete = 7,
+        /// No state; stands for all of them in rules.
+        Any = 8,
+    }
+}
+
+numbers! {
+    /// Whether the encrypted store is open.
+    DataSecAtRestStatus: i32 {
+        /// Not known.
+        Unknown = 0,
+        /// Not in use.
+        Disabled = 1,
+        /// In use.
+        Enabled = 2,
+        /// Cannot be opened.
+        Error = 4,
+    }
+}
+
+numbers! {
+    /// Whether a key is sealed by the TPM.
+    PcrStatus: i32 {
+        /// Not known.
+        Unknown = 0,
+        /// It is.
+        Enabled = 1,
+        /// It is not.
+        Disabled = 2,
+    }
+}
+
 /// Radio silence as the local profile server wants it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
@@ -155,15 +207,15 @@ pub struct ZedAgentStatus {
     pub radio_silence: RadioSilence,
     /// What the device is about.
     pub device_state: DeviceState,
-    /// State of the attestation.
-    pub attest_state: i32,
+    /// How far the attestation is.
+    pub attest_state: AttestState,
     /// What went wrong with it.
     pub attest_error: String,
-    /// 0 unknown, 1 disabled, 2 enabled, 4 error.
-    pub vault_status: i32,
-    /// 0 unknown, 1 enabled, 2 disabled.
+    /// Whether the vault is open.
+    pub vault_status: DataSecAtRestStatus,
+    /// Whether the vault's key is sealed by the TPM.
     #[serde(rename = "PCRStatus")]
-    pub pcr_status: i32,
+    pub pcr_status: PcrStatus,
     /// What went wrong with the vault.
     pub vault_err: String,
     /// Whether there is no controller by design.

@@ -1,108 +1,25 @@
-//! Topics of other agents that ours read: applications, onboarding, vault, volumes, TPM.
+//! Small topics of other agents that ours read: onboarding, vault, volumes, TPM.
 //!
-//! Members keep the reference's names; its source says what they mean (lf-edge/eve pkg/pillar/types).
+//! Source: lf-edge/eve pkg/pillar/types/{onboarding,vaultmgr,volume,tpmmgr}types.go.
 //! Pure: no clock, no I/O, no task.
-
-#![expect(missing_docs, reason = "members are those of the reference, which documents them")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Topic, UuidAndVersion};
+use crate::numbers::numbers;
+use crate::{
+    DataSecAtRestStatus, ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, MaintenanceModeReason, PcrStatus,
+    Topic,
+};
 
-/// DomainStatus of the reference.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct DomainStatus {
-    #[serde(rename = "UUIDandVersion")]
-    pub uui_dand_version: UuidAndVersion,
-    pub display_name: String,
-    pub state: u64,
-    pub activated: bool,
-    pub app_num: u64,
-    pub purge_counter: u64,
-    pub restart_counter: u64,
-    pub pending_add: bool,
-    pub pending_modify: bool,
-    pub pending_delete: bool,
-    pub domain_name: String,
-    pub domain_id: u64,
-    pub boot_time: GoTime,
-    pub disk_status_list: Option<serde_json::Value>,
-    pub vif_list: Option<serde_json::Value>,
-    pub io_adapter_list: Option<serde_json::Value>,
-    pub disable_logs: bool,
-    pub tried_count: u64,
-    pub error: String,
-    pub error_time: GoTime,
-    pub error_severity: ErrorSeverity,
-    pub error_retry_condition: String,
-    pub error_entities: Option<Vec<ErrorEntity>>,
-    pub config_failed: bool,
-    pub boot_failed: bool,
-    pub adapters_failed: bool,
-    #[serde(rename = "OCIConfigDir")]
-    pub oci_config_dir: String,
-    pub env_variables: Option<serde_json::Value>,
-    pub writable_files: Option<serde_json::Value>,
-    pub kernel: String,
-    pub ramdisk: String,
-    pub memory: u64,
-    pub max_mem: u64,
-    pub v_cpus: u64,
-    pub max_cpus: u64,
-    pub root_dev: String,
-    pub extra_args: String,
-    pub boot_loader: String,
-    #[serde(rename = "CPUs")]
-    pub cp_us: Option<serde_json::Value>,
-    pub device_tree: String,
-    pub dt_dev: Option<serde_json::Value>,
-    #[serde(rename = "IRQs")]
-    pub ir_qs: Option<serde_json::Value>,
-    #[serde(rename = "IOMem")]
-    pub io_mem: Option<serde_json::Value>,
-    pub virtualization_mode: u64,
-    pub enable_vnc: bool,
-    pub vnc_display: u64,
-    pub vnc_passwd: String,
-    #[serde(rename = "CPUsPinned")]
-    pub cp_us_pinned: bool,
-    #[serde(rename = "VMMMaxMem")]
-    pub vmm_max_mem: u64,
-    #[serde(rename = "EnableVncShimVM")]
-    pub enable_vnc_shim_vm: bool,
-    pub enforce_network_interface_order: bool,
-    pub enable_oem_win_license_key: bool,
-    #[serde(rename = "DisableVirtualTPM")]
-    pub disable_virtual_tpm: bool,
-    pub boot_order: u64,
-    pub service: bool,
-    #[serde(rename = "VirtualTPM")]
-    pub virtual_tpm: bool,
-    pub fml_custom_resolution: String,
-    pub is_d_nid_node: bool,
-    pub node_name: String,
-    pub passthrough_windows_license_key: bool,
-    pub deployment_type: u64,
-    pub crash_state: u64,
-    pub crash_run_state: String,
-    pub guest_core_dump_path: String,
-    pub hold_until: GoTime,
-    pub gdb_socket: String,
-}
-
-impl Topic for DomainStatus {
-    const NAME: &'static str = "DomainStatus";
-    const KIND: Kind = Kind::Volatile;
-}
-
-/// OnboardingStatus of the reference.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+/// Who the device is at the controller. Agents wait for it at their start.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct OnboardingStatus {
+    /// Identity of the device.
     #[serde(rename = "DeviceUUID")]
     pub device_uuid: GoUuid,
+    /// Its hardware model as the controller calls it.
     pub hardware_model: String,
 }
 
@@ -111,32 +28,35 @@ impl Topic for OnboardingStatus {
     const KIND: Kind = Kind::Persistent;
 }
 
-/// Part `TrimStatus` of the reference.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct TrimStatus {
-    pub last_start_time: GoTime,
-    pub last_end_time: GoTime,
-    pub last_error: String,
-}
-
-/// VaultStatus of the reference.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+/// The encrypted store of the device; the key is its name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct VaultStatus {
+    /// Its name, `Application Data Store`.
     pub name: String,
-    pub status: u64,
+    /// Whether it is open.
+    pub status: DataSecAtRestStatus,
+    /// Whether its key is sealed by the TPM.
     #[serde(rename = "PCRStatus")]
-    pub pcr_status: u64,
+    pub pcr_status: PcrStatus,
+    /// Whether the conversion of an older store is over.
     pub conversion_complete: bool,
+    /// TPM registers that have changed since its key was sealed.
     #[serde(rename = "MismatchingPCRs")]
-    pub mismatching_pc_rs: Option<serde_json::Value>,
-    pub unlock_method: u64,
-    pub trim_status: TrimStatus,
+    pub mismatching_pcrs: Option<Vec<i64>>,
+    /// How it was opened in this boot.
+    pub unlock_method: VaultUnlockMethod,
+    /// The last return of unused blocks to the disk.
+    pub trim_status: VaultTrimStatus,
+    /// What is wrong, or empty.
     pub error: String,
+    /// Since when it is wrong.
     pub error_time: GoTime,
+    /// How bad it is.
     pub error_severity: ErrorSeverity,
+    /// When it will be tried again, in words.
     pub error_retry_condition: String,
+    /// What it is about.
     pub error_entities: Option<Vec<ErrorEntity>>,
 }
 
@@ -145,12 +65,43 @@ impl Topic for VaultStatus {
     const KIND: Kind = Kind::Volatile;
 }
 
-/// VolumeMgrStatus of the reference.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+numbers! {
+    /// How the vault was opened.
+    VaultUnlockMethod: u8 {
+        /// Not opened yet.
+        None = 0,
+        /// With the key that the TPM sealed.
+        TpmLocalSealed = 1,
+        /// With the controller's copy of the key.
+        ControllerKey = 2,
+        /// Without a TPM.
+        NoTpm = 3,
+        /// Made anew; what was in it is lost.
+        Recreated = 4,
+    }
+}
+
+/// Return of unused blocks to the disk.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct VaultTrimStatus {
+    /// When it last began.
+    pub last_start_time: GoTime,
+    /// When it ended; zero while it is at work.
+    pub last_end_time: GoTime,
+    /// What went wrong, or empty.
+    pub last_error: String,
+}
+
+/// Space for volumes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct VolumeMgrStatus {
+    /// Always `volumemgr`.
     pub name: String,
+    /// Whether volumemgr has started; before that the space says nothing.
     pub initialized: bool,
+    /// Space left, in bytes; 0 puts the device into maintenance mode.
     pub remaining_space: u64,
 }
 
@@ -159,16 +110,23 @@ impl Topic for VolumeMgrStatus {
     const KIND: Kind = Kind::Volatile;
 }
 
-/// TpmSanityStatus of the reference.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+/// Health of the TPM; the key is the path of its device.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct TpmSanityStatus {
+    /// Path of its device.
     pub name: String,
-    pub status: u64,
+    /// The maintenance mode that it calls for.
+    pub status: MaintenanceModeReason,
+    /// What is wrong, or empty.
     pub error: String,
+    /// Since when it is wrong.
     pub error_time: GoTime,
+    /// How bad it is.
     pub error_severity: ErrorSeverity,
+    /// When it will be tried again, in words.
     pub error_retry_condition: String,
+    /// What it is about.
     pub error_entities: Option<Vec<ErrorEntity>>,
 }
 

@@ -7,36 +7,52 @@ mod base_os;
 mod cluster;
 mod config_items;
 mod device_ops;
+mod domain;
 mod drain;
 pub mod go_json;
 mod inputs;
 mod kube_info;
+mod kube_state;
+mod link;
+mod modem;
 mod network;
 mod numbers;
 mod own;
 pub mod schema;
 mod shared;
 mod time;
+mod vm;
+mod wireless;
+mod zboot;
 
 pub use app::*;
 pub use base_os::*;
 pub use cluster::*;
 pub use config_items::*;
 pub use device_ops::*;
+pub use domain::*;
 pub use drain::*;
 pub use go_json::Error;
 pub use inputs::*;
 pub use kube_info::*;
+pub use kube_state::*;
+pub use link::*;
+pub use modem::*;
 pub use network::*;
 pub use own::*;
 pub use shared::*;
 pub use time::GoTime;
+pub use vm::*;
+pub use wireless::*;
+pub use zboot::*;
 
 use std::fmt::Debug;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use shared::is_zero;
 
 /// A value that one agent publishes and others follow.
 pub trait Topic:

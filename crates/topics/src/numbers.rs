@@ -3,16 +3,18 @@
 //! Pure: no clock, no I/O, no task.
 
 /// Defines an enum over a number type, with `Stranger` for numbers of a newer or forged file.
+///
+/// Zero is the default, as it is in Go; where zero has no name, it is a stranger.
 macro_rules! numbers {
     (
-        $(#[$meta:meta])*
-        $name:ident: $int:ident { $( $(#[$vmeta:meta])* $variant:ident = $number:literal ),+ $(,)? }
+        $(#[doc = $doc:literal])+
+        $name:ident: $int:ident { $( $(#[doc = $vdoc:literal])+ $variant:ident = $number:literal ),+ $(,)? }
     ) => {
-        $(#[$meta])*
+        $(#[doc = $doc])+
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {
-            $( $(#[$vmeta])* $variant, )+
-            /// A number from a newer or forged file, kept as it is.
+            $( $(#[doc = $vdoc])+ $variant, )+
+            /// A number from a newer or forged file, kept as it is; never one that has a name.
             Stranger($int),
         }
 
@@ -75,7 +77,7 @@ macro_rules! numbers {
                     "type": "integer",
                     "minimum": $int::MIN,
                     "maximum": $int::MAX,
-                    "description": names.join(", ")
+                    "description": format!("{}\n\n{}", concat!($($doc),+).trim(), names.join(", "))
                 })
             }
         }
@@ -83,3 +85,45 @@ macro_rules! numbers {
 }
 
 pub(crate) use numbers;
+
+#[cfg(test)]
+mod tests {
+    use crate::go_json;
+
+    numbers! {
+        /// Colours
+        /// of a wall.
+        Colour: i8 {
+            /// Like snow.
+            White = 0,
+            /// Like coal.
+            Black = -7,
+        }
+    }
+
+    #[test]
+    fn every_number_is_written_as_it_was_read() {
+        for number in i8::MIN..=i8::MAX {
+            let text = number.to_string();
+            let colour: Colour = go_json::from_slice(text.as_bytes()).unwrap();
+            assert_eq!(go_json::to_vec(&colour).unwrap(), text.as_bytes());
+            assert_eq!(Colour::from(colour.number()), colour);
+        }
+        assert_eq!((Colour::from(-7), Colour::from(1)), (Colour::Black, Colour::Stranger(1)));
+        assert_eq!(Colour::default(), Colour::White);
+    }
+
+    #[test]
+    fn words_fractions_and_other_ranges_are_no_numbers() {
+        for wrong in ["\"White\"", "\"0\"", "0.0", "1e1", "128", "-129", "true", "[]", "{}"] {
+            assert!(go_json::from_slice::<Colour>(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_schema_says_range_and_names() {
+        let schema = schemars::schema_for!(Colour).to_value();
+        assert_eq!((&schema["minimum"], &schema["maximum"]), (&(-128).into(), &127.into()));
+        assert_eq!(schema["description"], "Colours of a wall.\n\n0 White, -7 Black");
+    }
+}

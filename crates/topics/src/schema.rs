@@ -1,13 +1,16 @@
 //! JSON Schemas of all topics, out of the types that read and write them.
 //!
-//! Unknown members are allowed, as readers ignore them. Pure: no clock, no I/O, no task.
+//! They describe what is written: every member, but those that Go leaves out when they are zero. Unknown
+//! members are allowed, as readers ignore them. Pure: no clock, no I/O, no task.
 
+use schemars::Schema;
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
 use serde_json::Value;
 
 use crate::Topic;
 
-/// Every topic by name with its schema, JSON Schema 2020-12.
+/// Every topic by name with its schema, JSON Schema 2020-12, in the order of the names.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Value)> {
     macro_rules! topics {
@@ -48,6 +51,29 @@ pub fn all() -> Vec<(&'static str, Value)> {
 }
 
 fn of<T: Topic>() -> (&'static str, Value) {
-    let schema = SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
+    let schema = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .with_transform(RecursiveTransform(plain))
+        .into_generator()
+        .into_root_schema_for::<T>();
     (T::NAME, schema.to_value())
+}
+
+/// Says ranges in words that every validator knows, and leaves out defaults: each is Go's zero value.
+fn plain(schema: &mut Schema) {
+    schema.remove("default");
+    let range: Option<(Value, Value)> = match schema.get("format").and_then(Value::as_str) {
+        Some("uint8") => Some((u8::MIN.into(), u8::MAX.into())),
+        Some("uint16") => Some((u16::MIN.into(), u16::MAX.into())),
+        Some("uint32") => Some((u32::MIN.into(), u32::MAX.into())),
+        Some("uint64") => Some((u64::MIN.into(), u64::MAX.into())),
+        Some("int32") => Some((i32::MIN.into(), i32::MAX.into())),
+        Some("int64") => Some((i64::MIN.into(), i64::MAX.into())),
+        _ => None,
+    };
+    if let Some((least, most)) = range {
+        schema.remove("format");
+        schema.insert("minimum".to_owned(), least);
+        schema.insert("maximum".to_owned(), most);
+    }
 }

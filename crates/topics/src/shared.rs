@@ -1,8 +1,11 @@
-//! Shapes that several topics hold: identities, errors, base64 bytes, prefixes.
-//! Source: lf-edge/eve pkg/pillar/types. Pure: no clock, no I/O, no task.
+//! Shapes that several topics hold: identities, errors, base64 bytes, addresses.
+//!
+//! Go's embedded structs stand inline in each topic instead, as their members do on disk.
+//! Source: lf-edge/eve pkg/pillar/types/{types,errortime}.go. Pure: no clock, no I/O, no task.
 
+use core::net::IpAddr;
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -95,10 +98,18 @@ pub struct ErrorDescription {
     pub error_entities: Option<Vec<ErrorEntity>>,
 }
 
-/// A UUID as lower-case text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+/// A UUID as lower-case text; all zeros means none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(transparent)]
 pub struct GoUuid(pub Uuid);
+
+impl<'de> Deserialize<'de> for GoUuid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        or_zero(deserializer, |text| {
+            text.parse().map(Self).map_err(|cause| format!("`{text}` is no UUID: {cause}"))
+        })
+    }
+}
 
 impl JsonSchema for GoUuid {
     fn schema_name() -> Cow<'static, str> {
@@ -106,38 +117,42 @@ impl JsonSchema for GoUuid {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "uuid" })
+        json_schema!({ "type": "string", "format": "uuid", "description": "all zeros means none" })
     }
 }
 
-impl std::fmt::Display for GoUuid {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for GoUuid {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)
     }
 }
 
-/// An address as text; empty when there is none.
+/// An address as text; empty when there is none. An IPv4 address in IPv6 clothes is the IPv4 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct GoIp(pub Option<IpAddr>);
 
+impl fmt::Display for GoIp {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |address| address.to_canonical().fmt(out))
+    }
+}
+
 impl Serialize for GoIp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Some(address) => serializer.collect_str(&address),
-            None => serializer.serialize_str(""),
-        }
+        serializer.collect_str(self)
     }
 }
 
 impl<'de> Deserialize<'de> for GoIp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<'de, str>::deserialize(deserializer)?;
-        if text.is_empty() {
-            return Ok(Self(None));
-        }
-        let address =
-            text.parse().map_err(|cause| de::Error::custom(format!("`{text}` is no address: {cause}")))?;
-        Ok(Self(Some(address)))
+        or_zero(deserializer, |text| {
+            if text.is_empty() {
+                return Ok(Self(None));
+            }
+            let address: Result<IpAddr, _> = text.parse();
+            let address = address.map_err(|cause| format!("`{text}` is no address: {cause}"))?;
+            Ok(Self(Some(address.to_canonical())))
+        })
     }
 }
 
@@ -147,7 +162,14 @@ impl JsonSchema for GoIp {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "description": "an IPv4 or IPv6 address, or empty" })
+        json_schema!({
+            "anyOf": [
+                { "type": "string", "format": "ipv4" },
+                { "type": "string", "format": "ipv6" },
+                { "type": "string", "maxLength": 0 }
+            ],
+            "description": "an IPv4 or IPv6 address, or empty"
+        })
     }
 }
 
@@ -163,11 +185,9 @@ impl Serialize for Base64 {
 
 impl<'de> Deserialize<'de> for Base64 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<'de, str>::deserialize(deserializer)?;
-        STANDARD
-            .decode(text.as_bytes())
-            .map(Self)
-            .map_err(|cause| de::Error::custom(format!("no base64: {cause}")))
+        or_zero(deserializer, |text| {
+            STANDARD.decode(text).map(Self).map_err(|cause| format!("no base64: {cause}"))
+        })
     }
 }
 
@@ -177,7 +197,11 @@ impl JsonSchema for Base64 {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "contentEncoding": "base64" })
+        json_schema!({
+            "type": "string",
+            "contentEncoding": "base64",
+            "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+        })
     }
 }
 
@@ -188,6 +212,77 @@ pub struct IpNet {
     /// The address.
     #[serde(rename = "IP")]
     pub ip: GoIp,
-    /// The mask's bytes.
+    /// The mask's bytes, 4 or 16.
     pub mask: Option<Base64>,
+}
+
+/// Reads a text, where `null` is the zero value, as it is in Go also inside lists.
+pub(crate) fn or_zero<'de, D: Deserializer<'de>, T: Default>(
+    deserializer: D,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    match Option::<Cow<'de, str>>::deserialize(deserializer)? {
+        Some(text) => read(&text).map_err(de::Error::custom),
+        None => Ok(T::default()),
+    }
+}
+
+/// Whether Go's `omitempty` leaves a member out.
+pub(crate) fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::go_json;
+
+    fn again<T: Serialize + de::DeserializeOwned>(text: &str) -> Result<String, String> {
+        let value: T = go_json::from_slice(text.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(go_json::to_vec(&value).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn addresses_are_written_as_go_writes_them() {
+        for (read, written) in [
+            (r#""""#, r#""""#),
+            ("null", r#""""#),
+            (r#""10.244.244.2""#, r#""10.244.244.2""#),
+            (r#""FE80:0::0001""#, r#""fe80::1""#),
+            (r#""::ffff:10.0.0.1""#, r#""10.0.0.1""#),
+        ] {
+            assert_eq!(again::<GoIp>(read).unwrap(), written);
+        }
+        for wrong in [r#""10.0.0""#, r#""10.0.0.1/8""#, r#""host""#, "1"] {
+            assert!(again::<GoIp>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn identities_are_written_in_lower_case() {
+        let zero = r#""00000000-0000-0000-0000-000000000000""#;
+        assert_eq!(again::<GoUuid>("null").unwrap(), zero);
+        assert_eq!(again::<Vec<GoUuid>>("[null]").unwrap(), format!("[{zero}]"));
+        let upper = r#""6BA7B810-9DAD-41D1-80B4-00C04FD430C8""#;
+        assert_eq!(again::<GoUuid>(upper).unwrap(), upper.to_lowercase());
+        for wrong in [r#""""#, r#""6ba7b810""#, "0"] {
+            assert!(again::<GoUuid>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_base64_with_padding() {
+        assert_eq!(again::<Base64>(r#""AAECA/r7/P3+/w==""#).unwrap(), r#""AAECA/r7/P3+/w==""#);
+        assert_eq!(again::<Option<Base64>>("null").unwrap(), "null");
+        assert_eq!(again::<Option<Base64>>(r#""""#).unwrap(), r#""""#);
+        for wrong in [r#""AA""#, r#""A-==""#, "[1,2]"] {
+            assert!(again::<Base64>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn host_bits_of_a_prefix_are_kept() {
+        let text = r#"{"IP":"10.244.244.2","Mask":"////8A=="}"#;
+        assert_eq!(again::<IpNet>(text).unwrap(), text);
+    }
 }

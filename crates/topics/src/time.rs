@@ -12,7 +12,9 @@ use std::time::Duration;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::shared::or_zero;
 
 /// An instant with the offset that it was written in. Two are equal when they are the same instant.
 #[derive(Clone, Copy)]
@@ -27,6 +29,12 @@ const ZERO_SECS: i64 = -62_135_596_800;
 impl GoTime {
     /// Go's zero time: "not set".
     pub const ZERO: Self = Self { instant: Timestamp::constant(ZERO_SECS, 0), offset: Offset::UTC };
+
+    /// The instant `nanos` nanoseconds after 1970 in UTC; `None` when no calendar reaches so far.
+    #[must_use]
+    pub fn from_unix_nanos(nanos: i128) -> Option<Self> {
+        Timestamp::from_nanosecond(nanos).ok().map(Self::from)
+    }
 
     /// Whether this is "not set".
     #[must_use]
@@ -123,6 +131,9 @@ impl FromStr for GoTime {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || format!("`{text}` is no RFC 3339 time such as 2026-03-14T09:26:53Z");
+        if !shaped(text) {
+            return Err(wrong());
+        }
         let instant: Timestamp = text.parse().map_err(|cause| format!("{}: {cause}", wrong()))?;
         let offset = match text.strip_suffix('Z') {
             Some(_) => Offset::UTC,
@@ -130,6 +141,17 @@ impl FromStr for GoTime {
         };
         Ok(Self { instant, offset })
     }
+}
+
+/// Whether a text begins as Go wants it, `2026-03-14T09:26:53`; jiff takes other forms of ISO 8601 as well.
+fn shaped(text: &str) -> bool {
+    const SHAPE: &[u8] = b"0000-00-00T00:00:00";
+    let like = |(letter, shape): (&u8, &u8)| match shape {
+        b'0' => letter.is_ascii_digit(),
+        other => letter == other,
+    };
+    let leap = text.get(17..19) == Some("60");
+    text.len() > SHAPE.len() && text.as_bytes().iter().zip(SHAPE).all(like) && !leap
 }
 
 /// The offset of a text that ends in `+hh:mm` or `-hh:mm`.
@@ -153,8 +175,7 @@ impl Serialize for GoTime {
 
 impl<'de> Deserialize<'de> for GoTime {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
+        or_zero(deserializer, str::parse)
     }
 }
 
@@ -197,6 +218,61 @@ mod tests {
 
     #[test]
     fn a_wrong_time_is_told_with_an_example() {
-        assert!("14:00".parse::<GoTime>().unwrap_err().contains("RFC 3339"));
+        for wrong in [
+            "",
+            "14:00",
+            "2026-03-14",
+            "2026-03-14T09:26:53",
+            "2026-03-14T09:26Z",
+            "2026-03-14 09:26:53Z",
+            "2026-03-14t09:26:53Z",
+            "2026-03-14T09:26:53z",
+            "20260314T092653Z",
+            "2026-02-30T09:26:53Z",
+            "2026-03-14T25:26:53Z",
+            "2026-03-14T09:26:60Z",
+            "2026-03-14T09:26:53+0100",
+            "2026-03-14T09:26:53+01:00[Europe/Berlin]",
+            "+002026-03-14T09:26:53Z",
+            "2026-03-14T09:26:5\u{e9}Z",
+        ] {
+            let told = wrong.parse::<GoTime>().unwrap_err();
+            assert!(told.contains("RFC 3339 time such as"), "{wrong}: {told}");
+        }
+    }
+
+    #[test]
+    fn digits_of_a_second_lose_their_trailing_zeros() {
+        for (read, written) in [
+            ("2026-03-14T09:26:53.100Z", "2026-03-14T09:26:53.1Z"),
+            ("2026-03-14T09:26:53.000000000Z", "2026-03-14T09:26:53Z"),
+            ("2026-03-14T09:26:53.000000001-00:30", "2026-03-14T09:26:53.000000001-00:30"),
+            ("2026-03-14T09:26:53+00:00", "2026-03-14T09:26:53Z"),
+            ("0000-01-01T00:00:00Z", "0000-01-01T00:00:00Z"),
+            ("9999-12-30T21:59:59.999999999Z", "9999-12-30T21:59:59.999999999Z"),
+        ] {
+            assert_eq!(read.parse::<GoTime>().unwrap().to_string(), written);
+        }
+    }
+
+    #[test]
+    fn instants_come_from_nanoseconds() {
+        let time = GoTime::from_unix_nanos(1_773_480_413_589_793_238).unwrap();
+        assert_eq!(time.to_string(), "2026-03-14T09:26:53.589793238Z");
+        assert_eq!(GoTime::from_unix_nanos(i128::MAX), None);
+    }
+
+    #[test]
+    fn a_wait_past_the_end_of_time_ends_there() {
+        let time: GoTime = "2026-03-14T10:30:00+01:00".parse().unwrap();
+        assert_eq!(time.plus(Duration::from_millis(1500)).to_string(), "2026-03-14T10:30:01.5+01:00");
+        assert_eq!(time.plus(Duration::MAX).to_timestamp(), Timestamp::MAX);
+        assert!(!time.plus(Duration::MAX).to_string().is_empty());
+    }
+
+    #[test]
+    fn null_is_not_set() {
+        let times: Vec<GoTime> = crate::go_json::from_slice(br#"[null,"2026-03-14T09:30:00Z"]"#).unwrap();
+        assert_eq!((times[0].is_zero(), times[1].is_zero()), (true, false));
     }
 }

@@ -36,7 +36,7 @@ impl BaseOs {
     /// Switches what is ready and may be; asks for the drain that is missing.
     pub(super) fn switch(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         let want = self.want();
-        self.keep_or_withdraw(want.as_ref(), effects);
+        self.keep_or_withdraw(now, want.as_ref(), effects);
         let context = want.as_ref().map(|want| &want.context);
         self.drain_trouble.take_if(|trouble| Some(&trouble.of) != context);
         if self.facts.spare().state == PartitionState::Updating
@@ -178,14 +178,24 @@ impl BaseOs {
     }
 
     /// Takes our request back when nothing wants it any more.
-    fn keep_or_withdraw(&mut self, want: Option<&Want>, effects: &mut Vec<Effect>) {
+    fn keep_or_withdraw(&mut self, now: Mono, want: Option<&Want>, effects: &mut Vec<Effect>) {
         let switched = self.facts.spare().state == PartitionState::Updating;
-        let wanted = want.is_some();
+        let stages = self.facts.stages();
         // The next image is as good as here; what is drained by then need not be drained again.
-        let coming = self.facts.stages().into_iter().any(|(_, config, stage)| {
-            config.activate && matches!(stage, Stage::ToWrite | Stage::Rival | Stage::Written)
-        });
-        if !(switched || wanted || coming) {
+        let coming =
+            self.write_trouble.is_none() && stages.iter().any(|(_, _, stage)| *stage == Stage::ToWrite);
+        // Rivals are most often the old and the new image in the moment of a change.
+        let rivals = stages.iter().any(|(_, _, stage)| *stage == Stage::Rival);
+        let since = rivals.then(|| self.rivals_since.unwrap_or(now));
+        self.rivals_since = since;
+        let changing = match since.map(|since| since + self.limits.unanswered_wait()) {
+            Some(end) if now < end => {
+                self.wake_at(end);
+                true
+            }
+            Some(_) | None => false,
+        };
+        if !(switched || want.is_some() || coming || changing) {
             self.withdraw(effects);
         }
     }

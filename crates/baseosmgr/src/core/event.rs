@@ -67,6 +67,15 @@ pub enum Event {
         /// The version that is in the partition now, or the reason of a failure.
         outcome: Result<String, String>,
     },
+    /// A write could not even begin.
+    Refused {
+        /// The write.
+        of: Write,
+        /// Why.
+        reason: String,
+        /// The partitions, which are as they were.
+        partitions: Box<Partitions>,
+    },
     /// Time has passed.
     Tick,
 }

@@ -70,7 +70,11 @@ impl Facts {
             Event::Heard(source) => {
                 self.heard.insert(source);
             }
-            Event::Asked { .. } | Event::Stored { .. } | Event::Written { .. } | Event::Tick => {}
+            Event::Asked { .. }
+            | Event::Stored { .. }
+            | Event::Written { .. }
+            | Event::Refused { .. }
+            | Event::Tick => {}
         }
     }
 

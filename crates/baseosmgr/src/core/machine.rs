@@ -40,6 +40,8 @@ pub struct BaseOs {
     pub(super) drain_trouble: Option<Pause<String>>,
     /// What the gate is waiting out, for which context, and since when.
     pub(super) waiting: Option<(Waiting, String, Mono)>,
+    /// Since when several images are wanted at once.
+    pub(super) rivals_since: Option<Mono>,
     /// The force file was used and its removal asked for.
     pub(super) force_used: bool,
     pub(super) wake: Option<Mono>,
@@ -70,6 +72,7 @@ impl BaseOs {
             write_trouble: None,
             drain_trouble: None,
             waiting: None,
+            rivals_since: None,
             force_used: false,
             // The partitions are told at once: others wait for them at their start.
             wake: Some(Mono::START),
@@ -98,19 +101,21 @@ impl BaseOs {
             }
             Event::Written { of, outcome } if self.writing.as_ref() == Some(&of) => {
                 self.writing = None;
-                let last = self.write_trouble.take();
                 match outcome {
-                    Ok(version) => self.facts.written(&of, version),
-                    Err(reason) => {
-                        let trouble =
-                            Pause::grow(last, (of.content, of.version.clone()), reason, now, &self.limits);
-                        effects.push(trouble_note(format!("write {} to {}", of.version, of.label), &trouble));
-                        self.write_trouble = Some(trouble);
+                    Ok(version) => {
+                        self.write_trouble = None;
+                        self.facts.written(&of, version);
                     }
+                    Err(reason) => self.write_failed(now, of, reason, effects),
                 }
             }
+            Event::Refused { of, reason, partitions } if self.writing.as_ref() == Some(&of) => {
+                self.writing = None;
+                self.facts.partitions = *partitions;
+                self.write_failed(now, of, reason, effects);
+            }
             // Results of orders and writes that are no longer ours.
-            Event::Stored { .. } | Event::Written { .. } | Event::Tick => {}
+            Event::Stored { .. } | Event::Written { .. } | Event::Refused { .. } | Event::Tick => {}
             Event::Config { .. }
             | Event::Tree { .. }
             | Event::Drain(_)
@@ -128,6 +133,14 @@ impl BaseOs {
             own.before = None;
         }
         self.force_used &= self.facts.forced_complete();
+    }
+
+    fn write_failed(&mut self, now: Mono, of: Write, reason: String, effects: &mut Vec<Effect>) {
+        let doing = format!("write {} to {}", of.version, of.label);
+        let trouble =
+            Pause::grow(self.write_trouble.take(), (of.content, of.version), reason, now, &self.limits);
+        effects.push(trouble_note(doing, &trouble));
+        self.write_trouble = Some(trouble);
     }
 
     /// Everything that follows from the facts, in one go; a second call adds nothing.

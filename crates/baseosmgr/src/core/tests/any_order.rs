@@ -39,6 +39,7 @@ enum Op {
     Wait(u64),
     EndWrite,
     Refuse,
+    RefuseBegin,
     Restart,
     Boot,
 }
@@ -60,6 +61,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => prop_oneof![Just(1), Just(30), Just(299), Just(300), Just(7200)].prop_map(Op::Wait),
         4 => Just(Op::EndWrite),
         1 => Just(Op::Refuse),
+        1 => Just(Op::RefuseBegin),
         2 => Just(Op::Restart),
         1 => Just(Op::Boot),
     ]
@@ -125,6 +127,7 @@ impl Watched {
             Op::Wait(secs) => world.wait(Duration::from_secs(secs)),
             Op::EndWrite => world.written(),
             Op::Refuse => world.refuse_next("refused"),
+            Op::RefuseBegin => world.refuse_begin = Some("refused".to_owned()),
             Op::Restart => world.restart(),
             Op::Boot => world.boot(),
         }

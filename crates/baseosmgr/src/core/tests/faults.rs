@@ -114,6 +114,17 @@ fn d_b2_a_complete_of_a_reference_zedkube_that_stood_before_does_not_release_the
 }
 
 #[test]
+fn an_echo_of_an_older_request_gives_no_identity_to_the_newer_one() {
+    let mut world = waiting();
+    let first = world.request.clone().unwrap();
+    world.unwant(X);
+    world.want(X, NEW);
+    world.say(Event::Asked { nth: 1, request: first });
+    world.answer(DrainStatus::Complete);
+    assert_eq!(world.spare_state(), PartitionState::Updating);
+}
+
+#[test]
 fn d_b3_a_drain_of_zedagent_is_joined_by_a_request_of_our_own() {
     let device_op = NodeDrainRequest {
         requested_at: "2026-03-14T08:00:00Z".parse().unwrap(),

@@ -396,6 +396,44 @@ fn a_failed_write_is_told_and_tried_again_and_costs_no_drain() {
 }
 
 #[test]
+fn a_write_that_cannot_even_begin_leaves_the_other_image_where_it_is() {
+    let mut world = World::new();
+    world.partition(Label::B).short_version = OLD.replace("14", "13");
+    world.restart();
+    world.refuse_begin = Some("read-only file system".to_owned());
+    world.want(X, NEW);
+    world.loaded(X);
+    assert_eq!(world.statuses[X].error, "read-only file system");
+    assert_eq!(world.zboot[&Label::B].short_version, "13.4.0-k-amd64");
+    world.wait(Duration::from_secs(30));
+    assert_eq!((world.asks(), world.zboot[&Label::B].short_version.as_str()), (1, NEW));
+}
+
+#[test]
+fn rivals_do_not_keep_the_node_drained_for_ever() {
+    let mut world = waiting();
+    world.loaded(Z);
+    world.want(Z, NEWER);
+    world.wait(Duration::from_secs(299));
+    assert!(world.request.is_some());
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.request, None);
+    world.unwant(Z);
+    assert_eq!(world.asks(), 2);
+}
+
+#[test]
+fn an_image_that_cannot_be_written_does_not_keep_the_node_drained() {
+    let mut world = waiting();
+    world.answer(DrainStatus::Cordoned);
+    world.loaded(Z);
+    world.want(Z, NEWER);
+    world.refuse_next("disk full");
+    world.unwant(X);
+    assert_eq!((world.request.as_ref(), world.statuses[Z].error.as_str()), (None, "disk full"));
+}
+
+#[test]
 fn a_switch_that_the_partitions_refuse_is_told_and_tried_again() {
     let mut world = waiting();
     world.refuse_next("read-only file system");

@@ -58,6 +58,8 @@ pub(super) struct World {
     /// zedkube said something else since the request that stands was made in this run.
     pub(super) moved_on: bool,
     refuse: Option<String>,
+    /// The next write cannot even begin.
+    pub(super) refuse_begin: Option<String>,
     pub(super) levels: BTreeMap<Level, Event>,
     pub(super) configs: BTreeMap<String, BaseOsConfig>,
     trees: BTreeMap<String, ContentTreeStatus>,
@@ -110,6 +112,7 @@ impl World {
             unsaid_since: Some(Mono::START),
             moved_on: false,
             refuse: None,
+            refuse_begin: None,
             levels: BTreeMap::new(),
             configs: BTreeMap::new(),
             trees: BTreeMap::new(),
@@ -156,6 +159,7 @@ impl World {
             | Event::Asked { .. }
             | Event::Stored { .. }
             | Event::Written { .. }
+            | Event::Refused { .. }
             | Event::Tick => {}
         }
         self.try_event(event)
@@ -222,6 +226,11 @@ impl World {
                     self.store(order);
                 }
                 self.results.push_back(Event::Stored { order, outcome });
+            }
+            Effect::Write { write, .. } if self.refuse_begin.is_some() => {
+                let reason = self.refuse_begin.take().unwrap_or_default();
+                let partitions = Box::new(self.partitions.clone());
+                self.results.push_back(Event::Refused { of: write, reason, partitions });
             }
             Effect::Write { write, .. } => {
                 let partition = self.partition(write.label);

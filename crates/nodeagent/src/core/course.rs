@@ -1,0 +1,156 @@
+//! The course of an operation: what is called for, what is taken up, how far it goes.
+//!
+//! Source: spec agents.md 2.4. Pure: no clock, no I/O, no task.
+
+use agent::device::Operation;
+use step::Mono;
+
+use super::machine::due;
+use super::phase::Phase;
+use super::{Effect, NodeAgent, Note, Order, Resumed, Source, Took, Why, order};
+
+impl NodeAgent {
+    /// The operation that the facts call for, strongest first; a shutdown leaves the power on, so it comes last.
+    fn called_for(&self, now: Mono) -> Option<(Order, Why)> {
+        let wish = &self.wish;
+        let command =
+            |operation| Some((order::commanded(operation, &wish.reason, wish.boot_reason), Why::Command));
+        // A node in no cluster has nothing to drain, so it skips nothing.
+        let undrained = if self.has_drain() { " without a drain" } else { "" };
+        if wish.reboot {
+            command(Operation::Reboot)
+        } else if wish.poweroff {
+            command(Operation::Poweroff)
+        } else if let Some((label, version)) = self.partitions.to_try() {
+            Some((order::update(label, version), Why::Update))
+        } else if due(self.fallback_at(), now) {
+            Some((order::fallback(self.waits.fallback, undrained), Why::Fallback))
+        } else if self.partitions.in_test() && due(self.vault.shut_for(self.waits.vault), now) {
+            Some((order::vault(self.waits.vault, undrained), Why::Vault))
+        } else if due(self.controller.lost_for(self.waits.no_controller), now) {
+            Some((order::disconnect(self.waits.no_controller, undrained), Why::Disconnect))
+        } else if wish.shutdown {
+            command(Operation::Shutdown)
+        } else {
+            None
+        }
+    }
+
+    /// Takes up what is called for, unless another operation is in the way.
+    pub(super) fn latch(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Some((order, why)) = self.called_for(now) else { return };
+        if !order::may_follow(self.phase.order().map(|order| order.operation), order.operation) {
+            return;
+        }
+        let undrained = why.skips_drain() && self.has_drain();
+        out.push(Effect::Say(Note::Latched { order: order.clone(), why, undrained }));
+        out.push(Effect::Journal(Resumed { order: order.clone(), done: false }));
+        self.flag(order.operation);
+        self.phase = Phase::Delay { order, until: now + self.limits.min_reboot_delay() };
+    }
+
+    /// Takes the operation as far as it goes now.
+    pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        // What was latched in this step is published before anything of it is done.
+        self.tell(now, out);
+        loop {
+            let next = match &self.phase {
+                Phase::Delay { order, until } if now >= *until => {
+                    if order.operation != Operation::Shutdown {
+                        out.push(Effect::Reason {
+                            order: order.clone(),
+                            image: self.status.cur_part.clone(),
+                        });
+                    }
+                    let until = now + self.limits.domain_halt_limit();
+                    Phase::Halting { order: order.clone(), until, tell_at: now }
+                }
+                Phase::Halting { order, until, .. } if self.all_halted() || now >= *until => {
+                    let order = order.clone();
+                    if !self.active.is_empty() {
+                        out.push(Effect::Say(Note::NotHalted {
+                            left: self.active.iter().cloned().collect(),
+                        }));
+                    }
+                    self.status.all_domains_halted = true;
+                    self.tell(now, out);
+                    if order.operation == Operation::Shutdown {
+                        out.push(Effect::Operate(order.clone()));
+                        Phase::Asked { order, leave_at: None }
+                    } else {
+                        out.push(Effect::Sync);
+                        Phase::Settling { order, until: now + self.limits.min_reboot_delay() }
+                    }
+                }
+                Phase::Halting { order, until, tell_at } if now >= *tell_at => {
+                    let left = self.active.iter().cloned().collect();
+                    let limit_secs = until.since(now).as_secs();
+                    out.push(Effect::Say(Note::Halting { left, limit_secs }));
+                    let tell_at = now + self.limits.domain_halt_step();
+                    Phase::Halting { order: order.clone(), until: *until, tell_at }
+                }
+                Phase::Settling { order, until: at } | Phase::Refused { order, again_at: at }
+                    if now >= *at =>
+                {
+                    out.push(Effect::Operate(order.clone()));
+                    let leave_at = now + self.limits.hard_exit();
+                    let leave_at = (order.operation != Operation::Shutdown).then_some(leave_at);
+                    Phase::Asked { order: order.clone(), leave_at }
+                }
+                Phase::Asked { order, leave_at } if due(*leave_at, now) => {
+                    out.push(Effect::Exit(order.clone()));
+                    Phase::Leaving { order: order.clone() }
+                }
+                Phase::Obeyed { order, leave_at } if now >= *leave_at => {
+                    out.push(Effect::Exit(order.clone()));
+                    Phase::Leaving { order: order.clone() }
+                }
+                Phase::Idle
+                | Phase::Delay { .. }
+                | Phase::Halting { .. }
+                | Phase::Settling { .. }
+                | Phase::Asked { .. }
+                | Phase::Obeyed { .. }
+                | Phase::Refused { .. }
+                | Phase::Down { .. }
+                | Phase::Leaving { .. } => return,
+            };
+            self.phase = next;
+        }
+    }
+
+    fn all_halted(&self) -> bool {
+        self.active.is_empty() && self.heard.contains(&Source::Applications)
+    }
+
+    pub(super) fn operated(
+        &mut self,
+        now: Mono,
+        operation: Operation,
+        outcome: Result<Took, String>,
+        out: &mut Vec<Effect>,
+    ) {
+        let Phase::Asked { order, leave_at } = &self.phase else { return };
+        // An answer to a shutdown may come when a reboot has taken its place.
+        if order.operation != operation {
+            return;
+        }
+        let order = order.clone();
+        self.phase = match (outcome, *leave_at) {
+            (Ok(took @ Took::Machine), Some(leave_at)) => {
+                out.push(Effect::Say(Note::Done { operation, took }));
+                Phase::Obeyed { order, leave_at }
+            }
+            (Ok(took @ Took::Machine), None) | (Ok(took @ Took::StandIn), _) => {
+                out.push(Effect::Say(Note::Done { operation, took }));
+                out.push(Effect::Journal(Resumed { order: order.clone(), done: true }));
+                Phase::Down { order }
+            }
+            (Err(reason), _) => {
+                let pause = self.limits.refused_pause();
+                out.push(Effect::Say(Note::Refused { operation, reason, again_secs: pause.as_secs() }));
+                Phase::Refused { order, again_at: now + pause }
+            }
+        };
+    }
+}

@@ -1,0 +1,218 @@
+//! What the core hears, what it starts from and what it asks for.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use agent::device::Operation;
+use topics::{BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
+
+use super::{LastBoot, Order, Partition, Vault, Why};
+
+/// A fact. Each carries the latest value, so that hearing one twice changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// What zedkube publishes about the node.
+    Drain(NodeDrainStatus),
+    /// What zedagent wants of the device and knows of the controller.
+    Wish(Wish),
+    /// What baseosmgr publishes about a partition.
+    Partition {
+        /// `IMGA` or `IMGB`.
+        label: String,
+        /// Its state.
+        value: Partition,
+    },
+    /// Whether the application `key` still runs.
+    Application {
+        /// UUID of the application.
+        key: String,
+        /// Whether it is not halted yet.
+        active: bool,
+    },
+    /// What vaultmgr says about the vault of the applications.
+    Vault(Vault),
+    /// Bytes that volumemgr has left; `None` while it says nothing.
+    Space(Option<u64>),
+    /// The controller's limits.
+    Waits(Waits),
+    /// All that `0` had on disk at start was heard.
+    Heard(Source),
+    /// What came of [`Effect::Operate`].
+    Operated {
+        /// The operation that the device was asked for.
+        operation: Operation,
+        /// What it did, or why it refused.
+        outcome: Result<Took, String>,
+    },
+    /// Time has passed.
+    Tick,
+}
+
+/// The part of ZedAgentStatus that matters here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wish {
+    /// Restart.
+    pub reboot: bool,
+    /// Take the applications down.
+    pub shutdown: bool,
+    /// Switch off.
+    pub poweroff: bool,
+    /// Why, for the next boot.
+    pub reason: String,
+    /// Why, as a number.
+    pub boot_reason: BootReason,
+    /// How the last reading of the device config went.
+    pub contact: ConfigGetStatus,
+    /// Whether the controller refuses the device's certificates.
+    pub certs_refused: bool,
+}
+
+/// Topics whose first reading matters: until it is through, silence does not mean "none".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// NodeDrainStatus of zedkube.
+    Drain,
+    /// DomainStatus of domainmgr.
+    Applications,
+}
+
+/// Limits that the controller sets (spec agents.md 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waits {
+    /// How long a new image is tested.
+    pub image_test: Duration,
+    /// How long a new image may be without controller before it falls back.
+    pub fallback: Duration,
+    /// How long the device may be without controller before it restarts.
+    pub no_controller: Duration,
+    /// How long the vault may stay shut.
+    pub vault: Duration,
+}
+
+/// What the device made of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Took {
+    /// The machine obeys; after a reboot or power-off there is nothing more to come.
+    Machine,
+    /// A stand-in wrote down what it would have done: the machine stays up.
+    StandIn,
+}
+
+/// What an earlier run in this boot, and the boot before, left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// How the boot before this one ended.
+    pub last_boot: LastBoot,
+    /// The status that an earlier run of this boot published last.
+    pub said: Option<NodeAgentStatus>,
+    /// The operation that it was at.
+    pub resumed: Option<Resumed>,
+    /// Partitions whose image had passed its test.
+    pub tested: BTreeSet<String>,
+    /// Whether the image runs Kubernetes.
+    pub hv_type_kube: bool,
+}
+
+/// An operation that an earlier run of this boot had latched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resumed {
+    /// The operation.
+    pub order: Order,
+    /// It was carried out and the machine is up by intention: a shutdown, or a stand-in.
+    pub done: bool,
+}
+
+/// Something for the shell to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// A line of the log.
+    Say(Note),
+    /// Remember the operation for a restart of the agent within this boot.
+    Journal(Resumed),
+    /// Publish the status.
+    Publish(Box<NodeAgentStatus>),
+    /// Publish the verdict on a partition.
+    Zboot(ZbootConfig),
+    /// Store for the next boot why this one ends, unless another reason is stored already (D-N4).
+    Reason {
+        /// The operation and its reason.
+        order: Order,
+        /// The partition that runs.
+        image: String,
+    },
+    /// Bring everything to the disks.
+    Sync,
+    /// Bring everything to the disks, then ask the device for it; answered by [`Event::Operated`].
+    Operate(Order),
+    /// Leave, so that the watchdog of the machine restarts it.
+    Exit(Order),
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// A drain for a device operation is not complete.
+    DrainInProgress(NodeDrainStatus),
+    /// A drain for a device operation is complete.
+    DrainComplete(NodeDrainStatus),
+    /// This node has nothing to drain (any more).
+    NoDrain(NodeDrainStatus),
+    /// An operation is on its way.
+    Latched {
+        /// The operation and its reason.
+        order: Order,
+        /// What it comes from.
+        why: Why,
+        /// Whether the node goes down undrained, of which the reason is in `order`.
+        undrained: bool,
+    },
+    /// Applications still run.
+    Halting {
+        /// Their UUIDs.
+        left: Vec<String>,
+        /// Seconds until they are no longer waited for.
+        limit_secs: u64,
+    },
+    /// Applications did not halt in time.
+    NotHalted {
+        /// Their UUIDs.
+        left: Vec<String>,
+    },
+    /// The device refused.
+    Refused {
+        /// What it was asked for.
+        operation: Operation,
+        /// Its answer.
+        reason: String,
+        /// Seconds until it is asked again.
+        again_secs: u64,
+    },
+    /// The operation was carried out as far as it goes.
+    Done {
+        /// The operation.
+        operation: Operation,
+        /// By what.
+        took: Took,
+    },
+    /// The test of the running image has begun (anew).
+    TestStarted {
+        /// The partition.
+        image: String,
+        /// How long it takes.
+        secs: u64,
+    },
+    /// The running image has passed its test.
+    TestPassed {
+        /// The partition.
+        image: String,
+    },
+    /// The vault stays shut; the device waits for help.
+    VaultShut {
+        /// For so long.
+        secs: u64,
+    },
+    /// The first status goes out without word from baseosmgr or zedkube.
+    Unheard,
+}

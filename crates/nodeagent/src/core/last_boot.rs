@@ -1,0 +1,182 @@
+//! How the boot before this one ended, from what it left behind.
+//!
+//! Source: spec agents.md 2.2. Pure: no clock, no I/O, no task.
+
+use serde::{Deserialize, Serialize};
+use topics::{BootReason, GoTime};
+
+/// A longer stack is cut.
+const STACK_LONGEST: usize = 1700;
+/// What is kept of it: its end tells more than its beginning.
+const STACK_KEPT: usize = 1600;
+
+/// What is published about the boot before this one.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct LastBoot {
+    /// Why it ended.
+    pub reason: String,
+    /// The same as a number.
+    pub boot_reason: BootReason,
+    /// Trace of an agent that ended badly.
+    pub stack: String,
+    /// When it ended, or when this one began.
+    pub time: GoTime,
+    /// The partition that it ran.
+    pub image: String,
+    /// How often the device had started before.
+    pub restart_counter: u32,
+}
+
+/// What it stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stored {
+    /// Why it ended.
+    pub reason: Option<String>,
+    /// The same as a number.
+    pub boot_reason: Option<BootReason>,
+    /// Trace of an agent that ended badly.
+    pub stack: Option<String>,
+    /// The partition that it ran.
+    pub image: Option<String>,
+    /// When the number was stored, else the words: that is when it began to go down.
+    pub time: Option<GoTime>,
+}
+
+/// What the machine itself tells about a restart that stored nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Evidence {
+    /// The installer left its mark: nothing ran before.
+    pub first_boot: bool,
+    /// Whether the disk counts one more power cycle; `None` without such a disk.
+    pub power_cycled: Option<bool>,
+    /// The hardware watchdog says that it reset the board.
+    pub watchdog_reset: bool,
+}
+
+impl LastBoot {
+    /// Reads the traces. `now` is for the cases that left none.
+    #[must_use]
+    pub fn tell(stored: Stored, evidence: Evidence, now: GoTime, restart_counter: u32) -> Self {
+        let image = stored.image.unwrap_or_default();
+        let time = stored.time.unwrap_or(now);
+        let (reason, boot_reason, stack) = if let Some(reason) = stored.reason {
+            (reason, stored.boot_reason.unwrap_or_default(), cut(stored.stack.unwrap_or_default()))
+        } else {
+            let (reason, boot_reason) = guess(evidence, now);
+            // A number without words is still the better witness.
+            (reason, stored.boot_reason.unwrap_or(boot_reason), String::new())
+        };
+        Self { reason, boot_reason, stack, time, image, restart_counter }
+    }
+}
+
+/// The first line that fits.
+fn guess(evidence: Evidence, now: GoTime) -> (String, BootReason) {
+    if evidence.first_boot {
+        (format!("NORMAL: First boot of device - at {now}"), BootReason::First)
+    } else if evidence.power_cycled == Some(true) {
+        (format!("Reboot reason - device powered off. Restarted at {now}"), BootReason::PowerFail)
+    } else if evidence.watchdog_reset {
+        (format!("Reboot reason - hardware watchdog reset the device - at {now}"), BootReason::HWWatchdog)
+    } else if evidence.power_cycled.is_some() {
+        (format!("Reboot reason - system reset, reboot or kernel panic - at {now}"), BootReason::Kernel)
+    } else {
+        (format!("Unknown reboot reason - power failure or crash - at {now}"), BootReason::Unknown)
+    }
+}
+
+fn cut(stack: String) -> String {
+    let runes = stack.chars().count();
+    if runes <= STACK_LONGEST {
+        return stack;
+    }
+    let kept: String = stack.chars().skip(runes - STACK_KEPT).collect();
+    format!("...\n{kept}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> GoTime {
+        "2026-03-14T09:26:53.589793238Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_restart_without_words_is_told_by_the_first_rule_that_fits() {
+        let rows = [
+            (true, Some(true), true, "NORMAL: First boot of device - at", BootReason::First),
+            (
+                false,
+                Some(true),
+                true,
+                "Reboot reason - device powered off. Restarted at",
+                BootReason::PowerFail,
+            ),
+            (
+                false,
+                Some(false),
+                true,
+                "Reboot reason - hardware watchdog reset the device - at",
+                BootReason::HWWatchdog,
+            ),
+            (
+                false,
+                None,
+                true,
+                "Reboot reason - hardware watchdog reset the device - at",
+                BootReason::HWWatchdog,
+            ),
+            (false, Some(false), false, "Reboot reason - system reset", BootReason::Kernel),
+            (false, None, false, "Unknown reboot reason - power failure or crash - at", BootReason::Unknown),
+        ];
+        for (first_boot, power_cycled, watchdog_reset, text, number) in rows {
+            let evidence = Evidence { first_boot, power_cycled, watchdog_reset };
+            let told = LastBoot::tell(Stored::default(), evidence, now(), 3);
+            assert!(
+                told.reason.starts_with(text) && told.reason.ends_with(&now().to_string()),
+                "{}",
+                told.reason
+            );
+            assert_eq!((told.boot_reason, told.time, told.restart_counter), (number, now(), 3));
+        }
+    }
+
+    #[test]
+    fn what_was_stored_goes_before_every_guess() {
+        let earlier: GoTime = "2026-03-14T09:00:00Z".parse().unwrap();
+        let stored = Stored {
+            reason: Some("NORMAL: controller reboot".into()),
+            boot_reason: Some(BootReason::RebootCmd),
+            image: Some("IMGA".into()),
+            stack: None,
+            time: Some(earlier),
+        };
+        let told = LastBoot::tell(stored, Evidence { first_boot: true, ..Evidence::default() }, now(), 0);
+        assert_eq!(
+            (told.reason.as_str(), told.boot_reason),
+            ("NORMAL: controller reboot", BootReason::RebootCmd)
+        );
+        assert_eq!((told.time, told.image.as_str()), (earlier, "IMGA"));
+    }
+
+    #[test]
+    fn a_number_without_words_stays() {
+        let stored = Stored { boot_reason: Some(BootReason::OOM), ..Stored::default() };
+        let told = LastBoot::tell(stored, Evidence::default(), now(), 0);
+        assert_eq!(told.boot_reason, BootReason::OOM);
+        assert!(told.reason.starts_with("Unknown reboot reason"), "{}", told.reason);
+    }
+
+    #[test]
+    fn of_a_long_stack_the_end_is_kept() {
+        let stack = |runes: usize| {
+            let stored =
+                Stored { reason: Some("x".into()), stack: Some("é".repeat(runes)), ..Stored::default() };
+            LastBoot::tell(stored, Evidence::default(), now(), 0).stack
+        };
+        assert_eq!(stack(1700), "é".repeat(1700));
+        assert_eq!(stack(1701), format!("...\n{}", "é".repeat(1600)));
+    }
+}

@@ -1,0 +1,321 @@
+//! The core: facts in, decisions out.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use agent::device::Operation;
+use step::{Core, Mono};
+use topics::{DrainStatus, MaintenanceModeReason, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
+
+use super::controller::Controller;
+use super::partitions::Partitions;
+use super::phase::Phase;
+use super::trial::{Conditions, Trial};
+use super::vault::Watch;
+use super::{Effect, Event, Found, LABELS, Note, Resumed, Source, Waits, Why, Wish, drain};
+use crate::{Limits, NAME};
+
+/// What nodeagent knows and how far it is.
+#[derive(Debug, Clone)]
+pub struct NodeAgent {
+    pub(super) limits: Limits,
+    pub(super) waits: Waits,
+    pub(super) wish: Wish,
+    pub(super) drain: Option<NodeDrainStatus>,
+    pub(super) partitions: Partitions,
+    /// Applications that still run.
+    pub(super) active: BTreeSet<String>,
+    pub(super) heard: BTreeSet<Source>,
+    space: Option<u64>,
+    pub(super) controller: Controller,
+    pub(super) vault: Watch,
+    trial: Trial,
+    pub(super) phase: Phase,
+    /// The status as it is to be published.
+    pub(super) status: NodeAgentStatus,
+    /// The status as it was published in this run.
+    said: Option<NodeAgentStatus>,
+    /// Until then the first status waits for the facts that it speaks of.
+    silent_until: Option<Mono>,
+    /// The verdicts as they are published, of an earlier run too.
+    verdicts: BTreeMap<String, bool>,
+    /// Verdicts that stand on disk from this run.
+    verdicts_said: BTreeMap<String, bool>,
+    /// To be said at the first step.
+    opening: Vec<Effect>,
+}
+
+impl NodeAgent {
+    /// Starts at `now` from what was found. An operation that an earlier run was at begins anew, with its
+    /// waits: they serve others, who may have seen this agent go and come.
+    #[must_use]
+    pub fn new(limits: Limits, waits: Waits, found: Found, now: Mono) -> Self {
+        let (last, said) = (found.last_boot, found.said.unwrap_or_default());
+        // What depends on facts stands as it was said until they are heard; the operation is as journaled.
+        let going = found.resumed.is_some();
+        let status = NodeAgentStatus {
+            name: NAME.to_owned(),
+            cur_part: said.cur_part,
+            update_inprogress: said.update_inprogress,
+            wait_drain_in_progress: said.wait_drain_in_progress,
+            device_reboot: going && said.device_reboot,
+            device_shutdown: going && said.device_shutdown,
+            device_poweroff: going && said.device_poweroff,
+            reboot_reason: last.reason,
+            boot_reason: last.boot_reason,
+            reboot_stack: last.stack,
+            reboot_time: last.time,
+            reboot_image: last.image,
+            restart_counter: last.restart_counter,
+            hv_type_kube: found.hv_type_kube,
+            ..NodeAgentStatus::default()
+        };
+        let mut core = Self {
+            limits,
+            waits,
+            wish: Wish::default(),
+            drain: None,
+            partitions: Partitions::default(),
+            active: BTreeSet::new(),
+            heard: BTreeSet::new(),
+            space: None,
+            controller: Controller::new(now),
+            vault: Watch::default(),
+            trial: Trial::Idle,
+            phase: Phase::Idle,
+            status,
+            said: None,
+            silent_until: Some(now + limits.first_word()),
+            verdicts: LABELS
+                .iter()
+                .map(|label| ((*label).to_owned(), found.tested.contains(*label)))
+                .collect(),
+            verdicts_said: BTreeMap::new(),
+            opening: Vec::new(),
+        };
+        if let Some(Resumed { order, done }) = found.resumed {
+            core.flag(order.operation);
+            core.opening.push(Effect::Say(Note::Latched {
+                order: order.clone(),
+                why: Why::Resumed,
+                undrained: false,
+            }));
+            core.phase = if done {
+                core.status.all_domains_halted = true;
+                Phase::Down { order }
+            } else {
+                Phase::Delay { order, until: now + limits.min_reboot_delay() }
+            };
+        }
+        core
+    }
+
+    fn hear(&mut self, now: Mono, event: Event, out: &mut Vec<Effect>) {
+        match event {
+            Event::Drain(status) => {
+                if self.drain.replace(status) != Some(status)
+                    && let Some((waits, note)) = drain::waits(status)
+                {
+                    // That an idle node is idle is no news.
+                    if waits || self.status.wait_drain_in_progress || matches!(note, Note::DrainComplete(_)) {
+                        out.push(Effect::Say(note));
+                    }
+                    self.status.wait_drain_in_progress = waits;
+                }
+            }
+            Event::Wish(wish) => {
+                self.controller.hear(now, wish.contact);
+                self.wish = wish;
+            }
+            Event::Partition { label, value } => self.partitions.hear(label, value),
+            Event::Application { key, active: true } => drop(self.active.insert(key)),
+            Event::Application { key, active: false } => drop(self.active.remove(&key)),
+            Event::Vault(said) => self.vault.hear(said),
+            Event::Space(left) => self.space = left,
+            Event::Waits(waits) => self.waits = waits,
+            Event::Heard(source) => drop(self.heard.insert(source)),
+            Event::Operated { operation, outcome } => self.operated(now, operation, outcome, out),
+            Event::Tick => {}
+        }
+    }
+
+    /// What follows from the facts but for operations.
+    fn judge(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if let Some((label, _)) = self.partitions.running() {
+            if self.trial == Trial::Idle && self.verdicts.get(label) == Some(&true) {
+                self.trial = Trial::Passed;
+            }
+            self.status.cur_part = label.to_owned();
+            self.status.update_inprogress = self.partitions.in_test();
+        }
+        let on = self.conditions();
+        let before = self.trial;
+        self.trial = before.update(now, &on);
+        let image = self.status.cur_part.clone();
+        match (before, self.trial) {
+            (Trial::Idle | Trial::Held, Trial::Running { .. }) => {
+                out.push(Effect::Say(Note::TestStarted { image, secs: self.waits.image_test.as_secs() }));
+            }
+            (Trial::Running { .. }, Trial::Passed) => out.push(Effect::Say(Note::TestPassed { image })),
+            (
+                Trial::Idle | Trial::Held | Trial::Running { .. } | Trial::Passed | Trial::Taken,
+                Trial::Idle | Trial::Held | Trial::Running { .. } | Trial::Passed | Trial::Taken,
+            ) => {}
+        }
+        let remaining = self.trial.remaining(&on).as_nanos();
+        self.status.remaining_test_time = i64::try_from(remaining).unwrap_or(i64::MAX);
+
+        self.vault.update(now, self.controller.had());
+        // Without an image to fall back from, only a person can help.
+        if !on.in_test && due(self.vault.shut_for(self.waits.vault), now) {
+            self.vault.lock_up();
+            out.push(Effect::Say(Note::VaultShut { secs: self.waits.vault.as_secs() }));
+        }
+        let reasons: Vec<_> = [
+            (self.vault.locked_up(), MaintenanceModeReason::VaultLockedUp),
+            (self.space == Some(0), MaintenanceModeReason::LowDiskSpace),
+            (self.wish.certs_refused, MaintenanceModeReason::EdgeNodeCertsRefused),
+        ]
+        .into_iter()
+        .filter_map(|(holds, reason)| holds.then_some(reason))
+        .collect();
+        self.status.local_maintenance_mode = !reasons.is_empty();
+        self.status.local_maintenance_mode_reasons = (!reasons.is_empty()).then_some(reasons);
+    }
+
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            in_test: self.partitions.in_test(),
+            taken: self.partitions.running().is_some_and(|(_, it)| it.test_complete),
+            going_down: self.phase.going_down(),
+            contact: self.controller.contact(),
+            time: self.waits.image_test,
+            tick: self.limits.test_tick(),
+        }
+    }
+
+    pub(super) fn fallback_at(&self) -> Option<Mono> {
+        self.controller.lost_for(self.waits.fallback).filter(|_| self.partitions.in_test())
+    }
+
+    pub(super) fn has_drain(&self) -> bool {
+        self.drain.is_none_or(|drain| drain.status != DrainStatus::NotSupported)
+    }
+
+    pub(super) fn flag(&mut self, operation: Operation) {
+        match operation {
+            Operation::Reboot => self.status.device_reboot = true,
+            Operation::Shutdown => self.status.device_shutdown = true,
+            Operation::Poweroff => self.status.device_poweroff = true,
+        }
+    }
+
+    /// Publishes what differs from what was published. Nothing new once the machine was asked to go down.
+    pub(super) fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        match self.phase {
+            Phase::Asked { ref order, .. }
+            | Phase::Obeyed { ref order, .. }
+            | Phase::Down { ref order }
+            | Phase::Leaving { ref order }
+                if order.operation != Operation::Shutdown && self.said.is_some() =>
+            {
+                return;
+            }
+            Phase::Idle
+            | Phase::Delay { .. }
+            | Phase::Halting { .. }
+            | Phase::Settling { .. }
+            | Phase::Asked { .. }
+            | Phase::Obeyed { .. }
+            | Phase::Refused { .. }
+            | Phase::Down { .. }
+            | Phase::Leaving { .. } => {}
+        }
+        self.tell_verdicts(out);
+        if let Some(until) = self.silent_until {
+            let known = self.heard.contains(&Source::Drain) && self.partitions.running().is_some();
+            let late = now >= until;
+            if !known && !late && self.phase == Phase::Idle {
+                return;
+            }
+            if !known && late {
+                out.push(Effect::Say(Note::Unheard));
+            }
+            self.silent_until = None;
+        }
+        if self.said.as_ref() != Some(&self.status) {
+            self.said = Some(self.status.clone());
+            out.push(Effect::Publish(Box::new(self.status.clone())));
+        }
+    }
+
+    fn tell_verdicts(&mut self, out: &mut Vec<Effect>) {
+        if let Some((running, _)) = self.partitions.running() {
+            for (label, verdict) in &mut self.verdicts {
+                *verdict = label == running && self.trial.passed();
+            }
+        }
+        for (label, verdict) in &self.verdicts {
+            if self.verdicts_said.insert(label.clone(), *verdict) != Some(*verdict) {
+                out.push(Effect::Zboot(ZbootConfig {
+                    partition_label: label.clone(),
+                    test_complete: *verdict,
+                }));
+            }
+        }
+    }
+}
+
+/// Whether `at` has come.
+pub(super) fn due(at: Option<Mono>, now: Mono) -> bool {
+    at.is_some_and(|at| at <= now)
+}
+
+impl Core for NodeAgent {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        let mut out = std::mem::take(&mut self.opening);
+        self.hear(now, event, &mut out);
+        self.judge(now, &mut out);
+        self.latch(now, &mut out);
+        self.advance(now, &mut out);
+        self.tell(now, &mut out);
+        out
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        let going_down = self.phase.going_down();
+        let open = |at: Option<Mono>| at.filter(|_| !going_down);
+        [
+            self.phase.due(),
+            self.silent_until.filter(|_| self.phase == Phase::Idle),
+            self.trial.due(&self.conditions()),
+            open(self.fallback_at()),
+            open(self.controller.lost_for(self.waits.no_controller)),
+            open(self.vault.shut_for(self.waits.vault)),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}
+
+impl Default for Waits {
+    /// The defaults of the controller's properties.
+    fn default() -> Self {
+        Self {
+            image_test: Duration::from_mins(10),
+            fallback: Duration::from_mins(5),
+            no_controller: Duration::from_hours(168),
+            vault: Duration::from_mins(5),
+        }
+    }
+}

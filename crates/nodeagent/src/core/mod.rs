@@ -1,0 +1,25 @@
+//! Decisions of nodeagent: which operation the device is taken through, what is said of drain and image test.
+//!
+//! Pure: no clock, no I/O, no task.
+
+mod controller;
+mod course;
+mod drain;
+mod event;
+mod last_boot;
+mod machine;
+mod order;
+mod partitions;
+mod phase;
+mod trial;
+mod vault;
+
+pub use event::{Effect, Event, Found, Note, Resumed, Source, Took, Waits, Wish};
+pub use last_boot::{Evidence, LastBoot, Stored};
+pub use machine::NodeAgent;
+pub use order::{Order, Why};
+pub use partitions::{LABELS, Partition};
+pub use vault::Vault;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! One operation with its reason, and which operation may follow another.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use agent::device::Operation;
+use topics::BootReason;
+
+/// An operation that the device is taken through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// What is done.
+    pub operation: Operation,
+    /// Why, for the log of the next boot.
+    pub reason: String,
+    /// Why, as a number.
+    pub boot_reason: BootReason,
+}
+
+/// What an order comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// zedagent wants it; it has seen to the drain.
+    Command,
+    /// baseosmgr has switched to another image; it has seen to the drain.
+    Update,
+    /// The new image has no controller.
+    Fallback,
+    /// The vault did not open under the new image.
+    Vault,
+    /// No controller for too long.
+    Disconnect,
+    /// An earlier run of this agent in this boot had latched it.
+    Resumed,
+}
+
+impl Why {
+    /// Whether nobody has asked for a drain. Such an order comes from a limit whose meaning is that the device
+    /// cannot be helped otherwise; a drain needs the very controller, vault or image that is in trouble.
+    #[must_use]
+    pub const fn skips_drain(self) -> bool {
+        match self {
+            Self::Fallback | Self::Vault | Self::Disconnect => true,
+            Self::Command | Self::Update | Self::Resumed => false,
+        }
+    }
+}
+
+/// Whether `next` may take the place of `latched`.
+///
+/// The first one wins, and a repeat is ignored. A shutdown alone gives way: it leaves the power on, so that a
+/// reboot or power-off after it is the second half of one wish, not a change of mind.
+pub(super) const fn may_follow(latched: Option<Operation>, next: Operation) -> bool {
+    match (latched, next) {
+        (None, Operation::Reboot | Operation::Shutdown | Operation::Poweroff)
+        | (Some(Operation::Shutdown), Operation::Reboot | Operation::Poweroff) => true,
+        (Some(Operation::Reboot | Operation::Poweroff), _)
+        | (Some(Operation::Shutdown), Operation::Shutdown) => false,
+    }
+}
+
+/// A command of zedagent; without a reason of its own it gets one.
+pub(super) fn commanded(operation: Operation, reason: &str, boot_reason: BootReason) -> Order {
+    let reason = match (reason.trim(), operation) {
+        ("", Operation::Reboot) => "NORMAL: reboot without a stated reason",
+        ("", Operation::Shutdown) => "NORMAL: shutdown without a stated reason",
+        ("", Operation::Poweroff) => "NORMAL: power-off without a stated reason",
+        (stated, _) => stated,
+    };
+    Order { operation, reason: reason.to_owned(), boot_reason }
+}
+
+/// The restart into the image of partition `label`.
+pub(super) fn update(label: &str, version: &str) -> Order {
+    reboot(format!("NORMAL: baseos-update({label}) to EVE version {version} reboot"), BootReason::Update)
+}
+
+/// No controller for `limit` while the image is in test.
+pub(super) fn fallback(limit: Duration, undrained: &str) -> Order {
+    let secs = limit.as_secs();
+    reboot(
+        format!("the image in test had no controller for {secs} s: falls back{undrained}"),
+        BootReason::Fallback,
+    )
+}
+
+/// A vault that stayed shut for `limit` while the image is in test.
+pub(super) fn vault(limit: Duration, undrained: &str) -> Order {
+    let secs = limit.as_secs();
+    let reason = format!("the vault stayed shut for {secs} s under the image in test: falls back{undrained}");
+    reboot(reason, BootReason::VaultFailure)
+}
+
+/// No controller for `limit`.
+pub(super) fn disconnect(limit: Duration, undrained: &str) -> Order {
+    reboot(format!("no controller for {} s: restarts{undrained}", limit.as_secs()), BootReason::Disconnect)
+}
+
+const fn reboot(reason: String, boot_reason: BootReason) -> Order {
+    Order { operation: Operation::Reboot, reason, boot_reason }
+}

@@ -1,0 +1,72 @@
+//! How far an operation is. Pure: no clock, no I/O, no task.
+//!
+//! ```text
+//! Idle ─► Delay ─► Halting ─► Settling ─► Asked ─► Obeyed ─► Leaving     (reboot, power-off)
+//!            30 s    ≤ 300 s      30 s       │   120 s
+//!                       └──────────────────► Asked ─► Down      (shutdown; a stand-in)
+//!                                            ▲ │
+//!                                    Refused ┘◄┘ 30 s
+//! ```
+
+use agent::device::Operation;
+use step::Mono;
+
+use super::Order;
+
+/// How far it is, each with what is valid there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum Phase {
+    /// No operation.
+    #[default]
+    Idle,
+    /// Latched and published; others get time to end in order.
+    Delay { order: Order, until: Mono },
+    /// The reason is stored; applications halt.
+    Halting { order: Order, until: Mono, tell_at: Mono },
+    /// All applications are down, or are no longer waited for.
+    Settling { order: Order, until: Mono },
+    /// The device was asked. `leave_at`: a machine that is up then does not go down by itself.
+    Asked { order: Order, leave_at: Option<Mono> },
+    /// The device obeys: the machine is about to go.
+    Obeyed { order: Order, leave_at: Mono },
+    /// The device refused.
+    Refused { order: Order, again_at: Mono },
+    /// Carried out, and the machine is up by intention.
+    Down { order: Order },
+    /// The machine did not go down; the agent leaves.
+    Leaving { order: Order },
+}
+
+impl Phase {
+    /// The operation that is latched.
+    pub(super) const fn order(&self) -> Option<&Order> {
+        match self {
+            Self::Idle => None,
+            Self::Delay { order, .. }
+            | Self::Halting { order, .. }
+            | Self::Settling { order, .. }
+            | Self::Asked { order, .. }
+            | Self::Obeyed { order, .. }
+            | Self::Refused { order, .. }
+            | Self::Down { order }
+            | Self::Leaving { order } => Some(order),
+        }
+    }
+
+    /// The machine itself is about to go down, with no way back.
+    pub(super) fn going_down(&self) -> bool {
+        self.order().is_some_and(|order| order.operation != Operation::Shutdown)
+    }
+
+    /// When to look again.
+    pub(super) fn due(&self) -> Option<Mono> {
+        match self {
+            Self::Delay { until, .. } | Self::Settling { until, .. } => Some(*until),
+            Self::Halting { until, tell_at, .. } => Some(*until.min(tell_at)),
+            Self::Asked { leave_at, .. } => *leave_at,
+            Self::Obeyed { leave_at, .. } => Some(*leave_at),
+            Self::Refused { again_at, .. } => Some(*again_at),
+            Self::Idle | Self::Down { .. } | Self::Leaving { .. } => None,
+        }
+    }
+}

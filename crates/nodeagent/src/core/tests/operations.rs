@@ -1,0 +1,359 @@
+//! Commands, and the way of an operation to the device.
+
+use super::*;
+use Operation::{Poweroff, Reboot, Shutdown};
+
+#[test]
+fn a_reboot_is_announced_reasoned_settled_and_only_then_asked_for() {
+    let mut bench = Bench::new();
+    let said = bench.command(Reboot);
+    assert!(
+        matches!(&said[..], [Effect::Say(_), Effect::Journal(_), Effect::Publish(status)] if status.device_reboot)
+    );
+    bench.wait(29);
+    assert_eq!(bench.kinds(), [(0, "journal"), (0, "publish")]);
+    bench.wait(600);
+    let kinds = bench.kinds();
+    assert_eq!(
+        kinds,
+        [
+            (0, "journal"),
+            (0, "publish"),
+            (30, "reason"),
+            (30, "publish"),
+            (30, "sync"),
+            (60, "operate"),
+            (180, "exit")
+        ]
+    );
+    let status = bench.status();
+    assert!(
+        status.device_reboot
+            && status.all_domains_halted
+            && !status.device_shutdown
+            && !status.device_poweroff
+    );
+    assert_eq!(bench.operations(), [(60, Reboot, BootReason::RebootCmd)]);
+}
+
+#[test]
+fn the_reason_names_the_partition_that_runs() {
+    let mut bench = Bench::new();
+    bench.command(Poweroff);
+    bench.wait(30);
+    let reason = bench.done.iter().find(|(_, it)| kind(it) == "reason").unwrap();
+    assert_eq!(reason, &(30, Effect::Reason { order: order(Poweroff), image: "IMGA".into() }));
+}
+
+#[test]
+fn a_shutdown_ends_with_applications_down_and_stores_no_reason() {
+    let mut bench = Bench::new();
+    bench.command(Shutdown);
+    bench.wait(30);
+    assert_eq!(bench.kinds(), [(0, "journal"), (0, "publish"), (30, "publish"), (30, "operate")]);
+    bench.hear(Event::Operated { operation: Shutdown, outcome: Ok(Took::Machine) });
+    bench.wait(3600);
+    assert_eq!(bench.kinds().last(), Some(&(30, "journal done")));
+    assert!(bench.status().device_shutdown && bench.status().all_domains_halted);
+    bench.hear(Event::Space(Some(0)));
+    assert!(bench.status().local_maintenance_mode, "the agent goes on after a shutdown");
+}
+
+#[test]
+fn a_repeated_command_changes_nothing() {
+    let mut once = Bench::new();
+    let mut often = once.clone();
+    once.command(Reboot);
+    for bench in [&mut once, &mut often] {
+        for _ in 0..70 {
+            bench.wait(1);
+        }
+    }
+    let mut often = Bench::new();
+    for _ in 0..70 {
+        often.command(Reboot);
+        often.wait(1);
+    }
+    assert_eq!(once.done, often.done);
+}
+
+#[test]
+fn the_first_operation_wins_and_only_a_shutdown_gives_way() {
+    let rows = [
+        (Reboot, Reboot, false),
+        (Reboot, Shutdown, false),
+        (Reboot, Poweroff, false),
+        (Poweroff, Reboot, false),
+        (Poweroff, Shutdown, false),
+        (Poweroff, Poweroff, false),
+        (Shutdown, Shutdown, false),
+        (Shutdown, Reboot, true),
+        (Shutdown, Poweroff, true),
+    ];
+    for (first, second, follows) in rows {
+        // In each phase of the first one.
+        for after in [0, 15, 30, 45, 60, 90] {
+            let mut bench = Bench::new();
+            bench.command(first);
+            bench.wait(after);
+            bench.hear(command(&[first, second]));
+            bench.wait(90);
+            let last = bench.operations().last().unwrap().1;
+            assert_eq!(last, if follows { second } else { first }, "{first:?}, {second:?} after {after} s");
+            let calls: Vec<_> = bench.operations().iter().map(|(_, operation, _)| *operation).collect();
+            let calls: std::collections::BTreeSet<_> = calls.iter().map(|it| it.word()).collect();
+            assert!(calls.len() == 1 || first == Shutdown, "{calls:?}");
+        }
+    }
+}
+
+#[test]
+fn of_several_commands_at_once_the_one_that_takes_the_machine_down_is_done() {
+    for (wanted, done) in [
+        (&[Reboot, Shutdown, Poweroff][..], Reboot),
+        (&[Shutdown, Poweroff][..], Poweroff),
+        (&[Shutdown][..], Shutdown),
+    ] {
+        let mut bench = Bench::new();
+        bench.hear(command(wanted));
+        bench.wait(60);
+        assert_eq!(bench.operations().last().unwrap().1, done);
+    }
+}
+
+#[test]
+fn a_command_that_is_taken_back_is_carried_out_all_the_same() {
+    let mut bench = Bench::new();
+    bench.command(Reboot);
+    bench.contact(ConfigGetStatus::Success);
+    bench.wait(60);
+    assert_eq!(bench.operations(), [(60, Reboot, BootReason::RebootCmd)]);
+}
+
+#[test]
+fn applications_that_run_are_waited_for_and_the_last_one_wakes_the_operation_at_once() {
+    let mut bench = Bench::new();
+    bench.hear(application("a", true));
+    bench.hear(application("b", true));
+    bench.command(Reboot);
+    bench.wait(100);
+    bench.hear(application("a", false));
+    assert!(!bench.status().all_domains_halted);
+    bench.hear(application("b", false));
+    assert!(bench.status().all_domains_halted);
+    bench.wait(30);
+    assert_eq!(bench.operations(), [(130, Reboot, BootReason::RebootCmd)]);
+}
+
+#[test]
+fn an_application_that_never_halts_is_given_up_after_three_hundred_seconds() {
+    let mut bench = Bench::new();
+    bench.hear(application("stuck", true));
+    bench.command(Reboot);
+    bench.wait(329);
+    assert!(!bench.status().all_domains_halted);
+    bench.wait(1000);
+    assert_eq!(bench.operations(), [(30 + 300 + 30, Reboot, BootReason::RebootCmd)]);
+    assert!(bench.status().all_domains_halted);
+    let left = vec!["stuck".to_owned()];
+    assert!(bench.done.contains(&(330, Effect::Say(Note::NotHalted { left }))));
+    let told = bench.done.iter().filter(|(_, it)| matches!(it, Effect::Say(Note::Halting { .. }))).count();
+    assert_eq!(told, 60, "it is told every five seconds");
+}
+
+#[test]
+fn applications_nobody_has_told_of_yet_may_still_run() {
+    let mut bench = Bench::with(Found::default());
+    bench.command(Reboot);
+    bench.wait(60);
+    assert_eq!(bench.operations(), []);
+    bench.hear(Event::Heard(Source::Applications));
+    bench.wait(30);
+    assert_eq!(bench.operations(), [(90, Reboot, BootReason::RebootCmd)]);
+}
+
+#[test]
+fn a_device_that_refuses_is_asked_again() {
+    let mut bench = Bench::new();
+    bench.command(Reboot);
+    bench.wait(60);
+    bench.hear(Event::Operated { operation: Reboot, outcome: Err("no systemd".into()) });
+    bench.wait(29);
+    assert_eq!(bench.operations().len(), 1);
+    bench.wait(1);
+    assert_eq!(bench.operations().len(), 2);
+    bench.hear(Event::Operated { operation: Reboot, outcome: Ok(Took::Machine) });
+    bench.wait(120);
+    assert_eq!(bench.kinds().last(), Some(&(210, "exit")));
+}
+
+#[test]
+fn a_stand_in_leaves_the_agent_where_it_is_with_nothing_new_to_publish() {
+    let mut bench = Bench::new();
+    bench.command(Reboot);
+    bench.wait(60);
+    bench.hear(Event::Operated { operation: Reboot, outcome: Ok(Took::StandIn) });
+    let kinds = bench.kinds();
+    assert_eq!(kinds.last(), Some(&(60, "journal done")));
+    bench.drain(DrainStatus::Cordoned, Requester::DeviceOp);
+    bench.partition("IMGA", "inprogress", true);
+    bench.contact(ConfigGetStatus::Fail);
+    bench.hear(Event::Vault(Vault::Shut));
+    bench.wait(1_000_000);
+    assert_eq!(bench.kinds(), kinds);
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_changes_nothing() {
+    let mut bench = Bench::new();
+    bench.command(Shutdown);
+    bench.wait(30);
+    bench.hear(command(&[Shutdown, Reboot]));
+    bench.hear(Event::Operated { operation: Shutdown, outcome: Ok(Took::Machine) });
+    bench.wait(60);
+    assert_eq!(bench.operations().last(), Some(&(90, Reboot, BootReason::RebootCmd)));
+    bench.hear(Event::Operated { operation: Shutdown, outcome: Err("late".into()) });
+    bench.wait(120);
+    assert_eq!(bench.kinds().last(), Some(&(210, "exit")));
+}
+
+#[test]
+fn another_image_is_booted_once_its_partition_is_to_be_tried() {
+    let mut bench = Bench::new();
+    bench.partition("IMGB", "updating", false);
+    bench.partition("IMGB", "updating", false);
+    bench.wait(60);
+    assert_eq!(bench.operations(), [(60, Reboot, BootReason::Update)]);
+    let Some((_, Effect::Operate(order))) = bench.done.iter().find(|(_, it)| kind(it) == "operate") else {
+        panic!()
+    };
+    assert_eq!(order.reason, "NORMAL: baseos-update(IMGB) to EVE version 14.5.0-k reboot");
+}
+
+#[test]
+fn a_partition_to_be_tried_means_nothing_before_it_is_known_which_one_runs() {
+    let mut bench = Bench::with(Found::default());
+    bench.partition("IMGB", "updating", false);
+    bench.wait(600);
+    assert_eq!(bench.operations(), []);
+    bench.partition("IMGB", "inprogress", true);
+    bench.wait(60);
+    assert_eq!(bench.operations(), []);
+}
+
+#[test]
+fn an_image_switch_is_not_done_twice_for_a_commanded_reboot() {
+    let mut bench = Bench::new();
+    bench.command(Reboot);
+    bench.wait(10);
+    bench.partition("IMGB", "updating", false);
+    bench.wait(60);
+    assert_eq!(bench.operations(), [(60, Reboot, BootReason::RebootCmd)]);
+}
+
+#[test]
+fn a_restart_of_the_agent_ends_in_the_same_operation_whatever_was_latched_first() {
+    // zedagent has both flags set by now; the journal knows which one came first.
+    for first in [Reboot, Poweroff] {
+        for after in [0, 29, 30, 45, 60] {
+            let mut bench = Bench::new();
+            bench.command(first);
+            bench.wait(after);
+            let Some((_, Effect::Journal(resumed))) =
+                bench.done.iter().rfind(|(_, it)| kind(it) == "journal")
+            else {
+                panic!("not journaled")
+            };
+            let found =
+                Found { resumed: Some(resumed.clone()), said: Some(bench.status()), ..Found::default() };
+            let mut again = Bench::with(found);
+            again.hear(command(&[Reboot, Shutdown, Poweroff]));
+            again.facts();
+            again.wait(60);
+            assert_eq!(again.operations(), [(60, first, BootReason::RebootCmd)]);
+            let status = again.status();
+            assert_eq!((status.device_reboot, status.device_poweroff), (first == Reboot, first == Poweroff));
+        }
+    }
+}
+
+#[test]
+fn without_a_journal_a_command_that_still_stands_is_latched_again() {
+    let mut again = Bench::with(Found::default());
+    again.facts();
+    again.command(Reboot);
+    again.wait(60);
+    assert_eq!(again.operations(), [(60, Reboot, BootReason::RebootCmd)]);
+}
+
+#[test]
+fn an_operation_that_was_done_in_this_boot_is_not_done_again() {
+    let resumed = Some(Resumed { order: order(Reboot), done: true });
+    let mut again = Bench::with(Found { resumed, ..Found::default() });
+    again.facts();
+    again.command(Reboot);
+    again.wait(1_000_000);
+    assert_eq!(again.operations(), []);
+    assert!(again.status().device_reboot && again.status().all_domains_halted);
+}
+
+#[test]
+fn the_first_status_waits_for_the_facts_it_speaks_of() {
+    let mut bench = Bench::with(Found::default());
+    bench.contact(ConfigGetStatus::Success);
+    bench.partition("IMGA", "inprogress", true);
+    assert_eq!(bench.published(), []);
+    bench.hear(Event::Heard(Source::Drain));
+    assert!(bench.status().update_inprogress);
+    assert_eq!(bench.published().len(), 1);
+}
+
+#[test]
+fn the_first_status_does_not_wait_for_ever() {
+    let mut bench = Bench::with(Found::default());
+    bench.contact(ConfigGetStatus::Success);
+    bench.wait(29);
+    assert_eq!(bench.published(), []);
+    bench.wait(1);
+    assert_eq!(bench.status().name, "nodeagent");
+    assert!(bench.done.contains(&(30, Effect::Say(Note::Unheard))));
+}
+
+#[test]
+fn a_restart_says_what_was_said_until_it_has_heard() {
+    let said = NodeAgentStatus {
+        cur_part: "IMGB".into(),
+        update_inprogress: true,
+        wait_drain_in_progress: true,
+        ..NodeAgentStatus::default()
+    };
+    let mut bench = Bench::with(Found { said: Some(said), ..Found::default() });
+    bench.wait(30);
+    let status = bench.status();
+    assert!(status.update_inprogress && status.wait_drain_in_progress);
+    assert_eq!(status.cur_part, "IMGB");
+    bench.facts();
+    bench.drain(DrainStatus::Complete, Requester::DeviceOp);
+    let status = bench.status();
+    assert!(!status.update_inprogress && !status.wait_drain_in_progress);
+}
+
+#[test]
+fn what_the_last_boot_left_is_published() {
+    let last_boot = LastBoot {
+        reason: "NORMAL: controller reboot".into(),
+        boot_reason: BootReason::RebootCmd,
+        stack: "main".into(),
+        time: "2026-03-14T09:26:53Z".parse().unwrap(),
+        image: "IMGB".into(),
+        restart_counter: 4,
+    };
+    let mut bench = Bench::with(Found { last_boot, hv_type_kube: true, ..Found::default() });
+    bench.facts();
+    let status = bench.status();
+    assert_eq!(status.reboot_reason, "NORMAL: controller reboot");
+    assert_eq!((status.boot_reason, status.restart_counter), (BootReason::RebootCmd, 4));
+    assert_eq!((status.reboot_stack.as_str(), status.reboot_image.as_str()), ("main", "IMGB"));
+    assert_eq!(status.reboot_time.to_string(), "2026-03-14T09:26:53Z");
+    assert!(status.hv_type_kube);
+}

@@ -1,0 +1,72 @@
+//! The vault of the applications: how long it may stay shut.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::Mono;
+
+/// What vaultmgr says about the vault of the applications.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Vault {
+    /// Nothing: there may be none, so nothing follows from it.
+    #[default]
+    Silent,
+    /// On its way.
+    Opening,
+    /// Open.
+    Open,
+    /// It cannot be opened for now, for example until the controller attests the device.
+    Shut,
+}
+
+/// The watch over it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watch {
+    said: Vault,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    #[default]
+    Fine,
+    /// Shut, while the controller was there to help.
+    Shut { since: Mono },
+    /// Shut for too long. Only an open vault ends this.
+    LockedUp,
+}
+
+impl Watch {
+    pub(super) fn hear(&mut self, said: Vault) {
+        self.said = said;
+    }
+
+    /// Takes what is known now. The time counts only once the controller gave a config, as it may have to help.
+    pub(super) fn update(&mut self, now: Mono, controller_had: bool) {
+        self.state = match (self.said, self.state) {
+            (Vault::Open, _) | (Vault::Silent | Vault::Opening, State::Fine | State::Shut { .. }) => {
+                State::Fine
+            }
+            (Vault::Shut, State::Fine) if controller_had => State::Shut { since: now },
+            (Vault::Silent | Vault::Opening | Vault::Shut, state) => state,
+        };
+    }
+
+    /// When it will have been shut for `limit`, unless it opens.
+    pub(super) fn shut_for(&self, limit: Duration) -> Option<Mono> {
+        match self.state {
+            State::Shut { since } => Some(since + limit),
+            State::Fine | State::LockedUp => None,
+        }
+    }
+
+    /// It was shut for too long and no fallback can help.
+    pub(super) fn lock_up(&mut self) {
+        self.state = State::LockedUp;
+    }
+
+    pub(super) fn locked_up(&self) -> bool {
+        self.state == State::LockedUp
+    }
+}

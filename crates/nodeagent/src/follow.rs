@@ -1,0 +1,147 @@
+//! Topics into facts.
+//!
+//! Not here: what follows from them. One task a topic, all owned by [`agent::Tasks`].
+
+use agent::Tasks;
+use agent::settings::{self, Properties};
+use pubsub::{Bus, Change};
+use topics::{
+    ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, NodeDrainStatus, VaultStatus, VolumeMgrStatus,
+    ZbootStatus, ZedAgentStatus,
+};
+use tracing::warn;
+
+use crate::core::{Event, Partition, Source, Vault, Waits, Wish};
+
+/// The one key of topics of the whole device.
+const GLOBAL: &str = "global";
+/// The vault of the applications; others are nobody's concern here.
+const VAULT: &str = "Application Data Store";
+
+/// Starts to follow everything that the core wants to hear. What zedkube, zedagent and baseosmgr said stays true
+/// when they leave.
+pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
+    tasks.follow::<NodeDrainStatus>(bus, "zedkube", |change| match change {
+        Change::Put { key, value, .. } => (key == GLOBAL).then_some(Event::Drain(value)),
+        Change::Synced => Some(Event::Heard(Source::Drain)),
+        Change::Gone { .. } | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    tasks.follow::<ZedAgentStatus>(bus, "zedagent", |change| match change {
+        Change::Put { value, .. } => Some(Event::Wish(wish(value))),
+        Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    tasks.follow::<ZbootStatus>(bus, "baseosmgr", |change| match change {
+        Change::Put { key, value, .. } => Some(Event::Partition { label: key, value: partition(value) }),
+        Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    tasks.follow::<DomainStatus>(bus, "domainmgr", |change| match change {
+        Change::Put { key, value, .. } => Some(Event::Application { key, active: value.activated }),
+        Change::Gone { key, .. } => Some(Event::Application { key, active: false }),
+        Change::Synced => Some(Event::Heard(Source::Applications)),
+        Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    tasks.follow::<VaultStatus>(bus, "vaultmgr", |change| match change {
+        Change::Put { value, .. } if value.name == VAULT => Some(Event::Vault(vault(&value))),
+        Change::Gone { old, .. } if old.name == VAULT => Some(Event::Vault(Vault::Silent)),
+        Change::Put { .. } | Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => {
+            None
+        }
+    });
+    tasks.follow::<VolumeMgrStatus>(bus, "volumemgr", |change| match change {
+        Change::Put { value, .. } => Some(Event::Space(Some(value.remaining_space))),
+        Change::Gone { .. } => Some(Event::Space(None)),
+        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    let mut properties = Properties::default();
+    tasks.follow::<ConfigItemValueMap>(bus, "zedagent", move |change| {
+        let map = match change {
+            Change::Put { key, value, .. } if key == GLOBAL => value,
+            Change::Put { .. }
+            | Change::Gone { .. }
+            | Change::Synced
+            | Change::Restarted(_)
+            | Change::Bad(_) => {
+                return None;
+            }
+        };
+        let (next, refused) = Properties::from_map(&map, &properties);
+        for line in refused {
+            warn!("config property {line}");
+        }
+        properties = next;
+        Some(Event::Waits(waits(&properties)))
+    });
+}
+
+/// The controller's limits out of its properties.
+pub(crate) fn waits(properties: &Properties) -> Waits {
+    Waits {
+        image_test: properties.time(settings::TEST_BASE_IMAGE),
+        fallback: properties.time(settings::UPDATE_FALLBACK),
+        no_controller: properties.time(settings::REBOOT_NO_NETWORK),
+        vault: properties.time(settings::VAULT_CUTOFF),
+    }
+}
+
+fn wish(status: ZedAgentStatus) -> Wish {
+    Wish {
+        reboot: status.reboot_cmd,
+        shutdown: status.shutdown_cmd,
+        poweroff: status.poweroff_cmd,
+        reason: status.requested_reboot_reason,
+        boot_reason: status.requested_boot_reason,
+        contact: status.config_get_status,
+        certs_refused: status.edge_node_certs_refused,
+    }
+}
+
+fn partition(status: ZbootStatus) -> Partition {
+    Partition {
+        state: status.partition_state,
+        version: status.short_version,
+        current: status.current_partition,
+        test_complete: status.test_complete,
+    }
+}
+
+fn vault(status: &VaultStatus) -> Vault {
+    match (status.status, status.conversion_complete) {
+        (DataSecAtRestStatus::Error, _) => Vault::Shut,
+        (
+            DataSecAtRestStatus::Unknown
+            | DataSecAtRestStatus::Disabled
+            | DataSecAtRestStatus::Enabled
+            | DataSecAtRestStatus::Stranger(_),
+            converted,
+        ) => {
+            if converted {
+                Vault::Open
+            } else {
+                Vault::Opening
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_the_controller_are_the_defaults_until_it_sets_others() {
+        assert_eq!(waits(&Properties::default()), Waits::default());
+    }
+
+    #[test]
+    fn a_vault_in_error_is_shut_and_one_without_error_is_open_once_converted() {
+        let status = |status, conversion_complete| VaultStatus {
+            status,
+            conversion_complete,
+            ..VaultStatus::default()
+        };
+        assert_eq!(vault(&status(DataSecAtRestStatus::Error, true)), Vault::Shut);
+        assert_eq!(vault(&status(DataSecAtRestStatus::Enabled, true)), Vault::Open);
+        assert_eq!(vault(&status(DataSecAtRestStatus::Disabled, true)), Vault::Open);
+        assert_eq!(vault(&status(DataSecAtRestStatus::Enabled, false)), Vault::Opening);
+    }
+}

@@ -1,0 +1,88 @@
+//! What a restart of this agent within one boot goes on from. It lies in `/run`, so a boot ends it.
+//!
+//! Not here: what outlives the boot (`reasons`).
+
+use agent::device::Operation;
+use agent::{Error, report};
+use pubsub::{Bus, store};
+use serde::{Deserialize, Serialize};
+use topics::BootReason;
+use tracing::warn;
+
+use crate::core::{LastBoot, Order, Resumed};
+
+/// Under the root.
+pub(crate) const PATH: &str = "run/nodeagent/journal.json";
+const LIMIT_BYTES: u64 = 64 << 10;
+
+/// The journal of one boot.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct Journal {
+    /// The boot it belongs to.
+    #[serde(rename = "BootID")]
+    pub(crate) boot_id: String,
+    /// How the boot before ended; its files are gone once this is written.
+    pub(crate) last_boot: LastBoot,
+    /// The operation that is latched.
+    pub(crate) operation: Option<Latched>,
+}
+
+/// An operation on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Latched {
+    operation: Operation,
+    reason: String,
+    boot_reason: BootReason,
+    done: bool,
+}
+
+impl Latched {
+    pub(crate) const fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// `done`, unless it was noted already.
+    pub(crate) fn resume(self, done: bool) -> Resumed {
+        let Self { operation, reason, boot_reason, done: noted } = self;
+        Resumed { order: Order { operation, reason, boot_reason }, done: done || noted }
+    }
+}
+
+impl From<Resumed> for Latched {
+    fn from(Resumed { order: Order { operation, reason, boot_reason }, done }: Resumed) -> Self {
+        Self { operation, reason, boot_reason, done }
+    }
+}
+
+impl Journal {
+    /// The journal of boot `boot_id`. One that makes no sense is left out: facts say the same, only later.
+    pub(crate) fn read(bus: &Bus, boot_id: &str) -> Option<Self> {
+        let path = bus.path(PATH);
+        let bytes = match store::read(&path, LIMIT_BYTES) {
+            Ok(bytes) => bytes?,
+            Err(cause) => {
+                warn!(path = %path.display(), error = %report::chain(&cause), "left out a journal that cannot be read");
+                return None;
+            }
+        };
+        match serde_json::from_slice::<Self>(&bytes) {
+            Ok(journal) => (journal.boot_id == boot_id).then_some(journal),
+            Err(cause) => {
+                warn!(path = %path.display(), error = %cause, "left out a journal that makes no sense");
+                None
+            }
+        }
+    }
+
+    /// Stores it.
+    pub(crate) fn write(&self, bus: &Bus) -> Result<(), Error> {
+        let encode = |source: serde_json::Error| Error::Effect {
+            doing: "write the journal",
+            reason: source.to_string(),
+        };
+        let bytes = serde_json::to_vec(self).map_err(encode)?;
+        store::replace(&bus.path(PATH), &bytes).map_err(Error::pubsub(PATH))
+    }
+}

@@ -1,0 +1,95 @@
+//! Operations, and what they wait for.
+
+use super::*;
+
+/// A machine that tells what it is asked for, and stays up.
+
+#[tokio::test]
+async fn d_n2_a_drain_status_that_makes_no_sense_changes_nothing_and_ends_nothing() {
+    let mut world = World::new();
+    world.drain(DrainStatus::Cordoned);
+    world.start();
+    world.status(|it| it.wait_drain_in_progress).await;
+    world.write("run/zedkube/NodeDrainStatus/global.json", r#"{"Status":"done"}"#);
+    world.put("volumemgr", "volumemgr", &VolumeMgrStatus::default());
+    let status = world.status(|it| it.local_maintenance_mode).await;
+    assert!(status.wait_drain_in_progress);
+    world.drain(DrainStatus::Complete);
+    world.status(|it| !it.wait_drain_in_progress).await;
+    world.kill().await;
+}
+
+#[tokio::test]
+async fn the_device_is_asked_only_when_no_application_runs() {
+    let mut world = World::new();
+    let status = |file: &str| go_json::from_slice::<DomainStatus>(golden(file).as_bytes()).unwrap();
+    world.put("domainmgr", "a", &status("DomainStatus/running.json"));
+    world.put("domainmgr", "b", &status("DomainStatus/running.json"));
+    world.start();
+    world.command_reboot();
+    world.until(reasons::NUMBER, |_| true).await;
+    world.put("domainmgr", "a", &status("DomainStatus/halted.json"));
+    assert_eq!(world.recorded(), []);
+    assert!(!world.status(|_| true).await.all_domains_halted);
+    std::fs::remove_file(world.bus.path("run/domainmgr/DomainStatus/b.json")).unwrap();
+    assert_eq!(world.until_recorded().await, [(Operation::Reboot, REASON.into())]);
+    world.kill().await;
+}
+
+#[tokio::test]
+async fn another_image_is_booted_into() {
+    let mut world = World::new();
+    world.start();
+    world.status(|_| true).await;
+    world.partitions("active", "updating");
+    let reason = "NORMAL: baseos-update(IMGB) to EVE version 14.5.0-k reboot";
+    assert_eq!(world.until_recorded().await, [(Operation::Reboot, reason.into())]);
+    assert_eq!(world.text(reasons::NUMBER).as_deref(), Some("BootReasonUpdate"));
+    world.kill().await;
+}
+
+#[tokio::test]
+async fn a_shutdown_stores_no_reason_and_a_power_off_may_follow() {
+    let mut world = World::new();
+    world.start();
+    world.zedagent(|it| it.shutdown_cmd = true);
+    world.until_journal("\"Done\":true").await;
+    assert_eq!(world.recorded()[0].0, Operation::Shutdown);
+    assert_eq!(world.text(reasons::NUMBER), None);
+    world.zedagent(|it| {
+        (it.shutdown_cmd, it.poweroff_cmd) = (true, true);
+        it.requested_boot_reason = BootReason::PoweroffCmd;
+    });
+    world.until_journal("\"poweroff\"").await;
+    world.until_journal("\"Done\":true").await;
+    assert_eq!(
+        world.recorded().iter().map(|it| it.0).collect::<Vec<_>>(),
+        [Operation::Shutdown, Operation::Poweroff]
+    );
+    assert_eq!(world.text(reasons::NUMBER).as_deref(), Some("BootReasonPoweroffCmd"));
+    let status = world.status(|_| true).await;
+    assert!(status.device_shutdown && status.device_poweroff && !status.device_reboot);
+    world.kill().await;
+}
+
+/// A machine that does not answer until it is let go.
+
+#[tokio::test]
+async fn an_image_that_is_not_for_clusters_says_so() {
+    let mut world = World::new();
+    world.write("run/eve-hv-type", "kvm\n");
+    world.start();
+    assert!(!world.status(|_| true).await.hv_type_kube);
+    world.kill().await;
+}
+
+#[tokio::test]
+async fn it_leaves_in_order_when_told() {
+    let mut world = World::new();
+    world.start();
+    world.status(|_| true).await;
+    let (stopper, mut running) = world.agent.take().unwrap();
+    stopper.stop();
+    running.join_next().await.unwrap().unwrap().unwrap();
+    assert!(world.text(STATUS).is_some(), "what it published stays for its next start");
+}

@@ -1,0 +1,73 @@
+//! Why a boot ended, through the boot after it.
+
+use super::*;
+
+#[tokio::test]
+async fn the_reason_of_a_reboot_is_stored_and_told_by_the_next_boot_once() {
+    let mut world = World::new();
+    world.start();
+    let first = world.status(|_| true).await;
+    assert_eq!((first.boot_reason, first.restart_counter), (BootReason::Unknown, 0));
+    world.command_reboot();
+    world.until_recorded().await;
+    assert_eq!(world.text(reasons::REASON).as_deref(), Some(REASON));
+    assert_eq!(world.text(reasons::NUMBER).as_deref(), Some("BootReasonRebootCmd"));
+    assert_eq!(world.text(reasons::IMAGE).as_deref(), Some("IMGA"));
+    assert!(world.text(reasons::LOG).unwrap().ends_with(" BootReasonRebootCmd NORMAL: controller reboot\n"));
+    assert_eq!(world.text(reasons::COUNTER).as_deref(), Some("1"));
+
+    world.boot().await;
+    let second = world.status(|_| true).await;
+    assert_eq!((second.reboot_reason.as_str(), second.boot_reason), (REASON, BootReason::RebootCmd));
+    assert_eq!((second.reboot_image.as_str(), second.restart_counter), ("IMGA", 1));
+    assert!(!second.device_reboot && !second.all_domains_halted);
+    assert_eq!(world.text(reasons::REASON), None);
+
+    world.boot().await;
+    let third = world.status(|_| true).await;
+    assert_eq!((third.boot_reason, third.restart_counter), (BootReason::Unknown, 2));
+    assert_eq!(world.recorded().len(), 1, "a boot carries nothing out again");
+    world.kill().await;
+}
+
+#[tokio::test]
+async fn the_first_boot_is_known_by_its_mark() {
+    let mut world = World::new();
+    world.write(reasons::FIRST_BOOT, "");
+    world.start();
+    let status = world.status(|_| true).await;
+    assert_eq!(status.boot_reason, BootReason::First);
+    assert_eq!(status.reboot_reason, format!("NORMAL: First boot of device - at {}", status.reboot_time));
+    world.kill().await;
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_no_reason_does_not_keep_the_device_from_going_down() {
+    let mut world = World::new();
+    world.start();
+    world.status(|_| true).await;
+    // No log can be written where a file is in the place of its folder.
+    world.write("persist/log", "no folder");
+    world.command_reboot();
+    assert_eq!(world.until_recorded().await, [(Operation::Reboot, REASON.into())]);
+    assert_eq!(world.text(reasons::REASON).as_deref(), Some(REASON));
+    world.kill().await;
+}
+
+#[tokio::test]
+async fn d_n4_a_reason_that_another_agent_stored_first_stays() {
+    let mut world = World::new();
+    world.start();
+    world.status(|_| true).await;
+    world.write(reasons::REASON, "an agent hung");
+    world.write(reasons::NUMBER, "BootReasonWatchdogHung");
+    world.command_reboot();
+    world.until_recorded().await;
+    world.boot().await;
+    let status = world.status(|_| true).await;
+    assert_eq!(
+        (status.reboot_reason.as_str(), status.boot_reason),
+        ("an agent hung", BootReason::WatchdogHung)
+    );
+    world.kill().await;
+}

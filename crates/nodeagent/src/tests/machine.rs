@@ -1,0 +1,121 @@
+//! Machines that refuse, hang or stay up.
+
+use super::*;
+
+/// A machine that tells what it is asked for, and stays up.
+struct Wall(mpsc::Sender<String>, Bus);
+
+impl Wall {
+    fn say(&self, word: &str) {
+        let stored = self.1.path(reasons::NUMBER).exists();
+        self.0.send(format!("{word}, reason stored: {stored}")).unwrap();
+    }
+}
+
+impl Device for Wall {
+    fn reboot(&mut self, _why: &str) -> Result<(), Error> {
+        self.say("reboot");
+        Ok(())
+    }
+
+    fn shutdown(&mut self, _why: &str) -> Result<(), Error> {
+        self.say("shutdown");
+        Ok(())
+    }
+
+    fn power_off(&mut self, _why: &str) -> Result<(), Error> {
+        self.say("power off");
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        self.say("sync");
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_stays_up_is_left_to_its_watchdog() {
+    let mut world = World::new();
+    world.limits.hard_exit_ms = 1;
+    let (asked, heard) = mpsc::channel();
+    world.start_with(Box::new(Wall(asked, world.bus.clone())));
+    world.command_reboot();
+    world.ended().await.unwrap();
+    let words: Vec<String> = heard.iter().collect();
+    let stored = |word: &str| format!("{word}, reason stored: true");
+    let reboot = words.iter().position(|word| *word == stored("reboot")).unwrap();
+    assert_eq!(words[reboot - 1], stored("sync"));
+    // The first sync runs on a thread of its own and may be late; nothing waits for it.
+    assert_eq!(words.len(), 3, "{words:?}");
+}
+
+/// A machine that does not answer until it is let go.
+struct Hung(mpsc::Receiver<()>);
+
+impl Device for Hung {
+    fn reboot(&mut self, _why: &str) -> Result<(), Error> {
+        // Ends once the other side is dropped.
+        assert!(self.0.recv().is_err());
+        Ok(())
+    }
+
+    fn shutdown(&mut self, _why: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn power_off(&mut self, _why: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_does_not_even_answer_is_left_to_its_watchdog() {
+    let mut world = World::new();
+    world.limits.hard_exit_ms = 1;
+    let (let_go, hung) = mpsc::channel();
+    world.start_with(Box::new(Hung(hung)));
+    world.command_reboot();
+    world.ended().await.unwrap();
+    drop(let_go);
+}
+
+/// A machine that refuses twice.
+struct Grumpy(u32, mpsc::Sender<()>);
+
+impl Device for Grumpy {
+    fn reboot(&mut self, _why: &str) -> Result<(), Error> {
+        self.0 += 1;
+        if self.0 < 3 {
+            return Err(Error::Device { operation: "reboot", by: "test".into(), reason: "not now".into() });
+        }
+        self.1.send(()).unwrap();
+        Ok(())
+    }
+
+    fn shutdown(&mut self, _why: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn power_off(&mut self, _why: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        Err(Error::Device { operation: "sync", by: "test".into(), reason: "no".into() })
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_refuses_is_asked_until_it_obeys() {
+    let mut world = World::new();
+    let (obeyed, heard) = mpsc::channel();
+    world.start_with(Box::new(Grumpy(0, obeyed)));
+    world.command_reboot();
+    tokio::task::spawn_blocking(move || heard.recv_timeout(TOO_LONG)).await.unwrap().unwrap();
+    world.kill().await;
+}

@@ -1,0 +1,79 @@
+//! The agent ends and starts again within one boot.
+
+use super::*;
+
+#[tokio::test]
+async fn an_agent_killed_in_mid_reboot_ends_in_the_same_reboot_done_once() {
+    // Killed while it waits, with the reason not yet stored and stored, and after the deed.
+    for (delay, mark, file) in [
+        (60_000, "\"reboot\"", journal::PATH),
+        (1, REASON, reasons::REASON),
+        (1, "\"Done\":true", journal::PATH),
+    ] {
+        let mut world = World::new();
+        let running: DomainStatus =
+            go_json::from_slice(golden("DomainStatus/running.json").as_bytes()).unwrap();
+        if file == reasons::REASON {
+            world.put("domainmgr", "app", &running);
+        }
+        world.limits.min_reboot_delay_ms = delay;
+        world.start();
+        world.status(|_| true).await;
+        world.command_reboot();
+        world.until(file, |text| text.contains(mark)).await;
+        world.kill().await;
+        world.limits = brisk();
+        world.put("domainmgr", "app", &DomainStatus { activated: false, ..running });
+        world.start();
+        world.until_journal("\"Done\":true").await;
+        let status = world.status(|it| it.all_domains_halted).await;
+        assert!(status.device_reboot);
+        assert_eq!(
+            status.boot_reason,
+            BootReason::Unknown,
+            "the reason of this boot's end is not that of the last"
+        );
+        assert_eq!(status.restart_counter, 0);
+        assert_eq!(world.recorded(), [(Operation::Reboot, REASON.into())], "killed at {mark}");
+        assert_eq!(world.text(reasons::REASON).as_deref(), Some(REASON));
+        assert_eq!(world.text(reasons::COUNTER).as_deref(), Some("1"));
+        world.kill().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_crash_left_of_the_last_reason_is_not_taken_for_a_new_one() {
+    let mut world = World::as_in_the_samples("BootReasonFirst");
+    world.start();
+    world.status(|_| true).await;
+    assert_eq!(world.text(reasons::NUMBER), None);
+    world.kill().await;
+    // As if it had ended between its journal and the removal.
+    world.write(reasons::NUMBER, "BootReasonFirst");
+    let at: GoTime = SAMPLE_TIME.parse().unwrap();
+    let file = File::options().write(true).open(world.bus.path(reasons::NUMBER)).unwrap();
+    file.set_modified(SystemTime::from(at.to_timestamp())).unwrap();
+    world.write(reasons::COUNTER, "1");
+    world.start();
+    world.command_reboot();
+    world.until_recorded().await;
+    assert_eq!(world.text(reasons::NUMBER).as_deref(), Some("BootReasonRebootCmd"));
+    assert_eq!(world.text(reasons::COUNTER).as_deref(), Some("2"));
+    world.kill().await;
+}
+
+#[tokio::test]
+async fn a_journal_of_nonsense_or_of_another_boot_is_left_out() {
+    for text in [
+        "{",
+        r#"{"BootID":"another","Operation":{"Operation":"reboot","Reason":"x","BootReason":2,"Done":false}}"#,
+    ] {
+        let mut world = World::new();
+        world.write(journal::PATH, text);
+        world.start();
+        let status = world.status(|_| true).await;
+        assert!(!status.device_reboot);
+        world.kill().await;
+        assert_eq!(world.recorded(), []);
+    }
+}

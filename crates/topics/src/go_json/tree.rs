@@ -1,0 +1,341 @@
+//! A parsed text that keeps every member, and the reading of values out of it by Go's rules.
+//!
+//! Not here: syntax (`serde_json`) and errors for callers (`go_json`).
+//! Source: Go package encoding/json. Pure: no clock, no I/O, no task.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{
+    self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use serde::{Deserialize, forward_to_deserialize_any};
+use serde_json::Number;
+
+/// A parsed text with members in their order, duplicates included.
+#[derive(Debug)]
+pub(super) enum Tree {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Tree>),
+    Object(Vec<(String, Tree)>),
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyTree;
+
+        impl<'de> Visitor<'de> for AnyTree {
+            type Value = Tree;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("JSON")
+            }
+
+            fn visit_unit<E>(self) -> Result<Tree, E> {
+                Ok(Tree::Null)
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+                Ok(Tree::Bool(value))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+                Ok(Tree::Number(value.into()))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+                Ok(Tree::Number(value.into()))
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Tree, E> {
+                Number::from_f64(value)
+                    .map(Tree::Number)
+                    .ok_or_else(|| E::invalid_value(Unexpected::Float(value), &"a finite number"))
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+                Ok(Tree::Text(value.to_owned()))
+            }
+
+            fn visit_string<E>(self, value: String) -> Result<Tree, E> {
+                Ok(Tree::Text(value))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    list.push(item);
+                }
+                Ok(Tree::List(list))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Tree, A::Error> {
+                let mut object = Vec::new();
+                while let Some(member) = members.next_entry()? {
+                    object.push(member);
+                }
+                Ok(Tree::Object(object))
+            }
+        }
+
+        deserializer.deserialize_any(AnyTree)
+    }
+}
+
+/// What is wrong and where.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) path: String,
+    pub(super) text: String,
+}
+
+impl Fault {
+    fn under(mut self, step: &str) -> Self {
+        let joint = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        self.path = format!("{step}{joint}{}", self.path);
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl de::Error for Fault {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self { path: String::new(), text: text.to_string() }
+    }
+}
+
+impl<'de> Deserializer<'de> for &'de Tree {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self {
+            Tree::Null => visitor.visit_unit(),
+            Tree::Bool(value) => visitor.visit_bool(*value),
+            Tree::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(value), _, _) => visitor.visit_u64(value),
+                (None, Some(value), _) => visitor.visit_i64(value),
+                (None, None, value) => visitor.visit_f64(value.unwrap_or_default()),
+            },
+            Tree::Text(value) => visitor.visit_borrowed_str(value),
+            Tree::List(items) => visitor.visit_seq(Items { items: items.iter(), at: 0 }),
+            Tree::Object(members) => visitor.visit_map(Members::all(members)),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self {
+            Tree::Null => visitor.visit_none(),
+            Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) | Tree::Object(_) => {
+                visitor.visit_some(self)
+            }
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self {
+            Tree::Null => visitor.visit_map(Members::all(&[])),
+            Tree::Object(members) => visitor.visit_map(Members::named(members, fields)),
+            // Left alone, a list would be taken for members in order.
+            Tree::List(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
+            Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self {
+            Tree::Text(word) => visitor.visit_enum(word.as_str().into_deserializer()),
+            Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::List(_) | Tree::Object(_) => {
+                self.deserialize_any(visitor)
+            }
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if matches!(self, Tree::Null) { visitor.visit_bool(false) } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.number(visitor)
+    }
+
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.number(visitor)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.number(visitor)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.number(visitor)
+    }
+
+    fn deserialize_i8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.number(visitor)
+    }
+
+    fn deserialize_i16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.number(visitor)
+    }
+
+    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.number(visitor)
+    }
+
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.number(visitor)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        if matches!(self, Tree::Null) {
+            visitor.visit_borrowed_str("")
+        } else {
+            self.deserialize_any(visitor)
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self {
+            Tree::Null => visitor.visit_seq(Items { items: [].iter(), at: 0 }),
+            Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) | Tree::Object(_) => {
+                self.deserialize_any(visitor)
+            }
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self {
+            Tree::Null => visitor.visit_map(Members::all(&[])),
+            Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) | Tree::Object(_) => {
+                self.deserialize_any(visitor)
+            }
+        }
+    }
+
+    forward_to_deserialize_any! {
+        i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any
+    }
+}
+
+impl Tree {
+    fn number<'de, V: Visitor<'de>>(&'de self, visitor: V) -> Result<V::Value, Fault> {
+        if matches!(self, Self::Null) { visitor.visit_u64(0) } else { self.deserialize_any(visitor) }
+    }
+}
+
+struct Items<'de> {
+    items: std::slice::Iter<'de, Tree>,
+    at: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        let Some(item) = self.items.next() else { return Ok(None) };
+        let at = self.at;
+        self.at += 1;
+        seed.deserialize(item).map(Some).map_err(|fault| fault.under(&format!("[{at}]")))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len())
+    }
+}
+
+/// Members to be handed over, each name once.
+struct Members<'de> {
+    left: std::vec::IntoIter<(&'de str, &'de Tree)>,
+    value: Option<(&'de str, &'de Tree)>,
+}
+
+impl<'de> Members<'de> {
+    fn of(members: impl Iterator<Item = (&'de str, &'de Tree)>) -> Self {
+        let mut at: HashMap<&str, usize> = HashMap::new();
+        let mut last: Vec<(&str, &Tree)> = Vec::new();
+        for (name, value) in members {
+            if let Some(known) = at.get(name).and_then(|at| last.get_mut(*at)) {
+                known.1 = value;
+            } else {
+                at.insert(name, last.len());
+                last.push((name, value));
+            }
+        }
+        Self { left: last.into_iter(), value: None }
+    }
+
+    /// Every member, the last of each name.
+    fn all(members: &'de [(String, Tree)]) -> Self {
+        Self::of(members.iter().map(|(name, value)| (name.as_str(), value)))
+    }
+
+    /// The members of a struct: exact names first, then names in another case; `null` is as good as absent.
+    fn named(members: &'de [(String, Tree)], fields: &'static [&'static str]) -> Self {
+        let known = |name: &str| {
+            let exact = fields.iter().find(|field| **field == name);
+            exact.or_else(|| fields.iter().find(|field| same_name(field, name))).copied()
+        };
+        let present = members.iter().filter(|(_, value)| !matches!(value, Tree::Null));
+        Self::of(present.filter_map(|(name, value)| Some((known(name)?, value))))
+    }
+}
+
+/// Whether Go takes two names for one: letters of either case, and the two others that fold to ASCII letters.
+fn same_name(one: &str, other: &str) -> bool {
+    let folded = |letter: char| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    one.chars().map(folded).eq(other.chars().map(folded))
+}
+
+impl<'de> MapAccess<'de> for Members<'de> {
+    type Error = Fault;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        self.value = self.left.next();
+        let Some((name, _)) = self.value else { return Ok(None) };
+        seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let Some((name, value)) = self.value.take() else {
+            return Err(de::Error::custom("a value was asked for before its name"));
+        };
+        seed.deserialize(value).map_err(|fault: Fault| fault.under(name))
+    }
+}

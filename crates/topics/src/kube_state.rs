@@ -1,0 +1,273 @@
+//! What zedkube says of this node in the cluster: election, applications, user services, component updates.
+//!
+//! Not here: the whole cluster (`kube_info`), the drain (`drain`, `own`).
+//! Source: lf-edge/eve pkg/pillar/types/{zedkubetypes,clustertypes,clusterupdatetypes}.go.
+//! Pure: no clock, no I/O, no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::numbers::numbers;
+use crate::{ErrorDescription, ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Topic, is_zero};
+
+/// The election of the node that reports on the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KubeLeaderElectInfo {
+    /// Whether this node may take part.
+    pub in_leader_election: bool,
+    /// Whether this node holds the lease.
+    pub is_stats_leader: bool,
+    /// Whether the election task of this node is at work.
+    pub election_running: bool,
+    /// Name of the node that was last seen to hold the lease, or empty.
+    pub leader_identity: String,
+    /// When this was published, so that two publications are never equal.
+    pub latest_change: GoTime,
+}
+
+impl Topic for KubeLeaderElectInfo {
+    const NAME: &'static str = "KubeLeaderElectInfo";
+    const KIND: Kind = Kind::Volatile;
+}
+
+/// An application as this node sees it in the cluster; the key is its UUID.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ENClusterAppStatus {
+    /// The application.
+    #[serde(rename = "AppUUID")]
+    pub app_uuid: GoUuid,
+    /// Whether this node is the application's designated node.
+    #[serde(rename = "IsDNidNode")]
+    pub is_dnid_node: bool,
+    /// Whether a pod of it that is not ending is on this node.
+    pub scheduled_on_this_node: bool,
+    /// Whether it runs anywhere.
+    pub app_kube_status: AppKubeStatus,
+    /// Whether it is a virtual machine.
+    #[serde(rename = "AppIsVMI")]
+    pub app_is_vmi: bool,
+    /// Name of that machine: its launcher pod without `virt-launcher-` and the last six characters.
+    #[serde(rename = "VMIName")]
+    pub vmi_name: String,
+    /// TCP port of its console: 5900 + `VncDisplay`; 0 for anything but a virtual machine.
+    #[serde(rename = "VNCPort")]
+    pub vnc_port: u32,
+}
+
+impl Topic for ENClusterAppStatus {
+    const NAME: &'static str = "ENClusterAppStatus";
+    const KIND: Kind = Kind::Volatile;
+}
+
+numbers! {
+    /// What this node knows of an application in the cluster.
+    AppKubeStatus: u8 {
+        /// Not looked yet.
+        Unknown = 0,
+        /// The Kubernetes API does not answer.
+        ApiUnreachable = 1,
+        /// It has no pod.
+        NotInCluster = 2,
+        /// It has a pod that does not run.
+        NotRunning = 3,
+        /// It has a pod that runs.
+        Running = 4,
+    }
+}
+
+/// What the kube container is told through a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KubeConfig {
+    /// k3s version to run; empty for the one in the image.
+    pub k3s_version: String,
+    /// When virtual machines are moved back.
+    pub vmi_deschedule_events: VmiDescheduleEvents,
+}
+
+impl Topic for KubeConfig {
+    const NAME: &'static str = "KubeConfig";
+    const KIND: Kind = Kind::Persistent;
+}
+
+/// When virtual machines are moved back to their designated node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct VmiDescheduleEvents {
+    /// When that node has started.
+    pub on_boot: bool,
+}
+
+/// How far the update of a Kubernetes component is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KubeClusterUpdateStatus {
+    /// The node that is being updated.
+    pub current_node: String,
+    /// The component that is being updated.
+    pub component: KubeComponent,
+    /// How far it is.
+    pub status: KubeComponentUpdateStatus,
+    /// The version of the whole set of components that the update leads to.
+    pub destination_kube_update_version: u32,
+    /// What is wrong, or empty.
+    pub error: String,
+    /// Since when it is wrong.
+    pub error_time: GoTime,
+    /// How bad it is.
+    pub error_severity: ErrorSeverity,
+    /// When it will be tried again, in words.
+    pub error_retry_condition: String,
+    /// What it is about.
+    pub error_entities: Option<Vec<ErrorEntity>>,
+}
+
+impl Topic for KubeClusterUpdateStatus {
+    const NAME: &'static str = "KubeClusterUpdateStatus";
+    const KIND: Kind = Kind::Persistent;
+}
+
+numbers! {
+    /// A component of the Kubernetes image.
+    KubeComponent: u8 {
+        /// Not said.
+        Unknown = 0,
+        /// Container runtime.
+        Containerd = 1,
+        /// Kubernetes itself.
+        K3s = 2,
+        /// Networks of pods.
+        Multus = 3,
+        /// Virtual machines.
+        Kubevirt = 4,
+        /// Import of disk images.
+        Cdi = 5,
+        /// Replicated volumes.
+        Longhorn = 6,
+    }
+}
+
+numbers! {
+    /// How far the update of a component is.
+    KubeComponentUpdateStatus: u8 {
+        /// Not said.
+        Unknown = 0,
+        /// Is being fetched.
+        Download = 1,
+        /// Cannot be fetched.
+        DownloadFailed = 2,
+        /// Is being put in place.
+        InProgress = 3,
+        /// Ended badly.
+        Failed = 4,
+        /// Done.
+        Completed = 5,
+    }
+}
+
+/// Services that users have made in the cluster and that the device must let through.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KubeUserServices {
+    /// Services.
+    pub user_service: Option<Vec<KubeServiceInfo>>,
+    /// Ingresses.
+    pub user_ingress: Option<Vec<KubeIngressInfo>>,
+    /// Pool of load-balanced addresses, when there is one.
+    #[serde(rename = "LBPoolStatus")]
+    pub lb_pool_status: Option<KubeLbPoolStatus>,
+    /// What a person must know about these services.
+    pub service_error: ErrorDescription,
+}
+
+impl Topic for KubeUserServices {
+    const NAME: &'static str = "KubeUserServices";
+    const KIND: Kind = Kind::Volatile;
+}
+
+/// A port of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KubeServiceInfo {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+    /// Port of the service.
+    pub port: i32,
+    /// Port on the nodes, or 0.
+    pub node_port: i32,
+    /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
+    pub r#type: String,
+    /// Load-balanced address, or empty.
+    #[serde(rename = "LoadBalancerIP")]
+    pub load_balancer_ip: String,
+    /// Whether the authorized cluster endpoint is in use.
+    #[serde(rename = "ACEenabled")]
+    pub ace_enabled: bool,
+}
+
+/// A path of an ingress.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KubeIngressInfo {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Host that it serves.
+    pub hostname: String,
+    /// Path that it serves.
+    pub path: String,
+    /// `Prefix` or `Exact`.
+    pub path_type: String,
+    /// `http` or `https`.
+    pub protocol: String,
+    /// Service behind it.
+    pub service: String,
+    /// Port of that service.
+    pub service_port: i32,
+    /// Type of that service.
+    pub service_type: String,
+    /// Load-balanced addresses.
+    #[serde(rename = "IngressIP")]
+    pub ingress_ip: Option<Vec<String>>,
+}
+
+/// Pool of load-balanced addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KubeLbPoolStatus {
+    /// Interface that serves them.
+    pub interface: String,
+    /// The addresses, as `a.b.c.d/n`.
+    #[serde(rename = "IPPrefix")]
+    pub ip_prefix: String,
+    /// Those in use.
+    #[serde(rename = "AllocatedIPs")]
+    pub allocated_ips: Option<Vec<String>>,
+    /// Why the pool was refused.
+    pub error: ErrorDescription,
+}
+
+/// Console of a virtual machine, `/run/edgeview/VncParams/vmiVNC.run`; no topic.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct VmiVnc {
+    /// Name of the machine.
+    #[serde(rename = "VMIName")]
+    pub vmi_name: String,
+    /// TCP port of its console.
+    #[serde(rename = "VNCPort")]
+    pub vnc_port: u32,
+    /// UUID of its application.
+    #[serde(rename = "AppUUID", skip_serializing_if = "is_zero")]
+    pub app_uuid: String,
+    /// Process that wants the console; only when it is not zedkube.
+    #[serde(rename = "CallerPID", skip_serializing_if = "is_zero")]
+    pub caller_pid: i64,
+}
