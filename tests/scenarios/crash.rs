@@ -17,7 +17,7 @@ const STATES: [At; 4] =
     [At::Idle, At::Status(DrainStatus::Cordoned), At::Status(DrainStatus::Complete), At::DeviceReboot];
 
 async fn killed(agent: Agent, at: At) {
-    let mut world = World::new();
+    let mut world = World::new().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     match at {
@@ -42,7 +42,9 @@ async fn killed(agent: Agent, at: At) {
         At::DeviceReboot => {
             world.ask_reboot(7);
             world
-                .until::<NodeAgentStatus>("nodeagent", "DeviceReboot", |it| it.is_some_and(|it| it.device_reboot))
+                .until::<NodeAgentStatus>("nodeagent", "DeviceReboot", |it| {
+                    it.is_some_and(|it| it.device_reboot)
+                })
                 .await;
             world.kill(agent).await;
             world.start(agent);

@@ -8,7 +8,7 @@ const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
 #[tokio::test]
 async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     world.cluster.block();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
@@ -22,7 +22,7 @@ async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up() {
 
 #[tokio::test]
 async fn a_forced_complete_for_the_update_does_not_release_the_reboot() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     world.cluster.block();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
@@ -40,7 +40,7 @@ async fn a_forced_complete_for_the_update_does_not_release_the_reboot() {
 
 #[tokio::test]
 async fn a_refused_force_file_changes_nothing_and_is_explained() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     world.cluster.block();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
@@ -58,7 +58,7 @@ async fn a_refused_force_file_changes_nothing_and_is_explained() {
 
 #[tokio::test]
 async fn a_forced_not_supported_lets_the_reboot_go_ahead() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     world.cluster.block();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;

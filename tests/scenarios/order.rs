@@ -27,7 +27,7 @@ fn orders() -> Vec<[Agent; 4]> {
 #[tokio::test]
 async fn every_start_order_drains_before_it_reboots() {
     for order in orders() {
-        let mut world = World::new();
+        let mut world = World::new().await;
         // The command came while the device was off.
         world.ask_reboot(7);
         for agent in order {

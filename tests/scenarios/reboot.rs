@@ -1,13 +1,15 @@
 //! One reboot from the controller's command to the uncordon, and what stops it.
 
 use serde_json::Value;
-use topics::{DrainStatus, EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, Requester, ZedAgentStatus};
+use topics::{
+    DrainStatus, EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, Requester, ZedAgentStatus,
+};
 
 use crate::world::{PENDING, World, reboot_config};
 
 #[tokio::test]
 async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -31,7 +33,7 @@ async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back() {
 
 #[tokio::test]
 async fn a_reboot_that_the_controller_takes_back_gives_the_node_back() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     // A budget without room holds the drain.
     world.cluster.block();
     world.start_all();
@@ -52,7 +54,7 @@ async fn a_reboot_that_the_controller_takes_back_gives_the_node_back() {
 
 #[tokio::test]
 async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     world.cluster.block();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
@@ -72,7 +74,7 @@ async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once() {
 
 #[tokio::test]
 async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     let mut broken = reboot_config(6);
@@ -82,11 +84,14 @@ async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving() {
     world.config(&broken);
     // The rest of that config has been applied, so it has been read.
     world
-        .until_file("run/zedagent/ConfigItemValueMap/global.json", "the other sections of the config", |text| {
-            text.is_some_and(|text| text.contains("\"IntValue\":7,"))
-        })
+        .until_file(
+            "run/zedagent/ConfigItemValueMap/global.json",
+            "the other sections of the config",
+            |text| text.is_some_and(|text| text.contains("\"IntValue\":7,")),
+        )
         .await;
-    let cluster: EdgeNodeClusterConfig = world.read("run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
+    let cluster: EdgeNodeClusterConfig =
+        world.read("run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
     assert!(cluster.valid);
     world.status(DrainStatus::NotRequested).await;
     assert!(!world.cluster.cordoned());
@@ -94,7 +99,7 @@ async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving() {
 
 #[tokio::test]
 async fn a_node_in_no_cluster_reboots_without_a_drain() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     let mut single = reboot_config(6);
     single.as_object_mut().unwrap().remove("cluster");
     world.config(&single);
@@ -110,7 +115,7 @@ async fn a_node_in_no_cluster_reboots_without_a_drain() {
 
 #[tokio::test]
 async fn somebody_elses_cordon_is_kept_through_the_reboot() {
-    let mut world = World::new();
+    let mut world = World::new().await;
     world.cluster.cordon_by_hand();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;

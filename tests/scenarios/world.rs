@@ -1,6 +1,5 @@
 //! A device in a temporary root, a three-node cluster, and agents that can be started, killed and rebooted.
 
-use std::path::Path;
 use std::time::Duration;
 
 use agent::device::{self, Choice, Recorded};
@@ -14,7 +13,7 @@ use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
 use crate::cluster::Cluster;
 
 /// A state that takes longer than this does not come: generous, as the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The four agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,21 +48,18 @@ pub(crate) struct World {
 
 impl World {
     /// A device that has carried out reboot `6` and is a member of an idle cluster; no agent runs.
-    pub(crate) fn new() -> Self {
-        Self::with(Cluster::shop())
+    pub(crate) async fn new() -> Self {
+        Self::with(Cluster::shop().await)
     }
 
     pub(crate) fn with(cluster: Cluster) -> Self {
         let root = tempfile::tempdir().unwrap();
         let bus = Bus::open(root.path()).unwrap();
         let world = Self { root, bus, clock: Clock::new(), cluster, limits: brisk(), running: Vec::new() };
+        world.put("etc/eve-release", "14.5.0-lts-kubevirt-amd64");
         world.put("persist/status/rebootConfig", r#"{"Counter":6,"DesiredState":true,"OpsTime":""}"#);
         world.config(&reboot_config(6));
         world
-    }
-
-    pub(crate) fn root(&self) -> &Path {
-        self.root.path()
     }
 
     /// Writes a file as the machine or a person would.
@@ -123,7 +119,10 @@ impl World {
         let (_, stopper, mut task) = self.running.remove(at);
         task.abort_all();
         while let Some(ended) = task.join_next().await {
-            assert!(ended.is_err_and(|cause| cause.is_cancelled()), "{agent:?} had ended before it was killed");
+            assert!(
+                ended.is_err_and(|cause| cause.is_cancelled()),
+                "{agent:?} had ended before it was killed"
+            );
         }
         drop(stopper);
     }
@@ -152,10 +151,8 @@ impl World {
 
     /// Waits until the stand-in device was asked for its `count`th operation.
     pub(crate) async fn recorded_count(&self, count: usize) {
-        let mut watch = self.bus.file(
-            self.bus.path(device::RECORD),
-            FileRule { limit_bytes: 1 << 20, order: false },
-        );
+        let mut watch =
+            self.bus.file(self.bus.path(device::RECORD), FileRule { limit_bytes: 1 << 20, order: false });
         let seen = async {
             while self.recorded().len() < count {
                 watch.next().await;
@@ -217,8 +214,10 @@ impl World {
     pub(crate) async fn executed(&self, counter: u32) {
         let wanted = format!("\"Counter\":{counter},");
         let what = format!("reboot {counter} to count as executed");
-        self.until_file("persist/status/rebootConfig", &what, |text| text.is_some_and(|it| it.contains(&wanted)))
-            .await;
+        self.until_file("persist/status/rebootConfig", &what, |text| {
+            text.is_some_and(|it| it.contains(&wanted))
+        })
+        .await;
         self.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
     }
 
@@ -233,11 +232,12 @@ impl World {
             seen = wait => seen,
             () = self.clock.sleep_until(Some(self.clock.now() + PATIENCE)) => {
                 panic!(
-                    "waited {} s for {what}\nprogress: {:?}\nstatus: {:?}\npending: {:?}\nrecorded: {:?}",
+                    "waited {} s for {what}\nprogress: {:?}\nstatus: {:?}\npending: {:?}\nimage: {:?}\nrecorded: {:?}",
                     PATIENCE.as_secs(),
                     self.text("run/zedkube/NodeDrainProgress/global.json"),
                     self.text("run/zedkube/NodeDrainStatus/global.json"),
                     self.text(PENDING),
+                    self.text("run/baseosmgr/BaseOsStatus/5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01.json"),
                     self.recorded(),
                 )
             }
@@ -264,7 +264,7 @@ fn brisk() -> Limits {
         zedkube: zedkube::Limits::default(),
     };
     limits.nodeagent.min_reboot_delay_ms = 20;
-    limits.nodeagent.domain_halt_step_ms = 20;
+
     limits.zedkube.uncordon_poll_ms = 50;
     limits
 }

@@ -1,5 +1,12 @@
 //! The verbs: what a request does to the objects, and what the server says.
 
+#![expect(
+    clippy::result_large_err,
+    clippy::type_complexity,
+    clippy::needless_pass_by_value,
+    reason = "answers are built once a request; the tables are read in one place"
+)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -305,6 +312,7 @@ fn evict(shared: &Arc<Shared>, target: &Target, name: &str, asked: &Asked) -> An
         if dry {
             return Answer::Json(201, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }));
         }
+        shared.faults.note_evicted(pod["metadata"]["uid"].as_str().unwrap_or_default());
         match remove(store, target, name, &options) {
             Ok(_) => Answer::Json(201, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" })),
             Err(answer) => answer,

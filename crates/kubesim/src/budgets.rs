@@ -87,7 +87,7 @@ fn desired(spec: &Value, expected: u64) -> u64 {
             let percent: u64 = percent.trim_end_matches('%').parse().ok()?;
             Some((expected * percent).div_ceil(100))
         }
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
     match (share(&spec["minAvailable"]), share(&spec["maxUnavailable"])) {
         (Some(least), _) => least,

@@ -62,6 +62,7 @@ struct Rule {
 pub struct Faults {
     rules: Mutex<Vec<Rule>>,
     seen: Mutex<Vec<Seen>>,
+    evicted: Mutex<Vec<String>>,
 }
 
 impl Faults {
@@ -86,6 +87,16 @@ impl Faults {
     #[must_use]
     pub fn count(&self, method: &str, path: &str) -> usize {
         lock(&self.seen).iter().filter(|it| it.method == method && it.uri.contains(path)).count()
+    }
+
+    /// UIDs of the pods whose eviction was accepted, in order, each as often as it was.
+    #[must_use]
+    pub fn evicted(&self) -> Vec<String> {
+        lock(&self.evicted).clone()
+    }
+
+    pub(crate) fn note_evicted(&self, uid: &str) {
+        lock(&self.evicted).push(uid.to_owned());
     }
 
     pub(crate) fn meet(&self, method: &str, uri: &str, body: &[u8]) -> Option<Fault> {

@@ -141,7 +141,8 @@ impl Sim {
         self.shared.write(|store| store.put(resource, object));
     }
 
-    /// Removes an object at once.
+    /// Removes an object at once; false when there is none.
+    #[must_use]
     pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> bool {
         self.shared.write(|store| store.remove(resource, namespace, name).is_some())
     }

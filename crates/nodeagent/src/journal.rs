@@ -38,15 +38,9 @@ pub(crate) struct Latched {
     done: bool,
 }
 
-impl Latched {
-    pub(crate) const fn operation(&self) -> Operation {
-        self.operation
-    }
-
-    /// `done`, unless it was noted already.
-    pub(crate) fn resume(self, done: bool) -> Resumed {
-        let Self { operation, reason, boot_reason, done: noted } = self;
-        Resumed { order: Order { operation, reason, boot_reason }, done: done || noted }
+impl From<Latched> for Resumed {
+    fn from(Latched { operation, reason, boot_reason, done }: Latched) -> Self {
+        Self { order: Order { operation, reason, boot_reason }, done }
     }
 }
 

@@ -59,13 +59,15 @@ impl Shell {
         tasks: Tasks<Event>,
     ) -> Result<(Self, Found), Error> {
         let bus = station.bus.clone();
+        // First of all it must be the only one: what follows takes the traces of the last boot.
+        let (statuses, verdicts) = (publication(&bus, NAME)?, publication(&bus, NAME)?);
         let journal = match Journal::read(&bus, &station.boot_id) {
             Some(journal) => again(&bus, journal),
             None => first(station)?,
         };
         let mut shell = Self {
-            statuses: publication(&bus, NAME)?,
-            verdicts: publication(&bus, NAME)?,
+            statuses,
+            verdicts,
             clock: station.clock,
             boot_id: station.boot_id.clone(),
             device: Arc::new(Mutex::new(device)),
@@ -75,14 +77,10 @@ impl Shell {
             asked: 0,
             bus,
         };
-        let resumed = shell.journal.operation.clone();
         let found = Found {
             last_boot: shell.journal.last_boot.clone(),
             said: shell.statuses.get(NAME).cloned(),
-            resumed: resumed.map(|latched| {
-                let done = stood_in(&shell.bus, &shell.boot_id, latched.operation());
-                latched.resume(done)
-            }),
+            resumed: shell.journal.operation.clone().map(Resumed::from),
             tested: shell.tested(),
             hv_type_kube: hv_type_kube(&shell.bus),
         };

@@ -88,6 +88,7 @@ mod tests {
         shapes: Vec<Shape>,
         map: BTreeMap<String, Shape>,
         maps: BTreeMap<String, BTreeMap<String, u8>>,
+        lists: Vec<Vec<u8>>,
     }
 
     fn read(text: &str) -> Result<Shape, Error> {
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(read(r#"{"Big":null,"Text":null,"List":null,"Shapes":null,"Map":null}"#).unwrap(), zero);
         let inside = read(
             r#"{"List":[1,null],"Words":[null,"a"],"Flags":[true,null],"Shapes":[null],
-               "Map":{"a":null},"Maps":{"b":null,"c":{"d":null}}}"#,
+               "Map":{"a":null},"Maps":{"b":null,"c":{"d":null}},"Lists":[null,[null]]}"#,
         )
         .unwrap();
         assert_eq!(inside.list, Some(vec![1, 0]));
@@ -130,6 +131,7 @@ mod tests {
         assert_eq!(inside.shapes, [Shape::default()]);
         assert_eq!(inside.map["a"], zero);
         assert_eq!((inside.maps["b"].len(), inside.maps["c"]["d"]), (0, 0));
+        assert_eq!(inside.lists, [vec![], vec![0]]);
     }
 
     #[test]

@@ -253,6 +253,9 @@ mod tests {
         ] {
             assert_eq!(again::<GoIp>(read).unwrap(), written);
         }
+        let (mapped, plain): (GoIp, GoIp) =
+            go_json::from_slice(br#"["::ffff:10.0.0.1","10.0.0.1"]"#).unwrap();
+        assert_eq!(mapped, plain);
         for wrong in [r#""10.0.0""#, r#""10.0.0.1/8""#, r#""host""#, "1"] {
             assert!(again::<GoIp>(wrong).is_err(), "{wrong}");
         }

@@ -22,6 +22,7 @@ const GLOBAL: &str = "global";
 pub(crate) const CONFIG_BYTES: u64 = 16 << 20;
 
 /// What is in force; `None` where no good section was ever seen.
+#[expect(clippy::option_option, reason = "not known, known to be absent, and known differ")]
 #[derive(Debug, Clone, Default)]
 struct InForce {
     node: Option<EdgeNodeInfo>,
@@ -61,12 +62,12 @@ impl Config {
             Ok(Some(bytes)) => match device_config::parse(&bytes) {
                 Ok(last) => config.merge(last),
                 Err(fault) => {
-                    warn!(path = saved::LAST_CONFIG, %fault, "the copy of the last good config is of no use")
+                    warn!(path = saved::LAST_CONFIG, %fault, "the copy of the last good config is of no use");
                 }
             },
             Ok(None) => {}
             Err(cause) => {
-                warn!(error = %report::chain(&cause), "cannot read the copy of the last good config")
+                warn!(error = %report::chain(&cause), "cannot read the copy of the last good config");
             }
         }
         Ok(config)

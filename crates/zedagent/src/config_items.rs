@@ -152,7 +152,9 @@ mod tests {
                     ConfigItemType::Int => value.int_value.to_string(),
                     ConfigItemType::TriState => format!("{:?}", value.tri_state_value),
                     ConfigItemType::Bool => value.bool_value.to_string(),
-                    _ => value.str_value.clone(),
+                    ConfigItemType::Invalid | ConfigItemType::String | ConfigItemType::Stranger(_) => {
+                        value.str_value.clone()
+                    }
                 };
                 items.push((key.clone(), text));
             }

@@ -173,7 +173,10 @@ impl Reader {
     fn object<'a>(&mut self, at: &At<'a>, name: &str) -> Option<At<'a>> {
         match at.get(name)? {
             Value::Object(object) => Some(At { object, path: at.path(name) }),
-            other => self.wrong(at, name, other, "an object"),
+            other
+            @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                self.wrong(at, name, other, "an object")
+            }
         }
     }
 
@@ -371,15 +374,13 @@ fn cluster_type(reader: &mut Reader, at: &At<'_>) -> ClusterType {
         Value::Number(number) => number.as_u64().and_then(|it| u8::try_from(it).ok()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
-    match number {
-        Some(number) => ClusterType::from(number),
-        None => {
-            reader.wrong::<()>(at, "clusterType", value, "one of the CLUSTER_TYPE names");
-            ClusterType::None
-        }
+    if number.is_none() {
+        reader.wrong::<()>(at, "clusterType", value, "one of the CLUSTER_TYPE names");
     }
+    number.map_or(ClusterType::None, ClusterType::from)
 }
 
+#[expect(clippy::option_option, reason = "no prefix, and a text that is none, differ")]
 fn prefix(text: &str) -> Option<Option<IpNet>> {
     let (address, length) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;

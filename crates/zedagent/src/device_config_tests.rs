@@ -80,7 +80,10 @@ fn snake_case_numbers_as_texts_and_enums_as_numbers_are_read() {
     assert_eq!(good(config.reboot).unwrap().counter, 9);
     let cluster = good(config.cluster);
     assert_eq!(cluster.cluster_type, ClusterType::ReplicatedStorage);
-    assert_eq!(cluster.cluster_ip_prefix.unwrap().mask.unwrap().0.iter().filter(|it| **it == 255).count(), 8);
+    assert_eq!(
+        cluster.cluster_ip_prefix.unwrap().mask.unwrap().0[..9],
+        [255, 255, 255, 255, 255, 255, 255, 255, 0]
+    );
 }
 
 #[test]

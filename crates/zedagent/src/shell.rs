@@ -151,10 +151,10 @@ fn say(said: &Said) {
         Said::Early(op) => error!(op = op.word(), "EARLY boot request, zedkube not up yet"),
         Said::Skipped(op, why) => warn!(op = op.word(), why, "drain skipped"),
         Said::Commanded(op, reason) => {
-            info!(op = op.word(), reason, "scheduleDeviceOperation: nodeagent is told")
+            info!(op = op.word(), reason, "scheduleDeviceOperation: nodeagent is told");
         }
         Said::Executed(op, counter) => {
-            info!(op = op.word(), counter, "carried out: the boot after it has come")
+            info!(op = op.word(), counter, "carried out: the boot after it has come");
         }
     }
 }

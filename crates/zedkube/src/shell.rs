@@ -83,7 +83,9 @@ impl Shell {
         self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => {
                 let (now, refused) = Properties::from_map(&value, &last);
-                refused.iter().for_each(|line| warn!("config property {line}"));
+                for line in refused {
+                    warn!("config property {line}");
+                }
                 last = now.clone();
                 Some(Event::Properties(now))
             }
@@ -186,7 +188,7 @@ fn drop_force(bus: &Bus) {
             warn!(path = FORCE, content = %String::from_utf8_lossy(&content), "removed a force file of an earlier boot");
         }
         Err(cause) => {
-            error!(error = %agent::report::chain(&cause), "cannot remove a force file of an earlier boot")
+            error!(error = %agent::report::chain(&cause), "cannot remove a force file of an earlier boot");
         }
     }
 }
@@ -214,7 +216,7 @@ fn say(said: &Said) {
             info!("kubevirt_node_drain_completion_time_seconds:{:.6}", took.as_secs_f64());
         }
         Said::Withdrawn => {
-            info!("all requests were taken back: the drain is cancelled and the cordon given back")
+            info!("all requests were taken back: the drain is cancelled and the cordon given back");
         }
         Said::Forced(order) => warn!("NodeDrainStatus is forced to {order}"),
         Said::GivenBack => info!("own cordon given back"),

@@ -24,6 +24,8 @@ use crate::{Limits, journal, reasons};
 
 /// Nothing here takes this long; a test that waits so long has failed.
 const TOO_LONG: Duration = Duration::from_secs(60);
+/// Touched by the loop of the agent.
+const TOUCH: &str = "run/nodeagent.touch";
 const STATUS: &str = "run/nodeagent/NodeAgentStatus/nodeagent.json";
 /// The time in the reference's samples.
 const SAMPLE_TIME: &str = "2026-03-14T09:26:53.589793238Z";
@@ -92,6 +94,13 @@ impl World {
     async fn kill(&mut self) {
         let (_stopper, mut running) = self.agent.take().unwrap();
         running.shutdown().await;
+    }
+
+    /// Starts the agent again and waits until it has taken up what was left, which no published file shows.
+    async fn start_again(&mut self) {
+        std::fs::remove_file(self.bus.path(TOUCH)).unwrap();
+        self.start();
+        self.until(TOUCH, |_| true).await;
     }
 
     /// The machine restarts: what is volatile goes.

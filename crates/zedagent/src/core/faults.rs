@@ -1,1 +1,258 @@
-//! Faults of the reference that this core must not have; each test fails on the reference's logic.
+//! Faults of the reference that this core must not have, and the rules around them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use step::{Core as _, Mono};
+use topics::{
+    Answer, DeviceOp, DeviceOpsCmd, DrainStatus, GoTime, NodeAgentStatus, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, PendingState, Requester,
+};
+
+use super::{Effect, Event, Found, Wanted, Zedagent};
+use crate::limits::Limits;
+
+const T0: Mono = Mono::from_start(Duration::from_secs(100));
+
+fn wall() -> GoTime {
+    "2026-03-14T09:26:53Z".parse().unwrap()
+}
+
+fn command(counter: u32) -> DeviceOpsCmd {
+    DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() }
+}
+
+fn found(boot: &str) -> Found {
+    Found {
+        counters: BTreeMap::from([(DeviceOp::Reboot, command(6))]),
+        boot_id: boot.into(),
+        ..Found::default()
+    }
+}
+
+fn start(found: Found) -> (Zedagent, Vec<Effect>) {
+    Zedagent::new(Limits::default(), found, T0, wall())
+}
+
+fn wants(counter: u32) -> Event {
+    let commands = BTreeMap::from([(DeviceOp::Reboot, command(counter))]);
+    Event::Config(Wanted { commands, clustered: true, ..Wanted::default() })
+}
+
+fn status(number: u8, by: u8) -> Event {
+    Event::Drain(Some(NodeDrainStatus { status: number.into(), requested_by: by.into() }))
+}
+
+fn answer(request: &NodeDrainRequest, number: u8) -> Event {
+    let answer = Answer {
+        requested_by: request.requested_by,
+        requested_at: request.requested_at,
+        status: number.into(),
+        ..Answer::default()
+    };
+    Event::Progress(Some(Box::new(NodeDrainProgress {
+        answers: vec![answer],
+        ..NodeDrainProgress::default()
+    })))
+}
+
+fn request(effects: &[Effect]) -> Option<NodeDrainRequest> {
+    effects.iter().find_map(|it| if let Effect::Request(request) = it { Some(request.clone()) } else { None })
+}
+
+fn commands(effects: &[Effect]) -> bool {
+    effects.iter().any(|it| matches!(it, Effect::Publish(status) if status.reboot_cmd || status.shutdown_cmd))
+}
+
+/// A core whose reboot 7 has asked for its drain.
+fn asked() -> (Zedagent, NodeDrainRequest) {
+    let (mut core, _) = start(found("b1"));
+    core.step(T0, status(2, 1));
+    let effects = core.step(T0, wants(7));
+    assert!(!commands(&effects));
+    let request = request(&effects).unwrap();
+    assert_eq!((request.requested_by, request.context.as_str()), (Requester::DeviceOp, "reboot"));
+    (core, request)
+}
+
+#[test]
+fn p2_every_status_holds_a_new_reboot_back_or_lets_it_go() {
+    for number in (0..=11).chain([255]) {
+        let (mut core, _) = start(found("b1"));
+        core.step(T0, status(number, 2));
+        let effects = core.step(T0, wants(7));
+        // On a clustered node no status but an answer to its own request lets it go at once.
+        assert!(!commands(&effects), "{number}");
+        let (mut core, _) = start(found("b1"));
+        core.step(T0, status(number, 2));
+        let single = Wanted { clustered: false, ..Wanted::default() };
+        let commands_of = BTreeMap::from([(DeviceOp::Reboot, command(7))]);
+        let effects = core.step(T0, Event::Config(Wanted { commands: commands_of, ..single }));
+        assert_eq!(commands(&effects), number <= 1, "{number}");
+    }
+}
+
+#[test]
+fn d_a1_cordoned_holds_a_reboot_back() {
+    let (mut core, request) = asked();
+    assert!(!commands(&core.step(T0, status(5, 2))));
+    assert!(!commands(&core.step(T0, answer(&request, 5))));
+}
+
+#[test]
+fn d_a2_a_counter_in_the_very_first_config_waits_for_zedkube_and_is_not_lost() {
+    let (mut core, _) = start(found("b1"));
+    let effects = core.step(T0, wants(7));
+    assert!(!commands(&effects));
+    assert!(matches!(&effects[1], Effect::Journal(pending) if pending.counter == 7));
+    let asked = request(&core.step(T0, status(2, 1))).unwrap();
+    assert!(commands(&core.step(T0, answer(&asked, 9))));
+}
+
+#[test]
+fn d_a3_stale_node_agent_status_does_not_release_reboot() {
+    let (mut core, _) = asked();
+    for wait in [true, false, true, false] {
+        let told = NodeAgentStatus { wait_drain_in_progress: wait, ..NodeAgentStatus::default() };
+        assert!(!commands(&core.step(T0, Event::Nodeagent(Box::new(told)))));
+    }
+}
+
+#[test]
+fn a_complete_of_another_request_does_not_release_the_reboot() {
+    let (mut core, request) = asked();
+    let other = NodeDrainRequest { requested_at: wall().plus(Duration::from_secs(9)), ..request.clone() };
+    assert!(!commands(&core.step(T0, answer(&other, 9))));
+    let update = NodeDrainRequest { requested_by: Requester::Update, ..request.clone() };
+    assert!(!commands(&core.step(T0, answer(&update, 9))));
+    assert!(!commands(&core.step(T0, status(9, 2))));
+    assert!(commands(&core.step(T0, answer(&request, 9))));
+}
+
+#[test]
+fn d_a4_a_failed_drain_is_asked_for_again_with_a_new_request_and_no_command_is_lost() {
+    let (mut core, first) = asked();
+    let effects = core.step(T0, answer(&first, 8));
+    assert!(effects.contains(&Effect::Withdraw));
+    assert!(request(&effects).is_none());
+    let due = core.next_wake().unwrap();
+    assert_eq!(due.since(T0), Duration::from_secs(30));
+    assert!(request(&core.step(T0, Event::Tick)).is_none());
+    let second = request(&core.step(due, Event::Tick)).unwrap();
+    assert_ne!(second.id(), first.id());
+    // The old answer stays what it was; the new one counts.
+    assert!(!commands(&core.step(due, answer(&first, 9))));
+    assert!(commands(&core.step(due, answer(&second, 9))));
+}
+
+#[test]
+fn d_a5_an_operation_that_waited_for_an_image_test_is_drained_afterwards() {
+    let (mut core, _) = start(found("b1"));
+    core.step(T0, status(2, 1));
+    let testing = NodeAgentStatus { update_inprogress: true, ..NodeAgentStatus::default() };
+    core.step(T0, Event::Nodeagent(Box::new(testing)));
+    assert!(request(&core.step(T0, wants(7))).is_none());
+    let effects = core.step(T0, Event::Nodeagent(Box::default()));
+    assert!(!commands(&effects));
+    assert!(request(&effects).is_some());
+}
+
+#[test]
+fn r3_a_commanded_reboot_counts_after_another_boot_and_only_then() {
+    let (mut core, request) = asked();
+    let effects = core.step(T0, answer(&request, 9));
+    let journal = effects
+        .iter()
+        .find_map(|it| if let Effect::Journal(pending) = it { Some(pending.clone()) } else { None })
+        .unwrap();
+    assert_eq!((journal.state, journal.boot_id.as_str()), (PendingState::Commanded, "b1"));
+    // The journal stands before the command.
+    let (journaled, commanded) = (
+        effects.iter().position(|it| matches!(it, Effect::Journal(_))).unwrap(),
+        effects.iter().position(|it| matches!(it, Effect::Publish(_))).unwrap(),
+    );
+    assert!(journaled < commanded);
+    // The agent starts anew in the same boot: the command stands, nothing counts yet.
+    let (_, effects) = start(Found { pending: vec![journal.clone()], ..found("b1") });
+    assert!(commands(&effects));
+    assert!(!effects.iter().any(|it| matches!(it, Effect::SaveCounter(..))));
+    // Another boot: executed, once.
+    let (mut core, effects) = start(Found { pending: vec![journal], ..found("b2") });
+    assert_eq!(effects[0], Effect::SaveCounter(DeviceOp::Reboot, command(7)));
+    assert_eq!(effects[1], Effect::Forget(DeviceOp::Reboot));
+    assert!(!commands(&effects));
+    core.step(T0, status(2, 1));
+    assert!(super::faults::request(&core.step(T0, wants(7))).is_none());
+}
+
+#[test]
+fn the_first_counter_ever_is_recorded_and_not_carried_out() {
+    let (mut core, _) = start(Found { counters: BTreeMap::new(), ..found("b1") });
+    let effects = core.step(T0, wants(7));
+    assert_eq!(effects[0], Effect::SaveCounter(DeviceOp::Reboot, command(7)));
+    core.step(T0, status(2, 1));
+    assert!(request(&core.step(T0, wants(7))).is_none());
+}
+
+#[test]
+fn a_counter_that_goes_back_takes_the_reboot_back() {
+    let (mut core, _) = asked();
+    let effects = core.step(T0, wants(6));
+    assert!(effects.contains(&Effect::Withdraw) && effects.contains(&Effect::Forget(DeviceOp::Reboot)));
+    assert_eq!(core.next_wake(), None);
+}
+
+#[test]
+fn an_unclear_section_neither_asks_nor_takes_back() {
+    let (mut core, request) = asked();
+    let unclear = Wanted { unclear: vec![DeviceOp::Reboot], clustered: true, ..Wanted::default() };
+    assert!(!core.step(T0, Event::Config(unclear)).contains(&Effect::Withdraw));
+    assert!(commands(&core.step(T0, answer(&request, 9))));
+}
+
+#[test]
+fn a_silent_zedkube_is_waited_for_and_then_skipped_with_a_reason() {
+    let (mut core, _) = start(found("b1"));
+    core.step(T0, wants(7));
+    let due = core.next_wake().unwrap();
+    assert_eq!(due.since(T0), Duration::from_secs(300));
+    let effects = core.step(due, Event::Tick);
+    assert!(commands(&effects));
+    assert!(
+        effects.iter().any(|it| matches!(it, Effect::Journal(pending) if pending.skip.contains("300 s")))
+    );
+}
+
+#[test]
+fn a_forced_complete_serves_the_requester_that_it_names_and_is_used_once() {
+    let forced = |by: u8| {
+        Event::Forced(Some(NodeDrainStatus { status: DrainStatus::Complete, requested_by: by.into() }))
+    };
+    let (mut core, _) = asked();
+    assert!(!commands(&core.step(T0, forced(3))));
+    let effects = core.step(T0, forced(2));
+    assert!(commands(&effects));
+    assert!(effects.contains(&Effect::UseForce));
+    assert!(
+        effects.iter().any(|it| matches!(it, Effect::Journal(pending) if pending.skip.contains("forced")))
+    );
+}
+
+#[test]
+fn a_request_that_survived_keeps_its_identity_over_a_restart() {
+    let (_, request) = asked();
+    let pending = topics::DeviceOpPending {
+        counter: 7,
+        boot_id: "b1".into(),
+        drain_requested_at: request.requested_at,
+        attempts: 1,
+        ..topics::DeviceOpPending::default()
+    };
+    let kept = Found { pending: vec![pending], request: Some(request.clone()), ..found("b1") };
+    let (mut core, effects) = start(kept);
+    assert!(!effects.contains(&Effect::Withdraw));
+    core.step(T0, answer(&request, 5));
+    core.step(T0, status(5, 2));
+    assert!(super::faults::request(&core.step(T0, wants(7))).is_none());
+    assert!(commands(&core.step(T0, answer(&request, 9))));
+}

@@ -344,8 +344,8 @@ impl Zedagent {
         if let Some(pending) = self.pending.get_mut(&op) {
             pending.drain_requested_at = id.at;
             pending.attempts = pending.attempts.saturating_add(1);
-            pending.waiting_for = "zedkube to take the drain request".to_owned();
-            pending.next_step = "see run/zedkube/NodeDrainProgress/global.json".to_owned();
+            "zedkube to take the drain request".clone_into(&mut pending.waiting_for);
+            "see run/zedkube/NodeDrainProgress/global.json".clone_into(&mut pending.next_step);
             out.push(Effect::Journal(pending.clone()));
             out.push(Effect::Say(Said::Deferred(op, pending.waiting_for.clone())));
         }

@@ -32,11 +32,11 @@ impl Teller {
         Self { clock, start: clock.now(), terminal: stdout().is_terminal(), drawn: Arc::default() }
     }
 
-    pub(super) fn head(&self, root: &Path) {
+    pub(super) fn head(root: &Path) {
         println!("zedbox demo: one drained reboot; files in {}", root.display());
     }
 
-    pub(super) fn end(&self, root: &Path) {
+    pub(super) fn end(root: &Path) {
         println!("\nLeft for a look:");
         for line in [
             "jq . {}/run/zedkube/NodeDrainStatus/global.json",

@@ -201,10 +201,7 @@ impl Zedkube {
     }
 
     fn begin(&mut self, now: Mono, request: NodeDrainRequest, out: &mut Vec<Effect>) {
-        let resumed = match &self.run {
-            Run::Ended(End::Resumed(status)) if is_under_way(*status) => Some(*status),
-            _ => None,
-        };
+        let resumed = self.run.resumed().filter(|status| is_under_way(*status));
         self.end_run(out);
         self.second = false;
         self.second_from = None;
@@ -478,10 +475,7 @@ impl Zedkube {
     /// The status as it is said: the forced one, or that of the run for the requester that comes first.
     pub(super) fn status(&self) -> NodeDrainStatus {
         let status = match self.member {
-            None => match &self.run {
-                Run::Ended(End::Resumed(status)) => *status,
-                _ => DrainStatus::NotSupported,
-            },
+            None => self.run.resumed().unwrap_or(DrainStatus::NotSupported),
             Some(true) if self.is_member() => self.run.status(self.floor),
             Some(_) => DrainStatus::NotSupported,
         };
@@ -495,7 +489,15 @@ impl Zedkube {
         let own = match status {
             DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
             DrainStatus::Complete if self.second && self.requests.len() == 2 => Requester::Update,
-            _ => first,
+            DrainStatus::Unknown
+            | DrainStatus::Requested
+            | DrainStatus::Starting
+            | DrainStatus::Cordoned
+            | DrainStatus::FailedCordon
+            | DrainStatus::DrainRetrying
+            | DrainStatus::FailedDrain
+            | DrainStatus::Complete
+            | DrainStatus::Stranger(_) => first,
         };
         match self.force {
             // COMPLETE is said for the requester that it names, as far as that one waits.

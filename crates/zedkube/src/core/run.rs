@@ -87,6 +87,25 @@ impl Run {
         }
     }
 
+    /// How it ended or stood before this agent started anew, while nothing has come after it.
+    pub(super) fn resumed(&self) -> Option<DrainStatus> {
+        if let Self::Ended(End::Resumed(status)) = self { Some(*status) } else { None }
+    }
+
+    /// Why the drain was left out, or empty.
+    pub(super) fn skip(&self) -> String {
+        if let Self::Ended(End::Skipped(skip)) = self { skip.clone() } else { String::new() }
+    }
+
+    /// Why it failed, or empty.
+    pub(super) fn failure(&self) -> String {
+        if let Self::Ended(End::FailedCordon(reason) | End::FailedDrain(reason)) = self {
+            reason.clone()
+        } else {
+            String::new()
+        }
+    }
+
     /// Whether a task is, or soon will be, at work.
     pub(super) fn is_active(&self) -> bool {
         match self {
@@ -103,12 +122,17 @@ impl Run {
     /// The attempt that it is in, or was in last.
     pub(super) fn attempt(&self) -> u32 {
         match self {
-            Self::Idle | Self::Taken | Self::Probing { .. } | Self::Cordoning { .. } => 0,
             Self::Draining { attempt, .. } | Self::Pausing { attempt, .. } | Self::Holding(_, attempt) => {
                 *attempt
             }
             Self::Ended(End::Drained { attempt, .. }) => *attempt,
-            Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::FailedDrain(_) | End::Resumed(_)) => 0,
+            Self::Idle
+            | Self::Taken
+            | Self::Probing { .. }
+            | Self::Cordoning { .. }
+            | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::FailedDrain(_) | End::Resumed(_)) => {
+                0
+            }
         }
     }
 

@@ -55,10 +55,7 @@ impl Zedkube {
             blockers: draining.map(|it| self.blockers(it)).unwrap_or_default(),
             started_at: if self.run == Run::Idle { GoTime::ZERO } else { self.started_at },
             deadline,
-            skip: match &self.run {
-                Run::Ended(End::Skipped(skip)) => skip.clone(),
-                _ => String::new(),
-            },
+            skip: self.run.skip(),
             reason,
             next_step,
             answers: self.answers.clone(),
@@ -88,14 +85,8 @@ impl Zedkube {
             attempt: self.run.attempt(),
             cordon: self.cordon,
             started_at: self.started_at,
-            skip: match &self.run {
-                Run::Ended(End::Skipped(skip)) => skip.clone(),
-                _ => String::new(),
-            },
-            reason: match &self.run {
-                Run::Ended(End::FailedCordon(reason) | End::FailedDrain(reason)) => reason.clone(),
-                _ => String::new(),
-            },
+            skip: self.run.skip(),
+            reason: self.run.failure(),
             answers: self.answers.clone(),
         }
     }
@@ -109,10 +100,8 @@ impl Zedkube {
             }
             Force::Order(order) if order.status == DrainStatus::Complete => {
                 if !self.requests.contains_key(&order.requested_by) {
-                    let who = match order.requested_by {
-                        Requester::Update => "no update",
-                        _ => "no reboot or shutdown",
-                    };
+                    let update = order.requested_by == Requester::Update;
+                    let who = if update { "no update" } else { "no reboot or shutdown" };
                     words.next_step =
                         format!("the force file says {order}, but {who} waits; correct or remove {FORCE}");
                 }

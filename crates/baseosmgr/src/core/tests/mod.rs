@@ -1,6 +1,7 @@
 //! Tests of the core on virtual time, against a disk and a zedkube in memory.
 
 mod any_order;
+mod change;
 mod counters;
 mod crash;
 mod faults;

@@ -9,7 +9,7 @@ use super::world::{NEW, NEWER, OLD, World, X, Z, drained};
 use crate::core::{Effect, Event, Membership, Why};
 
 /// [`X`] is written and waits for its drain.
-fn waiting() -> World {
+pub(super) fn waiting() -> World {
     let mut world = World::new();
     world.want(X, NEW);
     world.loaded(X);
@@ -138,133 +138,6 @@ fn a_drain_at_work_is_waited_for_without_limit() {
     world.answer(DrainStatus::Cordoned);
     world.wait(Duration::from_hours(100));
     assert_eq!((world.asks(), world.switches().len()), (1, 0));
-}
-
-#[test]
-fn a_config_withdrawn_in_the_middle_of_a_drain_takes_its_request_with_it() {
-    let mut world = waiting();
-    world.answer(DrainStatus::Cordoned);
-    world.unwant(X);
-    assert_eq!(world.request, None);
-    assert!(world.statuses.is_empty());
-    world.zedkube(DrainStatus::NotRequested, Requester::None);
-    assert_eq!(world.switches(), []);
-}
-
-#[test]
-fn a_config_that_is_no_longer_to_be_activated_takes_its_request_back() {
-    let mut world = waiting();
-    world.config(X, NEW, |config| config.activate = false);
-    assert_eq!(world.request, None);
-    world.zedkube(DrainStatus::Complete, Requester::Update);
-    assert_eq!(world.spare_state(), PartitionState::Unused);
-}
-
-#[test]
-fn another_image_in_the_middle_of_a_drain_gets_a_request_of_its_own() {
-    let mut world = waiting();
-    let first = world.request.clone().unwrap();
-    world.answer(DrainStatus::Cordoned);
-    world.loaded(Z);
-    world.slow_writes = true;
-    world.want(Z, NEWER);
-    world.unwant(X);
-    assert_eq!(
-        world.request.as_ref(),
-        Some(&first),
-        "what is drained stays so while the new image is written"
-    );
-    world.answer_to(&first, DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Unused, "that was not said to the new image");
-    world.written();
-    let second = world.request.clone().unwrap();
-    assert_eq!(second.context, Z);
-    assert_ne!(second.id(), first.id());
-    assert_eq!(world.switches(), []);
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.switches(), [(Z.to_owned(), drained())]);
-    assert_eq!(world.partitions.spare().short_version, NEWER);
-}
-
-#[test]
-fn a_request_never_names_another_image_than_the_one_that_waits() {
-    let mut world = waiting();
-    world.answer(DrainStatus::Cordoned);
-    world.loaded(Z);
-    world.want(Z, NEWER);
-    world.say(Event::Drain(None));
-    world.say(Event::Progress(None));
-    world.unwant(X);
-    assert_eq!(world.request, None, "nobody is there to be asked for the new one");
-    world.wait(Duration::from_secs(300));
-    assert_eq!(world.switches(), [(Z.to_owned(), Why::Silent { waited_secs: 300 })]);
-}
-
-#[test]
-fn an_image_that_is_wanted_anew_does_not_wait_out_an_old_pause() {
-    let mut world = waiting();
-    world.answer(DrainStatus::FailedDrain);
-    world.unwant(X);
-    world.want(X, NEW);
-    assert_eq!(world.asks(), 2);
-    assert_eq!(world.statuses[X].error, "");
-}
-
-#[test]
-fn a_rival_for_a_moment_does_not_stop_a_write() {
-    let mut world = World::new();
-    world.slow_writes = true;
-    world.loaded(X);
-    world.want(X, NEW);
-    world.want(Z, NEWER);
-    world.unwant(Z);
-    world.written();
-    assert_eq!((world.writes(), world.asks()), (1, 1));
-}
-
-#[test]
-fn another_image_that_is_not_here_yet_does_not_keep_the_node_drained() {
-    let mut world = waiting();
-    world.answer(DrainStatus::Cordoned);
-    world.unwant(X);
-    world.want(Z, NEWER);
-    assert_eq!(world.request, None);
-}
-
-#[test]
-fn two_images_at_once_stop_everything_and_say_so() {
-    let mut world = waiting();
-    world.loaded(Z);
-    world.want(Z, NEWER);
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.switches(), []);
-    assert!(world.request.is_some());
-    assert!(world.statuses.values().all(|status| status.error.contains("several images")));
-    world.unwant(Z);
-    assert_eq!(world.switches(), [(X.to_owned(), drained())]);
-}
-
-#[test]
-fn a_switched_image_that_is_withdrawn_is_not_booted() {
-    let mut world = waiting();
-    world.answer(DrainStatus::Complete);
-    world.unwant(X);
-    assert_eq!(world.spare_state(), PartitionState::Unused);
-    assert_eq!(world.request, None);
-    assert!(world.statuses.is_empty());
-}
-
-#[test]
-fn a_failed_image_that_is_withdrawn_may_be_tried_again_later() {
-    let mut world = waiting();
-    world.answer(DrainStatus::Complete);
-    world.boot();
-    world.boot();
-    world.unwant(X);
-    assert_eq!(world.spare_state(), PartitionState::Unused);
-    world.want(X, NEW);
-    world.answer(DrainStatus::Complete);
-    assert_eq!(world.spare_state(), PartitionState::Updating);
 }
 
 #[test]
@@ -407,30 +280,6 @@ fn a_write_that_cannot_even_begin_leaves_the_other_image_where_it_is() {
     assert_eq!(world.zboot[&Label::B].short_version, "13.4.0-k-amd64");
     world.wait(Duration::from_secs(30));
     assert_eq!((world.asks(), world.zboot[&Label::B].short_version.as_str()), (1, NEW));
-}
-
-#[test]
-fn rivals_do_not_keep_the_node_drained_for_ever() {
-    let mut world = waiting();
-    world.loaded(Z);
-    world.want(Z, NEWER);
-    world.wait(Duration::from_secs(299));
-    assert!(world.request.is_some());
-    world.wait(Duration::from_secs(1));
-    assert_eq!(world.request, None);
-    world.unwant(Z);
-    assert_eq!(world.asks(), 2);
-}
-
-#[test]
-fn an_image_that_cannot_be_written_does_not_keep_the_node_drained() {
-    let mut world = waiting();
-    world.answer(DrainStatus::Cordoned);
-    world.loaded(Z);
-    world.want(Z, NEWER);
-    world.refuse_next("disk full");
-    world.unwant(X);
-    assert_eq!((world.request.as_ref(), world.statuses[Z].error.as_str()), (None, "disk full"));
 }
 
 #[test]

@@ -222,3 +222,14 @@ fn a_command_of_zedagent_goes_before_a_limit_that_is_reached_with_it() {
     };
     assert_eq!(order.reason, "NORMAL: power-off without a stated reason");
 }
+
+#[test]
+fn a_shutdown_leaves_the_power_on_and_the_limits_in_force() {
+    let mut bench = in_test();
+    bench.command(Operation::Shutdown);
+    bench.wait(30);
+    bench.hear(Event::Operated { operation: Operation::Shutdown, outcome: Ok(Took::Machine) });
+    bench.hear(Event::Wish(Wish { shutdown: true, contact: ConfigGetStatus::Fail, ..Wish::default() }));
+    bench.wait(360);
+    assert_eq!(bench.operations().last(), Some(&(390, Operation::Reboot, BootReason::Fallback)));
+}

@@ -37,6 +37,18 @@ fn a_reboot_is_announced_reasoned_settled_and_only_then_asked_for() {
 }
 
 #[test]
+fn also_without_any_delay_it_is_announced_before_anything_is_done() {
+    let limits = Limits { min_reboot_delay_ms: 0, ..Limits::default() };
+    let core = NodeAgent::new(limits, Waits::default(), Found::default(), Mono::START);
+    let mut bench = Bench { core, now: Mono::START, done: Vec::new() };
+    bench.facts();
+    bench.done.clear();
+    bench.command(Reboot);
+    let kinds: Vec<_> = bench.kinds().into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(kinds, ["journal", "publish", "reason", "publish", "sync", "operate"]);
+}
+
+#[test]
 fn the_reason_names_the_partition_that_runs() {
     let mut bench = Bench::new();
     bench.command(Poweroff);

@@ -1,0 +1,80 @@
+//! The trees in `run-fixtures`: they hold what they say, and agents that start on them do what they should.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use topics::{
+    DeviceOpPending, DrainJournal, DrainStatus, EdgeNodeClusterConfig, EdgeNodeInfo, NodeAgentStatus,
+    NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic, ZedAgentStatus, go_json,
+};
+
+fn trees() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../run-fixtures")
+}
+
+fn names() -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(trees()).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Reads a file of a tree; its bytes must be the ones that would be written.
+fn exact<T: Topic>(tree: &str, path: &str) -> Option<T> {
+    let text = fs::read_to_string(trees().join(tree).join(path)).ok()?;
+    let value: T =
+        go_json::from_slice(text.as_bytes()).unwrap_or_else(|error| panic!("{tree}/{path}: {error}"));
+    assert_eq!(String::from_utf8(go_json::to_vec(&value).unwrap()).unwrap(), text, "{tree}/{path}");
+    Some(value)
+}
+
+#[test]
+fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
+    let mut statuses = Vec::new();
+    for tree in names().iter().filter(|name| *name != "malformed") {
+        let status: NodeDrainStatus = exact(tree, "run/zedkube/NodeDrainStatus/global.json").unwrap();
+        let progress: NodeDrainProgress = exact(tree, "run/zedkube/NodeDrainProgress/global.json").unwrap();
+        assert_eq!(status.status, progress.status, "{tree}");
+        let counts = progress.counts;
+        assert_eq!(counts.total, counts.gone + counts.going + counts.waiting + counts.blocked, "{tree}");
+        if let Some(request) = exact::<NodeDrainRequest>(tree, "run/zedagent/NodeDrainRequest/global.json") {
+            assert_eq!(progress.answer(request.id()).unwrap().status, status.status, "{tree}");
+            assert!(exact::<DrainJournal>(tree, "persist/status/zedkube/DrainJournal/global.json").is_some());
+            assert!(
+                exact::<DeviceOpPending>(tree, "persist/status/zedagent/DeviceOpPending/reboot.json")
+                    .is_some()
+            );
+        }
+        let cluster: EdgeNodeClusterConfig =
+            exact(tree, "run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
+        assert_eq!(cluster.valid, status.status != DrainStatus::NotSupported, "{tree}");
+        assert!(exact::<EdgeNodeInfo>(tree, "run/zedagent/EdgeNodeInfo/global.json").is_some());
+        assert!(exact::<ZedAgentStatus>(tree, "run/zedagent/ZedAgentStatus/zedagent.json").is_some());
+        let nodeagent: NodeAgentStatus = exact(tree, "run/nodeagent/NodeAgentStatus/nodeagent.json").unwrap();
+        let waits = (3..=8).contains(&status.status.number()) && status.requested_by.number() == 2;
+        assert_eq!(nodeagent.wait_drain_in_progress, waits, "{tree}");
+        statuses.push(status.status.number());
+    }
+    statuses.sort_unstable();
+    statuses.dedup();
+    assert_eq!(statuses, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn every_file_of_the_malformed_tree_is_refused_and_none_is_a_panic() {
+    let file = |path: &str| fs::read(trees().join("malformed").join(path)).unwrap();
+    for name in ["global", "empty", "wrong-type"] {
+        let bytes = file(&format!("run/zedkube/NodeDrainStatus/{name}.json"));
+        assert!(go_json::from_slice::<NodeDrainStatus>(&bytes).is_err(), "{name}");
+    }
+    let cluster = file("run/zedagent/EdgeNodeClusterConfig/global.json");
+    assert!(
+        go_json::from_slice::<EdgeNodeClusterConfig>(&cluster).unwrap_err().to_string().contains("Valid")
+    );
+    let config = zedagent::device_config::parse(&file("persist/config/edge-dev-config.json"));
+    assert_eq!(config.unwrap_err().line, 2);
+    let force = topics::read_force(&file("persist/kube-status/force-NodeDrainStatus-global.json"));
+    assert!(force.unwrap_err().to_string().contains("RequestedBy 2"));
+}

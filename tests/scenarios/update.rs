@@ -1,0 +1,82 @@
+//! An OS image: written, drained for, switched to, booted; alone and together with a reboot.
+
+use serde_json::{Value, json};
+use topics::{BaseOsStatus, DrainStatus, NodeDrainProgress, Requester};
+
+use crate::world::{World, reboot_config};
+
+const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
+const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
+
+/// The image is here: what volumemgr would say.
+fn bring_image(world: &World) {
+    let mut tree: Value =
+        serde_json::from_str(include_str!("../golden/ContentTreeStatus/loaded.json")).unwrap();
+    tree["ContentID"] = CONTENT.into();
+    tree["DisplayName"] = VERSION.into();
+    world.put(&format!("run/volumemgr/ContentTreeStatus/{CONTENT}.json"), &tree.to_string());
+}
+
+fn with_image(mut config: Value) -> Value {
+    config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
+    config
+}
+
+#[tokio::test]
+async fn an_image_is_switched_to_only_after_its_own_drain_and_then_booted() {
+    let mut world = World::new().await;
+    world.cluster.block();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    bring_image(&world);
+    world.config(&with_image(reboot_config(6)));
+    let status = world.status(DrainStatus::Cordoned).await;
+    assert_eq!(status.requested_by, Requester::Update);
+    assert_eq!(world.recorded(), []);
+    world.cluster.unblock();
+    world.recorded_count(1).await;
+    assert_eq!(world.cluster.pods_to_leave(), [""; 0]);
+    let recorded = world.recorded();
+    assert!(recorded[0].reason.contains("baseos-update"), "{recorded:?}");
+    world.reboot().await;
+    world.start_all();
+    world
+        .until::<BaseOsStatus>("baseosmgr", "the new image to run", |it| {
+            it.is_some_and(|it| it.activated && it.base_os_version == VERSION)
+        })
+        .await;
+    world.cluster.until_schedulable().await;
+    assert_eq!(world.recorded().len(), 1);
+}
+
+#[tokio::test]
+async fn p5_two_requesters_get_one_drain_and_an_answer_each() {
+    let mut world = World::new().await;
+    world.cluster.block();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    bring_image(&world);
+    world.config(&with_image(reboot_config(7)));
+    let both = |it: &NodeDrainProgress, status: DrainStatus| {
+        let of = |by| it.answers.iter().any(|answer| answer.requested_by == by && answer.status == status);
+        of(Requester::DeviceOp) && of(Requester::Update)
+    };
+    world
+        .until::<NodeDrainProgress>("zedkube", "both requests to be served", |it| {
+            it.is_some_and(|it| both(it, DrainStatus::Cordoned))
+        })
+        .await;
+    world.cluster.unblock();
+    world
+        .until::<NodeDrainProgress>("zedkube", "an answer for each", |it| {
+            it.is_some_and(|it| both(it, DrainStatus::Complete))
+        })
+        .await;
+    world.recorded_count(1).await;
+    assert_eq!(world.cluster.evicted_twice(), [""; 0]);
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    assert_eq!(world.recorded().len(), 1);
+}
