@@ -67,6 +67,18 @@ pub(crate) struct DemoOptions {
     pub(crate) dir: PathBuf,
 }
 
+impl Command {
+    /// What is logged unless something else is asked for: the demo tells its own story.
+    pub(crate) const fn quiet(&self) -> &'static str {
+        match self {
+            Self::Demo(_) => "error",
+            Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
+                "info"
+            }
+        }
+    }
+}
+
 impl Options {
     /// The kubeconfig to use: the flag, the variable, or the cluster software's own place.
     pub(crate) fn kubeconfig(&self) -> PathBuf {

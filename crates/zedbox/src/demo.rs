@@ -34,7 +34,7 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let clock = Clock::new();
     let bus = Bus::open(&root).with_context(|| format!("open the root {}", root.display()))?;
     let tell = Teller::new(clock);
-    Teller::head(&root);
+    Teller::head(&options.dir);
 
     let cluster = Cluster::start(clock).await.context("start the embedded cluster")?;
     let kubeconfig = bus.path("run/.kube/k3s/k3s.yaml");
@@ -74,7 +74,7 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     tell.say("demo", "the node is back, healthy and schedulable; reboot 7 counts as executed");
     crew.stop().await;
     drop(show);
-    Teller::end(&root);
+    Teller::end(&options.dir);
     Ok(())
 }
 

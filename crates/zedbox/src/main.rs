@@ -29,7 +29,7 @@ enum Exit {
 
 fn main() -> ExitCode {
     let args = Args::parse_from(args::by_name(std::env::args_os()));
-    let outcome = log_to_stderr(args.log.as_deref()).and_then(|()| {
+    let outcome = log_to_stderr(args.log.as_deref().unwrap_or(args.command.quiet())).and_then(|()| {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -56,8 +56,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-fn log_to_stderr(filter: Option<&str>) -> anyhow::Result<()> {
-    let words = filter.unwrap_or("info");
+fn log_to_stderr(words: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(words).with_context(|| format!("read the log filter `{words}`"))?;
     let terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal).init();

@@ -1,4 +1,6 @@
 //! Faults of the reference that this core must not have, and the rules around them.
+//!
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

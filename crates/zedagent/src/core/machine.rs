@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 
 use step::{Core, Mono};
 use topics::{
-    BootReason, Defer, DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime,
-    MaintenanceModeReason, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId,
-    Requester, ZedAgentStatus,
+    Defer, DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
+    NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, PendingState, Requester, ZedAgentStatus,
 };
 
 use super::drain::{Answered, Drain};
@@ -19,7 +18,7 @@ use crate::limits::Limits;
 const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];
 
 /// Why an operation may go ahead.
-enum Way {
+pub(super) enum Way {
     /// Its drain is done.
     Drained,
     /// There is nothing to drain.
@@ -29,7 +28,7 @@ enum Way {
 }
 
 /// What is in the way of an operation.
-enum Gate {
+pub(super) enum Gate {
     Open(Way),
     /// A drain must be asked for.
     Ask,
@@ -45,29 +44,29 @@ enum Gate {
 /// The core of zedagent.
 #[derive(Debug, Clone)]
 pub struct Zedagent {
-    limits: Limits,
-    boot_id: String,
+    pub(super) limits: Limits,
+    pub(super) boot_id: String,
     /// The wall clock at a point of the monotonic one.
-    wall: (GoTime, Mono),
-    wanted: Option<Wanted>,
-    counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
-    pending: BTreeMap<DeviceOp, DeviceOpPending>,
+    pub(super) wall: (GoTime, Mono),
+    pub(super) wanted: Option<Wanted>,
+    pub(super) counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
+    pub(super) pending: BTreeMap<DeviceOp, DeviceOpPending>,
     /// Operations that have waited for the test of an image.
-    tested: Vec<DeviceOp>,
-    request: Option<NodeDrainRequest>,
+    pub(super) tested: Vec<DeviceOp>,
+    pub(super) request: Option<NodeDrainRequest>,
     /// The request was made by an earlier run of this agent.
-    resumed: bool,
+    pub(super) resumed: bool,
     /// A drain is not asked for before then.
-    ask_from: Option<Mono>,
-    failures: u32,
-    unknown_until: Mono,
-    drain: Drain,
-    forced: Option<NodeDrainStatus>,
-    update_in_progress: bool,
-    image_waits: bool,
-    status: ZedAgentStatus,
+    pub(super) ask_from: Option<Mono>,
+    pub(super) failures: u32,
+    pub(super) unknown_until: Mono,
+    pub(super) drain: Drain,
+    pub(super) forced: Option<NodeDrainStatus>,
+    pub(super) update_in_progress: bool,
+    pub(super) image_waits: bool,
+    pub(super) status: ZedAgentStatus,
     /// When the last fact was heard: what was due by then has been looked at.
-    heard: Mono,
+    pub(super) heard: Mono,
 }
 
 impl Zedagent {
@@ -116,7 +115,7 @@ impl Zedagent {
     }
 
     /// What was commanded in an earlier boot has been carried out by the boot that lies between (goals R3).
-    fn count_executed(&mut self) -> Vec<Effect> {
+    pub(super) fn count_executed(&mut self) -> Vec<Effect> {
         let mut out = Vec::new();
         for op in OPERATIONS {
             let executed = self
@@ -139,12 +138,12 @@ impl Zedagent {
         out
     }
 
-    fn wall(&self, now: Mono) -> GoTime {
+    pub(super) fn wall(&self, now: Mono) -> GoTime {
         self.wall.0.plus(now.since(self.wall.1))
     }
 
     /// The controller's counters against what was carried out and what is pending.
-    fn evaluate(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn evaluate(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some(wanted) = self.wanted.clone() else { return };
         for op in OPERATIONS {
             let commanded = self.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded);
@@ -173,7 +172,7 @@ impl Zedagent {
         }
     }
 
-    fn want(&mut self, now: Mono, op: DeviceOp, command: &DeviceOpsCmd, out: &mut Vec<Effect>) {
+    pub(super) fn want(&mut self, now: Mono, op: DeviceOp, command: &DeviceOpsCmd, out: &mut Vec<Effect>) {
         let known = self.pending.get(&op);
         if known.is_some_and(|it| it.counter == command.counter) {
             return;
@@ -195,7 +194,7 @@ impl Zedagent {
         self.pending.insert(op, pending);
     }
 
-    fn take_back(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
+    pub(super) fn take_back(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
         let Some(pending) = self.pending.remove(&op) else { return };
         out.push(Effect::Say(Said::TakenBack(op, pending.counter)));
         if self.request.as_ref().is_some_and(|it| it.context == op.word()) {
@@ -206,7 +205,7 @@ impl Zedagent {
         out.push(Effect::Forget(op));
     }
 
-    fn withdraw(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn withdraw(&mut self, out: &mut Vec<Effect>) {
         if self.request.take().is_some() {
             out.push(Effect::Withdraw);
         }
@@ -214,7 +213,7 @@ impl Zedagent {
     }
 
     /// Moves the first pending operation on as far as facts allow.
-    fn proceed(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn proceed(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.pending.values().any(|it| it.state == PendingState::Commanded && it.op == DeviceOp::Reboot) {
             return;
         }
@@ -235,7 +234,7 @@ impl Zedagent {
         }
     }
 
-    fn gate(&mut self, now: Mono, op: DeviceOp) -> Gate {
+    pub(super) fn gate(&mut self, now: Mono, op: DeviceOp) -> Gate {
         if self.update_in_progress {
             if !self.tested.contains(&op) {
                 self.tested.push(op);
@@ -269,13 +268,13 @@ impl Zedagent {
     }
 
     /// Beside a zedkube without answers, a COMPLETE that was there when this agent started may belong to anyone.
-    fn is_old_complete(&self) -> bool {
+    pub(super) fn is_old_complete(&self) -> bool {
         self.drain.progress.is_none()
             && self.drain.status.is_some_and(|it| it.status == DrainStatus::Complete)
     }
 
     /// What the force file says, when it says something to this operation.
-    fn forced_gate(&self, op: DeviceOp) -> Option<Gate> {
+    pub(super) fn forced_gate(&self, op: DeviceOp) -> Option<Gate> {
         let forced = self.forced?;
         let file = "persist/kube-status/force-NodeDrainStatus-global.json";
         let asked_for_op = self.request.as_ref().is_some_and(|it| it.context == op.word());
@@ -299,7 +298,7 @@ impl Zedagent {
     }
 
     /// Nobody who knows a cluster has spoken.
-    fn unknown_gate(&self, now: Mono, clustered: bool) -> Gate {
+    pub(super) fn unknown_gate(&self, now: Mono, clustered: bool) -> Gate {
         if self.wanted.is_none() {
             return Gate::Wait {
                 waiting_for: "the device config".to_owned(),
@@ -320,7 +319,7 @@ impl Zedagent {
         Gate::Open(Way::Skip { why, forced: false })
     }
 
-    fn ask_gate(&self, now: Mono) -> Gate {
+    pub(super) fn ask_gate(&self, now: Mono) -> Gate {
         match self.ask_from {
             Some(from) if now < from => Gate::Wait {
                 waiting_for: format!(
@@ -334,109 +333,7 @@ impl Zedagent {
         }
     }
 
-    fn ask(&mut self, now: Mono, op: DeviceOp, out: &mut Vec<Effect>) {
-        let request = NodeDrainRequest {
-            requested_at: self.wall(now),
-            requested_by: Requester::DeviceOp,
-            context: op.word().to_owned(),
-        };
-        let id: RequestId = request.id();
-        if let Some(pending) = self.pending.get_mut(&op) {
-            pending.drain_requested_at = id.at;
-            pending.attempts = pending.attempts.saturating_add(1);
-            "zedkube to take the drain request".clone_into(&mut pending.waiting_for);
-            "see run/zedkube/NodeDrainProgress/global.json".clone_into(&mut pending.next_step);
-            out.push(Effect::Journal(pending.clone()));
-            out.push(Effect::Say(Said::Deferred(op, pending.waiting_for.clone())));
-        }
-        self.drain.asked();
-        self.resumed = false;
-        self.ask_from = None;
-        self.request = Some(request.clone());
-        out.push(Effect::Request(request));
-    }
-
-    fn failed(&mut self, now: Mono, op: DeviceOp, status: NodeDrainStatus, out: &mut Vec<Effect>) {
-        self.failures = self.failures.saturating_add(1);
-        let pause = self.limits.ask_again(self.failures);
-        self.ask_from = Some(now + pause);
-        out.push(Effect::Say(Said::DrainFailed(op, status, pause.as_secs())));
-        self.withdraw(out);
-        if let Gate::Wait { waiting_for, next_step } = self.ask_gate(now) {
-            self.wait(op, &waiting_for, next_step, out);
-        }
-    }
-
-    fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {
-        let Some(pending) = self.pending.get_mut(&op).filter(|it| it.state == PendingState::Pending) else {
-            return;
-        };
-        if pending.waiting_for != waiting_for || pending.next_step != next_step {
-            waiting_for.clone_into(&mut pending.waiting_for);
-            next_step.clone_into(&mut pending.next_step);
-            out.push(Effect::Journal(pending.clone()));
-            out.push(Effect::Say(Said::Deferred(op, waiting_for.to_owned())));
-        }
-    }
-
-    /// Tells nodeagent. From here on only a boot ends the operation.
-    fn command(&mut self, op: DeviceOp, way: Way, out: &mut Vec<Effect>) {
-        let (skip, forced) = match way {
-            Way::Drained => (String::new(), false),
-            Way::NoCluster => {
-                if self.drain.status.is_none_or(|it| it.status == DrainStatus::Unknown) {
-                    out.push(Effect::Say(Said::Early(op)));
-                }
-                (String::new(), false)
-            }
-            Way::Skip { why, forced } => {
-                out.push(Effect::Say(Said::Skipped(op, why.clone())));
-                (why, forced)
-            }
-        };
-        let Some(pending) = self.pending.get_mut(&op) else { return };
-        pending.state = PendingState::Commanded;
-        pending.boot_id.clone_from(&self.boot_id);
-        pending.skip = skip;
-        "nodeagent to carry it out, and the boot after it".clone_into(&mut pending.waiting_for);
-        "see run/nodeagent/NodeAgentStatus/nodeagent.json".clone_into(&mut pending.next_step);
-        out.push(Effect::Journal(pending.clone()));
-        if forced {
-            out.push(Effect::UseForce);
-            self.forced = None;
-        }
-        self.command_again(op);
-        let reason = self.reason(op);
-        out.push(Effect::Say(Said::Commanded(op, reason)));
-    }
-
-    fn reason(&self, op: DeviceOp) -> String {
-        let word = match op {
-            DeviceOp::Reboot => "Reboot",
-            DeviceOp::Shutdown => "Shutdown",
-        };
-        let drained = self.pending.get(&op).is_some_and(|it| it.attempts > 0);
-        if drained {
-            format!("Drain complete and deferred {word} Cmd")
-        } else if self.tested.contains(&op) {
-            format!("TestComplete and deferred {word} Cmd")
-        } else {
-            format!("NORMAL: controller {}", op.word())
-        }
-    }
-
-    fn command_again(&mut self, op: DeviceOp) {
-        self.status.requested_reboot_reason = self.reason(op);
-        match op {
-            DeviceOp::Reboot => {
-                self.status.reboot_cmd = true;
-                self.status.requested_boot_reason = BootReason::RebootCmd;
-            }
-            DeviceOp::Shutdown => self.status.shutdown_cmd = true,
-        }
-    }
-
-    fn config(&mut self, wanted: Wanted) {
+    pub(super) fn config(&mut self, wanted: Wanted) {
         self.status.config_get_status = wanted.config_get_status;
         self.status.maintenance_mode = wanted.maintenance;
         let reason = if wanted.maintenance {
@@ -449,11 +346,11 @@ impl Zedagent {
         self.wanted = Some(wanted);
     }
 
-    fn nodeagent(&mut self, status: &NodeAgentStatus) {
+    pub(super) fn nodeagent(&mut self, status: &NodeAgentStatus) {
         self.update_in_progress = status.update_inprogress;
     }
 
-    fn device_state(&self) -> DeviceState {
+    pub(super) fn device_state(&self) -> DeviceState {
         if self.status.maintenance_mode {
             DeviceState::Maintenance
         } else if self.image_waits {

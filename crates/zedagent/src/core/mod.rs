@@ -1,5 +1,6 @@
 //! What zedagent decides about device operations. Pure: no clock, no I/O, no task.
 
+mod act;
 mod drain;
 mod facts;
 mod machine;

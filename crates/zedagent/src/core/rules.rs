@@ -1,4 +1,6 @@
 //! Any order of facts, against the two promises that this core keeps.
+//!
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -96,6 +98,7 @@ proptest! {
             prop_assert!(!(asked(&effects) && asked(&again)), "asked twice for one fact");
             effects.extend(again);
             for effect in &effects {
+                #[expect(clippy::wildcard_enum_match_arm, reason = "only these three say anything about commands")]
                 match effect {
                     Effect::Request(request) => {
                         newest = Some(request.id());

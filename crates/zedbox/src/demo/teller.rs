@@ -34,6 +34,7 @@ impl Teller {
 
     pub(super) fn head(root: &Path) {
         println!("zedbox demo: one drained reboot; files in {}", root.display());
+        println!("device RECORD: the reboot is only written down, nothing of this machine is touched");
     }
 
     pub(super) fn end(root: &Path) {

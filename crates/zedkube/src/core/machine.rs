@@ -8,10 +8,10 @@ use agent::settings::{self, Properties};
 use step::{Core, Mono};
 use topics::{
     Answer, CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, RequestId, Requester,
+    NodeDrainStatus, Requester,
 };
 
-use super::facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said, Seen};
+use super::facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said};
 use super::run::{Care, End, Run};
 use crate::limits::Limits;
 
@@ -21,32 +21,32 @@ pub struct Zedkube {
     pub(super) limits: Limits,
     pub(super) boot_id: String,
     /// The wall clock at a point of the monotonic one.
-    wall: (GoTime, Mono),
-    properties: Properties,
+    pub(super) wall: (GoTime, Mono),
+    pub(super) properties: Properties,
     pub(super) member: Option<bool>,
-    node_known: bool,
+    pub(super) node_known: bool,
     pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
-    read: Vec<Requester>,
+    pub(super) read: Vec<Requester>,
     pub(super) force: Force,
-    hold: bool,
+    pub(super) hold: bool,
     pub(super) run: Run,
-    run_id: RunId,
+    pub(super) run_id: RunId,
     /// The request in whose name the run works.
     pub(super) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
     /// What was said before this agent started anew, while the run catches up.
-    floor: Option<DrainStatus>,
+    pub(super) floor: Option<DrainStatus>,
     pub(super) answers: Vec<Answer>,
     /// When the second of two answered requesters is named.
-    second_from: Option<Mono>,
-    second: bool,
+    pub(super) second_from: Option<Mono>,
+    pub(super) second: bool,
     pub(super) cordon: CordonOwner,
-    care: Care,
-    looks: u64,
+    pub(super) care: Care,
+    pub(super) looks: u64,
     pub(super) care_trouble: String,
-    said_status: Option<NodeDrainStatus>,
-    said_progress: Option<Box<NodeDrainProgress>>,
-    said_journal: DrainJournal,
+    pub(super) said_status: Option<NodeDrainStatus>,
+    pub(super) said_progress: Option<Box<NodeDrainProgress>>,
+    pub(super) said_journal: DrainJournal,
 }
 
 impl Zedkube {
@@ -118,140 +118,12 @@ impl Zedkube {
     }
 
     /// Whether it is known which requests stand.
-    fn knows_requests(&self) -> bool {
+    pub(super) fn knows_requests(&self) -> bool {
         self.read.len() == 2
     }
 
-    /// The requests that have no final answer yet, zedagent's first.
-    fn open(&self) -> impl Iterator<Item = &NodeDrainRequest> {
-        self.requests.values().filter(|it| self.final_answer(it.id()).is_none())
-    }
-
-    fn final_answer(&self, id: RequestId) -> Option<&Answer> {
-        self.answers.iter().find(|answer| answer.id() == id && is_final(answer.status))
-    }
-
-    /// Gives every standing request without a final answer this one.
-    fn answer(&mut self, now: Mono, status: DrainStatus, skip: &str) {
-        let open: Vec<NodeDrainRequest> = self.open().cloned().collect();
-        for request in open {
-            self.answer_one(now, &request, status, skip);
-        }
-    }
-
-    fn answer_one(&mut self, now: Mono, request: &NodeDrainRequest, status: DrainStatus, skip: &str) {
-        let known = self.answers.iter().find(|it| it.id() == request.id());
-        if known.is_some_and(|it| it.status == status && it.skip == skip) {
-            return;
-        }
-        self.answers.retain(|it| it.id() != request.id());
-        self.answers.push(Answer {
-            requested_by: request.requested_by,
-            requested_at: request.requested_at,
-            context: request.context.clone(),
-            status,
-            skip: skip.to_owned(),
-            at: self.wall(now),
-        });
-        self.answers.sort_by_key(Answer::id);
-    }
-
-    fn request(&mut self, from: Requester, request: Option<NodeDrainRequest>) {
-        match request {
-            Some(request) => {
-                self.requests.insert(from, request);
-            }
-            None => {
-                self.requests.remove(&from);
-            }
-        }
-    }
-
-    /// Levels first: what must not go on ends, what is asked for begins.
-    fn settle(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if self.knows_requests() {
-            self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
-        }
-        self.settle_force(now, out);
-        let withdrawn = self.knows_requests() && self.requests.is_empty();
-        let left = self.member == Some(false) || (self.member == Some(true) && !self.is_member());
-        if (withdrawn || left) && self.run != Run::Idle {
-            if withdrawn && self.run.is_active() {
-                out.push(Effect::Say(Said::Withdrawn));
-            }
-            self.end_run(out);
-            self.run = Run::Idle;
-            self.care = Care::Due(now);
-        }
-        let wanted = self.is_member() && self.node_known && self.knows_requests();
-        if wanted && !self.run.is_active() {
-            let next = self.open().next().cloned();
-            if let Some(request) = next {
-                self.begin(now, request, out);
-            }
-        }
-        self.settle_second(now);
-    }
-
-    fn end_run(&mut self, out: &mut Vec<Effect>) {
-        self.run_id += 1;
-        self.serves = None;
-        self.floor = None;
-        out.push(Effect::Cancel);
-    }
-
-    fn begin(&mut self, now: Mono, request: NodeDrainRequest, out: &mut Vec<Effect>) {
-        let resumed = self.run.resumed().filter(|status| is_under_way(*status));
-        self.end_run(out);
-        self.second = false;
-        self.second_from = None;
-        self.care = Care::Done;
-        self.started_at = self.wall(now);
-        self.answers.retain(|answer| is_final(answer.status));
-        out.push(Effect::Say(Said::Taken(request.clone())));
-        self.serves = Some(request);
-        self.floor = resumed;
-        self.run = Run::Taken;
-        if resumed.is_some() {
-            self.advance(now, out);
-        }
-    }
-
-    /// A forced COMPLETE answers the request that it names; the drain goes on for others.
-    fn settle_force(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let Force::Order(order) = self.force else { return };
-        if order.status != DrainStatus::Complete {
-            return;
-        }
-        let Some(request) = self.requests.get(&order.requested_by).cloned() else { return };
-        if self.final_answer(request.id()).is_some_and(|it| it.status == DrainStatus::Complete) {
-            return;
-        }
-        let skip = format!("forced {order} by the force file");
-        out.push(Effect::Say(Said::Forced(order)));
-        self.answer_one(now, &request, DrainStatus::Complete, &skip);
-        if self.open().next().is_none() {
-            self.end_run(out);
-            self.run = Run::Ended(End::Skipped(skip));
-        }
-    }
-
-    /// With both requests complete, each requester is named for a while: a Go reader looks for its own number.
-    fn settle_second(&mut self, now: Mono) {
-        let complete = self.run.status(None) == DrainStatus::Complete && self.requests.len() == 2;
-        if !complete {
-            self.second_from = None;
-        } else if !self.second {
-            let from = *self.second_from.get_or_insert(now + self.limits.answer_dwell());
-            if now >= from {
-                self.second = true;
-                self.second_from = None;
-            }
-        }
-    }
-
     /// What time alone brings.
-    fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let run = std::mem::replace(&mut self.run, Run::Idle);
         self.run = match run {
             Run::Taken => {
@@ -288,7 +160,7 @@ impl Zedkube {
     }
 
     /// A cordon of ours stays while a drain runs or is complete for a request that stands.
-    fn keeps_cordon(&self) -> bool {
+    pub(super) fn keeps_cordon(&self) -> bool {
         match &self.run {
             Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain(_)) => false,
             Run::Ended(End::Resumed(status)) => {
@@ -304,13 +176,13 @@ impl Zedkube {
         }
     }
 
-    fn cordon_now(&self, out: &mut Vec<Effect>) {
+    pub(super) fn cordon_now(&self, out: &mut Vec<Effect>) {
         if let Some(request) = &self.serves {
             out.push(Effect::Cordon(self.run_id, request.clone()));
         }
     }
 
-    fn attempt(&self, now: Mono, attempt: u32, out: &mut Vec<Effect>) -> Run {
+    pub(super) fn attempt(&self, now: Mono, attempt: u32, out: &mut Vec<Effect>) -> Run {
         let limit = self.properties.time(settings::DRAIN_TIMEOUT);
         out.push(Effect::Say(Said::Attempt(attempt, self.limits.drain_tries)));
         if let Some(request) = &self.serves {
@@ -319,7 +191,7 @@ impl Zedkube {
         Run::Draining { attempt, deadline: now + limit, now: Box::default() }
     }
 
-    fn probed(&mut self, now: Mono, result: Result<(), String>, out: &mut Vec<Effect>) {
+    pub(super) fn probed(&mut self, now: Mono, result: Result<(), String>, out: &mut Vec<Effect>) {
         let Run::Probing { away_since, again: None, .. } = self.run else { return };
         let trouble = match result {
             Ok(()) => {
@@ -339,13 +211,13 @@ impl Zedkube {
         }
     }
 
-    fn skip(&mut self, now: Mono, skip: String, out: &mut Vec<Effect>) {
+    pub(super) fn skip(&mut self, now: Mono, skip: String, out: &mut Vec<Effect>) {
         out.push(Effect::Say(Said::Skipped(skip.clone())));
         self.answer(now, DrainStatus::Complete, &skip);
         self.run = Run::Ended(End::Skipped(skip));
     }
 
-    fn cordoned(&mut self, now: Mono, result: Result<CordonOwner, String>, out: &mut Vec<Effect>) {
+    pub(super) fn cordoned(&mut self, now: Mono, result: Result<CordonOwner, String>, out: &mut Vec<Effect>) {
         let Run::Cordoning { tried, again: None, .. } = self.run else { return };
         match result {
             Ok(owner) => {
@@ -366,14 +238,14 @@ impl Zedkube {
         }
     }
 
-    fn fail(&mut self, now: Mono, status: DrainStatus, end: End) {
+    pub(super) fn fail(&mut self, now: Mono, status: DrainStatus, end: End) {
         self.answer(now, status, "");
         self.run = Run::Ended(end);
         self.floor = None;
         self.care = Care::Due(now);
     }
 
-    fn drained(&mut self, now: Mono, result: Result<Done, Failure>, out: &mut Vec<Effect>) {
+    pub(super) fn drained(&mut self, now: Mono, result: Result<Done, Failure>, out: &mut Vec<Effect>) {
         let Run::Draining { attempt, now: last, .. } = &self.run else { return };
         let (attempt, last) = (*attempt, last.clone());
         match result {
@@ -403,7 +275,7 @@ impl Zedkube {
     }
 
     /// A proved drain becomes COMPLETE, unless the fault-injection file holds it.
-    fn release(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn release(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Run::Holding(done, attempt) = &self.run else { return };
         if self.hold {
             return;
@@ -413,63 +285,6 @@ impl Zedkube {
         self.answer(now, DrainStatus::Complete, "");
         self.run = Run::Ended(End::Drained { attempt, evicted: done.evicted });
         self.care = Care::Due(now + self.limits.complete_poll());
-    }
-
-    fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
-        if self.care != Care::Looking {
-            return;
-        }
-        let keeps = self.keeps_cordon();
-        self.care = match seen {
-            Ok(Seen::Open) if keeps => {
-                self.void(now, out);
-                return;
-            }
-            Ok(Seen::Open) => {
-                if self.cordon == CordonOwner::Ours {
-                    out.push(Effect::Say(Said::GivenBack));
-                }
-                self.cordon = CordonOwner::None;
-                self.care_trouble.clear();
-                Care::Done
-            }
-            Ok(Seen::Foreign) => {
-                self.cordon = CordonOwner::Foreign;
-                self.care_trouble.clear();
-                if keeps { Care::Due(now + self.limits.complete_poll()) } else { Care::Done }
-            }
-            Ok(Seen::Ours) => {
-                self.cordon = CordonOwner::Ours;
-                self.care_trouble.clear();
-                let pause = if keeps { self.limits.complete_poll() } else { self.limits.uncordon_poll() };
-                Care::Due(now + pause)
-            }
-            Ok(Seen::NotReady) => {
-                self.cordon = CordonOwner::Ours;
-                "the node is not Ready yet".clone_into(&mut self.care_trouble);
-                Care::Due(now + self.limits.uncordon_poll())
-            }
-            Err(trouble) => {
-                if self.care_trouble != trouble {
-                    out.push(Effect::Say(Said::LookFailed(trouble.clone())));
-                    self.care_trouble = trouble;
-                }
-                Care::Due(now + self.limits.uncordon_poll())
-            }
-        };
-    }
-
-    /// Somebody uncordoned the drained node: what was complete is so no longer, and who still waits gets a new
-    /// drain (goals P8).
-    fn void(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        self.care = Care::Done;
-        self.cordon = CordonOwner::None;
-        if self.run.status(None) == DrainStatus::Complete {
-            out.push(Effect::Say(Said::Void));
-            self.answers.clear();
-            self.run = Run::Ended(End::Resumed(DrainStatus::NotRequested));
-            self.settle(now, out);
-        }
     }
 
     /// The status as it is said: the forced one, or that of the run for the requester that comes first.
@@ -511,7 +326,7 @@ impl Zedkube {
     }
 
     /// Says what differs from what was said: journal, progress, status, in this order, before what is done.
-    fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let under_way = self.run.status(self.floor);
         if self.run.is_active() && self.is_member() {
             self.answer(now, under_way, "");
@@ -554,7 +369,7 @@ pub(super) fn is_final(status: DrainStatus) -> bool {
     }
 }
 
-fn is_under_way(status: DrainStatus) -> bool {
+pub(super) fn is_under_way(status: DrainStatus) -> bool {
     match status {
         DrainStatus::Requested
         | DrainStatus::Starting

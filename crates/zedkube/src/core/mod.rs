@@ -3,6 +3,7 @@
 mod facts;
 mod machine;
 mod run;
+mod settle;
 mod view;
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
 //! Rules of the drain, each tried in a sentence; faults of the reference by their names.
+//!
+//! Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 

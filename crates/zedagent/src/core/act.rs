@@ -1,0 +1,115 @@
+//! What follows once it is decided: a drain is asked for, an operation waits, or nodeagent is told.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use step::Mono;
+use topics::{
+    BootReason, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
+};
+
+use super::facts::{Effect, Said};
+use super::machine::{Gate, Way, Zedagent};
+
+impl Zedagent {
+    pub(super) fn ask(&mut self, now: Mono, op: DeviceOp, out: &mut Vec<Effect>) {
+        let request = NodeDrainRequest {
+            requested_at: self.wall(now),
+            requested_by: Requester::DeviceOp,
+            context: op.word().to_owned(),
+        };
+        let id: RequestId = request.id();
+        if let Some(pending) = self.pending.get_mut(&op) {
+            pending.drain_requested_at = id.at;
+            pending.attempts = pending.attempts.saturating_add(1);
+            "zedkube to take the drain request".clone_into(&mut pending.waiting_for);
+            "see run/zedkube/NodeDrainProgress/global.json".clone_into(&mut pending.next_step);
+            out.push(Effect::Journal(pending.clone()));
+            out.push(Effect::Say(Said::Deferred(op, pending.waiting_for.clone())));
+        }
+        self.drain.asked();
+        self.resumed = false;
+        self.ask_from = None;
+        self.request = Some(request.clone());
+        out.push(Effect::Request(request));
+    }
+
+    pub(super) fn failed(&mut self, now: Mono, op: DeviceOp, status: NodeDrainStatus, out: &mut Vec<Effect>) {
+        self.failures = self.failures.saturating_add(1);
+        let pause = self.limits.ask_again(self.failures);
+        self.ask_from = Some(now + pause);
+        out.push(Effect::Say(Said::DrainFailed(op, status, pause.as_secs())));
+        self.withdraw(out);
+        if let Gate::Wait { waiting_for, next_step } = self.ask_gate(now) {
+            self.wait(op, &waiting_for, next_step, out);
+        }
+    }
+
+    pub(super) fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {
+        let Some(pending) = self.pending.get_mut(&op).filter(|it| it.state == PendingState::Pending) else {
+            return;
+        };
+        if pending.waiting_for != waiting_for || pending.next_step != next_step {
+            waiting_for.clone_into(&mut pending.waiting_for);
+            next_step.clone_into(&mut pending.next_step);
+            out.push(Effect::Journal(pending.clone()));
+            out.push(Effect::Say(Said::Deferred(op, waiting_for.to_owned())));
+        }
+    }
+
+    /// Tells nodeagent. From here on only a boot ends the operation.
+    pub(super) fn command(&mut self, op: DeviceOp, way: Way, out: &mut Vec<Effect>) {
+        let (skip, forced) = match way {
+            Way::Drained => (String::new(), false),
+            Way::NoCluster => {
+                if self.drain.status.is_none_or(|it| it.status == DrainStatus::Unknown) {
+                    out.push(Effect::Say(Said::Early(op)));
+                }
+                (String::new(), false)
+            }
+            Way::Skip { why, forced } => {
+                out.push(Effect::Say(Said::Skipped(op, why.clone())));
+                (why, forced)
+            }
+        };
+        let Some(pending) = self.pending.get_mut(&op) else { return };
+        pending.state = PendingState::Commanded;
+        pending.boot_id.clone_from(&self.boot_id);
+        pending.skip = skip;
+        "nodeagent to carry it out, and the boot after it".clone_into(&mut pending.waiting_for);
+        "see run/nodeagent/NodeAgentStatus/nodeagent.json".clone_into(&mut pending.next_step);
+        out.push(Effect::Journal(pending.clone()));
+        if forced {
+            out.push(Effect::UseForce);
+            self.forced = None;
+        }
+        self.command_again(op);
+        let reason = self.reason(op);
+        out.push(Effect::Say(Said::Commanded(op, reason)));
+    }
+
+    pub(super) fn reason(&self, op: DeviceOp) -> String {
+        let word = match op {
+            DeviceOp::Reboot => "Reboot",
+            DeviceOp::Shutdown => "Shutdown",
+        };
+        let drained = self.pending.get(&op).is_some_and(|it| it.attempts > 0);
+        if drained {
+            format!("Drain complete and deferred {word} Cmd")
+        } else if self.tested.contains(&op) {
+            format!("TestComplete and deferred {word} Cmd")
+        } else {
+            format!("NORMAL: controller {}", op.word())
+        }
+    }
+
+    pub(super) fn command_again(&mut self, op: DeviceOp) {
+        self.status.requested_reboot_reason = self.reason(op);
+        match op {
+            DeviceOp::Reboot => {
+                self.status.reboot_cmd = true;
+                self.status.requested_boot_reason = BootReason::RebootCmd;
+            }
+            DeviceOp::Shutdown => self.status.shutdown_cmd = true,
+        }
+    }
+}

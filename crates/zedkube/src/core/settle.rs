@@ -1,0 +1,203 @@
+//! Requests against the drain: what must not go on ends, what is asked for begins, everybody gets an answer.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use step::Mono;
+use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requester};
+
+use super::facts::{Effect, Force, Said, Seen};
+use super::machine::{Zedkube, is_final, is_under_way};
+use super::run::{Care, End, Run};
+
+impl Zedkube {
+    pub(super) fn request(&mut self, from: Requester, request: Option<NodeDrainRequest>) {
+        match request {
+            Some(request) => {
+                self.requests.insert(from, request);
+            }
+            None => {
+                self.requests.remove(&from);
+            }
+        }
+    }
+
+    /// Levels first: what must not go on ends, what is asked for begins.
+    pub(super) fn settle(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.knows_requests() {
+            self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
+        }
+        self.settle_force(now, out);
+        let withdrawn = self.knows_requests() && self.requests.is_empty();
+        let left = self.member == Some(false) || (self.member == Some(true) && !self.is_member());
+        if (withdrawn || left) && self.run != Run::Idle {
+            if withdrawn && self.run.is_active() {
+                out.push(Effect::Say(Said::Withdrawn));
+            }
+            self.end_run(out);
+            self.run = Run::Idle;
+            self.care = Care::Due(now);
+        }
+        let wanted = self.is_member() && self.node_known && self.knows_requests();
+        if wanted && !self.run.is_active() {
+            let next = self.open().next().cloned();
+            if let Some(request) = next {
+                self.begin(now, request, out);
+            }
+        }
+        self.settle_second(now);
+    }
+
+    pub(super) fn end_run(&mut self, out: &mut Vec<Effect>) {
+        self.run_id += 1;
+        self.serves = None;
+        self.floor = None;
+        out.push(Effect::Cancel);
+    }
+
+    pub(super) fn begin(&mut self, now: Mono, request: NodeDrainRequest, out: &mut Vec<Effect>) {
+        let resumed = self.run.resumed().filter(|status| is_under_way(*status));
+        self.end_run(out);
+        self.second = false;
+        self.second_from = None;
+        self.care = Care::Done;
+        self.started_at = self.wall(now);
+        self.answers.retain(|answer| is_final(answer.status));
+        out.push(Effect::Say(Said::Taken(request.clone())));
+        self.serves = Some(request);
+        self.floor = resumed;
+        self.run = Run::Taken;
+        if resumed.is_some() {
+            self.advance(now, out);
+        }
+    }
+
+    /// A forced COMPLETE answers the request that it names; the drain goes on for others.
+    pub(super) fn settle_force(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Force::Order(order) = self.force else { return };
+        if order.status != DrainStatus::Complete {
+            return;
+        }
+        let Some(request) = self.requests.get(&order.requested_by).cloned() else { return };
+        if self.final_answer(request.id()).is_some_and(|it| it.status == DrainStatus::Complete) {
+            return;
+        }
+        let skip = format!("forced {order} by the force file");
+        out.push(Effect::Say(Said::Forced(order)));
+        self.answer_one(now, &request, DrainStatus::Complete, &skip);
+        if self.open().next().is_none() {
+            self.end_run(out);
+            self.run = Run::Ended(End::Skipped(skip));
+        }
+    }
+
+    /// With both requests complete, each requester is named for a while: a Go reader looks for its own number.
+    pub(super) fn settle_second(&mut self, now: Mono) {
+        let complete = self.run.status(None) == DrainStatus::Complete && self.requests.len() == 2;
+        if !complete {
+            self.second_from = None;
+        } else if !self.second {
+            let from = *self.second_from.get_or_insert(now + self.limits.answer_dwell());
+            if now >= from {
+                self.second = true;
+                self.second_from = None;
+            }
+        }
+    }
+
+    /// Gives every standing request without a final answer this one.
+    pub(super) fn answer(&mut self, now: Mono, status: DrainStatus, skip: &str) {
+        let open: Vec<NodeDrainRequest> = self.open().cloned().collect();
+        for request in open {
+            self.answer_one(now, &request, status, skip);
+        }
+    }
+
+    pub(super) fn answer_one(
+        &mut self,
+        now: Mono,
+        request: &NodeDrainRequest,
+        status: DrainStatus,
+        skip: &str,
+    ) {
+        let known = self.answers.iter().find(|it| it.id() == request.id());
+        if known.is_some_and(|it| it.status == status && it.skip == skip) {
+            return;
+        }
+        self.answers.retain(|it| it.id() != request.id());
+        self.answers.push(Answer {
+            requested_by: request.requested_by,
+            requested_at: request.requested_at,
+            context: request.context.clone(),
+            status,
+            skip: skip.to_owned(),
+            at: self.wall(now),
+        });
+        self.answers.sort_by_key(Answer::id);
+    }
+
+    /// The requests that have no final answer yet, zedagent's first.
+    pub(super) fn open(&self) -> impl Iterator<Item = &NodeDrainRequest> {
+        self.requests.values().filter(|it| self.final_answer(it.id()).is_none())
+    }
+
+    pub(super) fn final_answer(&self, id: RequestId) -> Option<&Answer> {
+        self.answers.iter().find(|answer| answer.id() == id && is_final(answer.status))
+    }
+
+    /// Somebody uncordoned the drained node: what was complete is so no longer, and who still waits gets a new
+    /// drain (goals P8).
+    pub(super) fn void(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.care = Care::Done;
+        self.cordon = CordonOwner::None;
+        if self.run.status(None) == DrainStatus::Complete {
+            out.push(Effect::Say(Said::Void));
+            self.answers.clear();
+            self.run = Run::Ended(End::Resumed(DrainStatus::NotRequested));
+            self.settle(now, out);
+        }
+    }
+
+    pub(super) fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
+        if self.care != Care::Looking {
+            return;
+        }
+        let keeps = self.keeps_cordon();
+        self.care = match seen {
+            Ok(Seen::Open) if keeps => {
+                self.void(now, out);
+                return;
+            }
+            Ok(Seen::Open) => {
+                if self.cordon == CordonOwner::Ours {
+                    out.push(Effect::Say(Said::GivenBack));
+                }
+                self.cordon = CordonOwner::None;
+                self.care_trouble.clear();
+                Care::Done
+            }
+            Ok(Seen::Foreign) => {
+                self.cordon = CordonOwner::Foreign;
+                self.care_trouble.clear();
+                if keeps { Care::Due(now + self.limits.complete_poll()) } else { Care::Done }
+            }
+            Ok(Seen::Ours) => {
+                self.cordon = CordonOwner::Ours;
+                self.care_trouble.clear();
+                let pause = if keeps { self.limits.complete_poll() } else { self.limits.uncordon_poll() };
+                Care::Due(now + pause)
+            }
+            Ok(Seen::NotReady) => {
+                self.cordon = CordonOwner::Ours;
+                "the node is not Ready yet".clone_into(&mut self.care_trouble);
+                Care::Due(now + self.limits.uncordon_poll())
+            }
+            Err(trouble) => {
+                if self.care_trouble != trouble {
+                    out.push(Effect::Say(Said::LookFailed(trouble.clone())));
+                    self.care_trouble = trouble;
+                }
+                Care::Due(now + self.limits.uncordon_poll())
+            }
+        };
+    }
+}
