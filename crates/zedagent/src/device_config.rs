@@ -5,7 +5,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use std::fmt;
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use serde_json::{Map, Value};
 use topics::{
