@@ -4,8 +4,8 @@
 //! may be texts, unknown members are ignored. Source: lf-edge/eve-api config/devconfig.proto.
 //! Pure: no clock, no I/O, no task.
 
-use std::fmt;
 use core::net::IpAddr;
+use std::fmt;
 
 use serde_json::{Map, Value};
 use topics::{
