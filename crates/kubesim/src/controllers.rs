@@ -209,6 +209,7 @@ fn kubelets(store: &mut Store, config: SimConfig, due: &mut Due) {
             due.start.remove(&id);
             due.stop.remove(&id);
         } else if ending {
+            due.start.remove(&id);
             if is_due(&mut due.stop, &id, now + config.stop_time, now) {
                 store.remove("pods", &namespace(&pod), &name(&pod));
             }
