@@ -6,7 +6,7 @@
 pub mod clock;
 pub mod device;
 pub mod error;
-
+pub mod force;
 pub mod report;
 pub mod settings;
 pub mod stop;

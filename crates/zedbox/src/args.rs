@@ -73,7 +73,8 @@ impl Command {
         match self {
             Self::Demo(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
-                "info"
+                // The client's own lines on failed requests repeat what zedkube says with cause and next step.
+                "info,kube_client=off"
             }
         }
     }
