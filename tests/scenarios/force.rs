@@ -2,14 +2,14 @@
 
 use topics::{DrainStatus, NodeDrainProgress};
 
-use crate::world::World;
+use scenarios::World;
 
 const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
 #[tokio::test]
 async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up() {
     let mut world = World::new().await;
-    world.cluster.block();
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -23,7 +23,7 @@ async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up() {
 #[tokio::test]
 async fn a_forced_complete_for_the_update_does_not_release_the_reboot() {
     let mut world = World::new().await;
-    world.cluster.block();
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -35,13 +35,13 @@ async fn a_forced_complete_for_the_update_does_not_release_the_reboot() {
         })
         .await;
     assert_eq!(world.recorded(), []);
-    assert!(world.cluster.cordoned());
+    assert!(world.cluster.cordoned().await);
 }
 
 #[tokio::test]
 async fn a_refused_force_file_changes_nothing_and_is_explained() {
     let mut world = World::new().await;
-    world.cluster.block();
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -59,7 +59,7 @@ async fn a_refused_force_file_changes_nothing_and_is_explained() {
 #[tokio::test]
 async fn a_forced_not_supported_lets_the_reboot_go_ahead() {
     let mut world = World::new().await;
-    world.cluster.block();
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.put(FORCE, r#"{"Status":1,"RequestedBy":1}"#);

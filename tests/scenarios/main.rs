@@ -4,12 +4,9 @@
 //! counts are those of a device.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-#![expect(clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
-mod cluster;
-mod crash;
 mod force;
 mod order;
 mod reboot;
 mod update;
-mod world;
+mod withdraw;

@@ -5,7 +5,7 @@ use topics::{
     DrainStatus, EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, Requester, ZedAgentStatus,
 };
 
-use crate::world::{PENDING, World, reboot_config};
+use scenarios::{PENDING, World, reboot_config};
 
 #[tokio::test]
 async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back() {
@@ -15,8 +15,8 @@ async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back() {
     world.ask_reboot(7);
     world.recorded_count(1).await;
     // Never early: when the device is asked, the drain of that very request is done.
-    assert_eq!(world.cluster.pods_to_leave(), [""; 0]);
-    assert!(world.cluster.cordoned());
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+    assert!(world.cluster.cordoned().await);
     let request: NodeDrainRequest = world.read("run/zedagent/NodeDrainRequest/global.json").unwrap();
     let progress: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
     assert_eq!(progress.answer(request.id()).unwrap().status, DrainStatus::Complete);
@@ -35,7 +35,7 @@ async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back() {
 async fn a_reboot_that_the_controller_takes_back_gives_the_node_back() {
     let mut world = World::new().await;
     // A budget without room holds the drain.
-    world.cluster.block();
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -55,14 +55,14 @@ async fn a_reboot_that_the_controller_takes_back_gives_the_node_back() {
 #[tokio::test]
 async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once() {
     let mut world = World::new().await;
-    world.cluster.block();
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
     world.status(DrainStatus::Cordoned).await;
     // Power goes in mid-drain: a new boot, but not the one that was asked for.
     world.reboot().await;
-    world.cluster.unblock();
+    world.cluster.unblock().await;
     world.start_all();
     world.recorded_count(1).await;
     world.reboot().await;
@@ -94,7 +94,7 @@ async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving() {
         world.read("run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
     assert!(cluster.valid);
     world.status(DrainStatus::NotRequested).await;
-    assert!(!world.cluster.cordoned());
+    assert!(!world.cluster.cordoned().await);
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn a_node_in_no_cluster_reboots_without_a_drain() {
 #[tokio::test]
 async fn somebody_elses_cordon_is_kept_through_the_reboot() {
     let mut world = World::new().await;
-    world.cluster.cordon_by_hand();
+    world.cluster.cordon_by_hand().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -127,5 +127,5 @@ async fn somebody_elses_cordon_is_kept_through_the_reboot() {
     let status = world.status(DrainStatus::NotRequested).await;
     assert_eq!(status.requested_by, Requester::None);
     world.cluster.until_ready().await;
-    assert!(world.cluster.cordoned());
+    assert!(world.cluster.cordoned().await);
 }
