@@ -6,9 +6,7 @@ use scenarios::World;
 
 const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
-#[tokio::test]
-async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up() {
-    let mut world = World::new().await;
+pub(crate) async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up(world: &mut World) {
     world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
@@ -20,9 +18,7 @@ async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up() {
     assert_eq!(world.recorded().len(), 1);
 }
 
-#[tokio::test]
-async fn a_forced_complete_for_the_update_does_not_release_the_reboot() {
-    let mut world = World::new().await;
+pub(crate) async fn a_forced_complete_for_the_update_does_not_release_the_reboot(world: &mut World) {
     world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
@@ -38,9 +34,7 @@ async fn a_forced_complete_for_the_update_does_not_release_the_reboot() {
     assert!(world.cluster.cordoned().await);
 }
 
-#[tokio::test]
-async fn a_refused_force_file_changes_nothing_and_is_explained() {
-    let mut world = World::new().await;
+pub(crate) async fn a_refused_force_file_changes_nothing_and_is_explained(world: &mut World) {
     world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
@@ -56,9 +50,7 @@ async fn a_refused_force_file_changes_nothing_and_is_explained() {
     assert_eq!(world.text(FORCE).as_deref(), Some("{}"));
 }
 
-#[tokio::test]
-async fn a_forced_not_supported_lets_the_reboot_go_ahead() {
-    let mut world = World::new().await;
+pub(crate) async fn a_forced_not_supported_lets_the_reboot_go_ahead(world: &mut World) {
     world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;

@@ -22,13 +22,11 @@ fn with_image(mut config: Value) -> Value {
     config
 }
 
-#[tokio::test]
-async fn an_image_is_switched_to_only_after_its_own_drain_and_then_booted() {
-    let mut world = World::new().await;
+pub(crate) async fn an_image_is_switched_to_only_after_its_own_drain_and_then_booted(world: &mut World) {
     world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
-    bring_image(&world);
+    bring_image(world);
     world.config(&with_image(reboot_config(6)));
     let status = world.status(DrainStatus::Cordoned).await;
     assert_eq!(status.requested_by, Requester::Update);
@@ -49,13 +47,11 @@ async fn an_image_is_switched_to_only_after_its_own_drain_and_then_booted() {
     assert_eq!(world.recorded().len(), 1);
 }
 
-#[tokio::test]
-async fn p5_two_requesters_get_one_drain_and_an_answer_each() {
-    let mut world = World::new().await;
+pub(crate) async fn p5_two_requesters_get_one_drain_and_an_answer_each(world: &mut World) {
     world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
-    bring_image(&world);
+    bring_image(world);
     world.config(&with_image(reboot_config(7)));
     let both = |it: &NodeDrainProgress, status: DrainStatus| {
         let of = |by| it.answers.iter().any(|answer| answer.requested_by == by && answer.status == status);

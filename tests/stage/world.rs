@@ -79,7 +79,12 @@ impl World {
     /// A device that has carried out reboot `6` and is a member of an idle embedded cluster; no agent runs. Agents
     /// will be tasks of this process.
     pub async fn new() -> Self {
-        let cluster = Cluster::embedded().await;
+        Self::on(Cluster::embedded().await)
+    }
+
+    /// The same on another cluster.
+    #[must_use]
+    pub fn on(cluster: Cluster) -> Self {
         let root = tempfile::tempdir().unwrap();
         let bus = Bus::open(root.path()).unwrap();
         let world = Self {
@@ -121,6 +126,8 @@ impl World {
 
     /// The controller sends `config`.
     pub fn config(&self, config: &Value) {
+        let mut config = config.clone();
+        config["deviceName"] = self.cluster.device_name().into();
         self.put("persist/config/edge-dev-config.json", &config.to_string());
     }
 
@@ -240,10 +247,10 @@ impl World {
     /// loader's choice of partition made anew. The node is away for that time.
     pub async fn reboot(&mut self) {
         self.kill_all().await;
-        self.cluster.node_down();
+        self.cluster.power(false).await;
         std::fs::remove_dir_all(self.root.path().join("run")).unwrap();
         self.bus = Bus::open(self.root.path()).unwrap();
-        self.cluster.node_up();
+        self.cluster.power(true).await;
     }
 
     /// Operations that the stand-in device was asked for.
