@@ -14,7 +14,7 @@ mod shell;
 
 pub use limits::Limits;
 
-use agent::{Error, Hands as _, Station, Tasks, force, turn};
+use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
 
 /// The name of this agent.
 const NAME: &str = "zedagent";
@@ -26,6 +26,7 @@ pub const CONFIG: &str = "persist/config/edge-dev-config.json";
 /// # Errors
 /// A topic or file that it cannot go on without.
 pub async fn run(station: Station, limits: Limits) -> Result<(), Error> {
+    pid::write(&station, NAME)?;
     force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
     let (mut shell, found) = shell::Shell::open(&station, Tasks::new(outbox))?;
