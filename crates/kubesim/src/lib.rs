@@ -7,13 +7,20 @@
 mod api;
 mod budgets;
 mod controllers;
+mod discovery;
+mod failure;
 mod faults;
+mod kinds;
+mod merge_keys;
+mod patch;
 mod path;
 mod seed;
 mod selectors;
 mod server;
 mod store;
+mod strategic;
 mod watch;
+mod writes;
 
 pub use faults::{Fault, Faults, Seen};
 pub use server::{Server, SimBody, SimService};
@@ -36,6 +43,8 @@ pub struct SimConfig {
     pub start_time: Duration,
     /// Changes that a watch can go back to.
     pub history: usize,
+    /// From one bookmark of a watch to the next.
+    pub bookmark_every: Duration,
 }
 
 impl Default for SimConfig {
@@ -44,6 +53,7 @@ impl Default for SimConfig {
             stop_time: Duration::from_millis(300),
             start_time: Duration::from_millis(200),
             history: 10_000,
+            bookmark_every: Duration::from_secs(60),
         }
     }
 }
@@ -81,6 +91,15 @@ impl Shared {
             self.changed.notify_waiters();
         }
         result
+    }
+
+    /// As `write`, but for a rehearsal: then on a copy that is thrown away.
+    pub(crate) fn attempt<R>(&self, dry: bool, change: impl FnOnce(&mut Store) -> R) -> R {
+        if dry {
+            let mut copy = self.store().clone();
+            return change(&mut copy);
+        }
+        self.write(change)
     }
 }
 

@@ -21,8 +21,8 @@ use tracing::debug;
 
 use crate::Shared;
 use crate::api::{self, Answer, Asked};
+use crate::failure::Failure;
 use crate::faults::Fault;
-use crate::watch;
 
 /// The body of an answer.
 pub type SimBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -50,8 +50,7 @@ impl SimService {
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Cut) => return Err(std::io::Error::other("scripted cut")),
             Some(Fault::Status { code, reason, message, retry_after }) => {
-                let value = api::status(code, &reason, &message, serde_json::Value::Null);
-                let mut response = json(code, &value)?;
+                let mut response = json(code, &Failure::new(code, &reason, message).status())?;
                 if let Some(secs) = retry_after {
                     response.headers_mut().insert(http::header::RETRY_AFTER, secs.into());
                 }
@@ -73,8 +72,8 @@ impl SimService {
         match api::answer(&self.0, &asked) {
             Answer::Json(code, value) => json(code, &value),
             Answer::Text(text) => respond(200, "text/plain", Full::new(Bytes::from(text)).boxed_unsync()),
-            Answer::Watch { scope, version, bookmarks, first, limit } => {
-                let lines = watch::lines(Arc::clone(&self.0), scope, version, bookmarks, first, limit);
+            Answer::Watch(watch) => {
+                let lines = watch.lines();
                 let frames = StreamBody::new(lines.map(|line| Ok(Frame::data(line))));
                 respond(200, "application/json", frames.boxed_unsync())
             }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+
+use crate::kinds::Resource;
 
 /// `(resource, namespace, name)`.
 pub(crate) type Key = (String, String, String);
@@ -19,6 +22,7 @@ pub(crate) struct Changed {
 }
 
 /// All objects.
+#[derive(Clone)]
 pub(crate) struct Store {
     version: u64,
     objects: BTreeMap<Key, Value>,
@@ -59,7 +63,10 @@ impl Store {
     pub(crate) fn put(&mut self, resource: &str, mut object: Value) -> Value {
         let key = key(resource, &object);
         let old = self.objects.get(&key).cloned();
-        let stamp = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        if let Some(known) = Resource::stored(resource) {
+            object["apiVersion"] = known.api_version.into();
+            object["kind"] = known.kind.into();
+        }
         let meta = &mut object["metadata"];
         if meta["uid"].is_null() {
             meta["uid"] = old.as_ref().map_or_else(
@@ -68,7 +75,7 @@ impl Store {
             );
         }
         if meta["creationTimestamp"].is_null() {
-            meta["creationTimestamp"] = stamp.into();
+            meta["creationTimestamp"] = stamp(0).into();
         }
         meta["resourceVersion"] = Value::Null;
         if let Some(old) = &old {
@@ -106,6 +113,14 @@ impl Store {
         Some(old)
     }
 
+    /// Removes all that is in a namespace.
+    pub(crate) fn empty(&mut self, namespace: &str) {
+        let inside: Vec<Key> = self.objects.keys().filter(|it| it.1 == namespace).cloned().collect();
+        for (resource, namespace, name) in inside {
+            self.remove(&resource, &namespace, &name);
+        }
+    }
+
     fn note(&mut self, resource: &str, old: Option<Value>, new: Option<Value>) {
         self.history.push_back(Changed { version: self.version, resource: resource.to_owned(), old, new });
         while self.history.len() > self.keep {
@@ -119,6 +134,13 @@ fn key(resource: &str, object: &Value) -> Key {
     (resource.to_owned(), text("namespace"), text("name"))
 }
 
+/// The wall time in `ahead` seconds, as the API writes it.
+pub(crate) fn stamp(ahead: u64) -> String {
+    let ahead = SignedDuration::from_secs(i64::try_from(ahead).unwrap_or(i64::MAX));
+    let now = Timestamp::now();
+    now.checked_add(ahead).unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// Whether a condition of a node or pod is true.
 pub(crate) fn is_true(object: &Value, condition: &str) -> bool {
     let all = object["status"]["conditions"].as_array();
@@ -127,6 +149,5 @@ pub(crate) fn is_true(object: &Value, condition: &str) -> bool {
 
 /// Conditions with one of them set.
 pub(crate) fn condition(kind: &str, status: bool) -> Value {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    json!({ "type": kind, "status": if status { "True" } else { "False" }, "lastTransitionTime": now })
+    json!({ "type": kind, "status": if status { "True" } else { "False" }, "lastTransitionTime": stamp(0) })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use serde_json::{Value, json};
+use tokio::time::{Interval, interval, sleep};
 
 use crate::Shared;
 use crate::path::Target;
@@ -43,69 +44,93 @@ impl Scope {
                 None => ("DELETED", old),
             },
         };
-        Some(json!({ "type": kind, "object": self.dressed(object.unwrap_or_default()) }))
+        Some(json!({ "type": kind, "object": self.target.outward(object.unwrap_or_default()) }))
     }
 
-    /// The object with its kind.
-    pub(crate) fn dressed(&self, mut object: Value) -> Value {
-        object["apiVersion"] = self.target.api_version.clone().into();
-        object["kind"] = self.target.kind().into();
-        object
+    /// An event that only tells the version; `ends_start` after the objects that were there from the start.
+    pub(crate) fn bookmark(&self, version: u64, ends_start: bool) -> Value {
+        let mut meta = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
+        if ends_start {
+            meta["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+        }
+        json!({ "type": "BOOKMARK", "object": self.target.outward(json!({ "metadata": meta })) })
     }
+}
+
+/// A watch that is to begin.
+pub(crate) struct Watch {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) scope: Scope,
+    /// Changes after this one are told.
+    pub(crate) version: u64,
+    /// From one bookmark to the next, if it wants any.
+    pub(crate) bookmarks: Option<Duration>,
+    /// Events that come before all others.
+    pub(crate) first: Vec<Value>,
+    /// It ends after this time.
+    pub(crate) limit: Duration,
 }
 
 struct State {
     shared: Arc<Shared>,
     scope: Scope,
     version: u64,
-    bookmarks: bool,
     ready: Vec<Value>,
     over: bool,
 }
 
-/// The lines of one watch. `first` are events that come before all others.
-pub(crate) fn lines(
-    shared: Arc<Shared>,
-    scope: Scope,
-    version: u64,
-    bookmarks: bool,
-    first: Vec<Value>,
-    limit: Duration,
-) -> impl Stream<Item = Bytes> {
-    let end = Box::pin(tokio::time::sleep(limit));
-    let state = State { shared, scope, version, bookmarks, ready: first, over: false };
-    futures::stream::unfold((state, end), |(mut state, mut end)| async move {
-        loop {
-            if !state.ready.is_empty() {
-                let mut text = String::new();
-                for event in state.ready.drain(..) {
-                    text.push_str(&event.to_string());
-                    text.push('\n');
-                }
-                return Some((Bytes::from(text), (state, end)));
-            }
-            if state.over {
-                return None;
-            }
-            let shared = Arc::clone(&state.shared);
-            let changed = shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if state.advance() {
-                continue;
-            }
-            tokio::select! {
-                () = &mut changed => {}
-                () = &mut end => {
-                    if state.bookmarks {
-                        let version = state.version;
-                        state.ready.push(state.bookmark(version));
+impl Watch {
+    /// Its events as lines of JSON.
+    pub(crate) fn lines(self) -> impl Stream<Item = Bytes> {
+        let end = Box::pin(sleep(self.limit));
+        let beat = self.bookmarks.map(|every| {
+            let mut beat = interval(every);
+            beat.reset();
+            beat
+        });
+        let Self { shared, scope, version, first, .. } = self;
+        let state = State { shared, scope, version, ready: first, over: false };
+        futures::stream::unfold((state, end, beat), |(mut state, mut end, mut beat)| async move {
+            loop {
+                if !state.ready.is_empty() {
+                    let mut text = String::new();
+                    for event in state.ready.drain(..) {
+                        text.push_str(&event.to_string());
+                        text.push('\n');
                     }
-                    state.over = true;
+                    return Some((Bytes::from(text), (state, end, beat)));
+                }
+                if state.over {
+                    return None;
+                }
+                let shared = Arc::clone(&state.shared);
+                let changed = shared.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if state.advance() {
+                    continue;
+                }
+                tokio::select! {
+                    biased;
+                    () = &mut changed => {}
+                    () = &mut end => {
+                        if beat.is_some() {
+                            state.bookmark();
+                        }
+                        state.over = true;
+                    }
+                    () = tick(beat.as_mut()) => state.bookmark(),
                 }
             }
-        }
-    })
+        })
+    }
+}
+
+async fn tick(beat: Option<&mut Interval>) {
+    match beat {
+        Some(beat) => drop(beat.tick().await),
+        None => std::future::pending().await,
+    }
 }
 
 impl State {
@@ -130,9 +155,7 @@ impl State {
         !self.ready.is_empty()
     }
 
-    fn bookmark(&self, version: u64) -> Value {
-        json!({ "type": "BOOKMARK", "object": self.scope.dressed(json!({
-            "metadata": { "resourceVersion": version.to_string(), "creationTimestamp": null }
-        })) })
+    fn bookmark(&mut self) {
+        self.ready.push(self.scope.bookmark(self.version, false));
     }
 }
