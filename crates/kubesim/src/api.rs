@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::path::Target;
+use crate::table::{Include, table};
 use crate::watch::{Scope, Watch};
 use crate::{Shared, discovery, writes};
 
@@ -17,6 +18,7 @@ pub(crate) struct Asked {
     pub(crate) path: String,
     pub(crate) query: BTreeMap<String, String>,
     pub(crate) content_type: String,
+    pub(crate) accept: String,
     pub(crate) body: Vec<u8>,
 }
 
@@ -38,8 +40,19 @@ impl Asked {
         self.given(name).map(read).transpose()
     }
 
+    fn table(&self) -> Option<Include> {
+        Include::wanted(&self.accept, self.given("includeObject"))
+    }
+
     /// The body as JSON.
     pub(crate) fn json(&self) -> Result<Value, Failure> {
+        let kind = self.content_type.split(';').next().unwrap_or_default().trim();
+        if !matches!(kind, "" | "application/json") {
+            let text = format!(
+                "the body of the request was in an unknown format ({kind}) - accepted media types include: application/json"
+            );
+            return Err(Failure::new(415, "UnsupportedMediaType", text));
+        }
         serde_json::from_slice(&self.body)
             .map_err(|error| Failure::bad_request(format!("the body is no JSON: {error}")))
     }
@@ -65,7 +78,13 @@ fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
         ("GET", Some(name), None | Some("status")) => {
             let held = shared.store().get(&target.resource, &target.namespace, name).cloned();
             let held = held.ok_or_else(|| Failure::not_found(&target, name))?;
-            Ok(Answer::Json(200, target.outward(held)))
+            let held = target.outward(held);
+            let meta = json!({ "resourceVersion": held["metadata"]["resourceVersion"] });
+            let shown = match asked.table() {
+                Some(include) => table(&target, std::slice::from_ref(&held), &meta, include),
+                None => held,
+            };
+            Ok(Answer::Json(200, shown))
         }
         ("POST", Some(name), Some("eviction")) => writes::evict(shared, &target, name, asked),
         ("POST", None, None) => writes::create(shared, &target, asked),
@@ -118,6 +137,9 @@ fn list(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, 
         meta["remainingItemCount"] = left.into();
     }
     let page: Vec<Value> = items.into_iter().skip(start).take(limit).collect();
+    if let Some(include) = asked.table() {
+        return Ok(Answer::Json(200, table(target, &page, &meta, include)));
+    }
     Ok(Answer::Json(
         200,
         json!({
@@ -173,6 +195,7 @@ fn watch(
         shared: Arc::clone(shared),
         version: if begins || from == 0 { version } else { from },
         scope,
+        table: asked.table(),
         bookmarks: bookmarks.then_some(shared.config.bookmark_every),
         first,
         limit: seconds.map_or(Duration::from_mins(30), Duration::from_secs),

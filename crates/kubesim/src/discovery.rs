@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::api::Answer;
 use crate::failure::Failure;
 use crate::kinds::{self, KINDS};
+use crate::openapi;
 
 /// The Kubernetes version that is spoken.
 const MINOR: &str = "34";
@@ -44,6 +45,9 @@ pub(crate) fn answer(path: &str) -> Result<Answer, Failure> {
         }
         _ => {}
     }
+    if let Some(document) = openapi::document(path) {
+        return Ok(Answer::Json(200, document));
+    }
     if let Some(version) =
         groups().into_iter().find(|it| path.strip_prefix("apis/") == Some(kinds::group(it)))
     {
@@ -79,10 +83,12 @@ fn group(version: &'static str) -> Value {
 fn resources(version: &str) -> Vec<Value> {
     let mut all = Vec::new();
     for it in KINDS.iter().filter(|it| it.api_version == version) {
+        let in_all = matches!(it.plural, "pods" | "services") || it.api_version == "apps/v1";
+        let categories: &[&str] = if in_all { &["all"] } else { &[] };
         let short: &[&str] = if it.short.is_empty() { &[] } else { &[it.short] };
         all.push(json!({
             "name": it.plural, "singularName": it.kind.to_lowercase(), "kind": it.kind,
-            "namespaced": it.namespaced, "shortNames": short,
+            "namespaced": it.namespaced, "shortNames": short, "categories": categories,
             "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
         }));
         if it.status {

@@ -12,6 +12,7 @@ mod failure;
 mod faults;
 mod kinds;
 mod merge_keys;
+mod openapi;
 mod patch;
 mod path;
 mod seed;
@@ -19,6 +20,8 @@ mod selectors;
 mod server;
 mod store;
 mod strategic;
+mod strict;
+mod table;
 mod watch;
 mod writes;
 

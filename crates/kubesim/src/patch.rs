@@ -1,6 +1,7 @@
 //! The kinds of patch, by content type.
 
 use serde_json::Value;
+use tracing::debug;
 
 use crate::failure::Failure;
 use crate::path::Target;
@@ -50,17 +51,11 @@ impl Patch {
         match self {
             Self::Json(patch) => {
                 let mut new = held.clone();
-                // The real server keeps the operation that failed to itself.
+                // The API server does not say which operation failed, so neither does the answer.
                 json_patch::patch(&mut new, patch).map_err(|error| {
-                    let mut failure = Failure::new(
-                        422,
-                        "Invalid",
-                        "the server rejected our request due to an error in our request",
-                    );
-                    failure.details = serde_json::json!({
-                        "causes": [{ "reason": "UnexpectedServerResponse", "message": error.to_string() }],
-                    });
-                    failure
+                    debug!(%error, "a JSON patch does not fit");
+                    let text = "the server rejected our request due to an error in our request";
+                    Failure::new(422, "Invalid", text)
                 })?;
                 Ok(new)
             }

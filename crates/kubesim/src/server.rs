@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -57,16 +57,14 @@ impl SimService {
                 return Ok(response);
             }
         }
+        let header =
+            |name| parts.headers.get(name).and_then(|it: &HeaderValue| it.to_str().ok()).unwrap_or_default();
         let asked = Asked {
             method: parts.method.to_string(),
             path: parts.uri.path().to_owned(),
             query: query(parts.uri.query().unwrap_or_default()),
-            content_type: parts
-                .headers
-                .get(http::header::CONTENT_TYPE)
-                .and_then(|it| it.to_str().ok())
-                .unwrap_or_default()
-                .to_owned(),
+            content_type: header(http::header::CONTENT_TYPE).to_owned(),
+            accept: header(http::header::ACCEPT).to_owned(),
             body,
         };
         match api::answer(&self.0, &asked) {

@@ -85,6 +85,9 @@ impl Store {
                 return old.clone();
             }
         }
+        if old.is_none() {
+            self.room_for(&key.1);
+        }
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
         self.objects.insert(key, object.clone());
@@ -111,6 +114,14 @@ impl Store {
         old["metadata"]["resourceVersion"] = self.version.to_string().into();
         self.note(resource, Some(old.clone()), None);
         Some(old)
+    }
+
+    /// A namespace comes with the first object in it.
+    fn room_for(&mut self, namespace: &str) {
+        if !namespace.is_empty() && self.get("namespaces", "", namespace).is_none() {
+            let name = json!({ "name": namespace, "labels": { "kubernetes.io/metadata.name": namespace } });
+            self.put("namespaces", json!({ "metadata": name, "status": { "phase": "Active" } }));
+        }
     }
 
     /// Removes all that is in a namespace.

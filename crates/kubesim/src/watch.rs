@@ -11,6 +11,7 @@ use tokio::time::{Interval, interval, sleep};
 use crate::Shared;
 use crate::path::Target;
 use crate::selectors::{fields_match, labels_match};
+use crate::table::{Include, table};
 
 /// What is watched.
 #[derive(Debug, Clone)]
@@ -25,7 +26,9 @@ impl Scope {
     pub(crate) fn holds(&self, object: &Value) -> Result<bool, String> {
         let meta = &object["metadata"];
         let here = self.target.namespace.is_empty() || meta["namespace"] == self.target.namespace.as_str();
-        Ok(here && labels_match(&meta["labels"], &self.labels) && fields_match(object, &self.fields)?)
+        Ok(here
+            && labels_match(&meta["labels"], &self.labels)
+            && fields_match(&self.target.resource, object, &self.fields)?)
     }
 
     fn event(&self, old: Option<Value>, new: Option<Value>) -> Option<Value> {
@@ -47,6 +50,16 @@ impl Scope {
         Some(json!({ "type": kind, "object": self.target.outward(object.unwrap_or_default()) }))
     }
 
+    /// The event as the client wants to see it.
+    fn shown(&self, mut event: Value, include: Option<Include>) -> Value {
+        if let (Some(include), true) = (include, event["type"] != "ERROR") {
+            let object = event["object"].take();
+            let meta = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
+            event["object"] = table(&self.target, &[object], &meta, include);
+        }
+        event
+    }
+
     /// An event that only tells the version; `ends_start` after the objects that were there from the start.
     pub(crate) fn bookmark(&self, version: u64, ends_start: bool) -> Value {
         let mut meta = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
@@ -63,6 +76,8 @@ pub(crate) struct Watch {
     pub(crate) scope: Scope,
     /// Changes after this one are told.
     pub(crate) version: u64,
+    /// Objects are shown as tables of one row.
+    pub(crate) table: Option<Include>,
     /// From one bookmark to the next, if it wants any.
     pub(crate) bookmarks: Option<Duration>,
     /// Events that come before all others.
@@ -88,14 +103,14 @@ impl Watch {
             beat.reset();
             beat
         });
-        let Self { shared, scope, version, first, .. } = self;
+        let Self { shared, scope, version, first, table, .. } = self;
         let state = State { shared, scope, version, ready: first, over: false };
-        futures::stream::unfold((state, end, beat), |(mut state, mut end, mut beat)| async move {
+        futures::stream::unfold((state, end, beat), move |(mut state, mut end, mut beat)| async move {
             loop {
                 if !state.ready.is_empty() {
                     let mut text = String::new();
-                    for event in state.ready.drain(..) {
-                        text.push_str(&event.to_string());
+                    for event in std::mem::take(&mut state.ready) {
+                        text.push_str(&state.scope.shown(event, table).to_string());
                         text.push('\n');
                     }
                     return Some((Bytes::from(text), (state, end, beat)));

@@ -11,6 +11,7 @@ use crate::failure::{self, Failure};
 use crate::patch::Patch;
 use crate::path::Target;
 use crate::store::Store;
+use crate::strict;
 
 /// Resources whose updates must name the version that they change.
 const CONDITIONAL: [&str; 2] = ["coordination/leases", "policy/poddisruptionbudgets"];
@@ -72,6 +73,7 @@ pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Re
     let object = asked.json()?;
     check(target, &object)?;
     let mut object = target.inward(object);
+    strict::check(target, &object, asked.given("fieldValidation") == Some("Strict"))?;
     let meta = &mut object["metadata"];
     if meta["resourceVersion"].as_str().is_some_and(|it| !it.is_empty()) {
         return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
@@ -102,8 +104,10 @@ pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Re
         if store.get(&target.resource, &target.namespace, &name).is_some() {
             return Err(Failure::already_exists(target, &name));
         }
-        if target.resource == "pods" {
-            object["status"] = json!({ "phase": "Pending" });
+        match target.resource.as_str() {
+            "pods" => object["status"] = json!({ "phase": "Pending" }),
+            "namespaces" => object["status"] = json!({ "phase": "Active" }),
+            _ => {}
         }
         Ok(Answer::Json(201, target.outward(store.put(&target.resource, object))))
     })
@@ -114,13 +118,15 @@ fn replace(
     shared: &Arc<Shared>,
     target: &Target,
     name: &str,
-    dry: bool,
+    asked: &Asked,
     change: impl FnOnce(&Value) -> Result<Value, Failure>,
 ) -> Result<Answer, Failure> {
+    let dry = is_dry(target, asked, &Value::Null)?;
     shared.attempt(dry, |store| {
         let held = store.get(&target.resource, &target.namespace, name).cloned();
         let held = held.ok_or_else(|| Failure::not_found(target, name))?;
         let mut new = target.inward(change(&target.outward(held.clone()))?);
+        strict::check(target, &new, asked.given("fieldValidation") == Some("Strict"))?;
         let (was, is) = (&held["metadata"], &new["metadata"]);
         if !is["resourceVersion"].is_null() && is["resourceVersion"] != was["resourceVersion"] {
             let why =
@@ -185,7 +191,6 @@ pub(crate) fn update(
     name: &str,
     asked: &Asked,
 ) -> Result<Answer, Failure> {
-    let dry = is_dry(target, asked, &Value::Null)?;
     let object = asked.json()?;
     check(target, &object)?;
     let unversioned = object["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty);
@@ -193,7 +198,7 @@ pub(crate) fn update(
         let why = "Invalid value: 0x0: must be specified for an update";
         return Err(Failure::invalid(target, name, "metadata.resourceVersion", why));
     }
-    replace(shared, target, name, dry, |_| Ok(object))
+    replace(shared, target, name, asked, |_| Ok(object))
 }
 
 pub(crate) fn patch(
@@ -202,9 +207,8 @@ pub(crate) fn patch(
     name: &str,
     asked: &Asked,
 ) -> Result<Answer, Failure> {
-    let dry = is_dry(target, asked, &Value::Null)?;
     let patch = Patch::read(target, &asked.content_type, &asked.body)?;
-    replace(shared, target, name, dry, |held| {
+    replace(shared, target, name, asked, |held| {
         let new = patch.apply(target, held)?;
         check(target, &new)?;
         Ok(new)
