@@ -166,9 +166,9 @@ fn cells(resource: &str, it: &Value) -> Vec<Value> {
         }
         "apps/statefulsets" => vec![name, of(&status["readyReplicas"], &spec["replicas"]), age],
         "policy/poddisruptionbudgets" => {
-            let limit = |value: &Value| match value.is_null() {
-                true => Value::from("N/A"),
-                false => Value::from(value.to_string().trim_matches('"')),
+            let limit = |value: &Value| {
+                let text = value.to_string();
+                Value::from(if value.is_null() { "N/A" } else { text.trim_matches('"') })
             };
             let (least, most) = (limit(&spec["minAvailable"]), limit(&spec["maxUnavailable"]));
             vec![name, least, most, number(&status["disruptionsAllowed"]), age]
