@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::path::Target;
 use crate::table::{Include, table};
 use crate::watch::{Scope, Watch};
-use crate::{Shared, discovery, writes};
+use crate::{Shared, discovery, scale, writes};
 
 /// A request, taken apart.
 pub(crate) struct Asked {
@@ -87,6 +87,7 @@ fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
             Ok(Answer::Json(200, shown))
         }
         ("POST", Some(name), Some("eviction")) => writes::evict(shared, &target, name, asked),
+        ("GET" | "PUT" | "PATCH", Some(name), Some("scale")) => scale::answer(shared, &target, name, asked),
         ("POST", None, None) => writes::create(shared, &target, asked),
         ("PUT", Some(name), None | Some("status")) => writes::update(shared, &target, name, asked),
         ("PATCH", Some(name), None | Some("status")) => writes::patch(shared, &target, name, asked),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::api::Answer;
 use crate::failure::Failure;
 use crate::kinds::{self, KINDS};
-use crate::openapi;
+use crate::{openapi, scale};
 
 /// The Kubernetes version that is spoken.
 const MINOR: &str = "34";
@@ -95,6 +95,12 @@ fn resources(version: &str) -> Vec<Value> {
             all.push(json!({
                 "name": format!("{}/status", it.plural), "singularName": "", "kind": it.kind,
                 "namespaced": it.namespaced, "verbs": ["get", "patch", "update"],
+            }));
+        }
+        if scale::scales(&kinds::key(it.api_version, it.plural)) {
+            all.push(json!({
+                "name": format!("{}/scale", it.plural), "singularName": "", "kind": "Scale",
+                "group": "autoscaling", "version": "v1", "namespaced": true, "verbs": ["get", "patch", "update"],
             }));
         }
         if it.plural == "pods" {

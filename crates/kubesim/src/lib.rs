@@ -15,6 +15,7 @@ mod merge_keys;
 mod openapi;
 mod patch;
 mod path;
+mod scale;
 mod seed;
 mod selectors;
 mod server;
@@ -23,6 +24,7 @@ mod strategic;
 mod strict;
 mod table;
 mod watch;
+mod workloads;
 mod writes;
 
 pub use faults::{Fault, Faults, Seen};

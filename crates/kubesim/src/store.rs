@@ -132,6 +132,40 @@ impl Store {
         }
     }
 
+    /// Asks an object to end: a pod that runs gets `grace` seconds, one with finalizers waits for them, any other
+    /// goes at once. The object as it is then, or as it was last.
+    pub(crate) fn retire(
+        &mut self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        grace: Option<u64>,
+    ) -> Option<Value> {
+        let held = self.get(resource, namespace, name).cloned()?;
+        let runs = resource == "pods" && !held["spec"]["nodeName"].is_null() && grace != Some(0);
+        if !runs && !is_held_back(&held) {
+            self.remove(resource, namespace, name);
+            if resource == "namespaces" {
+                self.empty(name);
+            }
+            return Some(held);
+        }
+        let grace = match (runs, grace) {
+            (false, _) => 0,
+            (true, Some(grace)) => grace,
+            (true, None) => held["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30),
+        };
+        if held["metadata"]["deletionTimestamp"].is_null() || !runs {
+            self.edit(resource, namespace, name, |it| {
+                it["metadata"]["deletionTimestamp"] = stamp(grace).into();
+                if resource == "pods" {
+                    it["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+                }
+            });
+        }
+        self.get(resource, namespace, name).cloned()
+    }
+
     fn note(&mut self, resource: &str, old: Option<Value>, new: Option<Value>) {
         self.history.push_back(Changed { version: self.version, resource: resource.to_owned(), old, new });
         while self.history.len() > self.keep {
@@ -143,6 +177,28 @@ impl Store {
 fn key(resource: &str, object: &Value) -> Key {
     let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
     (resource.to_owned(), text("namespace"), text("name"))
+}
+
+/// Whether something has still to be done before the object may go.
+pub(crate) fn is_held_back(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty())
+}
+
+pub(crate) fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn namespace(object: &Value) -> String {
+    object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Copies of all objects of a resource, to be looked at while they are changed.
+pub(crate) fn all(store: &Store, resource: &str) -> Vec<Value> {
+    store.list(resource).cloned().collect()
 }
 
 /// The wall time in `ahead` seconds, as the API writes it.

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::Shared;
 use crate::api::{Answer, Asked};
 use crate::budgets::{self, Refusal};
 use crate::failure::{self, Failure};
 use crate::patch::Patch;
 use crate::path::Target;
-use crate::store::Store;
-use crate::strict;
+use crate::store::{Store, is_held_back};
+use crate::{Shared, strict, workloads};
 
 /// Resources whose updates must name the version that they change.
 const CONDITIONAL: [&str; 2] = ["coordination/leases", "policy/poddisruptionbudgets"];
@@ -114,7 +113,7 @@ pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Re
 }
 
 /// Writes `change` of the present object, if the version that it names is the present one.
-fn replace(
+pub(crate) fn replace(
     shared: &Arc<Shared>,
     target: &Target,
     name: &str,
@@ -142,7 +141,7 @@ fn replace(
         }
         keep(target, &held, &mut new);
         let finished = !held["metadata"]["deletionTimestamp"].is_null()
-            && !held_back(&new)
+            && !is_held_back(&new)
             && (target.resource != "pods" || held["metadata"]["deletionGracePeriodSeconds"] == 0);
         let new = store.put(&target.resource, new);
         if finished {
@@ -178,11 +177,6 @@ fn restore(new: &mut Value, held: &Value, member: &str) {
         Some(value) => drop(members.insert(member.to_owned(), value.clone())),
         None => drop(members.remove(member)),
     }
-}
-
-/// Whether something has still to be done before the object may go.
-fn held_back(object: &Value) -> bool {
-    object["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty())
 }
 
 pub(crate) fn update(
@@ -239,7 +233,7 @@ pub(crate) fn delete(
     ))
 }
 
-/// Removes an object; a running pod by asking it to end, one with finalizers by marking it.
+/// Asks an object to end, with what it owns.
 fn remove(store: &mut Store, target: &Target, name: &str, options: &Value) -> Result<Value, Failure> {
     let (resource, namespace) = (target.resource.as_str(), target.namespace.as_str());
     let held = store.get(resource, namespace, name).cloned();
@@ -256,29 +250,10 @@ fn remove(store: &mut Store, target: &Target, name: &str, options: &Value) -> Re
             return Err(Failure::conflict(target, name, &why));
         }
     }
-    let grace = options["gracePeriodSeconds"].as_u64();
-    let runs = resource == "pods" && !held["spec"]["nodeName"].is_null() && grace != Some(0);
-    if !runs && !held_back(&held) {
-        store.remove(resource, namespace, name);
-        if resource == "namespaces" {
-            store.empty(name);
-        }
-        return Ok(held);
+    if options["propagationPolicy"] != "Orphan" {
+        workloads::retire_owned(store, &held);
     }
-    let grace = match (runs, grace) {
-        (false, _) => 0,
-        (true, Some(grace)) => grace,
-        (true, None) => held["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30),
-    };
-    if held["metadata"]["deletionTimestamp"].is_null() || !runs {
-        store.edit(resource, namespace, name, |it| {
-            it["metadata"]["deletionTimestamp"] = crate::store::stamp(grace).into();
-            if resource == "pods" {
-                it["metadata"]["deletionGracePeriodSeconds"] = grace.into();
-            }
-        });
-    }
-    Ok(store.get(resource, namespace, name).cloned().unwrap_or(held))
+    Ok(store.retire(resource, namespace, name, options["gracePeriodSeconds"].as_u64()).unwrap_or(held))
 }
 
 pub(crate) fn evict(

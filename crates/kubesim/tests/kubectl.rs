@@ -119,6 +119,9 @@ async fn get_and_describe_print_what_is_there() {
     assert_eq!(row(&pods, "shell")[..4], ["tools", "shell", "1/1", "Running"]);
     assert_eq!(row(&pods, "shell").last(), Some(&"n1"));
     assert_eq!(row(&shop.ok("get pdb -n shop").await, "web")[..4], ["web", "3", "N/A", "0"]);
+    let workloads = shop.ok("get all -n shop").await;
+    assert_eq!(row(&workloads, "deployment.apps/web")[1..4], ["3/3", "3", "3"]);
+    assert_eq!(row(&workloads, "statefulset.apps/db")[1], "2/2");
     let on_n1 = shop.ok("get pods -A --field-selector spec.nodeName=n1 -l app=shell -o name").await;
     assert_eq!(on_n1, "pod/shell\n");
     assert!(shop.ok("get namespaces -o name").await.contains("namespace/shop"));
@@ -222,6 +225,24 @@ async fn a_node_is_labelled_annotated_tainted_and_patched_in_three_ways() {
     assert_eq!(shop.node()["metadata"]["labels"]["by"], "merge");
     shop.ok(&format!("patch node n1 --type=json -p {}", steps("merge"))).await;
     assert_eq!(shop.node()["metadata"]["labels"]["by"], "json");
+}
+
+#[tokio::test]
+async fn a_deployment_is_scaled_and_rolled_out() {
+    let Some(shop) = Shop::open().await else { return };
+    let file = shop.file(
+        "deployment.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: new, namespace: shop}\n\
+         spec: {replicas: 1, selector: {matchLabels: {app: new}}, template: {metadata: {labels: {app: new}}, \
+         spec: {containers: [{name: c, image: i}]}}}\n",
+    );
+    shop.ok(&format!("create -f {file}")).await;
+    shop.ok("rollout status -n shop deployment/new --timeout=20s").await;
+    running(&shop.sim, 10).await;
+    assert_eq!(shop.ok("scale -n shop deployment/new --replicas=3").await, "deployment.apps/new scaled\n");
+    running(&shop.sim, 12).await;
+    shop.ok("delete -n shop deployment/new").await;
+    running(&shop.sim, 9).await;
 }
 
 #[tokio::test]
