@@ -1,8 +1,8 @@
 //! An embedded Kubernetes API for the demo and the tests: a development tool, not a cluster.
 //!
 //! It speaks what the agents and `kubectl get/cordon/drain` use: nodes, pods, budgets, evictions with real budget
-//! arithmetic, watches with resource versions, optimistic concurrency, graceful deletion, and small controllers
-//! for scheduling, replica sets, budgets and kubelets. Everything else it stores as it is given.
+//! arithmetic, patches, leases, watches with resource versions, optimistic concurrency, graceful deletion, and small
+//! controllers for scheduling, workloads, budgets and kubelets. `README.md` lists what differs from a real server.
 
 mod api;
 mod budgets;

@@ -142,3 +142,19 @@ async fn a_version_that_is_forgotten_is_told_as_an_event() {
     assert_eq!((&event["object"]["code"], &event["object"]["reason"]), (&json!(410), &json!("Expired")));
     assert!(watch.next().await.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_likes_tables_best_gets_each_change_as_a_row() {
+    let sim = cluster().await;
+    let request = Request::builder()
+        .uri("/api/v1/nodes?watch=true&fieldSelector=metadata.name=n2")
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+        .body(Full::from(""));
+    let response = sim.service().oneshot(request.unwrap()).await.unwrap();
+    let mut watch = Watching { body: response.into_body(), ready: Vec::new() };
+    let event = watch.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["kind"]), (&json!("ADDED"), &json!("Table")));
+    let rows = event["object"]["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["cells"][0], &rows[0]["cells"][1]), (1, &json!("n2"), &json!("Ready")));
+    assert_eq!(rows[0]["object"]["metadata"]["name"], "n2");
+}
