@@ -13,9 +13,6 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::path::Target;
 
-/// Members whose values are quantities, which may be written as numbers.
-const QUANTITIES: [&str; 6] = ["requests", "limits", "capacity", "allocatable", "overhead", "hard"];
-
 /// Refuses an object of wrong types; with `strict` also one with members that its type does not have.
 /// The object is in the form in which it is stored.
 pub(crate) fn check(target: &Target, object: &Value, strict: bool) -> Result<(), Failure> {
@@ -45,7 +42,6 @@ pub(crate) fn check(target: &Target, object: &Value, strict: bool) -> Result<(),
         members.insert("apiVersion".to_owned(), stored_version(target).into());
         members.insert("kind".to_owned(), target.kind().into());
     }
-    quantities(&mut given, false);
     let kept = read(given.clone()).map_err(|error| {
         let (kind, version) = (target.kind(), &target.api_version);
         Failure::bad_request(format!(
@@ -67,19 +63,6 @@ fn stored_version(target: &Target) -> &str {
 
 fn through<T: DeserializeOwned + Serialize>(given: Value) -> Result<Value, serde_json::Error> {
     serde_json::to_value(serde_json::from_value::<T>(given)?)
-}
-
-fn quantities(value: &mut Value, inside: bool) {
-    match value {
-        Value::Number(number) if inside => *value = number.to_string().into(),
-        Value::Object(members) => {
-            for (name, value) in members {
-                quantities(value, QUANTITIES.contains(&name.as_str()) || name == "sizeLimit");
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|it| quantities(it, false)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }
 
 /// Notes the members that were given and not kept.

@@ -176,25 +176,33 @@ async fn the_ordinary_client_reaches_it_over_http() {
     assert_eq!(nodes.list(&ListParams::default()).await.unwrap().items.len(), 3);
 }
 
+/// Waits for a state, or says what there is instead.
+async fn soon(sim: &Sim, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
+    tokio::select! {
+        () = sim.until(resource, wanted) => {}
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("{:#?}", sim.list(resource)),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_workload_grows_and_shrinks_and_takes_its_pods_with_it() {
     let (sim, client) = cluster();
     sim.add_deployment("shop", "web", 2);
     sim.add_stateful_set("shop", "db", 3);
-    sim.until("pods", |pods| ready(pods, 5)).await;
+    soon(&sim, "pods", |pods| ready(pods, 5)).await;
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "shop");
     let to = |count: u64| Patch::Merge(json!({ "spec": { "replicas": count } }));
     let scale = deployments.patch_scale("web", &PatchParams::default(), &to(4)).await.unwrap();
     assert_eq!(scale.spec.unwrap().replicas, Some(4));
-    sim.until("pods", |pods| ready(pods, 7)).await;
-    sim.until("apps/deployments", |all| all[0]["status"]["availableReplicas"] == 4).await;
+    soon(&sim, "pods", |pods| ready(pods, 7)).await;
+    soon(&sim, "apps/deployments", |all| all[0]["status"]["availableReplicas"] == 4).await;
     deployments.patch_scale("web", &PatchParams::default(), &to(1)).await.unwrap();
     let sets: Api<StatefulSet> = Api::namespaced(client, "shop");
     sets.patch("db", &PatchParams::default(), &to(1)).await.unwrap();
-    sim.until("pods", |pods| ready(pods, 2)).await;
+    soon(&sim, "pods", |pods| ready(pods, 2)).await;
     assert!(sim.get("pods", "shop", "db-0").is_some());
     deployments.delete("web", &DeleteParams::default()).await.unwrap();
-    sim.until("pods", |pods| ready(pods, 1)).await;
+    soon(&sim, "pods", |pods| ready(pods, 1)).await;
     assert!(sim.list("apps/replicasets").is_empty());
 }
 
@@ -203,9 +211,9 @@ async fn a_pod_with_a_finalizer_stays_until_the_finalizer_goes() {
     let (sim, client) = cluster();
     sim.add_bare_pod("tools", "shell", "n1");
     sim.edit("pods", "tools", "shell", |pod| pod["metadata"]["finalizers"] = json!(["a/b"]));
-    sim.until("pods", |pods| ready(pods, 1)).await;
+    soon(&sim, "pods", |pods| ready(pods, 1)).await;
     evict(&client, "tools", "shell").await.unwrap();
-    sim.until("pods", |pods| pods[0]["metadata"]["deletionGracePeriodSeconds"] == 0).await;
+    soon(&sim, "pods", |pods| pods[0]["metadata"]["deletionGracePeriodSeconds"] == 0).await;
     let pods: Api<Pod> = Api::namespaced(client, "tools");
     let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     pods.patch("shell", &PatchParams::default(), &bare).await.unwrap();
