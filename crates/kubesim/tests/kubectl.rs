@@ -4,12 +4,15 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use kubesim::{Server, Sim, SimConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
+/// A state that takes longer than this will not come.
+const PATIENCE: Duration = Duration::from_secs(30);
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 
 /// What one command said.
@@ -96,7 +99,10 @@ impl Shop {
 
 async fn running(sim: &Sim, count: usize) {
     let ready = |pod: &Value| pod["status"]["conditions"][0]["status"] == "True";
-    sim.until("pods", |pods| pods.len() == count && pods.iter().all(ready)).await;
+    tokio::select! {
+        () = sim.until("pods", |pods| pods.len() == count && pods.iter().all(ready)) => {}
+        () = tokio::time::sleep(PATIENCE) => panic!("no {count} pods run: {:#?}", sim.list("pods")),
+    }
 }
 
 /// The rest of the row that begins with this word.
@@ -163,6 +169,8 @@ async fn leases_and_events_are_created_from_files_and_listed() {
         let events = shop.ok(&format!("get {events} -n tools")).await;
         assert_eq!(row(&events, "Tested")[1..], ["Normal", "Tested", "pod/shell", "it", "works"]);
     }
+    let note = "get events.events.k8s.io -n tools -o jsonpath={.items[0].note}";
+    assert_eq!(shop.ok(note).await, "it works");
     assert!(shop.ok("describe pod -n tools shell").await.contains("it works"));
 }
 
@@ -262,8 +270,11 @@ async fn a_pod_is_deleted_with_and_without_grace() {
     let Some(shop) = Shop::open().await else { return };
     shop.ok("delete pod -n tools shell --dry-run=server").await;
     assert!(shop.sim.get("pods", "tools", "shell").is_some());
-    shop.ok("delete pod -n tools shell --grace-period=0 --force").await;
+    // A node without power ends no pod.
+    shop.sim.power("n1", false);
+    shop.ok("delete pod -n tools shell --grace-period=0 --force --timeout=10s").await;
     assert!(shop.sim.get("pods", "tools", "shell").is_none());
+    shop.sim.power("n1", true);
     let old = shop.sim.get("pods", "shop", "db-0").unwrap()["metadata"]["uid"].clone();
     // This one waits for the pod to end; its set brings it back.
     shop.ok("delete pod -n shop db-0").await;
