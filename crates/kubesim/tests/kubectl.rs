@@ -35,7 +35,9 @@ impl Shop {
     async fn open() -> Option<Self> {
         let found = Command::new("kubectl").args(["version", "--client"]).output();
         if let Err(error) = found {
-            eprintln!("skipped: kubectl cannot be run ({error}); install kubectl 1.30 or later to try this");
+            eprintln!(
+                "skipped: kubectl cannot be run ({error}); install kubectl (1.32 is known to do) to try this"
+            );
             return None;
         }
         let sim = Sim::new(SimConfig::default());
