@@ -4,6 +4,7 @@ mod facts;
 mod machine;
 mod run;
 mod settle;
+mod told;
 mod view;
 
 #[cfg(test)]

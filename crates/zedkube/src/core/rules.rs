@@ -256,7 +256,7 @@ fn d_k7_a_restart_goes_on_and_never_says_idle_in_between() {
     bench.until_draining();
     let journal = bench.core.journal();
     let mut bench = Bench::with(Some(journal));
-    assert_eq!(bench.status(), (5, 1));
+    assert_eq!(bench.status(), (5, 2));
     bench.hear(Event::Request(Requester::DeviceOp, Some(reboot.clone())));
     bench.join();
     assert!(!bench.gives_back());

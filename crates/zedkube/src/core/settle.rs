@@ -92,7 +92,7 @@ impl Zedkube {
 
     /// With both requests complete, each requester is named for a while: a Go reader looks for its own number.
     pub(super) fn settle_second(&mut self, now: Mono) {
-        let complete = self.run.status(None) == DrainStatus::Complete && self.requests.len() == 2;
+        let complete = self.run.status(None) == DrainStatus::Complete && self.both_ask();
         if !complete {
             self.second_from = None;
         } else if !self.second {
