@@ -165,6 +165,20 @@ impl Device {
         self.rest().await;
     }
 
+    /// Ends zedkube at once, as a kill would: nothing is tidied up.
+    pub(crate) async fn kill(&mut self) {
+        self.agent.as_ref().unwrap().2.abort();
+        self.killed().await;
+    }
+
+    /// What the machine does on a reboot: `/run` empty, another boot. zedkube does not run.
+    pub(crate) fn reboot(&mut self) {
+        assert!(self.agent.is_none());
+        self.remove(STATUS);
+        self.remove("run/zedkube/NodeDrainProgress/global.json");
+        self.boot.push('+');
+    }
+
     /// Kills zedkube in the very turn in which it says the `nth` line, from 1, that holds `text`: it is ended as
     /// by a kill, and nothing is tidied up.
     pub(crate) fn kill_at(&self, text: &str, nth: usize) {

@@ -6,6 +6,7 @@
 
 mod device;
 mod diary;
+mod forced;
 mod pauses;
 mod restarts;
 mod statuses;
