@@ -419,6 +419,23 @@ fn p8_a_drained_node_that_somebody_uncordons_is_drained_again() {
 }
 
 #[test]
+fn p8_a_drained_node_that_has_become_somebody_elses_is_drained_again_and_once() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.done(run);
+    bench.wait();
+    bench.look(Seen::Foreign);
+    let run = bench.run();
+    bench.hear(Event::Probed(run, Ok(())));
+    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Foreign)));
+    bench.done(run);
+    bench.wait();
+    bench.look(Seen::Foreign);
+    assert_eq!(bench.status(), (9, 2));
+}
+
+#[test]
 fn p8_a_new_request_after_a_complete_one_is_drained_for_itself() {
     let mut bench = Bench::idle();
     bench.ask(&request(Requester::DeviceOp, 1));

@@ -144,8 +144,8 @@ impl Zedkube {
         self.answers.iter().find(|answer| answer.id() == id && is_final(answer.status))
     }
 
-    /// Somebody uncordoned the drained node: what was complete is so no longer, and who still waits gets a new
-    /// drain (goals P8).
+    /// Somebody uncordoned the drained node, and may have cordoned it again: what was complete is so no longer,
+    /// and who still waits gets a new drain (goals P8).
     pub(super) fn void(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.care = Care::Done;
         self.cordon = CordonOwner::None;
@@ -164,6 +164,11 @@ impl Zedkube {
         let keeps = self.keeps_cordon();
         self.care = match seen {
             Ok(Seen::Open) if keeps => {
+                self.void(now, out);
+                return;
+            }
+            // Ours becomes somebody else's only by an uncordon in between.
+            Ok(Seen::Foreign) if keeps && self.cordon == CordonOwner::Ours => {
                 self.void(now, out);
                 return;
             }

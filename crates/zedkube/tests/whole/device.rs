@@ -171,11 +171,18 @@ impl Device {
         self.killed().await;
     }
 
-    /// What the machine does on a reboot: `/run` empty, another boot. zedkube does not run.
+    /// What the machine does on a reboot: no status, no request, another boot. zedkube does not run.
     pub(crate) fn reboot(&mut self) {
         assert!(self.agent.is_none());
-        self.remove(STATUS);
-        self.remove("run/zedkube/NodeDrainProgress/global.json");
+        let volatile = [
+            STATUS,
+            "run/zedkube/NodeDrainProgress/global.json",
+            request_file(Requester::DeviceOp),
+            request_file(Requester::Update),
+        ];
+        for file in volatile {
+            store::remove(&self.bus.path(file)).unwrap();
+        }
         self.boot.push('+');
     }
 
@@ -249,9 +256,39 @@ impl Device {
         self.node()["metadata"]["annotations"]["pillar-rs/cordon-owner"].as_str().map(str::to_owned)
     }
 
-    /// Somebody cordons the node with kubectl.
+    /// Somebody cordons the node with kubectl, which the server remembers.
     pub(crate) fn cordon_by_hand(&self) {
-        self.sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = true.into());
+        self.edit_node(|node| {
+            node["spec"]["unschedulable"] = true.into();
+            node["metadata"]["managedFields"] = json!([{
+                "manager": "kubectl", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": { "f:spec": { "f:unschedulable": {} } },
+            }]);
+        });
+    }
+
+    /// Somebody uncordons it. Our annotation is left behind.
+    pub(crate) fn uncordon_by_hand(&self) {
+        self.edit_node(|node| node["spec"]["unschedulable"] = Value::Null);
+        self.forget_writers();
+    }
+
+    /// The server does not tell who wrote what.
+    pub(crate) fn forget_writers(&self) {
+        self.edit_node(|node| node["metadata"]["managedFields"] = Value::Null);
+    }
+
+    fn edit_node(&self, change: impl FnOnce(&mut Value)) {
+        assert!(self.sim.edit("nodes", "", "n1", change));
+    }
+
+    /// No request comes through to our node, or all do again.
+    pub(crate) fn offline(&self, away: bool) {
+        if away {
+            self.sim.faults().script("GET", "/api/v1/nodes/n1", u32::MAX, Fault::Cut);
+        } else {
+            self.sim.faults().clear();
+        }
     }
 
     /// Every write to our node fails with a conflict, `times` times.

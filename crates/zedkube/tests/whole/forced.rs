@@ -169,7 +169,9 @@ async fn the_name_that_nobody_reads_is_told_once_and_forces_nothing() {
         device.change(|device| device.write(MISSPELT, &input)).await;
     }
     assert_eq!(device.diary.count("nobody reads this name"), 1);
-    assert!(device.diary.lines().iter().any(|line| line.text.contains(MISSPELT) && line.text.contains(FORCE)));
+    assert!(
+        device.diary.lines().iter().any(|line| line.text.contains(MISSPELT) && line.text.contains(FORCE))
+    );
     assert_eq!(device.diary.written(), before);
     // Gone and back, it is a new mistake.
     device.change(|device| device.remove(MISSPELT)).await;
