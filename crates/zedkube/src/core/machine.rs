@@ -16,7 +16,7 @@ use super::run::{Care, End, Run};
 use crate::limits::Limits;
 
 /// The core of zedkube.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Zedkube {
     pub(super) limits: Limits,
     pub(super) boot_id: String,
@@ -43,6 +43,8 @@ pub struct Zedkube {
     pub(super) cordon: CordonOwner,
     pub(super) care: Care,
     pub(super) looks: u64,
+    /// A cordon of ours may still be on its way to the server: its call failed, was cancelled or is not known of.
+    pub(super) on_its_way: bool,
     pub(super) care_trouble: String,
     pub(super) said_status: Option<NodeDrainStatus>,
     pub(super) said_progress: Option<Box<NodeDrainProgress>>,
@@ -84,6 +86,7 @@ impl Zedkube {
             cordon: CordonOwner::None,
             care: Care::Due(now),
             looks: 0,
+            on_its_way: same_boot,
             care_trouble: String::new(),
             said_status: None,
             said_progress: None,
@@ -176,8 +179,9 @@ impl Zedkube {
         }
     }
 
-    pub(super) fn cordon_now(&self, out: &mut Vec<Effect>) {
+    pub(super) fn cordon_now(&mut self, out: &mut Vec<Effect>) {
         if let Some(request) = &self.serves {
+            self.on_its_way = true;
             out.push(Effect::Cordon(self.run_id, request.clone()));
         }
     }

@@ -67,7 +67,7 @@ pub(super) enum End {
     FailedCordon(String),
     /// Could not drain.
     FailedDrain(String),
-    /// As it was before this agent started anew in the same boot.
+    /// As it was before: before this agent started anew in the same boot, or before a request that has gone.
     Resumed(DrainStatus),
 }
 

@@ -37,6 +37,7 @@ impl Zedkube {
             self.run = Run::Idle;
             self.care = Care::Due(now);
         }
+        self.settle_answered(now, out);
         let wanted = self.is_member() && self.node_known && self.knows_requests();
         if wanted && !self.run.is_active() {
             let next = self.open().next().cloned();
@@ -45,6 +46,21 @@ impl Zedkube {
             }
         }
         self.settle_second(now);
+    }
+
+    /// Whom the run worked for has gone, and whoever else stands has been answered before: those answers hold.
+    fn settle_answered(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let under_way = self.run.is_active() || self.run.resumed().is_some_and(is_under_way);
+        if !under_way || !self.knows_requests() || self.open().next().is_some() {
+            return;
+        }
+        let held = self.requests.values().filter_map(|it| self.final_answer(it.id()));
+        let best = held.map(|it| it.status).max_by_key(|status| *status == DrainStatus::Complete);
+        if let Some(status) = best {
+            self.end_run(out);
+            self.run = Run::Ended(End::Resumed(status));
+            self.care = Care::Due(now);
+        }
     }
 
     pub(super) fn end_run(&mut self, out: &mut Vec<Effect>) {
@@ -149,7 +165,7 @@ impl Zedkube {
     pub(super) fn void(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.care = Care::Done;
         self.cordon = CordonOwner::None;
-        if self.run.status(None) == DrainStatus::Complete {
+        if self.answers.iter().any(|it| it.status == DrainStatus::Complete) {
             out.push(Effect::Say(Said::Void));
             self.answers.clear();
             self.run = Run::Ended(End::Resumed(DrainStatus::NotRequested));
@@ -178,7 +194,12 @@ impl Zedkube {
                 }
                 self.cordon = CordonOwner::None;
                 self.care_trouble.clear();
-                Care::Done
+                // Once more, when whatever was on its way has arrived.
+                if std::mem::take(&mut self.on_its_way) {
+                    Care::Due(now + self.limits.uncordon_poll())
+                } else {
+                    Care::Done
+                }
             }
             Ok(Seen::Foreign) => {
                 self.cordon = CordonOwner::Foreign;

@@ -18,8 +18,8 @@ impl Zedkube {
         self.asks(Requester::DeviceOp) && self.asks(Requester::Update)
     }
 
-    /// The status as it is said: the forced one, or that of the run for the requester that comes first.
-    pub(super) fn status(&self) -> NodeDrainStatus {
+    /// The status of the run itself, for the requester that comes first.
+    pub(super) fn own_status(&self) -> NodeDrainStatus {
         let status = match self.member {
             None => self.run.resumed().unwrap_or(DrainStatus::NotSupported),
             Some(true) if self.is_member() => self.run.status(self.floor),
@@ -32,7 +32,7 @@ impl Zedkube {
         } else {
             Requester::None
         };
-        let own = match status {
+        let requested_by = match status {
             DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
             DrainStatus::Complete if self.second && self.both_ask() => Requester::Update,
             DrainStatus::Unknown
@@ -45,14 +45,18 @@ impl Zedkube {
             | DrainStatus::Complete
             | DrainStatus::Stranger(_) => first,
         };
+        NodeDrainStatus { status, requested_by }
+    }
+
+    /// The status as it is said: the forced one, or that of the run.
+    pub(super) fn status(&self) -> NodeDrainStatus {
         match self.force {
             // COMPLETE is said for the requester that it names, as far as that one waits.
             Force::Order(order) if order.status == DrainStatus::Complete => {
-                let waits = self.requests.contains_key(&order.requested_by);
-                if waits { order } else { NodeDrainStatus { status, requested_by: own } }
+                if self.requests.contains_key(&order.requested_by) { order } else { self.own_status() }
             }
             Force::Order(order) => order,
-            Force::Absent | Force::Refused(_) => NodeDrainStatus { status, requested_by: own },
+            Force::Absent | Force::Refused(_) => self.own_status(),
         }
     }
 
