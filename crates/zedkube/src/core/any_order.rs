@@ -67,6 +67,9 @@ impl World {
             }
             Turn::Member(member) => {
                 self.member = member.or(self.member);
+                if member == Some(false) {
+                    self.earn_nothing();
+                }
                 self.hear(&Event::Member(member));
             }
             Turn::Force(status, by) => {

@@ -12,7 +12,7 @@ use topics::{
 };
 
 use super::facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said};
-use super::run::{Care, End, Run};
+use super::run::{Care, End, Run, Sent};
 use crate::limits::Limits;
 
 /// The core of zedkube.
@@ -43,8 +43,7 @@ pub struct Zedkube {
     pub(super) cordon: CordonOwner,
     pub(super) care: Care,
     pub(super) looks: u64,
-    /// A cordon of ours may still be on its way to the server: its call failed, was cancelled or is not known of.
-    pub(super) on_its_way: bool,
+    pub(super) sent: Sent,
     pub(super) care_trouble: String,
     pub(super) said_status: Option<NodeDrainStatus>,
     pub(super) said_progress: Option<Box<NodeDrainProgress>>,
@@ -86,7 +85,7 @@ impl Zedkube {
             cordon: CordonOwner::None,
             care: Care::Due(now),
             looks: 0,
-            on_its_way: same_boot,
+            sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
             said_status: None,
             said_progress: None,
@@ -181,7 +180,7 @@ impl Zedkube {
 
     pub(super) fn cordon_now(&mut self, out: &mut Vec<Effect>) {
         if let Some(request) = &self.serves {
-            self.on_its_way = true;
+            self.sent = Sent::Cordon;
             out.push(Effect::Cordon(self.run_id, request.clone()));
         }
     }

@@ -158,6 +158,18 @@ pub(super) enum Care {
     Looking,
 }
 
+/// Whether a cordon of ours may still be on its way to the server: its call failed, was cancelled, or an earlier
+/// run of this agent made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// None is.
+    Nothing,
+    /// One may be.
+    Cordon,
+    /// The node was seen open since; one may arrive until then.
+    Until(Mono),
+}
+
 /// What is known of the cordon.
 pub(super) const fn cordoned(owner: CordonOwner) -> bool {
     match owner {

@@ -7,7 +7,7 @@ use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requ
 
 use super::facts::{Effect, Force, Said, Seen};
 use super::machine::{Zedkube, is_final, is_under_way};
-use super::run::{Care, End, Run};
+use super::run::{Care, End, Run, Sent};
 
 impl Zedkube {
     pub(super) fn request(&mut self, from: Requester, request: Option<NodeDrainRequest>) {
@@ -26,7 +26,6 @@ impl Zedkube {
         if self.knows_requests() {
             self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
         }
-        self.settle_force(now, out);
         let withdrawn = self.knows_requests() && self.requests.is_empty();
         let left = self.member == Some(false) || (self.member == Some(true) && !self.is_member());
         if (withdrawn || left) && self.run != Run::Idle {
@@ -36,8 +35,13 @@ impl Zedkube {
             self.end_run(out);
             self.run = Run::Idle;
             self.care = Care::Due(now);
+            // The cordon goes, and with it what was complete.
+            self.answers.clear();
         }
-        self.settle_answered(now, out);
+        if !left {
+            self.settle_force(now, out);
+            self.settle_answered(now, out);
+        }
         let wanted = self.is_member() && self.node_known && self.knows_requests();
         if wanted && !self.run.is_active() {
             let next = self.open().next().cloned();
@@ -48,15 +52,16 @@ impl Zedkube {
         self.settle_second(now);
     }
 
-    /// Whom the run worked for has gone, and whoever else stands has been answered before: those answers hold.
+    /// Nobody is left to work for, and whoever stands has been answered: those answers hold, not the run's end.
     fn settle_answered(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let under_way = self.run.is_active() || self.run.resumed().is_some_and(is_under_way);
-        if !under_way || !self.knows_requests() || self.open().next().is_some() {
+        if !self.is_member() || !self.knows_requests() || self.open().next().is_some() {
             return;
         }
         let held = self.requests.values().filter_map(|it| self.final_answer(it.id()));
         let best = held.map(|it| it.status).max_by_key(|status| *status == DrainStatus::Complete);
-        if let Some(status) = best {
+        if let Some(status) = best
+            && self.run.status(None) != status
+        {
             self.end_run(out);
             self.run = Run::Ended(End::Resumed(status));
             self.care = Care::Due(now);
@@ -108,7 +113,9 @@ impl Zedkube {
 
     /// With both requests complete, each requester is named for a while: a Go reader looks for its own number.
     pub(super) fn settle_second(&mut self, now: Mono) {
-        let complete = self.run.status(None) == DrainStatus::Complete && self.both_ask();
+        let complete = self.run.status(None) == DrainStatus::Complete
+            && self.completed(Requester::DeviceOp)
+            && self.completed(Requester::Update);
         if !complete {
             self.second_from = None;
         } else if !self.second {
@@ -194,11 +201,15 @@ impl Zedkube {
                 }
                 self.cordon = CordonOwner::None;
                 self.care_trouble.clear();
-                // Once more, when whatever was on its way has arrived.
-                if std::mem::take(&mut self.on_its_way) {
-                    Care::Due(now + self.limits.uncordon_poll())
-                } else {
-                    Care::Done
+                self.sent = match self.sent {
+                    Sent::Cordon => Sent::Until(now + self.limits.uncordon_poll()),
+                    Sent::Until(at) if now < at => Sent::Until(at),
+                    Sent::Until(_) | Sent::Nothing => Sent::Nothing,
+                };
+                match self.sent {
+                    // Once more, when whatever was on its way has arrived.
+                    Sent::Until(at) => Care::Due(at),
+                    Sent::Cordon | Sent::Nothing => Care::Done,
                 }
             }
             Ok(Seen::Foreign) => {

@@ -139,3 +139,26 @@ fn a_node_that_was_given_back_is_looked_at_once_more_as_a_cordon_may_arrive_late
     bench.look(Seen::Open);
     assert_eq!(bench.core.next_wake(), None);
 }
+
+#[test]
+fn p5_a_requester_whose_drain_failed_is_not_told_complete_for_the_other_one() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::Update, 1));
+    let run = bench.until_draining();
+    for attempt in 1..=5 {
+        bench.fail(run, false);
+        if attempt < 5 {
+            bench.wait();
+        }
+    }
+    assert_eq!(bench.status(), (8, 3));
+    bench.look(Seen::Open);
+    bench.ask(&request(Requester::DeviceOp, 2));
+    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
+    bench.hear(Event::Force(Force::Order(order)));
+    bench.hear(Event::Force(Force::Absent));
+    assert_eq!(bench.status(), (9, 2));
+    bench.now = bench.now + Duration::from_mins(1);
+    bench.hear(Event::Tick);
+    assert_eq!(bench.status(), (9, 2));
+}

@@ -1,7 +1,7 @@
 //! What is said, and in whose name. Pure: no clock, no I/O, no task.
 
 use step::Mono;
-use topics::{DrainStatus, NodeDrainStatus, Requester};
+use topics::{Answer, DrainStatus, NodeDrainStatus, Requester};
 
 use super::facts::{Effect, Force, Said};
 use super::machine::Zedkube;
@@ -14,8 +14,10 @@ impl Zedkube {
         self.requests.contains_key(&who) || (!self.read.contains(&who) && answered())
     }
 
-    pub(super) fn both_ask(&self) -> bool {
-        self.asks(Requester::DeviceOp) && self.asks(Requester::Update)
+    /// Whether this requester's own answer is COMPLETE: nobody else is told so.
+    pub(super) fn completed(&self, who: Requester) -> bool {
+        let complete = |it: &Answer| it.requested_by == who && it.status == DrainStatus::Complete;
+        self.asks(who) && self.answers.iter().any(complete)
     }
 
     /// The status of the run itself, for the requester that comes first.
@@ -34,7 +36,10 @@ impl Zedkube {
         };
         let requested_by = match status {
             DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
-            DrainStatus::Complete if self.second && self.both_ask() => Requester::Update,
+            DrainStatus::Complete if self.completed(Requester::Update) => {
+                let alone = !self.completed(Requester::DeviceOp);
+                if alone || self.second { Requester::Update } else { first }
+            }
             DrainStatus::Unknown
             | DrainStatus::Requested
             | DrainStatus::Starting

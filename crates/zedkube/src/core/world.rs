@@ -243,13 +243,18 @@ impl World {
             CordonOwner::Foreign => Seen::Foreign,
         };
         if !give_back && seen == Seen::Open {
-            // Somebody uncordoned: whatever was earned is so no longer.
-            self.drained.clear();
-            self.skipped.clear();
-            self.forced.clear();
-            self.earn_by_force();
+            // Somebody uncordoned.
+            self.earn_nothing();
         }
         self.hear(&Event::Looked(nth, Ok(seen)));
+    }
+
+    /// Whatever was earned is so no longer, but for what a force file says.
+    pub(super) fn earn_nothing(&mut self) {
+        self.drained.clear();
+        self.skipped.clear();
+        self.forced.clear();
+        self.earn_by_force();
     }
 
     pub(super) fn earn_by_force(&mut self) {
@@ -263,6 +268,9 @@ impl World {
     pub(super) fn force(&mut self, force: Force) {
         self.force = force.clone();
         self.earn_by_force();
+        if matches!(force, Force::Order(order) if order.status == DrainStatus::NotSupported) {
+            self.earn_nothing();
+        }
         self.hear(&Event::Force(force));
     }
 
