@@ -114,9 +114,9 @@ proptest! {
         for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Some(true)), Turn::Withdraw(0), Turn::Withdraw(1)] {
             world.take(&turn);
         }
-        while !world.late.is_empty() {
-            world.take(&Turn::Late);
-        }
+        world.come_to_rest();
+        // At rest nothing is on its way any more that could undo it.
+        world.land();
         world.come_to_rest();
         prop_assert_eq!(world.status.to_string(), "{Not Requested 1}");
         prop_assert_ne!(world.node, CordonOwner::Ours);

@@ -317,6 +317,10 @@ impl World {
     /// Answers whatever is asked and lets time pass until nothing more happens.
     pub(super) fn come_to_rest(&mut self) {
         for _ in 0..ENOUGH {
+            // Results of tasks that are long gone change nothing, whenever they come.
+            for event in self.late.clone() {
+                self.hear(&event);
+            }
             if self.task.is_some() {
                 self.result(0);
             } else if self.look.is_some() {
