@@ -97,8 +97,10 @@ impl Shell {
     fn follow_files(&mut self, bus: &Bus) {
         let order = FileRule { limit_bytes: FORCE_BYTES, order: true };
         self.tasks.follow_file(bus, bus.path(FORCE), order, |file| Some(Event::Force(force(file))));
-        self.tasks.follow_file(bus, bus.path(MISSPELT), order, |file| {
-            if file != FileState::Absent {
+        let mut there = false;
+        self.tasks.follow_file(bus, bus.path(MISSPELT), order, move |file| {
+            let was_there = std::mem::replace(&mut there, file != FileState::Absent);
+            if there && !was_there {
                 warn!(path = MISSPELT, "nobody reads this name; the force file is {FORCE}");
             }
             None

@@ -9,7 +9,7 @@ use topics::{
 };
 
 use super::facts::{Draining, Force};
-use super::machine::Zedkube;
+use super::machine::{Zedkube, is_final};
 use super::run::{End, Run, cordoned};
 
 /// Where a person forces a status.
@@ -73,7 +73,8 @@ impl Zedkube {
         draining.blockers.iter().map(blocker).collect()
     }
 
-    /// Where we are, for the next start. Holds nothing that changes with every pod.
+    /// Where we are, for the next start: not what a person has forced, which stands in its own file. Holds nothing
+    /// that changes with every pod.
     pub(super) fn journal(&self) -> DrainJournal {
         let serves = self.serves.clone().unwrap_or_default();
         DrainJournal {
@@ -81,7 +82,7 @@ impl Zedkube {
             requested_by: serves.requested_by,
             requested_at: serves.requested_at,
             context: serves.context,
-            status: self.status().status,
+            status: self.own_status().status,
             attempt: self.run.attempt(),
             cordon: self.cordon,
             started_at: self.started_at,
@@ -166,6 +167,11 @@ impl Zedkube {
                 DrainPhase::FailedDrain,
                 format!("could not drain: {reason}"),
                 "mend that; the requester asks again by itself, or force COMPLETE",
+            ),
+            Run::Ended(End::Resumed(status)) if is_final(*status) => words(
+                resumed_phase(*status),
+                "answered before; see Answers for when and how",
+                "nothing: the requester goes ahead, or asks again by itself",
             ),
             Run::Ended(End::Resumed(status)) => {
                 words(resumed_phase(*status), "zedkube has started anew and catches up", "nothing")
