@@ -13,6 +13,7 @@ use scenarios::{Cluster, SKIPPED, World};
 mod force;
 mod order;
 mod reboot;
+mod role;
 mod update;
 mod withdraw;
 

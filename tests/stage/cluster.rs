@@ -2,7 +2,6 @@
 //! a bare pod. Everything is done through the API, as another client would.
 
 use std::path::Path;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -12,6 +11,7 @@ use kube::{Client, ResourceExt as _};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 
+use crate::noted::Noted;
 use crate::real::{self, Real};
 use crate::server::ApiServer;
 
@@ -45,6 +45,7 @@ pub struct Cluster {
     backend: Backend,
     place: Place,
     client: Client,
+    noted: Noted,
 }
 
 impl Cluster {
@@ -68,7 +69,12 @@ impl Cluster {
         sim.add_bare_pod("tools", "debug-shell", NODE);
         running(&sim, 9).await;
         let place = Place { node: NODE.to_owned(), uuid: UUID, namespace: SHOP.to_owned() };
-        Self { client: Client::new(sim.service(), "default"), place, backend: Backend::Embedded(sim) }
+        Self {
+            client: Client::new(sim.service(), "default"),
+            place,
+            backend: Backend::Embedded(sim),
+            noted: Noted::default(),
+        }
     }
 
     /// One on the real API server that the environment names: two nodes without a machine, three pods behind a
@@ -86,7 +92,7 @@ impl Cluster {
         let name = format!("pillar-scenario-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
         let place = Place { node: name.clone(), uuid: UUID, namespace: name };
         let real = Real::build(server, &place).await;
-        Self { client: real.client().clone(), place, backend: Backend::Real(real) }
+        Self { client: real.client().clone(), place, backend: Backend::Real(real), noted: Noted::default() }
     }
 
     /// Removes what was built on a real server.
@@ -114,10 +120,7 @@ impl Cluster {
     /// The way in for zedkube, without a network in between.
     #[must_use]
     pub fn handle(&self) -> kubeops::Cluster {
-        kubeops::Cluster::from_client(match &self.backend {
-            Backend::Embedded(_) => self.client.clone(),
-            Backend::Real(real) => real.noting(),
-        })
+        kubeops::Cluster::from_client(self.noted.on(&self.client))
     }
 
     async fn node(&self) -> Node {
@@ -186,8 +189,14 @@ impl Cluster {
     fn evicted(&self) -> Vec<String> {
         match &self.backend {
             Backend::Embedded(sim) => sim.faults().evicted(),
-            Backend::Real(real) => real.evicted.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Backend::Real(_) => self.noted.notes().evicted.clone(),
         }
+    }
+
+    /// Method, path and query of all that agents as tasks of this process have asked.
+    #[must_use]
+    pub fn asked_by_agents(&self) -> Vec<(String, String)> {
+        self.noted.notes().asked.clone()
     }
 
     /// How many evictions were accepted.

@@ -14,6 +14,7 @@
 
 mod cluster;
 mod hold;
+mod noted;
 mod real;
 mod server;
 mod world;

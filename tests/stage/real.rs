@@ -3,13 +3,10 @@
 //!
 //! Everything lies in a namespace and on nodes of its own names, and is removed at the end.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams};
-use kube::client::Body;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -17,15 +14,9 @@ use tokio::task::JoinSet;
 use crate::cluster::{BUDGET, Place};
 use crate::server::ApiServer;
 
-/// UIDs in the evictions that the server accepted, in order.
-pub(crate) type Evicted = Arc<Mutex<Vec<String>>>;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 /// A cluster on a real API server.
 pub(crate) struct Real {
     server: ApiServer,
-    pub(crate) evicted: Evicted,
     _kubelets: JoinSet<()>,
 }
 
@@ -61,35 +52,13 @@ impl Real {
         if !server.has_controllers {
             kubelets.spawn(keep_budget(client.clone(), place.namespace.clone()));
         }
-        let real = Self { evicted: Evicted::default(), _kubelets: kubelets, server };
+        let real = Self { _kubelets: kubelets, server };
         real.until_budget_counts(&budgets).await;
         real
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.server.client
-    }
-
-    /// A client for zedkube that notes each eviction that is accepted.
-    pub(crate) fn noting(&self) -> Client {
-        let (client, evicted) = (self.client().clone(), Arc::clone(&self.evicted));
-        let service = tower::service_fn(move |request: http::Request<Body>| {
-            let (client, evicted) = (client.clone(), Arc::clone(&evicted));
-            async move {
-                if !request.uri().path().ends_with("/eviction") {
-                    return Ok::<_, BoxError>(client.send(request).await?);
-                }
-                let (head, body) = request.into_parts();
-                let bytes = body.collect_bytes().await?.to_vec();
-                let uid = uid_of(&bytes);
-                let answer = client.send(http::Request::from_parts(head, Body::from(bytes))).await?;
-                if answer.status().is_success() {
-                    evicted.lock().unwrap_or_else(PoisonError::into_inner).push(uid);
-                }
-                Ok(answer)
-            }
-        });
-        Client::new(service, "default")
     }
 
     /// Removes what was built.
@@ -114,11 +83,6 @@ impl Real {
         };
         until(budgets, BUDGET, counts).await;
     }
-}
-
-fn uid_of(eviction: &[u8]) -> String {
-    let eviction: Value = serde_json::from_slice(eviction).unwrap();
-    eviction["deleteOptions"]["preconditions"]["uid"].as_str().unwrap().to_owned()
 }
 
 async fn create<K>(api: &Api<K>, object: Value)

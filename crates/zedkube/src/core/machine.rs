@@ -62,7 +62,6 @@ impl Zedkube {
     ) -> (Self, Vec<Effect>) {
         let journal = journal.unwrap_or_default();
         let same_boot = journal.boot_id == boot_id;
-        let other_boot = !same_boot && !journal.boot_id.is_empty();
         let mut core = Self {
             limits,
             boot_id,
@@ -101,9 +100,6 @@ impl Zedkube {
             core.second = true;
         }
         let mut out = Vec::new();
-        if other_boot {
-            out.push(Effect::DropForce);
-        }
         core.tell(now, &mut out);
         (core, out)
     }

@@ -4,16 +4,13 @@
 
 use kubeops::Counts;
 use topics::{
-    Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, GoTime, NodeDrainProgress, PodCounts,
-    Requester,
+    Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress,
+    PodCounts, Requester,
 };
 
 use super::facts::{Draining, Force};
 use super::machine::{Zedkube, is_final};
 use super::run::{End, Run, cordoned};
-
-/// Where a person forces a status.
-const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
 /// A state in words.
 struct Words {
@@ -97,21 +94,22 @@ impl Zedkube {
         match &self.force {
             Force::Absent => {}
             Force::Refused(why) => {
-                words.next_step = format!("force file refused: {why}; correct or remove {FORCE}");
+                words.next_step = format!("force file refused: {why}; correct or remove {FORCE_FILE}");
             }
             Force::Order(order) if order.status == DrainStatus::Complete => {
                 if !self.requests.contains_key(&order.requested_by) {
                     let update = order.requested_by == Requester::Update;
                     let who = if update { "no update" } else { "no reboot or shutdown" };
-                    words.next_step =
-                        format!("the force file says {order}, but {who} waits; correct or remove {FORCE}");
+                    words.next_step = format!(
+                        "the force file says {order}, but {who} waits; correct or remove {FORCE_FILE}"
+                    );
                 }
             }
             Force::Order(order) => {
                 words.phase = DrainPhase::Forced;
                 words.reason =
                     format!("a person has forced {order} with the force file; beneath it: {}", words.reason);
-                words.next_step = format!("remove {FORCE} to go back to what is");
+                words.next_step = format!("remove {FORCE_FILE} to go back to what is");
             }
         }
         words

@@ -157,7 +157,6 @@ impl World {
                     assert!(!give_back || self.task.is_none(), "a drain loses its cordon");
                     self.look = Some((nth, give_back));
                 }
-                Effect::DropForce => self.force = Force::Absent,
                 Effect::Say(_) => {}
             }
         }

@@ -9,7 +9,7 @@ use topics::{DrainStatus, Requester};
 use crate::device::{Device, STATUS, status};
 
 const US: Requester = Requester::DeviceOp;
-const FORCE: &str = zedkube::FORCE;
+const FORCE: &str = topics::FORCE_FILE;
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
 const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";
 const REFUSED: &str = "force file refused";
