@@ -18,6 +18,7 @@ mod modem;
 mod network;
 mod numbers;
 mod own;
+mod reread;
 pub mod schema;
 mod shared;
 mod time;
@@ -40,6 +41,7 @@ pub use link::*;
 pub use modem::*;
 pub use network::*;
 pub use own::*;
+pub use reread::{Reread, readers};
 pub use shared::*;
 pub use time::GoTime;
 pub use vm::*;
@@ -53,6 +55,45 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use shared::is_zero;
+
+/// What `$of::<T>()` gives for every topic `T`, in the order of the names.
+macro_rules! every_topic {
+    ($of:ident) => {
+        vec![
+            $of::<crate::AppInstanceConfig>(),
+            $of::<crate::BaseOSMgrStatus>(),
+            $of::<crate::BaseOsConfig>(),
+            $of::<crate::BaseOsStatus>(),
+            $of::<crate::ConfigItemValueMap>(),
+            $of::<crate::ContentTreeStatus>(),
+            $of::<crate::DeviceNetworkStatus>(),
+            $of::<crate::DeviceOpPending>(),
+            $of::<crate::DomainStatus>(),
+            $of::<crate::DrainJournal>(),
+            $of::<crate::ENClusterAppStatus>(),
+            $of::<crate::EdgeNodeClusterConfig>(),
+            $of::<crate::EdgeNodeClusterStatus>(),
+            $of::<crate::EdgeNodeInfo>(),
+            $of::<crate::KubeClusterInfo>(),
+            $of::<crate::KubeClusterUpdateStatus>(),
+            $of::<crate::KubeConfig>(),
+            $of::<crate::KubeLeaderElectInfo>(),
+            $of::<crate::KubeUserServices>(),
+            $of::<crate::NodeAgentStatus>(),
+            $of::<crate::NodeDrainProgress>(),
+            $of::<crate::NodeDrainRequest>(),
+            $of::<crate::NodeDrainStatus>(),
+            $of::<crate::OnboardingStatus>(),
+            $of::<crate::TpmSanityStatus>(),
+            $of::<crate::VaultStatus>(),
+            $of::<crate::VolumeMgrStatus>(),
+            $of::<crate::ZbootConfig>(),
+            $of::<crate::ZbootStatus>(),
+            $of::<crate::ZedAgentStatus>(),
+        ]
+    };
+}
+use every_topic;
 
 /// A value that one agent publishes and others follow.
 pub trait Topic:

@@ -8,80 +8,22 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use serde_json::Value;
 
-use crate::{Topic, go_json};
+use crate::Topic;
 
-/// One topic as data, for what is said about all of them.
-#[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    /// Name of the topic.
-    pub name: &'static str,
-    /// Its JSON Schema 2020-12.
-    pub schema: fn() -> Value,
-    /// Reads a value as agents read it, and gives it back as they would write it.
-    pub reread: fn(&[u8]) -> Result<Value, go_json::Error>,
-}
-
-/// Every topic, in the order of the names.
-#[must_use]
-pub fn shapes() -> Vec<Shape> {
-    macro_rules! topics {
-        ($($topic:ident),+ $(,)?) => { vec![$(shape::<crate::$topic>()),+] };
-    }
-    topics![
-        AppInstanceConfig,
-        BaseOSMgrStatus,
-        BaseOsConfig,
-        BaseOsStatus,
-        ConfigItemValueMap,
-        ContentTreeStatus,
-        DeviceNetworkStatus,
-        DeviceOpPending,
-        DomainStatus,
-        DrainJournal,
-        ENClusterAppStatus,
-        EdgeNodeClusterConfig,
-        EdgeNodeClusterStatus,
-        EdgeNodeInfo,
-        KubeClusterInfo,
-        KubeClusterUpdateStatus,
-        KubeConfig,
-        KubeLeaderElectInfo,
-        KubeUserServices,
-        NodeAgentStatus,
-        NodeDrainProgress,
-        NodeDrainRequest,
-        NodeDrainStatus,
-        OnboardingStatus,
-        TpmSanityStatus,
-        VaultStatus,
-        VolumeMgrStatus,
-        ZbootConfig,
-        ZbootStatus,
-        ZedAgentStatus,
-    ]
-}
-
-/// Every topic by name with its schema, in the order of the names.
+/// Every topic by name with its schema, JSON Schema 2020-12, in the order of the names.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Value)> {
-    shapes().into_iter().map(|shape| (shape.name, (shape.schema)())).collect()
+    crate::every_topic!(schema)
 }
 
-fn shape<T: Topic>() -> Shape {
-    let reread = |bytes: &[u8]| {
-        let value: T = go_json::from_slice(bytes)?;
-        serde_json::to_value(&value).map_err(go_json::Error::Write)
-    };
-    Shape { name: T::NAME, schema: schema::<T>, reread }
-}
-
-fn schema<T: Topic>() -> Value {
-    SchemaSettings::draft2020_12()
+fn schema<T: Topic>() -> (&'static str, Value) {
+    let schema = SchemaSettings::draft2020_12()
         .for_serialize()
         .with_transform(RecursiveTransform(plain))
         .into_generator()
         .into_root_schema_for::<T>()
-        .to_value()
+        .to_value();
+    (T::NAME, schema)
 }
 
 /// Says ranges in words that every validator knows, and leaves out defaults: each is Go's zero value.

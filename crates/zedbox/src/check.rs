@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pubsub::{FILE_LIMIT_BYTES, store};
 use serde_json::Value;
-use topics::schema::Shape;
-use topics::{FORCE_FILE, go_json, read_force};
+use topics::{FORCE_FILE, Reread, go_json, read_force};
 
 /// A value that is longer is shown by its beginning.
 const SHOWN_CHARS: usize = 60;
@@ -63,7 +62,7 @@ pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<bool> {
 }
 
 struct Check {
-    topics: BTreeMap<&'static str, Shape>,
+    topics: BTreeMap<&'static str, Reread>,
     files: usize,
     passed_over: usize,
     findings: Vec<Finding>,
@@ -71,8 +70,12 @@ struct Check {
 
 impl Check {
     fn new() -> Self {
-        let topics = topics::schema::shapes().into_iter().map(|shape| (shape.name, shape)).collect();
-        Self { topics, files: 0, passed_over: 0, findings: Vec::new() }
+        Self {
+            topics: topics::readers().into_iter().collect(),
+            files: 0,
+            passed_over: 0,
+            findings: Vec::new(),
+        }
     }
 
     /// Everything below `dir`, in the order of the names.
@@ -110,19 +113,19 @@ impl Check {
             self.force(path);
             return true;
         }
-        let Some(shape) = self.topics.get(topic_of(path)).copied() else { return false };
+        let Some(reread) = self.topics.get(topic_of(path)).copied() else { return false };
         match name.strip_suffix(".bak").unwrap_or(name) {
             "restarted" => self.restarted(path),
-            file if Path::new(file).extension() == Some("json".as_ref()) => self.value(path, shape),
+            file if Path::new(file).extension() == Some("json".as_ref()) => self.value(path, reread),
             _ => return false,
         }
         self.files += 1;
         true
     }
 
-    fn value(&mut self, path: &Path, shape: Shape) {
+    fn value(&mut self, path: &Path, reread: Reread) {
         let Some(bytes) = self.bytes(path) else { return };
-        match (shape.reread)(&bytes) {
+        match reread(&bytes) {
             Ok(written) => {
                 // It was read, so it is JSON; bytes that are no text are replaced, as in reading.
                 let given = serde_json::from_str(&String::from_utf8_lossy(&bytes)).unwrap_or_default();
