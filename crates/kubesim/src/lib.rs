@@ -73,6 +73,8 @@ pub struct Sim {
 /// What the API and the controllers share.
 pub(crate) struct Shared {
     pub(crate) config: SimConfig,
+    /// What refuses objects that the API's types do not allow.
+    pub(crate) check: Option<strict::Check>,
     store: Mutex<Store>,
     pub(crate) changed: Notify,
     pub(crate) faults: Faults,
@@ -112,8 +114,20 @@ impl Sim {
     /// A cluster without nodes. Must be called inside a tokio runtime.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
+        Self::with(config, Some(strict::check))
+    }
+
+    /// The same, but objects are taken as they come. The types of the API, which would be more than a megabyte of
+    /// the program, are left out where nothing else asks for them.
+    #[must_use]
+    pub fn unchecked(config: SimConfig) -> Self {
+        Self::with(config, None)
+    }
+
+    fn with(config: SimConfig, check: Option<strict::Check>) -> Self {
         let shared = Arc::new(Shared {
             config,
+            check,
             store: Mutex::new(Store::new(config.history)),
             changed: Notify::new(),
             faults: Faults::default(),

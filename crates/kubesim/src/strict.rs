@@ -13,6 +13,9 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::path::Target;
 
+/// See [`check`].
+pub(crate) type Check = fn(&Target, &Value, bool) -> Result<(), Failure>;
+
 /// Refuses an object of wrong types; with `strict` also one with members that its type does not have.
 /// The object is in the form in which it is stored.
 pub(crate) fn check(target: &Target, object: &Value, strict: bool) -> Result<(), Failure> {

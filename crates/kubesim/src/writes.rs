@@ -10,7 +10,7 @@ use crate::failure::{self, Failure};
 use crate::patch::Patch;
 use crate::path::Target;
 use crate::store::{Store, is_held_back};
-use crate::{Shared, strict, workloads};
+use crate::{Shared, workloads};
 
 /// Resources whose updates must name the version that they change.
 const CONDITIONAL: [&str; 2] = ["coordination/leases", "policy/poddisruptionbudgets"];
@@ -67,12 +67,17 @@ fn check(target: &Target, object: &Value) -> Result<(), Failure> {
     }
 }
 
+fn check_types(shared: &Shared, target: &Target, object: &Value, asked: &Asked) -> Result<(), Failure> {
+    let strict = asked.given("fieldValidation") == Some("Strict");
+    shared.check.map_or(Ok(()), |check| check(target, object, strict))
+}
+
 pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, Failure> {
     let dry = is_dry(target, asked, &Value::Null)?;
     let object = asked.json()?;
     check(target, &object)?;
     let mut object = target.inward(object);
-    strict::check(target, &object, asked.given("fieldValidation") == Some("Strict"))?;
+    check_types(shared, target, &object, asked)?;
     let meta = &mut object["metadata"];
     if meta["resourceVersion"].as_str().is_some_and(|it| !it.is_empty()) {
         return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
@@ -125,7 +130,7 @@ pub(crate) fn replace(
         let held = store.get(&target.resource, &target.namespace, name).cloned();
         let held = held.ok_or_else(|| Failure::not_found(target, name))?;
         let mut new = target.inward(change(&target.outward(held.clone()))?);
-        strict::check(target, &new, asked.given("fieldValidation") == Some("Strict"))?;
+        check_types(shared, target, &new, asked)?;
         let (was, is) = (&held["metadata"], &new["metadata"]);
         if !is["resourceVersion"].is_null() && is["resourceVersion"] != was["resourceVersion"] {
             let why =

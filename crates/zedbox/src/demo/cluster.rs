@@ -33,7 +33,7 @@ impl Cluster {
             start_time: Duration::from_millis(500),
             ..SimConfig::default()
         };
-        let sim = Sim::new(config);
+        let sim = Sim::unchecked(config);
         for (name, uuid) in NODES {
             sim.add_node(name, uuid);
         }
