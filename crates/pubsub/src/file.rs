@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::watch::{Bell, Dirt, Hub};
-use crate::{Finding, store};
+use crate::{Finding, disk};
 
 /// Group and world may write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -75,7 +75,7 @@ impl FileWatch {
     }
 
     fn look(&self) -> FileState {
-        let opened = match store::open(&self.path) {
+        let opened = match disk::open(&self.path) {
             Ok(Some(file)) => file,
             Ok(None) => return FileState::Absent,
             Err(error) => return self.bad(error.to_string()),
@@ -85,7 +85,7 @@ impl FileWatch {
         {
             return self.bad(reason);
         }
-        match store::read_open(opened, &self.path, self.rule.limit_bytes) {
+        match disk::read_open(opened, &self.path, self.rule.limit_bytes) {
             Ok(bytes) => FileState::Present(bytes),
             Err(error) => self.bad(error.to_string()),
         }
