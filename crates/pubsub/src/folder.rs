@@ -32,6 +32,8 @@ pub(crate) enum Former {
 pub(crate) struct Folder {
     disk: Arc<dyn Disk>,
     path: PathBuf,
+    /// Above it, what a publisher may have made ends here.
+    top: PathBuf,
     held: Box<dyn Dir>,
     /// A name was changed since the directory was last brought to disk.
     behind: bool,
@@ -41,17 +43,15 @@ impl Folder {
     /// Makes what is missing, removes the litter of an interrupted publisher, and brings to disk whatever an
     /// interrupted publisher could not: what is read now stays.
     pub(crate) fn open(disk: Arc<dyn Disk>, root: &Path, path: PathBuf) -> Result<Self, Error> {
+        // The root too has a name that a publisher may have made.
+        let top = root.parent().unwrap_or(root).to_owned();
         disk.make_dirs(&path)?;
         let held = disk.open_dir(&path).map_err(Error::io("open", &path))?;
-        let mut folder = Self { disk, path, held, behind: true };
+        let mut folder = Self { disk, path, top, held, behind: true };
         for name in folder.names()?.iter().filter(|name| store::is_temp(name)) {
             folder.disk.take_away(&folder.path.join(name))?;
         }
-        // Nothing was read yet, so either will do.
-        let (Place::Same | Place::New) = folder.sync()?;
-        for above in folder.path.ancestors().skip(1).take_while(|above| above.starts_with(root)) {
-            folder.disk.sync_dir(above)?;
-        }
+        folder.hold()?;
         Ok(folder)
     }
 
@@ -130,16 +130,26 @@ impl Folder {
 
     /// Brings the directory to disk that is at the path now.
     fn sync(&mut self) -> Result<Place, Error> {
-        let place = if self.held.is_at(&self.path) {
-            Place::Same
-        } else {
-            self.disk.make_dirs(&self.path)?;
-            self.held = self.disk.open_dir(&self.path).map_err(Error::io("open", &self.path))?;
-            Place::New
-        };
-        self.held.sync().map_err(Error::io("bring to disk", &self.path))?;
+        if self.held.is_at(&self.path) {
+            self.held.sync().map_err(Error::io("bring to disk", &self.path))?;
+            self.behind = false;
+            return Ok(Place::Same);
+        }
+        self.disk.make_dirs(&self.path)?;
+        self.hold()?;
+        Ok(Place::New)
+    }
+
+    /// Takes hold of the directory that is at the path now, once it and all above it are on disk.
+    fn hold(&mut self) -> Result<(), Error> {
+        let held = self.disk.open_dir(&self.path).map_err(Error::io("open", &self.path))?;
+        held.sync().map_err(Error::io("bring to disk", &self.path))?;
+        for above in self.path.ancestors().skip(1).take_while(|above| above.starts_with(&self.top)) {
+            self.disk.sync_dir(above)?;
+        }
+        self.held = held;
         self.behind = false;
-        Ok(place)
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, Draft, Machine};
 use crate::name::{BACKUP, NAME_LIMIT_BYTES};
@@ -21,8 +21,8 @@ const TEMP: &str = "tmp";
 const TEMP_DIGITS: usize = 20;
 /// Makes temporary names differ within this process.
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
-/// Directories whose litter this process has removed before it wrote the first plain file there.
-static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// Directories in which this process writes plain files.
+static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Puts `bytes` in the place of `path`. Missing directories are made, open to the owner only.
 ///
@@ -30,18 +30,29 @@ static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// The step that failed. Until the last step, bringing the directory to disk, the file is as it was; after that
 /// readers may see either content until the next good write.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let (disk, dir): (&dyn Disk, _) = (&Machine, parent(path));
-    sweep_once(disk, dir);
+    replace_on(&Machine, &SETTLED, path, bytes)
+}
+
+pub(crate) fn replace_on(
+    disk: &dyn Disk,
+    settled: &Mutex<BTreeSet<PathBuf>>,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<(), Error> {
+    let dir = parent(path);
+    settle(disk, settled, dir)?;
     let written = match disk.write_beside(dir, bytes, Owner::Nobody) {
+        // It was removed since.
         Err(error) if is_missing(&error) => {
-            disk.make_dirs(dir)?;
+            lock(settled).remove(dir);
+            settle(disk, settled, dir)?;
             disk.write_beside(dir, bytes, Owner::Nobody)?
         }
         written => written?,
     };
     disk.put(&written.path, path)?;
     // Held until here, so that nobody takes the temporary file for litter.
-    drop(written);
+    drop(written.claim);
     disk.sync_dir(dir)
 }
 
@@ -58,7 +69,10 @@ pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
 /// # Errors
 /// It cannot be removed, or its directory cannot be brought to disk.
 pub fn remove(path: &Path) -> Result<bool, Error> {
-    let disk: &dyn Disk = &Machine;
+    remove_on(&Machine, path)
+}
+
+pub(crate) fn remove_on(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
     let gone = disk.take_away(path)?;
     match disk.sync_dir(parent(path)) {
         // Also when there was no file: an earlier removal may not be on disk yet.
@@ -79,8 +93,8 @@ pub(crate) enum Owner {
 /// A temporary file with its content on disk.
 pub(crate) struct Written {
     pub(crate) path: PathBuf,
-    /// Kept while it is claimed.
-    _draft: Option<Box<dyn Draft>>,
+    /// Kept open while it is claimed.
+    claim: Option<Box<dyn Draft>>,
 }
 
 /// Orders of system calls that each leave whole files behind.
@@ -103,8 +117,8 @@ impl dyn Disk + '_ {
                 return Err(Error::io("write", path)(error));
             }
             // Closed before it is renamed: whoever watches need not hear of it under its new name.
-            let _draft = Some(draft).filter(|_| owner == Owner::Nobody);
-            return Ok(Written { path, _draft });
+            let claim = (owner == Owner::Nobody).then_some(draft);
+            return Ok(Written { path, claim });
         }
     }
 
@@ -146,23 +160,19 @@ impl dyn Disk + '_ {
 
     /// Makes `dir` and what is missing above it, open to the owner only, and brings what it made to disk.
     pub(crate) fn make_dirs(&self, dir: &Path) -> Result<(), Error> {
-        let failed = match self.make_dir(dir) {
-            Ok(()) => return self.sync_dir(parent(dir)),
-            Err(error) => error,
-        };
-        match failed.kind() {
-            io::ErrorKind::AlreadyExists => Ok(()),
-            io::ErrorKind::NotFound if dir.parent().is_some() => {
+        match self.make_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && dir.parent().is_some() => {
                 self.make_dirs(parent(dir))?;
                 match self.make_dir(dir) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        Err(Error::io("make", dir)(error))
-                    }
-                    Ok(()) | Err(_) => self.sync_dir(parent(dir)),
+                    // Somebody else was faster.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    made => made.map_err(Error::io("make", dir))?,
                 }
             }
-            _ => Err(Error::io("make", dir)(failed)),
+            made => made.map_err(Error::io("make", dir))?,
         }
+        self.sync_dir(parent(dir))
     }
 
     /// Brings the names in `dir` to disk.
@@ -225,20 +235,33 @@ fn fill(draft: &mut dyn Draft, bytes: &[u8]) -> io::Result<()> {
     draft.sync()
 }
 
-/// Removes what interrupted processes left in `dir`, before this process writes its first plain file there.
-/// What cannot be removed hinders nothing.
-fn sweep_once(disk: &dyn Disk, dir: &Path) {
-    let mut swept = SWEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if swept.contains(dir) {
-        return;
+/// Before this process writes its first plain file in `dir`: makes it, brings it and all above it to disk, as an
+/// interrupted process may not have come to that, and removes the litter of such processes.
+fn settle(disk: &dyn Disk, settled: &Mutex<BTreeSet<PathBuf>>, dir: &Path) -> Result<(), Error> {
+    let mut settled = lock(settled);
+    if settled.contains(dir) {
+        return Ok(());
     }
-    for name in disk.names(dir).unwrap_or_default() {
+    disk.make_dirs(dir)?;
+    for above in dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+        match disk.sync_dir(above) {
+            // Whoever may not read it has not made a directory in it either.
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => break,
+            done => done?,
+        }
+    }
+    for name in disk.names(dir).map_err(Error::io("list", dir))? {
         // Shorter ones are the reference's, which claims nothing.
         if digits(&name) == Some(TEMP_DIGITS) {
             disk.remove_unclaimed(&dir.join(&name));
         }
     }
-    swept.insert(dir.to_owned());
+    settled.insert(dir.to_owned());
+    Ok(())
+}
+
+fn lock(settled: &Mutex<BTreeSet<PathBuf>>) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+    settled.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -290,7 +313,7 @@ mod tests {
     #[test]
     fn the_litter_of_a_dead_writer_is_swept_once_and_nobody_elses() {
         let root = tempfile::tempdir().unwrap();
-        let name = |number: u32| format!("tmp{:020}", number);
+        let name = |number: u32| format!("tmp{number:020}");
         let kept = ["tmp1234567890", "tmpl", "tmp", "a.json"];
         let plain = |name: &str| File::create(root.path().join(name)).unwrap();
         for name in kept {

@@ -21,8 +21,6 @@ pub(crate) enum Fault {
     Once(usize, io::ErrorKind),
     /// This call and all later ones that change something fail.
     From(usize, io::ErrorKind),
-    /// No call fails; each write takes this many bytes at most.
-    Short(usize),
     None,
 }
 
@@ -34,6 +32,8 @@ pub(crate) struct Model(Arc<Mutex<State>>);
 struct State {
     nodes: Vec<Node>,
     fault: Fault,
+    /// A write takes at most as many bytes.
+    most_bytes: usize,
     calls: usize,
     /// What each call was, for the message of a test that fails.
     log: Vec<String>,
@@ -75,7 +75,8 @@ impl Model {
     }
 
     fn of(nodes: Vec<Node>) -> Self {
-        Self(Arc::new(Mutex::new(State { nodes, fault: Fault::None, calls: 0, log: Vec::new() })))
+        let state = State { nodes, fault: Fault::None, most_bytes: usize::MAX, calls: 0, log: Vec::new() };
+        Self(Arc::new(Mutex::new(state)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -86,7 +87,13 @@ impl Model {
     pub(crate) fn set_fault(&self, fault: Fault) {
         let mut state = self.lock();
         (state.fault, state.calls) = (fault, 0);
-        state.log.clear();
+        if fault != Fault::None {
+            state.log.clear();
+        }
+    }
+
+    pub(crate) fn set_most_bytes(&self, most_bytes: usize) {
+        self.lock().most_bytes = most_bytes;
     }
 
     pub(crate) fn calls(&self) -> usize {
@@ -111,7 +118,7 @@ impl Model {
             left = left
                 .iter()
                 .flat_map(|before: &Vec<Node>| {
-                    outcomes.iter().map(|it| [&before[..], &[it.clone()]].concat())
+                    outcomes.iter().map(|it| [&before[..], std::slice::from_ref(it)].concat())
                 })
                 .collect();
         }
@@ -180,7 +187,7 @@ impl State {
             Fault::Cut(at) if number >= at => Err(io::Error::other("the power is cut")),
             Fault::Once(at, kind) if number == at => Err(kind.into()),
             Fault::From(at, kind) if number >= at && changes => Err(kind.into()),
-            Fault::Cut(_) | Fault::Once(..) | Fault::From(..) | Fault::Short(_) | Fault::None => Ok(()),
+            Fault::Cut(_) | Fault::Once(..) | Fault::From(..) | Fault::None => Ok(()),
         }
     }
 
@@ -310,8 +317,7 @@ impl Draft for Open {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.model.lock();
         state.call("write", &self.path, true)?;
-        let most = if let Fault::Short(most) = state.fault { most } else { bytes.len() };
-        let taken = &bytes[..bytes.len().min(most)];
+        let taken = &bytes[..bytes.len().min(state.most_bytes)];
         if let Node::File { now, .. } = &mut state.nodes[self.node] {
             now.extend_from_slice(taken);
         }
