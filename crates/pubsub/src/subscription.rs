@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::name::{RESTARTED, SUFFIX};
 use crate::store;
-use crate::watch::{Bell, Dirt, Hub};
+use crate::watch::{Bell, Dirt, Follows, Hub};
 use crate::{Codec, FILE_LIMIT_BYTES, Finding};
 
 /// What a subscriber is told. Values that are equal to the last one are not told.
@@ -55,7 +55,7 @@ pub struct Subscription<T> {
 
 impl<T: Clone + PartialEq> Subscription<T> {
     pub(crate) fn new(hub: Arc<Hub>, dir: PathBuf, codec: Codec<T>) -> Self {
-        let bell = Hub::bell(&dir);
+        let bell = Hub::bell(&dir, Follows::Topic);
         Self {
             hub,
             bell,
