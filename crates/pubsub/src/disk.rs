@@ -3,14 +3,16 @@
 //! Not here: any order of calls; that is `store`. What a call leaves behind until it is brought to disk is told
 //! by the model in `disk/model.rs`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read as _};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::Error;
 
@@ -111,8 +113,12 @@ impl Disk for Machine {
     }
 
     fn read(&self, path: &Path, limit_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
-        let Some(file) = open(path)? else { return Ok(None) };
-        read_open(file, path, limit_bytes).map(Some)
+        let Some((file, length)) = open_in(rustix::fs::CWD, path, &|| path.to_owned())? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        fill(&file, length, limit_bytes, &mut bytes, &|| path.to_owned())?;
+        Ok(Some(bytes))
     }
 }
 
@@ -154,19 +160,26 @@ impl Dir for HeldDir {
 
 /// Opens a regular file without following a link and without waiting for the other end of a pipe.
 pub(crate) fn open(path: &Path) -> Result<Option<File>, Error> {
-    let flags = bits(OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC);
-    let refuse = |reason: &str| Error::Refused { path: path.to_owned(), reason: reason.to_owned() };
-    let file = match File::options().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-            return Err(refuse("it is a link; put a regular file there"));
-        }
-        Err(error) => return Err(Error::io("open", path)(error)),
+    Ok(open_in(rustix::fs::CWD, path, &|| path.to_owned())?.map(|(file, _)| file))
+}
+
+/// The same for `name` in `dir`, with the file's length; `path` is for errors.
+fn open_in(
+    dir: impl AsFd,
+    name: impl AsRef<Path>,
+    path: &dyn Fn() -> PathBuf,
+) -> Result<Option<(File, u64)>, Error> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let refuse = |reason: &str| Error::Refused { path: path(), reason: reason.to_owned() };
+    let file = match rustix::fs::openat(dir, name.as_ref(), flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(refuse("it is a link; put a regular file there")),
+        Err(error) => return Err(Error::io("open", path())(error.into())),
     };
-    let kind = file.metadata().map_err(Error::io("look at", path))?;
-    if kind.is_file() {
-        Ok(Some(file))
+    let seen = rustix::fs::fstat(&file).map_err(|error| Error::io("look at", path())(error.into()))?;
+    if FileType::from_raw_mode(seen.st_mode) == FileType::RegularFile {
+        Ok(Some((file, u64::try_from(seen.st_size).unwrap_or_default())))
     } else {
         Err(refuse("it is no regular file; put a regular file there"))
     }
@@ -174,13 +187,73 @@ pub(crate) fn open(path: &Path) -> Result<Option<File>, Error> {
 
 /// The content of an open file, unless it is longer than `limit_bytes`.
 pub(crate) fn read_open(file: File, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, Error> {
+    let length = file.metadata().map_err(Error::io("look at", path))?.len();
     let mut bytes = Vec::new();
-    file.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length > limit_bytes) {
-        let reason = format!("it is longer than {limit_bytes} bytes");
-        return Err(Error::Refused { path: path.to_owned(), reason });
-    }
+    fill(&file, length, limit_bytes, &mut bytes, &|| path.to_owned())?;
     Ok(bytes)
+}
+
+/// Puts the content of a regular file into `bytes`, which it clears first.
+fn fill(
+    file: &File,
+    length: u64,
+    limit_bytes: u64,
+    bytes: &mut Vec<u8>,
+    path: &dyn Fn() -> PathBuf,
+) -> Result<(), Error> {
+    let too_long =
+        || Error::Refused { path: path(), reason: format!("it is longer than {limit_bytes} bytes") };
+    if length > limit_bytes {
+        return Err(too_long());
+    }
+    bytes.clear();
+    // One byte more than there is: less than that was read once the end is reached, so nobody asks for it again.
+    bytes.reserve(usize::try_from(length).unwrap_or_default().saturating_add(1));
+    loop {
+        match rustix::io::read(file, rustix::buffer::spare_capacity(bytes)) {
+            Ok(0) => return Ok(()),
+            Ok(_) if bytes.len() as u64 > limit_bytes => return Err(too_long()),
+            Ok(_) if bytes.len() < bytes.capacity() => return Ok(()),
+            // It grows while it is read.
+            Ok(_) => bytes.reserve(bytes.len()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Error::io("read", path())(error.into())),
+        }
+    }
+}
+
+/// A directory out of which many files are read.
+pub(crate) struct Shelf<'a> {
+    path: &'a Path,
+    /// `None` for names that are whole paths.
+    held: Option<OwnedFd>,
+    /// One piece of memory for all of them.
+    bytes: Vec<u8>,
+}
+
+impl<'a> Shelf<'a> {
+    /// Holds the directory, so that the way to it is gone only once; what cannot be held is read by its path.
+    pub(crate) fn hold(path: &'a Path) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self { path, held: rustix::fs::open(path, flags, Mode::empty()).ok(), bytes: Vec::new() }
+    }
+
+    /// For a single file.
+    pub(crate) fn pass(path: &'a Path) -> Self {
+        Self { path, held: None, bytes: Vec::new() }
+    }
+
+    /// The content of a regular file, or `None` when there is none.
+    pub(crate) fn read(&mut self, name: &OsStr, limit_bytes: u64) -> Result<Option<&[u8]>, Error> {
+        let path = || self.path.join(name);
+        let opened = match &self.held {
+            Some(held) => open_in(held, name, &path)?,
+            None => open_in(rustix::fs::CWD, path(), &path)?,
+        };
+        let Some((file, length)) = opened else { return Ok(None) };
+        fill(&file, length, limit_bytes, &mut self.bytes, &path)?;
+        Ok(Some(&self.bytes))
+    }
 }
 
 fn bits(flags: OFlags) -> i32 {
