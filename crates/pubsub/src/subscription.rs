@@ -83,8 +83,8 @@ impl<T: Clone + PartialEq> Subscription<T> {
                 }
                 Dirt::Names(names) => {
                     let dir = self.dir.clone();
-                    let mut shelf = Shelf::pass(&dir);
-                    names.iter().for_each(|name| self.read(name, &mut shelf));
+                    let mut files = Shelf::pass(&dir);
+                    names.iter().for_each(|name| self.read(name, &mut files));
                 }
             }
         }
@@ -103,7 +103,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
 
     fn read_all(&mut self) {
         let dir = self.dir.clone();
-        let mut shelf = Shelf::hold(&dir);
+        let mut files = Shelf::hold(&dir);
         let mut names: Vec<OsString> = Vec::new();
         match fs::read_dir(&dir) {
             Ok(entries) => names.extend(entries.flatten().map(|entry| entry.file_name())),
@@ -118,21 +118,21 @@ impl<T: Clone + PartialEq> Subscription<T> {
         names.sort_unstable();
         names.dedup();
         for name in names.iter().filter(|name| *name != RESTARTED) {
-            self.read(name, &mut shelf);
+            self.read(name, &mut files);
         }
-        self.read(RESTARTED.as_ref(), &mut shelf);
+        self.read(RESTARTED.as_ref(), &mut files);
         if !self.synced {
             self.synced = true;
             self.told.push_back(Change::Synced);
         }
     }
 
-    fn read(&mut self, name: &OsStr, shelf: &mut Shelf<'_>) {
+    fn read(&mut self, name: &OsStr, files: &mut Shelf<'_>) {
         let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
         if key.is_none() && name != RESTARTED {
             return;
         }
-        let fault = match (shelf.read(name, FILE_LIMIT_BYTES), key) {
+        let fault = match (files.read(name, FILE_LIMIT_BYTES), key) {
             (Ok(None), Some(key)) => self.gone(key),
             (Ok(None), None) => self.count(0),
             (Ok(Some([])), _) => Some("it is empty".to_owned()),
