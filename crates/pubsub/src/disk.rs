@@ -186,10 +186,10 @@ fn open_in(
 }
 
 /// The content of an open file, unless it is longer than `limit_bytes`.
-pub(crate) fn read_open(file: File, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, Error> {
+pub(crate) fn read_open(file: &File, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, Error> {
     let length = file.metadata().map_err(Error::io("look at", path))?.len();
     let mut bytes = Vec::new();
-    fill(&file, length, limit_bytes, &mut bytes, &|| path.to_owned())?;
+    fill(file, length, limit_bytes, &mut bytes, &|| path.to_owned())?;
     Ok(bytes)
 }
 

@@ -81,7 +81,7 @@ impl FileWatch {
         {
             return self.bad(reason);
         }
-        match disk::read_open(opened, &self.path, self.rule.limit_bytes) {
+        match disk::read_open(&opened, &self.path, self.rule.limit_bytes) {
             Ok(bytes) => FileState::Present(bytes),
             Err(error) => self.bad(error.to_string()),
         }

@@ -84,7 +84,9 @@ impl<T: Clone + PartialEq> Subscription<T> {
                 Dirt::Names(names) => {
                     let dir = self.dir.clone();
                     let mut files = Shelf::pass(&dir);
-                    names.iter().for_each(|name| self.read(name, &mut files));
+                    for name in &names {
+                        self.read(name, &mut files);
+                    }
                 }
             }
         }
