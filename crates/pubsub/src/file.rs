@@ -56,7 +56,7 @@ impl FileWatch {
         loop {
             match self.bell.take() {
                 Dirt::None => {
-                    self.bell.wait().await;
+                    self.hub.wait(&self.bell).await;
                     continue;
                 }
                 Dirt::All => self.hub.attend(&self.bell),

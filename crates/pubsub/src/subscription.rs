@@ -76,7 +76,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
                 return change;
             }
             match self.bell.take() {
-                Dirt::None => self.bell.wait().await,
+                Dirt::None => self.hub.wait(&self.bell).await,
                 Dirt::All => {
                     self.hub.attend(&self.bell);
                     self.read_all();

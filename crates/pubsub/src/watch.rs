@@ -1,30 +1,32 @@
-//! One watcher thread for all followed directories of a process, and the bells that it rings.
+//! The kernel's events for all followed directories of a process, and the bells that they ring.
 //!
 //! An event only says that something may have changed; whoever hears the bell reads the files. Our own reading
-//! causes no event: the kernel is not asked for opening, nor for closing what was only read. Where the kernel
-//! can watch nothing more, the directory is looked at every two seconds.
+//! causes no event. Events are taken by a task of the runtime that waits for them, so nobody else wakes up.
+
+mod kernel;
+mod look;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use notify::event::{ModifyKind, RenameMode};
-use notify::{
-    Config, Event, EventHandler, EventKind, EventKindMask, PollWatcher, RecommendedWatcher, RecursiveMode,
-    Watcher,
-};
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tracing::warn;
 
-use crate::Error;
 use crate::name::{RESTARTED, SUFFIX};
+use kernel::{Heard, Kernel};
+use look::{LOOK_EVERY, Look};
 
 /// More changed names than this and the whole directory is read.
 const MOST_NAMES: usize = 256;
-/// How often a directory is looked at that the kernel does not watch.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What may have changed since it was last asked.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -73,7 +75,7 @@ impl Bell {
     }
 
     /// Returns once something may have changed. Dropping it loses nothing.
-    pub(crate) async fn wait(&self) {
+    async fn wait(&self) {
         loop {
             let rung = self.rung.notified();
             if *lock(&self.dirt) != Dirt::None {
@@ -103,44 +105,90 @@ impl Bell {
     }
 }
 
-/// The watchers and the bells that hang on each watched directory.
-#[derive(Debug)]
-pub(crate) struct Hub {
-    watchers: Mutex<Watchers>,
-    bells: Arc<Bells>,
-}
+/// The bells that hang on each watched directory.
+#[derive(Debug, Default)]
+struct Bells(Mutex<HashMap<PathBuf, Vec<Weak<Bell>>>>);
 
-type Bells = Mutex<HashMap<PathBuf, Vec<Weak<Bell>>>>;
-
-impl Hub {
-    pub(crate) fn open() -> Result<Arc<Self>, Error> {
-        let bells: Arc<Bells> = Arc::default();
-        let kernel = match kernel_watcher(listener(&bells)) {
-            Ok(watcher) => Some(watcher),
-            Err(error) => {
-                warn!(%error, "files are looked at every two seconds; raise fs.inotify.max_user_instances");
-                None
+impl Bells {
+    /// Hangs a bell on `dir`. Returns the directories on which none hangs any more.
+    fn hang(&self, dir: &Path, bell: &Arc<Bell>) -> Vec<PathBuf> {
+        let mut bells = lock(&self.0);
+        let hung = bells.entry(dir.to_owned()).or_default();
+        if !hung.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(bell))) {
+            hung.push(Arc::downgrade(bell));
+        }
+        let mut bare = Vec::new();
+        bells.retain(|dir, hung| {
+            hung.retain(|known| known.strong_count() > 0);
+            if hung.is_empty() {
+                bare.push(dir.clone());
             }
-        };
-        Self::of(kernel, LOOK_EVERY, bells)
+            !hung.is_empty()
+        });
+        bare
     }
 
-    fn of(
-        kernel: Option<RecommendedWatcher>,
-        look_every: Duration,
-        bells: Arc<Bells>,
-    ) -> Result<Arc<Self>, Error> {
-        let config = Config::default().with_poll_interval(look_every).with_compare_contents(true);
-        let look = match &kernel {
-            Some(_) => None,
-            // Now, so that whoever opens learns that nothing can be watched at all.
-            None => Some(
-                PollWatcher::new(listener(&bells), config)
-                    .map_err(|error| Error::io("watch files under", "/")(io_error(error)))?,
-            ),
+    fn ring(&self, heard: &Heard<'_>) {
+        let bells = lock(&self.0);
+        let on = |dir: &Path| bells.get(dir).into_iter().flatten().filter_map(Weak::upgrade);
+        match heard {
+            Heard::Everything => {
+                bells.values().flatten().filter_map(Weak::upgrade).for_each(|bell| bell.ring_all());
+            }
+            Heard::Dir(dir) => on(dir).for_each(|bell| bell.ring_all()),
+            Heard::Name(dir, name) => {
+                for bell in on(dir) {
+                    if bell.dir == *dir {
+                        if bell.follows.wants(name) {
+                            bell.ring((*name).to_owned());
+                        }
+                    } else if bell.dir.strip_prefix(dir).is_ok_and(|way| way.iter().next() == Some(*name)) {
+                        // A step on the way to the directory.
+                        bell.ring_all();
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a look found.
+    fn ring_looked(&self, event: notify::Result<notify::Event>) {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                warn!(%error, "cannot look at files, everything is read again");
+                return self.ring(&Heard::Everything);
+            }
         };
-        let watchers = Watchers { kernel, look, config, looked_at: BTreeSet::new() };
-        Ok(Arc::new(Self { watchers: Mutex::new(watchers), bells }))
+        for path in &event.paths {
+            self.ring(&Heard::Dir(path));
+            if let (Some(dir), Some(name)) = (path.parent(), path.file_name()) {
+                self.ring(&Heard::Name(dir, name));
+            }
+        }
+    }
+}
+
+/// What rings the bells.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    kernel: Option<Arc<Kernel>>,
+    look: Look,
+    bells: Arc<Bells>,
+    listening: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Hub {
+    pub(crate) fn open() -> Arc<Self> {
+        let kernel = Kernel::open().map_err(|error| {
+            warn!(%error, "files are looked at every two seconds; raise fs.inotify.max_user_instances");
+        });
+        Self::of(kernel.ok(), LOOK_EVERY)
+    }
+
+    fn of(kernel: Option<Kernel>, look_every: Duration) -> Arc<Self> {
+        let (bells, listening) = (Arc::default(), Mutex::default());
+        Arc::new(Self { kernel: kernel.map(Arc::new), look: Look::new(look_every), bells, listening })
     }
 
     /// A bell for what is followed in the directory `dir`, which need not exist.
@@ -171,137 +219,89 @@ impl Hub {
         if !dir.is_dir() {
             return false;
         }
-        let mut bells = lock(&self.bells);
-        let hung = bells.entry(dir.to_owned()).or_default();
-        hung.retain(|known| known.strong_count() > 0);
-        if !hung.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(bell))) {
-            hung.push(Arc::downgrade(bell));
-        }
-        bells.retain(|_, hung| hung.iter().any(|known| known.strong_count() > 0));
-        drop(bells);
-        // Asked again each time: the path may be another directory than before. The kernel knows whether it is.
-        match lock(&self.watchers).watch(dir, &self.bells) {
-            Ok(()) => true,
-            Err(error) if matches!(error.kind, notify::ErrorKind::PathNotFound) => false,
-            Err(error) => {
-                warn!(path = %dir.display(), %error, "cannot watch a directory in any way");
-                true
+        for bare in self.bells.hang(dir, bell) {
+            if let Some(kernel) = &self.kernel {
+                kernel.forget(&bare);
             }
+            self.look.forget(&bare);
         }
-    }
-}
-
-/// The kernel's events, and for want of them a look now and then.
-#[derive(Debug)]
-struct Watchers {
-    kernel: Option<RecommendedWatcher>,
-    look: Option<PollWatcher>,
-    config: Config,
-    /// Directories that the kernel does not watch.
-    looked_at: BTreeSet<PathBuf>,
-}
-
-impl Watchers {
-    fn watch(&mut self, dir: &Path, bells: &Arc<Bells>) -> notify::Result<()> {
-        let refused = match self.kernel.as_mut().map(|kernel| kernel.watch(dir, RecursiveMode::NonRecursive))
-        {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(error)) if matches!(error.kind, notify::ErrorKind::PathNotFound) => return Err(error),
+        // Asked again each time: the path may be another directory than before. The kernel knows whether it is.
+        let refused = match self.kernel.as_ref().map(|kernel| kernel.watch(dir)) {
+            Some(Ok(())) => {
+                self.look.forget(dir);
+                return true;
+            }
+            Some(Err(Errno::NOENT | Errno::NOTDIR)) => return false,
             Some(Err(error)) => Some(error),
             None => None,
         };
-        // Asked once only: each time would hide from the others what changed since the last look.
-        if !self.looked_at.insert(dir.to_owned()) {
-            return Ok(());
+        let bells = Arc::clone(&self.bells);
+        match (self.look.watch(dir, move |event| bells.ring_looked(event)), refused) {
+            (Ok(true), Some(error)) => {
+                let path = dir.display();
+                warn!(%path, %error, "looked at every two seconds; raise fs.inotify.max_user_watches");
+            }
+            (Ok(_), _) => {}
+            (Err(error), _) => warn!(path = %dir.display(), %error, "cannot follow changes in a directory"),
         }
-        if let Some(error) = refused {
-            let path = dir.display();
-            warn!(%path, %error, "looked at every two seconds; raise fs.inotify.max_user_watches");
-        }
-        let look = match &mut self.look {
-            Some(look) => look,
-            none => none.insert(PollWatcher::new(listener(bells), self.config)?),
-        };
-        let watched = look.watch(dir, RecursiveMode::NonRecursive);
-        if watched.is_err() {
-            self.looked_at.remove(dir);
-        }
-        watched
+        true
     }
-}
 
-/// inotify for names that come and go, contents that are complete, owners and modes.
-fn kernel_watcher(listener: impl EventHandler) -> notify::Result<RecommendedWatcher> {
-    let kinds = EventKindMask::CREATE
-        | EventKindMask::REMOVE
-        | EventKindMask::MODIFY_META
-        | EventKindMask::MODIFY_NAME
-        // A file that is written in place is worth reading once its writer closes it.
-        | EventKindMask::ACCESS_CLOSE;
-    RecommendedWatcher::new(listener, Config::default().with_event_kinds(kinds))
-}
-
-fn listener(bells: &Arc<Bells>) -> impl EventHandler + use<> {
-    let bells = Arc::clone(bells);
-    move |event| ring(&bells, event)
-}
-
-fn ring(bells: &Bells, event: notify::Result<Event>) {
-    let bells = lock(bells);
-    let all = || bells.values().flatten().filter_map(Weak::upgrade);
-    let event = match event {
-        Ok(event) => event,
-        Err(error) => {
-            warn!(%error, "the file watcher reports trouble, everything is read again");
-            return all().for_each(|bell| bell.ring_all());
-        }
-    };
-    if event.need_rescan() {
-        return all().for_each(|bell| bell.ring_all());
-    }
-    match event.kind {
-        // Both names were told before this, one by one.
-        EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => return,
-        EventKind::Any
-        | EventKind::Access(_)
-        | EventKind::Create(_)
-        | EventKind::Remove(_)
-        | EventKind::Other
-        | EventKind::Modify(
-            ModifyKind::Any
-            | ModifyKind::Data(_)
-            | ModifyKind::Metadata(_)
-            | ModifyKind::Name(_)
-            | ModifyKind::Other,
-        ) => {}
-    }
-    for path in &event.paths {
-        // The watched directory itself went or moved.
-        for bell in bells.get(path).into_iter().flatten().filter_map(Weak::upgrade) {
-            bell.ring_all();
-        }
-        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { continue };
-        for bell in bells.get(dir).into_iter().flatten().filter_map(Weak::upgrade) {
-            if bell.dir == dir {
-                if bell.follows.wants(name) {
-                    bell.ring(name.to_owned());
-                }
-            } else if bell.dir.starts_with(path) {
-                // A step on the way to the directory.
-                bell.ring_all();
+    /// Returns once the bell has rung. Dropping it loses nothing.
+    ///
+    /// Events are taken by a task of the first runtime in which somebody waits; when that runtime is gone, by one
+    /// of the next.
+    pub(crate) async fn wait(&self, bell: &Bell) {
+        if let Some(kernel) = &self.kernel {
+            let mut listening = lock(&self.listening);
+            if listening.as_ref().is_none_or(JoinHandle::is_finished) {
+                let task = listen(Arc::clone(kernel), Arc::clone(&self.bells));
+                *listening = Some(Handle::current().spawn(task));
             }
         }
+        bell.wait().await;
     }
 }
 
-fn io_error(error: notify::Error) -> std::io::Error {
-    match error.kind {
-        notify::ErrorKind::Io(cause) => cause,
-        notify::ErrorKind::Generic(_)
-        | notify::ErrorKind::PathNotFound
-        | notify::ErrorKind::WatchNotFound
-        | notify::ErrorKind::InvalidConfig(_)
-        | notify::ErrorKind::MaxFilesWatch => std::io::Error::other(error),
+impl Drop for Hub {
+    fn drop(&mut self) {
+        if let Some(task) = lock(&self.listening).take() {
+            task.abort();
+        }
+    }
+}
+
+/// What the runtime waits for.
+struct Queue(Arc<Kernel>);
+
+impl AsRawFd for Queue {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Takes events for good, and rings.
+async fn listen(kernel: Arc<Kernel>, bells: Arc<Bells>) {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe; this descriptor is owned as long as it is waited for"
+    )]
+    let waiting = AsyncFd::with_interest(Queue(kernel), Interest::READABLE);
+    let queue = match waiting {
+        Ok(queue) => queue,
+        Err(error) => return warn!(%error, "cannot wait for file events"),
+    };
+    while let Ok(mut ready) = queue.readable().await {
+        match ready.try_io(|queue| queue.get_ref().0.drain(|heard| bells.ring(&heard))) {
+            // Nothing is left.
+            Err(_) => {}
+            // A storm: those whose bell has rung have their turn first.
+            Ok(Ok(())) => tokio::task::yield_now().await,
+            Ok(Err(error)) => {
+                warn!(%error, "cannot take file events, everything is read again");
+                return bells.ring(&Heard::Everything);
+            }
+        }
     }
 }
 
@@ -312,76 +312,51 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Change, Codec, FileRule, FileState, store};
+    use crate::{Change, Codec, FileRule, FileState, FileWatch, Subscription, store};
     use std::fs;
-    use std::sync::mpsc;
 
-    fn topic_bell(hub: &Hub, dir: &Path) -> Arc<Bell> {
-        let bell = Hub::bell(dir, Follows::Topic);
+    fn bell(hub: &Hub, dir: &Path, follows: Follows) -> Arc<Bell> {
+        let bell = Hub::bell(dir, follows);
         hub.attend(&bell);
         assert_eq!(bell.take(), Dirt::All);
         bell
     }
 
+    fn names(names: &[&str]) -> Dirt {
+        Dirt::Names(names.iter().map(OsString::from).collect())
+    }
+
+    fn codec() -> Codec<Vec<u8>> {
+        Codec { encode: |bytes| Ok(bytes.clone()), decode: |bytes| Ok(bytes.to_vec()) }
+    }
+
     #[test]
     fn an_overflow_makes_everyone_read_again() {
-        let hub = Hub::open().unwrap();
-        let root = tempfile::tempdir().unwrap();
-        let bell = topic_bell(&hub, root.path());
+        let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+        let bell = bell(&hub, root.path(), Follows::Topic);
         assert_eq!(bell.take(), Dirt::None);
-        ring(&hub.bells, Ok(Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan)));
+        hub.bells.ring(&Heard::Everything);
         assert_eq!(bell.take(), Dirt::All);
     }
 
     #[test]
-    fn our_own_reading_causes_no_event_at_all() {
-        let root = tempfile::tempdir().unwrap();
-        let (file, dir) = (root.path().join("a.json"), root.path());
-        let outside = tempfile::tempdir().unwrap();
-        store::replace(&file, b"1").unwrap();
-        store::replace(&outside.path().join("mark"), b"1").unwrap();
-        let (sender, heard) = mpsc::channel();
-        let mut watcher = kernel_watcher(sender).unwrap();
-        watcher.watch(dir, RecursiveMode::NonRecursive).unwrap();
-        for _ in 0..100 {
-            assert_eq!(store::read(&file, 9).unwrap().unwrap(), b"1");
-            assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
-            fs::File::open(dir).unwrap().sync_all().unwrap();
-            assert!(file.exists());
-        }
-        // Events come in order, so the first one is that of the first change.
-        fs::rename(outside.path().join("mark"), dir.join("mark")).unwrap();
-        assert_eq!(heard.recv().unwrap().unwrap().paths, [dir.join("mark")]);
-    }
-
-    #[test]
     fn files_that_nobody_follows_wake_nobody() {
-        let hub = Hub::open().unwrap();
-        let root = tempfile::tempdir().unwrap();
-        let bell = topic_bell(&hub, root.path());
-        let single = Hub::bell(root.path(), Follows::File("b.json".into()));
-        hub.attend(&single);
-        single.take();
-        let created = |name: &str| {
-            let event = Event::new(EventKind::Create(notify::event::CreateKind::File));
-            ring(&hub.bells, Ok(event.add_path(root.path().join(name))));
-        };
+        let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+        let topic = bell(&hub, root.path(), Follows::Topic);
+        let single = bell(&hub, root.path(), Follows::File("b.json".into()));
+        let below = bell(&hub, &root.path().join("c"), Follows::Topic);
+        let heard = |name: &str| hub.bells.ring(&Heard::Name(root.path(), name.as_ref()));
         for name in ["tmp00000000010000000001", "a.json.bak", "a.lock"] {
-            created(name);
+            heard(name);
         }
-        assert_eq!((bell.take(), single.take()), (Dirt::None, Dirt::None));
-        created("a.json");
-        assert_eq!(
-            (bell.take(), single.take()),
-            (Dirt::Names(BTreeSet::from(["a.json".into()])), Dirt::None)
-        );
-        created("b.json");
-        assert_eq!(single.take(), Dirt::Names(BTreeSet::from(["b.json".into()])));
-        // A rename is told by each of its names; the pair of them says nothing new.
-        let pair = Event::new(EventKind::Modify(ModifyKind::Name(RenameMode::Both)));
-        bell.take();
-        ring(&hub.bells, Ok(pair.add_path(root.path().join("tmp1")).add_path(root.path().join("a.json"))));
-        assert_eq!(bell.take(), Dirt::None);
+        assert_eq!((topic.take(), single.take()), (Dirt::None, Dirt::None));
+        heard("a.json");
+        assert_eq!((topic.take(), single.take()), (names(&["a.json"]), Dirt::None));
+        heard("b.json");
+        assert_eq!((topic.take(), single.take()), (names(&["b.json"]), names(&["b.json"])));
+        assert_eq!(below.take(), Dirt::None);
+        heard("c");
+        assert_eq!((topic.take(), single.take(), below.take()), (Dirt::None, Dirt::None, Dirt::All));
     }
 
     #[test]
@@ -394,15 +369,47 @@ mod tests {
         assert_eq!(bell.take(), Dirt::All);
     }
 
+    #[test]
+    fn directories_that_nobody_follows_any_more_are_watched_no_more() {
+        let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+        let [first, second] = ["a", "b"].map(|name| root.path().join(name));
+        fs::create_dir(&first).unwrap();
+        fs::create_dir(&second).unwrap();
+        drop(bell(&hub, &first, Follows::Topic));
+        let _kept = bell(&hub, &second, Follows::Topic);
+        assert_eq!(hub.kernel.as_ref().unwrap().watched(), [root.path().to_owned(), second]);
+    }
+
+    #[test]
+    fn a_bus_outlives_the_runtime_in_which_it_was_followed() {
+        let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+        let mut topic = Subscription::new(hub, root.path().to_owned(), codec());
+        for round in [b"1", b"2"] {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                // Waits in vain once, so that the events are this runtime's.
+                while let Some(change) = tokio::select! {
+                    biased;
+                    change = topic.next() => Some(change),
+                    () = std::future::ready(()) => None,
+                } {
+                    drop(change);
+                }
+                store::replace(&root.path().join("a.json"), round).unwrap();
+                while topic.get("a") != Some(&round.to_vec()) {
+                    topic.next().await;
+                }
+            });
+        }
+    }
+
     #[tokio::test]
     async fn where_the_kernel_watches_nothing_changes_are_found_by_looking() {
-        let hub = Hub::of(None, Duration::from_millis(5), Arc::default()).unwrap();
-        let root = tempfile::tempdir().unwrap();
+        let (hub, root) = (Hub::of(None, Duration::from_millis(5)), tempfile::tempdir().unwrap());
         let dir = root.path().join("run/agent/Topic");
-        let codec = Codec { encode: |bytes: &Vec<u8>| Ok(bytes.clone()), decode: |bytes| Ok(bytes.to_vec()) };
-        let mut topic = crate::Subscription::new(Arc::clone(&hub), dir.clone(), codec);
+        let mut topic = Subscription::new(Arc::clone(&hub), dir.clone(), codec());
         let rule = FileRule { limit_bytes: 9, order: false };
-        let mut file = crate::FileWatch::new(hub, dir.join("a.json"), rule);
+        let mut file = FileWatch::new(hub, dir.join("a.json"), rule);
         assert_eq!((topic.next().await, file.next().await), (Change::Synced, FileState::Absent));
         for round in [b"1", b"2"] {
             // Of the same length, within the same second, by a rename.
