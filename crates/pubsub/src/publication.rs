@@ -8,7 +8,7 @@ use crate::disk::{Disk, Machine};
 use crate::folder::{Folder, Former, Place};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
-use crate::{Codec, Error, FILE_LIMIT_BYTES, Finding, store};
+use crate::{BoxError, Codec, Error, FILE_LIMIT_BYTES, Finding, store};
 
 /// What publishing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,22 +72,29 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// directory to disk. After that they may know the new value; the next good publish puts an end to it.
     pub fn publish(&mut self, key: &str, value: &T) -> Result<Published, Error> {
         let file = self.name.file(key)?;
-        let (topic, owned) = (self.name.to_string(), key.to_owned());
-        let encode = |source| Error::Encode { topic: topic.clone(), key: owned.clone(), source };
-        let bytes = (self.codec.encode)(value).map_err(encode)?;
+        let bytes = (self.codec.encode)(value).map_err(|source| self.no_form(key, source))?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_LIMIT_BYTES) {
-            return Err(Error::TooLong { topic, key: owned, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
+            let (topic, key) = (self.name.to_string(), key.to_owned());
+            return Err(Error::TooLong { topic, key, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
         }
         // What readers will see, which is what equality is about.
-        let seen = (self.codec.decode)(&bytes).map_err(encode)?;
+        let seen = (self.codec.decode)(&bytes).map_err(|source| self.no_form(key, source))?;
         if self.values.get(key) == Some(&seen) && !self.doubtful.contains(key) && self.folder.has(&file) {
             self.catch_up(Place::Same)?;
             return Ok(Published::Unchanged);
         }
-        self.doubtful.insert(owned.clone());
-        let place = self.folder.replace(&file, &bytes, self.former())?;
+        let place = match self.folder.replace(&file, &bytes, self.former()) {
+            Ok(place) => place,
+            Err(error) => {
+                self.doubtful.insert(key.to_owned());
+                return Err(error);
+            }
+        };
         self.doubtful.remove(key);
-        self.values.insert(owned, seen);
+        match self.values.get_mut(key) {
+            Some(known) => *known = seen,
+            None => drop(self.values.insert(key.to_owned(), seen)),
+        }
         self.catch_up(place)?;
         Ok(Published::Written)
     }
@@ -169,6 +176,10 @@ impl<T: Clone + PartialEq> Publication<T> {
         self.folder.remove(files.iter().map(String::as_str).chain([RESTARTED])).map(drop)
     }
 
+    fn no_form(&self, key: &str, source: BoxError) -> Error {
+        Error::Encode { topic: self.name.to_string(), key: key.to_owned(), source }
+    }
+
     fn former(&self) -> Former {
         if self.name.is_persistent() { Former::Kept } else { Former::Dropped }
     }
@@ -191,8 +202,7 @@ impl<T: Clone + PartialEq> Publication<T> {
 
     fn write_all(&mut self) -> Result<(), Error> {
         for (key, value) in &self.values {
-            let encode = |source| Error::Encode { topic: self.name.to_string(), key: key.clone(), source };
-            let bytes = (self.codec.encode)(value).map_err(encode)?;
+            let bytes = (self.codec.encode)(value).map_err(|source| self.no_form(key, source))?;
             let place = self.folder.replace(&self.name.file(key)?, &bytes, Former::Dropped)?;
             self.renew |= place == Place::New;
         }

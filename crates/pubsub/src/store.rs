@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, Draft, Machine};
 use crate::name::{BACKUP, NAME_LIMIT_BYTES};
@@ -19,6 +19,8 @@ use crate::{Error, FILE_LIMIT_BYTES};
 const TEMP: &str = "tmp";
 /// Digits after it in names of ours; the reference has ten at most.
 const TEMP_DIGITS: usize = 20;
+/// Makes temporary names differ between processes.
+static PROCESS: LazyLock<u32> = LazyLock::new(process::id);
 /// Makes temporary names differ within this process.
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 /// Directories in which this process writes plain files.
@@ -219,7 +221,7 @@ fn digits(name: &OsStr) -> Option<usize> {
 
 fn free_name(dir: &Path) -> PathBuf {
     let number = NEXT_TEMP.fetch_add(1, Ordering::Relaxed);
-    dir.join(format!("{TEMP}{:010}{number:010}", process::id()))
+    dir.join(format!("{TEMP}{:010}{number:010}", *PROCESS))
 }
 
 fn fill(draft: &mut dyn Draft, bytes: &[u8]) -> io::Result<()> {
