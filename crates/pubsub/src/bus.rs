@@ -18,11 +18,11 @@ impl Bus {
     /// The bus of `root`, `/` on a device. The directory need not exist yet.
     ///
     /// # Errors
-    /// Files cannot be watched here.
+    /// The working directory is gone, to which a relative `root` belongs.
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, Error> {
         let root = root.into();
         let root = std::path::absolute(&root).map_err(Error::io("find", root))?;
-        Ok(Self { root: Arc::new(root), hub: Hub::open()? })
+        Ok(Self { root: Arc::new(root), hub: Hub::open() })
     }
 
     /// The root directory.

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::watch::{Bell, Dirt, Hub};
-use crate::{Finding, store};
+use crate::watch::{Bell, Dirt, Follows, Hub};
+use crate::{Finding, disk};
 
 /// Group and world may write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -45,7 +45,8 @@ pub struct FileWatch {
 
 impl FileWatch {
     pub(crate) fn new(hub: Arc<Hub>, path: PathBuf, rule: FileRule) -> Self {
-        let bell = Hub::bell(path.parent().unwrap_or(Path::new("/")));
+        let follows = Follows::File(path.file_name().unwrap_or_default().to_owned());
+        let bell = Hub::bell(path.parent().unwrap_or(Path::new("/")), follows);
         Self { hub, bell, path, rule, last: None }
     }
 
@@ -53,29 +54,24 @@ impl FileWatch {
     /// nothing.
     pub async fn next(&mut self) -> FileState {
         loop {
-            let look = match self.bell.take() {
+            match self.bell.take() {
                 Dirt::None => {
-                    self.bell.wait().await;
+                    self.hub.wait(&self.bell).await;
                     continue;
                 }
-                Dirt::All => {
-                    self.hub.attend(&self.bell);
-                    true
-                }
-                Dirt::Names(names) => self.path.file_name().is_some_and(|name| names.contains(name)),
-            };
-            if look {
-                let state = self.look();
-                if self.last.as_ref() != Some(&state) {
-                    self.last = Some(state.clone());
-                    return state;
-                }
+                Dirt::All => self.hub.attend(&self.bell),
+                Dirt::Names(_) => {}
+            }
+            let state = self.look();
+            if self.last.as_ref() != Some(&state) {
+                self.last = Some(state.clone());
+                return state;
             }
         }
     }
 
     fn look(&self) -> FileState {
-        let opened = match store::open(&self.path) {
+        let opened = match disk::open(&self.path) {
             Ok(Some(file)) => file,
             Ok(None) => return FileState::Absent,
             Err(error) => return self.bad(error.to_string()),
@@ -85,7 +81,7 @@ impl FileWatch {
         {
             return self.bad(reason);
         }
-        match store::read_open(opened, &self.path, self.rule.limit_bytes) {
+        match disk::read_open(&opened, &self.path, self.rule.limit_bytes) {
             Ok(bytes) => FileState::Present(bytes),
             Err(error) => self.bad(error.to_string()),
         }

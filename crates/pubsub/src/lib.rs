@@ -4,8 +4,10 @@
 //! Source of places, names and modes: lf-edge/eve pkg/pillar/pubsub.
 
 mod bus;
+mod disk;
 mod error;
 mod file;
+mod folder;
 mod lock;
 mod name;
 mod publication;

@@ -3,10 +3,10 @@
 //! Beside it, as the directory itself may be removed and made anew, and readers need not know the file.
 
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use fs2::FileExt as _;
+use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
 use crate::store;
@@ -26,13 +26,11 @@ impl Lock {
         if let Some(parent) = path.parent() {
             store::make_dirs(parent)?;
         }
-        let file = File::options()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(Error::io("open lock", &path))?;
+        // Not open for writing: the file system can still be made read-only under it.
+        let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)
+            .map(File::from)
+            .map_err(|error| Error::io("open lock", &path)(error.into()))?;
         match file.try_lock_exclusive() {
             Ok(()) => Ok(Self { _held: file }),
             Err(error) if error.kind() == fs2::lock_contended_error().kind() => {

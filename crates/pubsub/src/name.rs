@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 
 /// The longest file name of the file systems in use.
-const NAME_LIMIT_BYTES: usize = 255;
+pub(crate) const NAME_LIMIT_BYTES: usize = 255;
 /// What follows a key in the name of its file.
 pub(crate) const SUFFIX: &str = ".json";
 /// What follows the name of a file in that of its backup.

@@ -1,12 +1,14 @@
 //! The publisher's side of a topic: it owns the directory, and what is in memory is what is on disk.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
 
+use crate::disk::{Disk, Machine};
+use crate::folder::{Folder, Former, Place};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
-use crate::{Codec, Error, FILE_LIMIT_BYTES, Finding, store};
+use crate::{BoxError, Codec, Error, FILE_LIMIT_BYTES, Finding, store};
 
 /// What publishing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +22,13 @@ pub enum Published {
 /// The only publisher of one topic. Dropping it leaves the files, as a crash would; [`Publication::close`] tidies.
 pub struct Publication<T> {
     name: Name,
-    dir: PathBuf,
+    folder: Folder,
     codec: Codec<T>,
     values: BTreeMap<String, T>,
+    /// Keys whose last write failed: what readers see of them is not known.
+    doubtful: BTreeSet<String>,
+    /// Another directory took the place of ours, and not everything is in it yet.
+    renew: bool,
     restarted: u32,
     findings: Vec<Finding>,
     _lock: Lock,
@@ -31,15 +37,25 @@ pub struct Publication<T> {
 impl<T: Clone + PartialEq> Publication<T> {
     /// Takes the topic over, with what an earlier publisher left.
     pub(crate) fn open(root: &Path, name: Name, codec: Codec<T>) -> Result<Self, Error> {
-        let dir = name.dir(root);
-        let lock = Lock::take(&name.to_string(), &dir)?;
-        store::make_dirs(&dir)?;
-        store::sweep_temps(&dir)?;
+        let lock = Lock::take(&name.to_string(), &name.dir(root))?;
+        Self::open_on(Arc::new(Machine), root, name, codec, lock)
+    }
+
+    pub(crate) fn open_on(
+        disk: Arc<dyn Disk>,
+        root: &Path,
+        name: Name,
+        codec: Codec<T>,
+        lock: Lock,
+    ) -> Result<Self, Error> {
+        let folder = Folder::open(disk, root, name.dir(root))?;
         let mut publication = Self {
             name,
-            dir,
+            folder,
             codec,
             values: BTreeMap::new(),
+            doubtful: BTreeSet::new(),
+            renew: false,
             restarted: 0,
             findings: Vec::new(),
             _lock: lock,
@@ -51,28 +67,35 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// Publishes `value` under `key`, unless it is published already.
     ///
     /// # Errors
-    /// A key that cannot be a file, a value without form or too long, or a write that failed. Neither memory nor
-    /// disk nor any subscriber has changed then.
+    /// A key that cannot be a file, a value without form or too long, or a write that failed. Memory has not
+    /// changed then, nor have disk and subscribers, unless it was the very last step that failed: bringing the
+    /// directory to disk. After that they may know the new value; the next good publish puts an end to it.
     pub fn publish(&mut self, key: &str, value: &T) -> Result<Published, Error> {
         let file = self.name.file(key)?;
-        let (topic, owned) = (self.name.to_string(), key.to_owned());
-        let encode = |source| Error::Encode { topic: topic.clone(), key: owned.clone(), source };
-        let bytes = (self.codec.encode)(value).map_err(encode)?;
+        let bytes = (self.codec.encode)(value).map_err(|source| self.no_form(key, source))?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_LIMIT_BYTES) {
-            return Err(Error::TooLong { topic, key: owned, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
+            let (topic, key) = (self.name.to_string(), key.to_owned());
+            return Err(Error::TooLong { topic, key, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
         }
         // What readers will see, which is what equality is about.
-        let seen = (self.codec.decode)(&bytes).map_err(encode)?;
-        let path = self.dir.join(file);
-        if self.values.get(key) == Some(&seen) && path.exists() {
+        let seen = (self.codec.decode)(&bytes).map_err(|source| self.no_form(key, source))?;
+        if self.values.get(key) == Some(&seen) && !self.doubtful.contains(key) && self.folder.has(&file) {
+            self.catch_up(Place::Same)?;
             return Ok(Published::Unchanged);
         }
-        let renew = !self.dir.exists();
-        self.write(&path, &bytes)?;
-        self.values.insert(owned, seen);
-        if renew {
-            self.write_all_but(key)?;
+        let place = match self.folder.replace(&file, &bytes, self.former()) {
+            Ok(place) => place,
+            Err(error) => {
+                self.doubtful.insert(key.to_owned());
+                return Err(error);
+            }
+        };
+        self.doubtful.remove(key);
+        match self.values.get_mut(key) {
+            Some(known) => *known = seen,
+            None => drop(self.values.insert(key.to_owned(), seen)),
         }
+        self.catch_up(place)?;
         Ok(Published::Written)
     }
 
@@ -84,13 +107,19 @@ impl<T: Clone + PartialEq> Publication<T> {
         if !self.values.contains_key(key) {
             return Err(Error::UnknownKey { topic: self.name.to_string(), key: key.to_owned() });
         }
-        let path = self.dir.join(self.name.file(key)?);
-        if self.name.is_persistent() {
-            store::remove(&store::backup(&path))?;
+        let file = self.name.file(key)?;
+        self.doubtful.insert(key.to_owned());
+        if self.name.is_persistent()
+            && let Some(backup) = store::backup(&file)
+        {
+            // First, and on disk: a cut in between must not bring an older value back.
+            let place = self.folder.remove([backup.as_str()])?;
+            self.note(place);
         }
-        store::remove(&path)?;
+        let place = self.folder.remove([file.as_str()])?;
+        self.doubtful.remove(key);
         self.values.remove(key);
-        Ok(())
+        self.catch_up(place)
     }
 
     /// The value under `key`.
@@ -116,9 +145,9 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// The counter's file cannot be written.
     pub fn signal_restarted(&mut self) -> Result<(), Error> {
         let count = self.restarted.saturating_add(1);
-        store::replace(&self.dir.join(RESTARTED), count.to_string().as_bytes())?;
+        let place = self.folder.replace(RESTARTED, count.to_string().as_bytes(), Former::Dropped)?;
         self.restarted = count;
-        Ok(())
+        self.catch_up(place)
     }
 
     /// Takes [`Publication::signal_restarted`] back.
@@ -126,9 +155,9 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// # Errors
     /// The counter's file cannot be removed.
     pub fn clear_restarted(&mut self) -> Result<(), Error> {
-        store::remove(&self.dir.join(RESTARTED))?;
+        let place = self.folder.remove([RESTARTED])?;
         self.restarted = 0;
-        Ok(())
+        self.catch_up(place)
     }
 
     /// The bad files that were left out at the start, once.
@@ -141,56 +170,69 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// # Errors
     /// A file cannot be removed.
     pub fn close(mut self) -> Result<(), Error> {
-        if !self.name.is_persistent() {
-            let keys: Vec<String> = self.values.keys().cloned().collect();
-            for key in keys {
-                self.unpublish(&key)?;
-            }
-        }
-        self.clear_restarted()
+        let keys: Vec<&String> =
+            if self.name.is_persistent() { Vec::new() } else { self.values.keys().collect() };
+        let files = keys.into_iter().map(|key| self.name.file(key)).collect::<Result<Vec<_>, _>>()?;
+        self.folder.remove(files.iter().map(String::as_str).chain([RESTARTED])).map(drop)
     }
 
-    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
-        if self.name.is_persistent() {
-            store::replace_with_backup(path, bytes)
-        } else {
-            store::replace(path, bytes)
-        }
+    fn no_form(&self, key: &str, source: BoxError) -> Error {
+        Error::Encode { topic: self.name.to_string(), key: key.to_owned(), source }
     }
 
-    /// The directory was removed behind our back: what it held is written again.
-    fn write_all_but(&self, written: &str) -> Result<(), Error> {
-        for (key, value) in self.values.iter().filter(|(key, _)| *key != written) {
-            let encode = |source| Error::Encode { topic: self.name.to_string(), key: key.clone(), source };
-            let bytes = (self.codec.encode)(value).map_err(encode)?;
-            self.write(&self.dir.join(self.name.file(key)?), &bytes)?;
+    fn former(&self) -> Former {
+        if self.name.is_persistent() { Former::Kept } else { Former::Dropped }
+    }
+
+    fn note(&mut self, place: Place) {
+        self.renew |= place == Place::New;
+    }
+
+    /// Writes everything again where the directory was removed or replaced behind our back.
+    fn catch_up(&mut self, place: Place) -> Result<(), Error> {
+        self.note(place);
+        if !self.renew {
+            return Ok(());
+        }
+        self.renew = false;
+        let written = self.write_all();
+        self.renew |= written.is_err();
+        written
+    }
+
+    fn write_all(&mut self) -> Result<(), Error> {
+        for (key, value) in &self.values {
+            let bytes = (self.codec.encode)(value).map_err(|source| self.no_form(key, source))?;
+            let place = self.folder.replace(&self.name.file(key)?, &bytes, Former::Dropped)?;
+            self.renew |= place == Place::New;
         }
         if self.restarted > 0 {
-            store::replace(&self.dir.join(RESTARTED), self.restarted.to_string().as_bytes())?;
+            let count = self.restarted.to_string();
+            let place = self.folder.replace(RESTARTED, count.as_bytes(), Former::Dropped)?;
+            self.renew |= place == Place::New;
         }
         Ok(())
     }
 
     fn load(&mut self) -> Result<(), Error> {
         let mut keys = BTreeMap::new();
-        for entry in fs::read_dir(&self.dir).map_err(Error::io("list", &self.dir))? {
-            let name = entry.map_err(Error::io("list", &self.dir))?.file_name();
+        for name in self.folder.names()? {
             let Some(name) = name.to_str() else { continue };
             let file =
                 if self.name.is_persistent() { name.strip_suffix(BACKUP).unwrap_or(name) } else { name };
             if let Some(key) = file.strip_suffix(SUFFIX) {
-                keys.insert(key.to_owned(), self.dir.join(file));
+                keys.insert(key.to_owned(), file.to_owned());
             }
         }
-        for (key, path) in keys {
-            self.load_key(key, &path)?;
+        for (key, file) in keys {
+            self.load_key(key, &file)?;
         }
-        let path = self.dir.join(RESTARTED);
-        self.restarted = match store::read(&path, FILE_LIMIT_BYTES) {
+        self.restarted = match self.folder.read(RESTARTED) {
             // A text that is no number counts as one start, as in the reference.
             Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).trim().parse().unwrap_or(1),
             Ok(None) => 0,
             Err(error) => {
+                let path = self.folder.path(RESTARTED);
                 self.findings.push(Finding { path, reason: error.to_string() });
                 0
             }
@@ -198,32 +240,33 @@ impl<T: Clone + PartialEq> Publication<T> {
         Ok(())
     }
 
-    fn load_key(&mut self, key: String, path: &Path) -> Result<(), Error> {
-        let reason = match self.value_of(path) {
+    fn load_key(&mut self, key: String, file: &str) -> Result<(), Error> {
+        let reason = match self.value_of(file) {
             Ok(value) => {
                 self.values.insert(key, value);
                 return Ok(());
             }
             Err(reason) => reason,
         };
-        let backup = store::backup(path);
+        let path = self.folder.path(file);
         if self.name.is_persistent()
+            && let Some(backup) = store::backup(file)
             && let Ok(value) = self.value_of(&backup)
         {
-            if let Some(bytes) = store::read(&backup, FILE_LIMIT_BYTES)? {
-                store::replace(path, &bytes)?;
+            if let Some(bytes) = self.folder.read(&backup)? {
+                let place = self.folder.replace(file, &bytes, Former::Dropped)?;
+                self.note(place);
             }
             self.values.insert(key, value);
-            self.findings
-                .push(Finding { path: path.to_owned(), reason: format!("{reason}; its backup was used") });
+            self.findings.push(Finding { path, reason: format!("{reason}; its backup was used") });
             return Ok(());
         }
-        self.findings.push(Finding { path: path.to_owned(), reason });
+        self.findings.push(Finding { path, reason });
         Ok(())
     }
 
-    fn value_of(&self, path: &Path) -> Result<T, String> {
-        match store::read(path, FILE_LIMIT_BYTES) {
+    fn value_of(&self, file: &str) -> Result<T, String> {
+        match self.folder.read(file) {
             Ok(Some(bytes)) if bytes.is_empty() => Err("it is empty".to_owned()),
             Ok(Some(bytes)) => (self.codec.decode)(&bytes).map_err(|error| error.to_string()),
             Ok(None) => Err("it is missing".to_owned()),

@@ -3,72 +3,88 @@
 //! A file is written beside its place, brought to disk, renamed, and the directory is brought to disk: after
 //! a power cut it holds the old or the new content.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::OFlags;
-
-use crate::Error;
-use crate::name::BACKUP;
+use crate::disk::{Disk, Draft, Machine};
+use crate::name::{BACKUP, NAME_LIMIT_BYTES};
+use crate::{Error, FILE_LIMIT_BYTES};
 
 /// What the name of a file that is being written begins with; the reference's names begin so too.
 const TEMP: &str = "tmp";
+/// Digits after it in names of ours; the reference has ten at most.
+const TEMP_DIGITS: usize = 20;
+/// Makes temporary names differ between processes.
+static PROCESS: LazyLock<u32> = LazyLock::new(process::id);
 /// Makes temporary names differ within this process.
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
+/// Directories in which this process writes plain files.
+static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Puts `bytes` in the place of `path`. Missing directories are made, open to the owner only.
 ///
 /// # Errors
-/// The step that failed; the file is as it was.
+/// The step that failed. Until the last step, bringing the directory to disk, the file is as it was; after that
+/// readers may see either content until the next good write.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let dir = parent(path);
-    make_dirs(dir)?;
-    let temp = write_beside(dir, bytes)?;
-    rename(&temp, path)?;
-    sync_dir(dir)
+    replace_on(&Machine, &SETTLED, path, bytes)
 }
 
-/// [`replace`], with the former content kept as `<path>.bak`. That a backup cannot be made hinders nothing.
-///
-/// # Errors
-/// The step that failed; the file is as it was.
-pub fn replace_with_backup(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    if let Ok(Some(former)) = read(path, crate::FILE_LIMIT_BYTES)
-        && !former.is_empty()
-        && let Err(error) = replace(&backup(path), &former)
-    {
-        tracing::warn!(path = %path.display(), %error, "cannot keep a backup");
-    }
-    replace(path, bytes)
+pub(crate) fn replace_on(
+    disk: &dyn Disk,
+    settled: &Mutex<BTreeSet<PathBuf>>,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<(), Error> {
+    let dir = parent(path);
+    let written = beside(disk, settled, dir, bytes)?;
+    disk.put(&written.path, path)?;
+    // Held until here, so that nobody takes the temporary file for litter.
+    drop(written.claim);
+    disk.sync_dir(dir)
 }
 
 /// Puts `bytes` at `path` unless a file is there already; false when there was one. Of several processes that
 /// try it at the same time exactly one succeeds.
 ///
 /// # Errors
-/// The step that failed; nothing is at `path` that was not there before.
+/// The step that failed. Until the last step, bringing the directory to disk, nothing is at `path` that was not
+/// there before.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
-    let dir = parent(path);
-    make_dirs(dir)?;
-    let temp = write_beside(dir, bytes)?;
-    let linked = fs::hard_link(&temp, path);
-    fs::remove_file(&temp).map_err(Error::io("remove", &temp))?;
+    let (disk, dir): (&dyn Disk, _) = (&Machine, parent(path));
+    let written = beside(disk, &SETTLED, dir, bytes)?;
+    let linked = disk.link(&written.path, path);
+    disk.take_away(&written.path)?;
+    drop(written.claim);
     match linked {
-        Ok(()) => sync_dir(dir).map(|()| true),
+        Ok(()) => disk.sync_dir(dir).map(|()| true),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(Error::io("create", path)(error)),
     }
 }
 
-/// The backup of a file.
-pub(crate) fn backup(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(BACKUP);
-    PathBuf::from(name)
+/// A temporary file with `bytes` in `dir`, which is made where it is missing.
+fn beside(
+    disk: &dyn Disk,
+    settled: &Mutex<BTreeSet<PathBuf>>,
+    dir: &Path,
+    bytes: &[u8],
+) -> Result<Written, Error> {
+    settle(disk, settled, dir)?;
+    match disk.write_beside(dir, bytes, Owner::Nobody) {
+        // It was removed since.
+        Err(error) if is_missing(&error) => {
+            lock(settled).remove(dir);
+            settle(disk, settled, dir)?;
+            disk.write_beside(dir, bytes, Owner::Nobody)
+        }
+        written => written,
+    }
 }
 
 /// The content of the regular file at `path`, or `None` when there is none.
@@ -76,115 +92,213 @@ pub(crate) fn backup(path: &Path) -> PathBuf {
 /// # Errors
 /// It is a link or no regular file, is longer than `limit` bytes, or cannot be read.
 pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    let Some(file) = open(path)? else { return Ok(None) };
-    read_open(file, path, limit).map(Some)
-}
-
-/// Opens a regular file without following a link and without waiting for the other end of a pipe.
-pub(crate) fn open(path: &Path) -> Result<Option<File>, Error> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let refuse = |reason: &str| Error::Refused { path: path.to_owned(), reason: reason.to_owned() };
-    let file = match File::options().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-            return Err(refuse("it is a link; put a regular file there"));
-        }
-        Err(error) => return Err(Error::io("open", path)(error)),
-    };
-    let kind = file.metadata().map_err(Error::io("look at", path))?;
-    if kind.is_file() {
-        Ok(Some(file))
-    } else {
-        Err(refuse("it is no regular file; put a regular file there"))
-    }
-}
-
-pub(crate) fn read_open(file: File, path: &Path, limit: u64) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(Error::io("read", path))?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length > limit) {
-        let reason = format!("it is longer than {limit} bytes");
-        return Err(Error::Refused { path: path.to_owned(), reason });
-    }
-    Ok(bytes)
+    Machine.read(path, limit)
 }
 
 /// Removes the file at `path`; false when there was none.
 ///
 /// # Errors
-/// It cannot be removed.
+/// It cannot be removed, or its directory cannot be brought to disk.
 pub fn remove(path: &Path) -> Result<bool, Error> {
-    match fs::remove_file(path) {
-        Ok(()) => sync_dir(parent(path)).map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Error::io("remove", path)(error)),
+    remove_on(&Machine, path)
+}
+
+pub(crate) fn remove_on(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
+    let gone = disk.take_away(path)?;
+    match disk.sync_dir(parent(path)) {
+        // Also when there was no file: an earlier removal may not be on disk yet.
+        Err(error) if is_missing(&error) && !gone => Ok(false),
+        done => done.map(|()| gone),
     }
+}
+
+/// Who else may remove a temporary file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Whoever holds the lock of the topic, so nobody while it is written.
+    Topic,
+    /// Any process that writes there and finds it unclaimed.
+    Nobody,
+}
+
+/// A temporary file with its content on disk.
+pub(crate) struct Written {
+    pub(crate) path: PathBuf,
+    /// Kept open while it is claimed.
+    claim: Option<Box<dyn Draft>>,
+}
+
+/// Orders of system calls that each leave whole files behind.
+impl dyn Disk + '_ {
+    /// Writes a temporary file in `dir` and brings its content to disk.
+    pub(crate) fn write_beside(&self, dir: &Path, bytes: &[u8], owner: Owner) -> Result<Written, Error> {
+        loop {
+            let path = free_name(dir);
+            let mut draft = match self.create(&path) {
+                Ok(draft) => draft,
+                // A former process of the same number left it.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(Error::io("create", path)(error)),
+            };
+            if owner == Owner::Nobody && !draft.claim().map_err(Error::io("lock", &path))? {
+                continue;
+            }
+            if let Err(error) = fill(draft.as_mut(), bytes) {
+                self.discard(&path);
+                return Err(Error::io("write", path)(error));
+            }
+            // Closed before it is renamed: whoever watches need not hear of it under its new name.
+            let claim = (owner == Owner::Nobody).then_some(draft);
+            return Ok(Written { path, claim });
+        }
+    }
+
+    /// Gives the temporary file `temp` the name `path`.
+    pub(crate) fn put(&self, temp: &Path, path: &Path) -> Result<(), Error> {
+        self.rename(temp, path).map_err(|error| {
+            self.discard(temp);
+            Error::io("rename to", path)(error)
+        })
+    }
+
+    /// A temporary second name for the content of `path`, or `None` when it has no content to keep.
+    pub(crate) fn second_name(&self, path: &Path) -> Result<Option<PathBuf>, Error> {
+        if self.size_bytes(path).is_none_or(|size| size == 0) {
+            return Ok(None);
+        }
+        loop {
+            let temp = free_name(parent(path));
+            match self.link(path, &temp) {
+                Ok(()) => return Ok(Some(temp)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // A file system without second names.
+                Err(_) => {
+                    let Some(bytes) = self.read(path, FILE_LIMIT_BYTES)? else { return Ok(None) };
+                    return self.write_beside(parent(path), &bytes, Owner::Topic).map(|copy| Some(copy.path));
+                }
+            }
+        }
+    }
+
+    /// Removes a name; false when there was none. The directory is not brought to disk.
+    pub(crate) fn take_away(&self, path: &Path) -> Result<bool, Error> {
+        match self.remove(path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("remove", path)(error)),
+        }
+    }
+
+    /// Makes `dir` and what is missing above it, open to the owner only, and brings what it made to disk.
+    pub(crate) fn make_dirs(&self, dir: &Path) -> Result<(), Error> {
+        match self.make_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && dir.parent().is_some() => {
+                self.make_dirs(parent(dir))?;
+                match self.make_dir(dir) {
+                    // Somebody else was faster.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    made => made.map_err(Error::io("make", dir))?,
+                }
+            }
+            made => made.map_err(Error::io("make", dir))?,
+        }
+        self.sync_dir(parent(dir))
+    }
+
+    /// Brings the names in `dir` to disk.
+    pub(crate) fn sync_dir(&self, dir: &Path) -> Result<(), Error> {
+        self.open_dir(dir).and_then(|held| held.sync()).map_err(Error::io("bring to disk", dir))
+    }
+
+    /// The cause of what failed before is what matters; what stays is swept at the next start.
+    pub(crate) fn discard(&self, temp: &Path) {
+        drop(self.remove(temp));
+    }
+}
+
+/// The backup of a file; `None` when its name would be too long.
+pub(crate) fn backup(name: &str) -> Option<String> {
+    Some(format!("{name}{BACKUP}")).filter(|name| name.len() <= NAME_LIMIT_BYTES)
 }
 
 /// Makes `dir` and what is missing above it, open to the owner only.
 pub(crate) fn make_dirs(dir: &Path) -> Result<(), Error> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io("make", dir))
+    let disk: &dyn Disk = &Machine;
+    disk.make_dirs(dir)
 }
 
-/// Removes what an interrupted [`replace`] of an earlier process left in `dir`. The caller holds its lock.
-pub(crate) fn sweep_temps(dir: &Path) -> Result<(), Error> {
-    for entry in fs::read_dir(dir).map_err(Error::io("list", dir))? {
-        let entry = entry.map_err(Error::io("list", dir))?;
-        if is_temp(&entry.file_name().to_string_lossy()) {
-            remove(&entry.path())?;
-        }
-    }
-    Ok(())
+/// Whether `name` is that of a file that is being written, here or by the reference.
+pub(crate) fn is_temp(name: &OsStr) -> bool {
+    digits(name).is_some_and(|digits| digits > 0)
 }
 
-fn is_temp(name: &str) -> bool {
-    name.strip_prefix(TEMP)
-        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn write_beside(dir: &Path, bytes: &[u8]) -> Result<PathBuf, Error> {
-    loop {
-        let number = NEXT_TEMP.fetch_add(1, Ordering::Relaxed);
-        let temp = dir.join(format!("{TEMP}{}{number:06}", process::id()));
-        let opened = File::options().write(true).create_new(true).mode(0o600).open(&temp);
-        let mut file = match opened {
-            Ok(file) => file,
-            // A former process of the same number left it.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            Err(error) => return Err(Error::io("create", temp)(error)),
-        };
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
-        return match written {
-            Ok(()) => Ok(temp),
-            Err(error) => {
-                // The cause is what matters; the temporary file is swept at the next start.
-                drop(fs::remove_file(&temp));
-                Err(Error::io("write", temp)(error))
-            }
-        };
+/// Whether a step failed for want of a directory.
+pub(crate) fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+/// How many digits follow the mark of a temporary file, when nothing else does.
+fn digits(name: &OsStr) -> Option<usize> {
+    let rest = name.to_str()?.strip_prefix(TEMP)?;
+    rest.bytes().all(|byte| byte.is_ascii_digit()).then_some(rest.len())
+}
+
+fn free_name(dir: &Path) -> PathBuf {
+    let number = NEXT_TEMP.fetch_add(1, Ordering::Relaxed);
+    dir.join(format!("{TEMP}{:010}{number:010}", *PROCESS))
+}
+
+fn fill(draft: &mut dyn Draft, bytes: &[u8]) -> io::Result<()> {
+    let mut left = bytes;
+    while !left.is_empty() {
+        match draft.write(left) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(done) => left = left.get(done..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
+    draft.sync()
 }
 
-fn rename(temp: &Path, path: &Path) -> Result<(), Error> {
-    fs::rename(temp, path).map_err(|error| {
-        drop(fs::remove_file(temp));
-        Error::io("rename to", path)(error)
-    })
+/// Before this process writes its first plain file in `dir`: makes it, brings it and all above it to disk, as an
+/// interrupted process may not have come to that, and removes the litter of such processes.
+fn settle(disk: &dyn Disk, settled: &Mutex<BTreeSet<PathBuf>>, dir: &Path) -> Result<(), Error> {
+    let mut settled = lock(settled);
+    if settled.contains(dir) {
+        return Ok(());
+    }
+    disk.make_dirs(dir)?;
+    for above in dir.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+        match disk.sync_dir(above) {
+            // Whoever may not read it has not made a directory in it either.
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => break,
+            done => done?,
+        }
+    }
+    for name in disk.names(dir).map_err(Error::io("list", dir))? {
+        // Shorter ones are the reference's, which claims nothing.
+        if digits(&name) == Some(TEMP_DIGITS) {
+            disk.remove_unclaimed(&dir.join(&name));
+        }
+    }
+    settled.insert(dir.to_owned());
+    Ok(())
 }
 
-fn sync_dir(dir: &Path) -> Result<(), Error> {
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::io("bring to disk", dir))
+fn lock(settled: &Mutex<BTreeSet<PathBuf>>) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+    settled.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{self, File};
     use std::os::unix::fs::PermissionsExt as _;
 
     fn mode(path: &Path) -> u32 {
@@ -223,17 +337,6 @@ mod tests {
     }
 
     #[test]
-    fn the_former_content_becomes_the_backup() {
-        let root = tempfile::tempdir().unwrap();
-        let file = root.path().join("c.json");
-        replace_with_backup(&file, b"1").unwrap();
-        assert_eq!(read(&backup(&file), 9).unwrap(), None);
-        replace_with_backup(&file, b"2").unwrap();
-        assert_eq!(read(&backup(&file), 9).unwrap().unwrap(), b"1");
-        assert_eq!(read(&file, 9).unwrap().unwrap(), b"2");
-    }
-
-    #[test]
     fn links_folders_and_long_files_are_refused_with_the_path() {
         let root = tempfile::tempdir().unwrap();
         let (file, link, folder) = (root.path().join("f"), root.path().join("l"), root.path().join("d"));
@@ -258,17 +361,37 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_litter_is_swept() {
+    fn the_litter_of_a_dead_writer_is_swept_once_and_nobody_elses() {
         let root = tempfile::tempdir().unwrap();
-        for name in ["tmp123", "tmpl", "tmp", "a.json"] {
-            replace(&root.path().join(name), b"x").unwrap();
+        let name = |number: u32| format!("tmp{number:020}");
+        let kept = ["tmp1234567890", "tmpl", "tmp", "a.json"];
+        let plain = |name: &str| File::create(root.path().join(name)).unwrap();
+        for name in kept {
+            plain(name);
         }
-        sweep_temps(root.path()).unwrap();
+        plain(&name(1));
+        let alive = plain(&name(2));
+        alive.lock().unwrap();
+        replace(&root.path().join("b"), b"x").unwrap();
         let mut left: Vec<_> = fs::read_dir(root.path())
             .unwrap()
             .map(|it| it.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        assert_eq!(left, ["a.json", "tmp", "tmpl"]);
+        assert_eq!(left, ["a.json", "b", "tmp", &name(2), "tmp1234567890", "tmpl"]);
+    }
+
+    #[test]
+    fn a_claimed_file_that_was_taken_for_litter_is_known_to_be_gone() {
+        let root = tempfile::tempdir().unwrap();
+        let disk: &dyn Disk = &Machine;
+        let path = root.path().join("tmp1");
+        let mut draft = disk.create(&path).unwrap();
+        disk.remove_unclaimed(&path);
+        assert!(!draft.claim().unwrap());
+        let mut draft = disk.create(&path).unwrap();
+        assert!(draft.claim().unwrap());
+        disk.remove_unclaimed(&path);
+        assert!(path.exists());
     }
 }

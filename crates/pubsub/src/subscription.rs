@@ -1,14 +1,14 @@
 //! The subscriber's side of a topic: the directory is read, what differs is told, bad files are told once.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::{fs, mem};
 
+use crate::disk::Shelf;
 use crate::name::{RESTARTED, SUFFIX};
-use crate::store;
-use crate::watch::{Bell, Dirt, Hub};
+use crate::watch::{Bell, Dirt, Follows, Hub};
 use crate::{Codec, FILE_LIMIT_BYTES, Finding};
 
 /// What a subscriber is told. Values that are equal to the last one are not told.
@@ -45,8 +45,8 @@ pub struct Subscription<T> {
     dir: PathBuf,
     codec: Codec<T>,
     values: BTreeMap<String, T>,
-    /// Files that were there, and why those that are left out are.
-    seen: BTreeMap<OsString, Option<String>>,
+    /// Files that are left out, and why.
+    bad: BTreeMap<OsString, String>,
     restarted: u32,
     synced: bool,
     /// Changes of the last reading that were not yet handed over: at most a few for each key.
@@ -55,14 +55,14 @@ pub struct Subscription<T> {
 
 impl<T: Clone + PartialEq> Subscription<T> {
     pub(crate) fn new(hub: Arc<Hub>, dir: PathBuf, codec: Codec<T>) -> Self {
-        let bell = Hub::bell(&dir);
+        let bell = Hub::bell(&dir, Follows::Topic);
         Self {
             hub,
             bell,
             dir,
             codec,
             values: BTreeMap::new(),
-            seen: BTreeMap::new(),
+            bad: BTreeMap::new(),
             restarted: 0,
             synced: false,
             told: VecDeque::new(),
@@ -76,12 +76,18 @@ impl<T: Clone + PartialEq> Subscription<T> {
                 return change;
             }
             match self.bell.take() {
-                Dirt::None => self.bell.wait().await,
+                Dirt::None => self.hub.wait(&self.bell).await,
                 Dirt::All => {
                     self.hub.attend(&self.bell);
                     self.read_all();
                 }
-                Dirt::Names(names) => names.into_iter().for_each(|name| self.read(&name)),
+                Dirt::Names(names) => {
+                    let dir = self.dir.clone();
+                    let mut files = Shelf::pass(&dir);
+                    for name in &names {
+                        self.read(name, &mut files);
+                    }
+                }
             }
         }
     }
@@ -98,90 +104,81 @@ impl<T: Clone + PartialEq> Subscription<T> {
     }
 
     fn read_all(&mut self) {
-        let mut present = BTreeSet::new();
-        match fs::read_dir(&self.dir) {
-            Ok(entries) => present.extend(entries.flatten().map(|entry| entry.file_name())),
+        let dir = self.dir.clone();
+        let mut files = Shelf::hold(&dir);
+        let mut names: Vec<OsString> = Vec::new();
+        match fs::read_dir(&dir) {
+            Ok(entries) => names.extend(entries.flatten().map(|entry| entry.file_name())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                let finding = Finding { path: self.dir.clone(), reason: error.to_string() };
-                self.told.push_back(Change::Bad(finding));
+                self.told.push_back(Change::Bad(Finding { path: dir.clone(), reason: error.to_string() }));
             }
         }
-        // Keys that went while nobody looked are read as well: they are found to be gone.
-        present.extend(self.seen.keys().cloned());
-        let (last, data): (Vec<_>, Vec<_>) = present.into_iter().partition(|name| name == RESTARTED);
-        for name in data.iter().chain(&last) {
-            self.read(name);
+        // Files that went while nobody looked are read as well: they are found to be gone.
+        names.extend(self.values.keys().map(|key| OsString::from(format!("{key}{SUFFIX}"))));
+        names.extend(self.bad.keys().cloned());
+        names.sort_unstable();
+        names.dedup();
+        for name in names.iter().filter(|name| *name != RESTARTED) {
+            self.read(name, &mut files);
         }
+        self.read(RESTARTED.as_ref(), &mut files);
         if !self.synced {
             self.synced = true;
             self.told.push_back(Change::Synced);
         }
     }
 
-    fn read(&mut self, name: &OsString) {
-        let path = self.dir.join(name);
-        let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)).map(str::to_owned);
+    fn read(&mut self, name: &OsStr, files: &mut Shelf<'_>) {
+        let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
         if key.is_none() && name != RESTARTED {
             return;
         }
-        let content = match Self::content(&path) {
-            Ok(None) => {
-                self.seen.remove(name);
-                match key {
-                    Some(key) => self.gone(&key),
-                    None => self.count(0),
-                }
-                return;
-            }
-            Ok(Some(bytes)) => Ok(bytes),
-            Err(reason) => Err(reason),
+        let fault = match (files.read(name, FILE_LIMIT_BYTES), key) {
+            (Ok(None), Some(key)) => self.gone(key),
+            (Ok(None), None) => self.count(0),
+            (Ok(Some([])), _) => Some("it is empty".to_owned()),
+            (Ok(Some(bytes)), Some(key)) => self.put(key, bytes),
+            // A text that is no number counts as one start, as the reference logs and does not do (D-P4).
+            (Ok(Some(bytes)), None) => self.count(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1)),
+            (Err(error), _) => Some(error.to_string()),
         };
-        let told = self.seen.remove(name).flatten();
-        let bad = match (content, &key) {
-            (Ok(bytes), Some(key)) => self.put(key, &bytes).err(),
-            (Ok(bytes), None) => {
-                // A text that is no number counts as one start, as the reference logs and does not do (D-P4).
-                self.count(String::from_utf8_lossy(&bytes).trim().parse().unwrap_or(1));
-                None
-            }
-            (Err(reason), _) => Some(reason),
+        let Some(reason) = fault else {
+            self.bad.remove(name);
+            return;
         };
-        if let Some(reason) = &bad
-            && told.as_ref() != Some(reason)
-        {
-            self.told.push_back(Change::Bad(Finding { path, reason: reason.clone() }));
-        }
-        self.seen.insert(name.clone(), bad);
-    }
-
-    fn content(path: &Path) -> Result<Option<Vec<u8>>, String> {
-        match store::read(path, FILE_LIMIT_BYTES) {
-            Ok(Some(bytes)) if bytes.is_empty() => Err("it is empty".to_owned()),
-            Ok(bytes) => Ok(bytes),
-            Err(error) => Err(error.to_string()),
+        if self.bad.get(name) != Some(&reason) {
+            self.bad.insert(name.to_owned(), reason.clone());
+            self.told.push_back(Change::Bad(Finding { path: self.dir.join(name), reason }));
         }
     }
 
-    fn put(&mut self, key: &str, bytes: &[u8]) -> Result<(), String> {
-        let value = (self.codec.decode)(bytes).map_err(|error| error.to_string())?;
-        if self.values.get(key) != Some(&value) {
-            let old = self.values.insert(key.to_owned(), value.clone());
-            self.told.push_back(Change::Put { key: key.to_owned(), value, old });
-        }
-        Ok(())
+    /// Takes a file's content over, or returns what is wrong with it.
+    fn put(&mut self, key: &str, bytes: &[u8]) -> Option<String> {
+        let value = match (self.codec.decode)(bytes) {
+            Ok(value) => value,
+            Err(error) => return Some(error.to_string()),
+        };
+        let old = match self.values.get_mut(key) {
+            Some(known) if *known == value => return None,
+            Some(known) => Some(mem::replace(known, value.clone())),
+            None => self.values.insert(key.to_owned(), value.clone()),
+        };
+        self.told.push_back(Change::Put { key: key.to_owned(), value, old });
+        None
     }
 
-    fn gone(&mut self, key: &str) {
-        if let Some(old) = self.values.remove(key) {
-            self.told.push_back(Change::Gone { key: key.to_owned(), old });
-        }
+    fn gone(&mut self, key: &str) -> Option<String> {
+        let old = self.values.remove(key)?;
+        self.told.push_back(Change::Gone { key: key.to_owned(), old });
+        None
     }
 
-    fn count(&mut self, restarted: u32) {
+    fn count(&mut self, restarted: u32) -> Option<String> {
         if self.restarted != restarted {
             self.restarted = restarted;
             self.told.push_back(Change::Restarted(restarted));
         }
+        None
     }
 }

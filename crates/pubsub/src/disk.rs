@@ -1,0 +1,261 @@
+//! The seam below the store: one method for one system call, so that tests can cut the power after any of them.
+//!
+//! Not here: any order of calls; that is `store`. What a call leaves behind until it is brought to disk is told
+//! by the model in `disk/model.rs`.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Debug;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::Error;
+
+#[cfg(test)]
+mod cuts;
+#[cfg(test)]
+pub(crate) mod model;
+
+/// Where files lie.
+pub(crate) trait Disk: Debug + Send + Sync {
+    /// A new empty file, open to the owner only; an error when the name is taken.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Draft>>;
+    /// A second name for a file. The name must be free.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Another name for a file, in place of the file that has it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Takes a name away.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Takes the name of a temporary file away, unless a process has claimed it.
+    fn remove_unclaimed(&self, path: &Path);
+    /// One directory, open to the owner only; an error when the name is taken.
+    fn make_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Holds a directory.
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn Dir>>;
+    /// All names in a directory.
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+    /// The length of the regular file at `path`; `None` when there is none.
+    fn size_bytes(&self, path: &Path) -> Option<u64>;
+    /// The content of a regular file, see [`crate::store::read`].
+    fn read(&self, path: &Path, limit_bytes: u64) -> Result<Option<Vec<u8>>, Error>;
+}
+
+/// A file that is being written.
+pub(crate) trait Draft {
+    /// Writes the beginning of `bytes` and says how much of it.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+    /// Brings what was written to disk.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Keeps other processes from taking the file for litter; false when one has done so already.
+    fn claim(&mut self) -> io::Result<bool>;
+}
+
+/// A directory that is held, so that its number cannot become that of another one.
+pub(crate) trait Dir: Debug + Send + Sync {
+    /// Brings its names to disk.
+    fn sync(&self) -> io::Result<()>;
+    /// Whether it is still the directory at `path`.
+    fn is_at(&self, path: &Path) -> bool;
+}
+
+/// The file systems of this machine.
+#[derive(Debug)]
+pub(crate) struct Machine;
+
+impl Disk for Machine {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Draft>> {
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+        Ok(Box::new(file))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_unclaimed(&self, path: &Path) {
+        if let Ok(Some(file)) = open(path)
+            && file.try_lock().is_ok()
+            && let Err(error) = fs::remove_file(path)
+        {
+            tracing::debug!(path = %path.display(), %error, "cannot remove what an interrupted write left");
+        }
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(dir)
+    }
+
+    fn open_dir(&self, dir: &Path) -> io::Result<Box<dyn Dir>> {
+        let held = File::options().read(true).custom_flags(bits(OFlags::DIRECTORY)).open(dir)?;
+        let seen = held.metadata()?;
+        Ok(Box::new(HeldDir { number: (seen.dev(), seen.ino()), held }))
+    }
+
+    fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+    }
+
+    fn size_bytes(&self, path: &Path) -> Option<u64> {
+        fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|seen| seen.len())
+    }
+
+    fn read(&self, path: &Path, limit_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
+        let Some((file, length)) = open_in(rustix::fs::CWD, path, &|| path.to_owned())? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        fill(&file, length, limit_bytes, &mut bytes, &|| path.to_owned())?;
+        Ok(Some(bytes))
+    }
+}
+
+impl Draft for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(self, bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+
+    fn claim(&mut self) -> io::Result<bool> {
+        self.lock()?;
+        Ok(self.metadata()?.nlink() > 0)
+    }
+}
+
+#[derive(Debug)]
+struct HeldDir {
+    held: File,
+    /// File system and number in it.
+    number: (u64, u64),
+}
+
+impl Dir for HeldDir {
+    fn sync(&self) -> io::Result<()> {
+        match self.held.sync_all() {
+            // A file system without anything to bring to disk, as one that can only be read.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            done => done,
+        }
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|seen| (seen.dev(), seen.ino()) == self.number)
+    }
+}
+
+/// Opens a regular file without following a link and without waiting for the other end of a pipe.
+pub(crate) fn open(path: &Path) -> Result<Option<File>, Error> {
+    Ok(open_in(rustix::fs::CWD, path, &|| path.to_owned())?.map(|(file, _)| file))
+}
+
+/// The same for `name` in `dir`, with the file's length; `path` is for errors.
+fn open_in(
+    dir: impl AsFd,
+    name: impl AsRef<Path>,
+    path: &dyn Fn() -> PathBuf,
+) -> Result<Option<(File, u64)>, Error> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let refuse = |reason: &str| Error::Refused { path: path(), reason: reason.to_owned() };
+    let file = match rustix::fs::openat(dir, name.as_ref(), flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(refuse("it is a link; put a regular file there")),
+        Err(error) => return Err(Error::io("open", path())(error.into())),
+    };
+    let seen = rustix::fs::fstat(&file).map_err(|error| Error::io("look at", path())(error.into()))?;
+    if FileType::from_raw_mode(seen.st_mode) == FileType::RegularFile {
+        Ok(Some((file, u64::try_from(seen.st_size).unwrap_or_default())))
+    } else {
+        Err(refuse("it is no regular file; put a regular file there"))
+    }
+}
+
+/// The content of an open file, unless it is longer than `limit_bytes`.
+pub(crate) fn read_open(file: &File, path: &Path, limit_bytes: u64) -> Result<Vec<u8>, Error> {
+    let length = file.metadata().map_err(Error::io("look at", path))?.len();
+    let mut bytes = Vec::new();
+    fill(file, length, limit_bytes, &mut bytes, &|| path.to_owned())?;
+    Ok(bytes)
+}
+
+/// Puts the content of a regular file into `bytes`, which it clears first.
+fn fill(
+    file: &File,
+    length: u64,
+    limit_bytes: u64,
+    bytes: &mut Vec<u8>,
+    path: &dyn Fn() -> PathBuf,
+) -> Result<(), Error> {
+    let too_long =
+        || Error::Refused { path: path(), reason: format!("it is longer than {limit_bytes} bytes") };
+    if length > limit_bytes {
+        return Err(too_long());
+    }
+    bytes.clear();
+    // One byte more than there is: less than that was read once the end is reached, so nobody asks for it again.
+    bytes.reserve(usize::try_from(length).unwrap_or_default().saturating_add(1));
+    loop {
+        match rustix::io::read(file, rustix::buffer::spare_capacity(bytes)) {
+            Ok(0) => return Ok(()),
+            Ok(_) if bytes.len() as u64 > limit_bytes => return Err(too_long()),
+            Ok(_) if bytes.len() < bytes.capacity() => return Ok(()),
+            // It grows while it is read.
+            Ok(_) => bytes.reserve(bytes.len()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Error::io("read", path())(error.into())),
+        }
+    }
+}
+
+/// A directory out of which many files are read.
+pub(crate) struct Shelf<'a> {
+    path: &'a Path,
+    /// `None` for names that are whole paths.
+    held: Option<OwnedFd>,
+    /// One piece of memory for all of them.
+    bytes: Vec<u8>,
+}
+
+impl<'a> Shelf<'a> {
+    /// Holds the directory, so that the way to it is gone only once; what cannot be held is read by its path.
+    pub(crate) fn hold(path: &'a Path) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self { path, held: rustix::fs::open(path, flags, Mode::empty()).ok(), bytes: Vec::new() }
+    }
+
+    /// For a single file.
+    pub(crate) fn pass(path: &'a Path) -> Self {
+        Self { path, held: None, bytes: Vec::new() }
+    }
+
+    /// The content of a regular file, or `None` when there is none.
+    pub(crate) fn read(&mut self, name: &OsStr, limit_bytes: u64) -> Result<Option<&[u8]>, Error> {
+        let path = || self.path.join(name);
+        let opened = match &self.held {
+            Some(held) => open_in(held, name, &path)?,
+            None => open_in(rustix::fs::CWD, path(), &path)?,
+        };
+        let Some((file, length)) = opened else { return Ok(None) };
+        fill(&file, length, limit_bytes, &mut self.bytes, &path)?;
+        Ok(Some(&self.bytes))
+    }
+}
+
+fn bits(flags: OFlags) -> i32 {
+    i32::try_from(flags.bits()).unwrap_or_default()
+}

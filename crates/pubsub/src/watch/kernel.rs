@@ -1,0 +1,246 @@
+//! inotify, asked for what matters and for nothing that reading causes.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+use super::lock;
+
+/// Events that are taken at once, so that whoever shares the thread has its turn in a storm.
+const MOST_EVENTS: usize = 1_024;
+/// Room for some thirty events with names as long as they may be.
+const BUFFER_BYTES: usize = 8_192;
+
+/// What happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard<'a> {
+    /// The file of this name in this directory.
+    Name(&'a Path, &'a OsStr),
+    /// The directory itself went, moved or changed its owner or mode.
+    Dir(&'a Path),
+    /// Too much to be told.
+    Everything,
+}
+
+/// The kernel's queue of events and the directories that fill it.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    queue: OwnedFd,
+    watched: Mutex<Watched>,
+}
+
+/// Two paths can be one directory, which the kernel watches under one number.
+#[derive(Debug, Default)]
+struct Watched {
+    paths: HashMap<i32, Vec<PathBuf>>,
+    numbers: HashMap<PathBuf, i32>,
+}
+
+impl Watched {
+    /// Parts a path from its number; the number when no other path has it.
+    fn part(&mut self, dir: &Path) -> Option<i32> {
+        let number = self.numbers.remove(dir)?;
+        let paths = self.paths.get_mut(&number)?;
+        paths.retain(|path| path != dir);
+        if !paths.is_empty() {
+            return None;
+        }
+        self.paths.remove(&number);
+        Some(number)
+    }
+}
+
+impl Kernel {
+    pub(crate) fn open() -> io::Result<Self> {
+        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        Ok(Self { queue, watched: Mutex::default() })
+    }
+
+    /// Watches the directory that is at `dir` now, and no longer one that was there before.
+    pub(crate) fn watch(&self, dir: &Path) -> Result<(), Errno> {
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            // A file that is written in place is worth reading once its writer closes it.
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ATTRIB
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        // Held meanwhile, so that nobody takes an event whose number is not known yet.
+        let mut watched = lock(&self.watched);
+        let number = inotify::add_watch(&self.queue, dir, flags)?;
+        if watched.numbers.get(dir) != Some(&number) {
+            let former = watched.part(dir);
+            watched.numbers.insert(dir.to_owned(), number);
+            watched.paths.entry(number).or_default().push(dir.to_owned());
+            self.unwatch(former);
+        }
+        Ok(())
+    }
+
+    /// Ends what [`Kernel::watch`] began.
+    pub(crate) fn forget(&self, dir: &Path) {
+        let former = lock(&self.watched).part(dir);
+        self.unwatch(former);
+    }
+
+    fn unwatch(&self, number: Option<i32>) {
+        if let Some(number) = number
+            && let Err(error) = inotify::remove_watch(&self.queue, number)
+        {
+            // The kernel has dropped it with its directory.
+            tracing::trace!(number, %error, "nothing to watch any more");
+        }
+    }
+
+    /// Tells the events that wait, the oldest first.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] once there is none left.
+    pub(crate) fn drain(&self, mut tell: impl FnMut(Heard<'_>)) -> io::Result<()> {
+        let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+        let mut reader = Reader::new(self.queue.as_fd(), &mut buffer);
+        let mut taken = 0;
+        // What was read is told to its end.
+        while taken < MOST_EVENTS || !reader.is_buffer_empty() {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            taken += 1;
+            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                tell(Heard::Everything);
+                continue;
+            }
+            let mut watched = lock(&self.watched);
+            let paths = watched.paths.get(&event.wd()).cloned().unwrap_or_default();
+            if event.events().contains(ReadFlags::IGNORED) {
+                watched.paths.remove(&event.wd());
+                watched.numbers.retain(|_, number| *number != event.wd());
+            }
+            drop(watched);
+            for path in &paths {
+                match event.file_name() {
+                    Some(name) => tell(Heard::Name(path, OsStr::from_bytes(name.to_bytes()))),
+                    None => tell(Heard::Dir(path)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn watched(&self) -> Vec<PathBuf> {
+        let mut all: Vec<_> = lock(&self.watched).numbers.keys().cloned().collect();
+        all.sort();
+        all
+    }
+}
+
+impl AsRawFd for Kernel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.queue.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store;
+    use std::fs::{self, File};
+
+    fn heard(kernel: &Kernel) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut tell = |heard: Heard<'_>| match heard {
+            Heard::Name(_, name) => all.push(name.to_str().unwrap().to_owned()),
+            Heard::Dir(_) => all.push(".".to_owned()),
+            Heard::Everything => all.push("everything".to_owned()),
+        };
+        while kernel.drain(&mut tell).is_ok() {}
+        all
+    }
+
+    #[test]
+    fn our_own_reading_causes_no_event_at_all() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, dir) = (root.path().join("a.json"), root.path());
+        store::replace(&file, b"1").unwrap();
+        let kernel = Kernel::open().unwrap();
+        kernel.watch(dir).unwrap();
+        for _ in 0..100 {
+            assert_eq!(store::read(&file, 9).unwrap().unwrap(), b"1");
+            assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
+            File::open(dir).unwrap().sync_all().unwrap();
+            assert!(file.exists());
+            kernel.watch(dir).unwrap();
+        }
+        assert_eq!(heard(&kernel), [""; 0]);
+        fs::rename(&file, dir.join("b.json")).unwrap();
+        assert_eq!(heard(&kernel), ["a.json", "b.json"]);
+    }
+
+    #[test]
+    fn a_file_written_in_place_is_heard_when_it_is_new_and_when_it_is_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = Kernel::open().unwrap();
+        kernel.watch(root.path()).unwrap();
+        let mut file = File::create(root.path().join("a.json")).unwrap();
+        assert_eq!(heard(&kernel), ["a.json"]);
+        io::Write::write_all(&mut file, b"half").unwrap();
+        assert_eq!(heard(&kernel), [""; 0]);
+        drop(file);
+        assert_eq!(heard(&kernel), ["a.json"]);
+    }
+
+    #[test]
+    fn more_events_than_the_kernel_keeps_are_told_as_everything() {
+        let root = tempfile::tempdir().unwrap();
+        let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let kernel = Kernel::open().unwrap();
+        kernel.watch(root.path()).unwrap();
+        let names = ["a", "b"].map(|name| root.path().join(name));
+        File::create(&names[0]).unwrap();
+        for round in 0..most.trim().parse::<usize>().unwrap() {
+            fs::rename(&names[round % 2], &names[(round + 1) % 2]).unwrap();
+        }
+        assert_eq!(heard(&kernel).last().unwrap(), "everything");
+    }
+
+    #[test]
+    fn a_directory_is_watched_by_each_of_its_paths_until_the_last_is_forgotten() {
+        let root = tempfile::tempdir().unwrap();
+        let [dir, link, away] = ["dir", "link", "away"].map(|name| root.path().join(name));
+        fs::create_dir(&dir).unwrap();
+        std::os::unix::fs::symlink(&dir, &link).unwrap();
+        let kernel = Kernel::open().unwrap();
+        kernel.watch(&dir).unwrap();
+        kernel.watch(&link).unwrap();
+        File::create(dir.join("a")).unwrap();
+        assert_eq!(heard(&kernel), ["a", "a", "a", "a"]);
+        kernel.forget(&link);
+        fs::remove_file(dir.join("a")).unwrap();
+        assert_eq!(heard(&kernel), ["a"]);
+        // Another directory takes its place: the former one is heard no more.
+        fs::rename(&dir, &away).unwrap();
+        assert_eq!(heard(&kernel), ["."]);
+        fs::create_dir(&dir).unwrap();
+        kernel.watch(&dir).unwrap();
+        File::create(away.join("a")).unwrap();
+        assert_eq!(heard(&kernel), [""; 0]);
+        fs::remove_dir(&dir).unwrap();
+        assert!(heard(&kernel).contains(&".".to_owned()));
+        assert_eq!(kernel.watched(), [""; 0].map(PathBuf::from));
+        assert_eq!(kernel.watch(&dir), Err(Errno::NOENT));
+    }
+}

@@ -1,0 +1,69 @@
+//! For want of the kernel's events: directories that are looked at every two seconds.
+//!
+//! Machines that run many containers use up their inotify queues or watches sooner or later.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use notify::{Config, EventHandler, PollWatcher, RecursiveMode, Watcher as _};
+
+use super::lock;
+
+/// How often a directory is looked at.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// The directories and the thread that looks at them, once there is one to look at.
+#[derive(Debug)]
+pub(super) struct Look {
+    every: Duration,
+    looking: Mutex<(Option<PollWatcher>, BTreeSet<PathBuf>)>,
+}
+
+impl Look {
+    pub(super) fn new(every: Duration) -> Self {
+        Self { every, looking: Mutex::default() }
+    }
+
+    /// Looks at `dir` from now on; true when it did not before.
+    pub(super) fn watch(&self, dir: &Path, listener: impl EventHandler) -> io::Result<bool> {
+        let (watcher, dirs) = &mut *lock(&self.looking);
+        // Once only: beginning anew would hide from the others what changed since the last look.
+        if dirs.contains(dir) {
+            return Ok(false);
+        }
+        let watcher = match watcher {
+            Some(watcher) => watcher,
+            none => {
+                let config = Config::default().with_poll_interval(self.every).with_compare_contents(true);
+                none.insert(PollWatcher::new(listener, config).map_err(io_error)?)
+            }
+        };
+        watcher.watch(dir, RecursiveMode::NonRecursive).map_err(io_error)?;
+        Ok(dirs.insert(dir.to_owned()))
+    }
+
+    /// Ends what [`Look::watch`] began.
+    pub(super) fn forget(&self, dir: &Path) {
+        let (watcher, dirs) = &mut *lock(&self.looking);
+        if dirs.remove(dir)
+            && let Some(watcher) = watcher
+            && let Err(error) = watcher.unwatch(dir)
+        {
+            tracing::trace!(path = %dir.display(), %error, "nothing to look at any more");
+        }
+    }
+}
+
+fn io_error(error: notify::Error) -> io::Error {
+    match error.kind {
+        notify::ErrorKind::Io(cause) => cause,
+        notify::ErrorKind::PathNotFound => io::ErrorKind::NotFound.into(),
+        notify::ErrorKind::Generic(_)
+        | notify::ErrorKind::WatchNotFound
+        | notify::ErrorKind::InvalidConfig(_)
+        | notify::ErrorKind::MaxFilesWatch => io::Error::other(error),
+    }
+}
