@@ -9,6 +9,7 @@ mod file;
 mod lock;
 mod name;
 mod publication;
+pub mod record;
 pub mod store;
 mod subscription;
 mod watch;
