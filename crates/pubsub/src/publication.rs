@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
-use crate::{Codec, Error, FILE_LIMIT_BYTES, Finding, store};
+use crate::server::{Server, refuse_live};
+use crate::{BoxError, Codec, Error, FILE_LIMIT_BYTES, Finding, ToWire, store};
 
 /// What publishing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,9 @@ pub struct Publication<T> {
     values: BTreeMap<String, T>,
     restarted: u32,
     findings: Vec<Finding>,
+    root: PathBuf,
+    /// Before the lock: who gets the lock next must not meet our socket alive.
+    server: Option<Server>,
     _lock: Lock,
 }
 
@@ -33,6 +37,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     pub(crate) fn open(root: &Path, name: Name, codec: Codec<T>) -> Result<Self, Error> {
         let dir = name.dir(root);
         let lock = Lock::take(&name.to_string(), &dir)?;
+        refuse_live(&name, root)?;
         store::make_dirs(&dir)?;
         store::sweep_temps(&dir)?;
         let mut publication = Self {
@@ -42,10 +47,37 @@ impl<T: Clone + PartialEq> Publication<T> {
             values: BTreeMap::new(),
             restarted: 0,
             findings: Vec::new(),
+            root: root.to_owned(),
+            server: None,
             _lock: lock,
         };
         publication.load()?;
         Ok(publication)
+    }
+
+    /// Tells subscribers over a socket as well, `<root>/run/<agent>/<topic>.sock`, from now until this is dropped.
+    /// A value that was left by an earlier publisher and cannot be sent is a finding. Topics of no agent have no
+    /// socket. To be called within a runtime.
+    ///
+    /// # Errors
+    /// Another process listens there, something else than a socket is there, or the path is too long.
+    pub fn serve(&mut self, to_wire: ToWire) -> Result<(), Error> {
+        let Some(path) = self.name.socket(&self.root) else { return Ok(()) };
+        let server = Server::open(&self.name, &self.root, path, to_wire)?;
+        for (key, value) in &self.values {
+            let sent = self.encode(key, value).and_then(|bytes| {
+                server.check(key, &bytes)?;
+                server.put(key, &bytes);
+                Ok(())
+            });
+            if let Err(error) = sent {
+                let path = self.dir.join(self.name.file(key)?);
+                self.findings.push(Finding { path, reason: error.to_string() });
+            }
+        }
+        server.count(self.restarted);
+        self.server = Some(server);
+        Ok(())
     }
 
     /// Publishes `value` under `key`, unless it is published already.
@@ -55,21 +87,26 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// disk nor any subscriber has changed then.
     pub fn publish(&mut self, key: &str, value: &T) -> Result<Published, Error> {
         let file = self.name.file(key)?;
-        let (topic, owned) = (self.name.to_string(), key.to_owned());
-        let encode = |source| Error::Encode { topic: topic.clone(), key: owned.clone(), source };
-        let bytes = (self.codec.encode)(value).map_err(encode)?;
+        let bytes = self.encode(key, value)?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_LIMIT_BYTES) {
-            return Err(Error::TooLong { topic, key: owned, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
+            let (topic, key) = (self.name.to_string(), key.to_owned());
+            return Err(Error::TooLong { topic, key, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
         }
         // What readers will see, which is what equality is about.
-        let seen = (self.codec.decode)(&bytes).map_err(encode)?;
+        let seen = (self.codec.decode)(&bytes).map_err(|source| self.no_form(key, source))?;
         let path = self.dir.join(file);
         if self.values.get(key) == Some(&seen) && path.exists() {
             return Ok(Published::Unchanged);
         }
+        if let Some(server) = &self.server {
+            server.check(key, &bytes)?;
+        }
         let renew = !self.dir.exists();
         self.write(&path, &bytes)?;
-        self.values.insert(owned, seen);
+        self.values.insert(key.to_owned(), seen);
+        if let Some(server) = &self.server {
+            server.put(key, &bytes);
+        }
         if renew {
             self.write_all_but(key)?;
         }
@@ -90,6 +127,9 @@ impl<T: Clone + PartialEq> Publication<T> {
         }
         store::remove(&path)?;
         self.values.remove(key);
+        if let Some(server) = &self.server {
+            server.take(key);
+        }
         Ok(())
     }
 
@@ -117,7 +157,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     pub fn signal_restarted(&mut self) -> Result<(), Error> {
         let count = self.restarted.saturating_add(1);
         store::replace(&self.dir.join(RESTARTED), count.to_string().as_bytes())?;
-        self.restarted = count;
+        self.count(count);
         Ok(())
     }
 
@@ -127,8 +167,15 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// The counter's file cannot be removed.
     pub fn clear_restarted(&mut self) -> Result<(), Error> {
         store::remove(&self.dir.join(RESTARTED))?;
-        self.restarted = 0;
+        self.count(0);
         Ok(())
+    }
+
+    fn count(&mut self, restarted: u32) {
+        self.restarted = restarted;
+        if let Some(server) = &self.server {
+            server.count(restarted);
+        }
     }
 
     /// The bad files that were left out at the start, once.
@@ -147,7 +194,16 @@ impl<T: Clone + PartialEq> Publication<T> {
                 self.unpublish(&key)?;
             }
         }
-        self.clear_restarted()
+        self.clear_restarted()?;
+        self.server.take().map_or(Ok(()), Server::close)
+    }
+
+    fn encode(&self, key: &str, value: &T) -> Result<Vec<u8>, Error> {
+        (self.codec.encode)(value).map_err(|source| self.no_form(key, source))
+    }
+
+    fn no_form(&self, key: &str, source: BoxError) -> Error {
+        Error::Encode { topic: self.name.to_string(), key: key.to_owned(), source }
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
@@ -161,8 +217,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// The directory was removed behind our back: what it held is written again.
     fn write_all_but(&self, written: &str) -> Result<(), Error> {
         for (key, value) in self.values.iter().filter(|(key, _)| *key != written) {
-            let encode = |source| Error::Encode { topic: self.name.to_string(), key: key.clone(), source };
-            let bytes = (self.codec.encode)(value).map_err(encode)?;
+            let bytes = self.encode(key, value)?;
             self.write(&self.dir.join(self.name.file(key)?), &bytes)?;
         }
         if self.restarted > 0 {
