@@ -37,7 +37,7 @@ pub fn publication<T: Topic>(bus: &Bus, agent: &str) -> Result<Publication<T>, E
     let mut publication = bus
         .publication(name::<T>(agent), codec::<T>())
         .map_err(|source| Error::Pubsub { what: what(), source })?;
-    match publication.serve(|disk, store| go_json::to_wire(disk, store).map_err(Into::into)) {
+    match bus.serve(&mut publication, |disk, store| go_json::to_wire(disk, store).map_err(Into::into)) {
         Ok(()) => {}
         // The reference's processes know no root so deep; files are followed there as everywhere.
         Err(error @ pubsub::Error::SocketPath { .. }) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::file::{FileRule, FileWatch};
 use crate::watch::Hub;
-use crate::{Codec, Error, FromWire, Name, Publication, SocketSubscription, Subscription};
+use crate::{Codec, Error, FromWire, Name, Publication, SocketSubscription, Subscription, ToWire};
 
 /// Topics and files under one root directory.
 #[derive(Debug, Clone)]
@@ -47,6 +47,20 @@ impl Bus {
         codec: Codec<T>,
     ) -> Result<Publication<T>, Error> {
         Publication::open(&self.root, name, codec)
+    }
+
+    /// Tells subscribers of a publication over a socket as well, `<root>/run/<agent>/<topic>.sock`, from now until
+    /// it is dropped. A value that an earlier publisher left and that cannot be sent is one of its findings.
+    /// Topics of no agent have no socket. To be called within a runtime.
+    ///
+    /// # Errors
+    /// Another process listens there, something else than a socket is there, or the path is too long.
+    pub fn serve<T: Clone + PartialEq>(
+        &self,
+        publication: &mut Publication<T>,
+        to_wire: ToWire,
+    ) -> Result<(), Error> {
+        publication.serve(&self.root, to_wire)
     }
 
     /// Follows `name`, whether or not somebody publishes it yet.

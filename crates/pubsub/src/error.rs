@@ -138,7 +138,7 @@ impl Error {
 }
 
 /// An error with its causes, in one line.
-pub(crate) fn chain(error: &BoxError) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

@@ -183,7 +183,7 @@ impl Peer {
             written.push((path.clone(), content.len()));
             Ok(path)
         });
-        let value = wire.map_err(|error| chain(&error))?;
+        let value = wire.map_err(|error| chain(&*error))?;
         let message =
             Record::Update { topic: self.desk.topic.clone(), key: key.to_owned(), value }.to_message();
         if message.len() > MESSAGE_LIMIT_BYTES {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
 use crate::server::{Server, refuse_live};
-use crate::{BoxError, Codec, Error, FILE_LIMIT_BYTES, Finding, ToWire, store};
+use crate::{Codec, Error, FILE_LIMIT_BYTES, Finding, ToWire, store};
 
 /// What publishing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +26,7 @@ pub struct Publication<T> {
     values: BTreeMap<String, T>,
     restarted: u32,
     findings: Vec<Finding>,
-    root: PathBuf,
-    /// Before the lock: who gets the lock next must not meet our socket alive.
+    /// Dropped before the lock: who gets the lock next must not meet our socket alive.
     server: Option<Server>,
     _lock: Lock,
 }
@@ -47,7 +46,6 @@ impl<T: Clone + PartialEq> Publication<T> {
             values: BTreeMap::new(),
             restarted: 0,
             findings: Vec::new(),
-            root: root.to_owned(),
             server: None,
             _lock: lock,
         };
@@ -55,24 +53,13 @@ impl<T: Clone + PartialEq> Publication<T> {
         Ok(publication)
     }
 
-    /// Tells subscribers over a socket as well, `<root>/run/<agent>/<topic>.sock`, from now until this is dropped.
-    /// A value that was left by an earlier publisher and cannot be sent is a finding. Topics of no agent have no
-    /// socket. To be called within a runtime.
-    ///
-    /// # Errors
-    /// Another process listens there, something else than a socket is there, or the path is too long.
-    pub fn serve(&mut self, to_wire: ToWire) -> Result<(), Error> {
-        let Some(path) = self.name.socket(&self.root) else { return Ok(()) };
-        let server = Server::open(&self.name, &self.root, path, to_wire)?;
+    /// What [`crate::Bus::serve`] does.
+    pub(crate) fn serve(&mut self, root: &Path, to_wire: ToWire) -> Result<(), Error> {
+        let Some(server) = Server::open(&self.name, root, to_wire)? else { return Ok(()) };
         for (key, value) in &self.values {
-            let sent = self.encode(key, value).and_then(|bytes| {
-                server.check(key, &bytes)?;
-                server.put(key, &bytes);
-                Ok(())
-            });
-            if let Err(error) = sent {
+            if let Err(reason) = server.put_anew(key, (self.codec.encode)(value)) {
                 let path = self.dir.join(self.name.file(key)?);
-                self.findings.push(Finding { path, reason: error.to_string() });
+                self.findings.push(Finding { path, reason });
             }
         }
         server.count(self.restarted);
@@ -87,13 +74,14 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// disk nor any subscriber has changed then.
     pub fn publish(&mut self, key: &str, value: &T) -> Result<Published, Error> {
         let file = self.name.file(key)?;
-        let bytes = self.encode(key, value)?;
+        let (topic, owned) = (self.name.to_string(), key.to_owned());
+        let encode = |source| Error::Encode { topic: topic.clone(), key: owned.clone(), source };
+        let bytes = (self.codec.encode)(value).map_err(encode)?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_LIMIT_BYTES) {
-            let (topic, key) = (self.name.to_string(), key.to_owned());
-            return Err(Error::TooLong { topic, key, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
+            return Err(Error::TooLong { topic, key: owned, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
         }
         // What readers will see, which is what equality is about.
-        let seen = (self.codec.decode)(&bytes).map_err(|source| self.no_form(key, source))?;
+        let seen = (self.codec.decode)(&bytes).map_err(encode)?;
         let path = self.dir.join(file);
         if self.values.get(key) == Some(&seen) && path.exists() {
             return Ok(Published::Unchanged);
@@ -103,7 +91,7 @@ impl<T: Clone + PartialEq> Publication<T> {
         }
         let renew = !self.dir.exists();
         self.write(&path, &bytes)?;
-        self.values.insert(key.to_owned(), seen);
+        self.values.insert(owned, seen);
         if let Some(server) = &self.server {
             server.put(key, &bytes);
         }
@@ -198,14 +186,6 @@ impl<T: Clone + PartialEq> Publication<T> {
         self.server.take().map_or(Ok(()), Server::close)
     }
 
-    fn encode(&self, key: &str, value: &T) -> Result<Vec<u8>, Error> {
-        (self.codec.encode)(value).map_err(|source| self.no_form(key, source))
-    }
-
-    fn no_form(&self, key: &str, source: BoxError) -> Error {
-        Error::Encode { topic: self.name.to_string(), key: key.to_owned(), source }
-    }
-
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
         if self.name.is_persistent() {
             store::replace_with_backup(path, bytes)
@@ -217,7 +197,8 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// The directory was removed behind our back: what it held is written again.
     fn write_all_but(&self, written: &str) -> Result<(), Error> {
         for (key, value) in self.values.iter().filter(|(key, _)| *key != written) {
-            let bytes = self.encode(key, value)?;
+            let encode = |source| Error::Encode { topic: self.name.to_string(), key: key.clone(), source };
+            let bytes = (self.codec.encode)(value).map_err(encode)?;
             self.write(&self.dir.join(self.name.file(key)?), &bytes)?;
         }
         if self.restarted > 0 {

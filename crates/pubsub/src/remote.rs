@@ -174,7 +174,7 @@ impl<T: Clone + PartialEq> SocketSubscription<T> {
                 }
             }
             Err(error) => {
-                let reason = format!("key {key:?}: {}", crate::error::chain(&error));
+                let reason = format!("key {key:?}: {}", crate::error::chain(&*error));
                 if self.bad.insert(key, reason.clone()).as_ref() != Some(&reason) {
                     self.told.push_back(Change::Bad(Finding { path: self.path.clone(), reason }));
                 }

@@ -15,11 +15,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use crate::error::chain;
 use crate::large::{Large, MEMBER_LIMIT_BYTES};
 use crate::peer::{self, Desk};
 use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};
 use crate::socket::{Found, Listener, probe};
-use crate::{Error, Name, ToWire};
+use crate::{BoxError, Error, Name, ToWire};
 
 /// More subscribers than this at one topic are turned away.
 const MOST_PEERS: usize = 64;
@@ -65,8 +66,10 @@ pub(crate) fn refuse_live(name: &Name, root: &Path) -> Result<(), Error> {
 }
 
 impl Server {
-    /// Listens for subscribers of `name`. A socket that a dead publisher left is replaced.
-    pub(crate) fn open(name: &Name, root: &Path, path: PathBuf, to_wire: ToWire) -> Result<Self, Error> {
+    /// Listens for subscribers of `name`. A socket that a dead publisher left is replaced. `None` for a topic of
+    /// no agent.
+    pub(crate) fn open(name: &Name, root: &Path, to_wire: ToWire) -> Result<Option<Self>, Error> {
+        let Some(path) = name.socket(root) else { return Ok(None) };
         refuse_live(name, root)?;
         crate::store::make_dirs(path.parent().unwrap_or(root))?;
         match fs::remove_file(&path) {
@@ -82,7 +85,7 @@ impl Server {
         let board = watch::Sender::new(Board::default());
         let mut tasks = JoinSet::new();
         tasks.spawn(welcome(Arc::clone(&desk), Arc::clone(&listener), board.subscribe()));
-        Ok(Self { desk, path, listener, board, tasks })
+        Ok(Some(Self { desk, path, listener, board, tasks }))
     }
 
     /// Refuses a value that could not be sent, before anything has changed.
@@ -106,6 +109,14 @@ impl Server {
             let limit = MESSAGE_LIMIT_BYTES;
             return Err(Error::MessageTooLong { topic: topic(), key: key.to_owned(), bytes, limit });
         }
+        Ok(())
+    }
+
+    /// Puts up a value that an earlier process published, or says why it cannot be sent.
+    pub(crate) fn put_anew(&self, key: &str, disk: Result<Vec<u8>, BoxError>) -> Result<(), String> {
+        let disk = disk.map_err(|error| chain(&*error))?;
+        self.check(key, &disk).map_err(|error| chain(&error))?;
+        self.put(key, &disk);
         Ok(())
     }
 
