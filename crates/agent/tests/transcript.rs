@@ -85,7 +85,8 @@ impl Script {
 
     /// Everything that the peer hears until somebody does something else.
     async fn hear(&mut self, peer: &mut Peer) {
-        while let Some(line) = self.lines.pop_front_if(|line| line.starts_with("S->C")) {
+        while self.lines.front().is_some_and(|line| line.starts_with("S->C")) {
+            let line = self.note("S->C");
             if line.contains("connection closed") {
                 assert_eq!(peer.hear().await, None, "{line}");
                 continue;

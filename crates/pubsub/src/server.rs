@@ -177,6 +177,8 @@ async fn welcome(desk: Arc<Desk>, listener: Arc<Listener>, board: watch::Receive
             accepted = listener.accept() => accepted,
             Some(_) = peers.join_next() => continue,
         };
+        // Those that went at this very moment make room.
+        while peers.try_join_next().is_some() {}
         match accepted {
             Ok(None) => break,
             Ok(Some(link)) if peers.len() < MOST_PEERS => {

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -61,7 +62,10 @@ pub(crate) fn probe(path: &Path) -> Result<Found, Error> {
 
 /// Waits for connections at a path.
 #[derive(Debug)]
-pub(crate) struct Listener(UnixDatagram);
+pub(crate) struct Listener {
+    socket: UnixDatagram,
+    closed: AtomicBool,
+}
 
 impl Listener {
     /// Listens at `path`, where nothing is.
@@ -74,7 +78,8 @@ impl Listener {
         let (socket, address) = (socket().map_err(fault())?, address(path)?);
         bind(&socket, &address).map_err(|error| fault()(error.into()))?;
         listen(&socket, BACKLOG).map_err(|error| fault()(error.into()))?;
-        awaited(socket).map(Self).map_err(fault())
+        let socket = awaited(socket).map_err(fault())?;
+        Ok(Self { socket, closed: AtomicBool::new(false) })
     }
 
     /// The next connection; `None` once [`Listener::close`] was called. Dropping it loses nothing.
@@ -82,13 +87,18 @@ impl Listener {
     /// # Errors
     /// The kernel has no room for another connection.
     pub(crate) async fn accept(&self) -> io::Result<Option<Link>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let accept = || match accept_with(&self.socket, flags) {
+            Ok(socket) => Ok(Some(socket)),
+            // The kernel says that nobody is there, and at once wakes who waits: it would never end.
+            Err(_) if self.closed.load(Ordering::Acquire) => Ok(None),
+            Err(error) => Err(error.into()),
+        };
         loop {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let accepted = self.0.async_io(Interest::READABLE, || Ok(accept_with(&self.0, flags)?));
-            return match accepted.await {
-                Ok(socket) => awaited(socket).map(|socket| Some(Link(socket))),
+            return match self.socket.async_io(Interest::READABLE, accept).await {
+                Ok(Some(socket)) => awaited(socket).map(|socket| Some(Link(socket))),
+                Ok(None) => Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
                 Err(error) => Err(error),
             };
         }
@@ -96,7 +106,8 @@ impl Listener {
 
     /// Listens no more: whoever connects from now on is refused, also while the waiting task lives on.
     pub(crate) fn close(&self) {
-        if let Err(error) = shutdown(&self.0, Shutdown::Both) {
+        self.closed.store(true, Ordering::Release);
+        if let Err(error) = shutdown(&self.socket, Shutdown::Both) {
             tracing::debug!(%error, "cannot close a socket before its task ends");
         }
     }
