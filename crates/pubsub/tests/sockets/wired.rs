@@ -88,7 +88,7 @@ impl Place {
     pub(crate) fn foreign(&self) -> Foreign {
         std::fs::create_dir_all(self.socket().parent().unwrap()).unwrap();
         let socket = socket();
-        bind(&socket, &SocketAddrUnix::new(&self.socket()).unwrap()).unwrap();
+        bind(&socket, &SocketAddrUnix::new(self.socket()).unwrap()).unwrap();
         listen(&socket, 8).unwrap();
         Foreign(UnixDatagram::from_std(socket.into()).unwrap())
     }
@@ -118,24 +118,21 @@ impl Peer {
         (bytes > 0).then_some(buffer)
     }
 
-    pub(crate) async fn hear(&self) -> Option<Record> {
-        self.message().await.map(|message| Record::parse_reply(&message).unwrap())
+    pub(crate) async fn hear(&self) -> Record {
+        Record::parse_reply(&self.message().await.unwrap()).unwrap()
     }
 
     /// Hears everything up to `complete`; the values of it.
     pub(crate) async fn dump(&self) -> Vec<(String, String)> {
-        assert!(matches!(self.hear().await, Some(Record::Hello { .. })));
+        assert!(matches!(self.hear().await, Record::Hello { .. }));
         let mut values = Vec::new();
         loop {
-            match self.hear().await {
-                Some(Record::Update { key, value, .. }) => {
-                    values.push((key, String::from_utf8(value).unwrap()));
-                }
-                other => {
-                    assert_eq!(other, Some(Record::Complete { topic: "Topic".into() }));
-                    return values;
-                }
+            let record = self.hear().await;
+            if matches!(record, Record::Complete { .. }) {
+                return values;
             }
+            let Record::Update { key, value, .. } = record else { panic!("no update: {record:?}") };
+            values.push((key, String::from_utf8(value).unwrap()));
         }
     }
 }
@@ -157,16 +154,16 @@ fn socket() -> std::os::fd::OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
 }
 
-pub(crate) fn update(key: &str, value: &str) -> Option<Record> {
-    Some(Record::Update { topic: "Topic".into(), key: key.into(), value: value.into() })
+pub(crate) fn update(key: &str, value: &str) -> Record {
+    Record::Update { topic: "Topic".into(), key: key.into(), value: value.into() }
 }
 
-pub(crate) fn delete(key: &str) -> Option<Record> {
-    Some(Record::Delete { topic: "Topic".into(), key: key.into() })
+pub(crate) fn delete(key: &str) -> Record {
+    Record::Delete { topic: "Topic".into(), key: key.into() }
 }
 
-pub(crate) fn restarted(count: u32) -> Option<Record> {
-    Some(Record::Restarted { topic: "Topic".into(), count })
+pub(crate) fn restarted(count: u32) -> Record {
+    Record::Restarted { topic: "Topic".into(), count }
 }
 
 pub(crate) fn text(value: &str) -> String {
