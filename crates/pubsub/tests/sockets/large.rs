@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use pubsub::record::Record;
 use pubsub::{Change, store};
 
-use crate::wired::{Place, next, put, restarted, text, update};
+use crate::wired::{PATIENCE, Place, next, put, restarted, text, update};
 
 /// The path in the update of a large text.
 fn told(record: Record) -> PathBuf {
@@ -33,9 +33,12 @@ async fn each_peer_gets_its_own_files_and_they_go_with_it() {
     let third = place.peer().await;
     assert!(matches!(third.hear().await, Record::Hello { .. }));
     told(third.hear().await);
-    while second.exists() {
-        tokio::task::yield_now().await;
-    }
+    let removed = async {
+        while second.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, removed).await.unwrap();
     assert_eq!(place.files(), 1);
     // Nothing changed, so no new files (the reference makes them at every wake-up, D-P3).
     publication.signal_restarted().unwrap();

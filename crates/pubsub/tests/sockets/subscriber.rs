@@ -44,7 +44,7 @@ async fn a_subscriber_may_start_before_its_publisher_and_tries_every_ten_seconds
     let mut publication = place.publication();
     publication.publish("a", &text("1")).unwrap();
     // The wait was given up in between, which does not make it longer.
-    assert_eq!(subscription.next().await, put("a", "1", None));
+    assert_eq!(next(&mut subscription).await, put("a", "1", None));
     assert_eq!(start.elapsed().as_secs(), 20);
 }
 
@@ -57,18 +57,18 @@ async fn d_p1_a_key_that_went_between_two_publishers_is_told_and_equal_ones_are_
         first.publish(key, &text(value)).unwrap();
     }
     let mut subscription = place.subscription();
-    while subscription.next().await != Change::Synced {}
+    while next(&mut subscription).await != Change::Synced {}
     drop(first);
     let mut second = place.publication();
     second.unpublish("b").unwrap();
     second.publish("c", &text("4")).unwrap();
     second.publish("d", &text("5")).unwrap();
-    assert_eq!(subscription.next().await, put("c", "4", Some("3")));
-    assert_eq!(subscription.next().await, put("d", "5", None));
-    assert_eq!(subscription.next().await, gone("b", "2"));
+    assert_eq!(next(&mut subscription).await, put("c", "4", Some("3")));
+    assert_eq!(next(&mut subscription).await, put("d", "5", None));
+    assert_eq!(next(&mut subscription).await, gone("b", "2"));
     assert_eq!(subscription.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["a", "c", "d"]);
     second.publish("a", &text("6")).unwrap();
-    assert_eq!(subscription.next().await, put("a", "6", Some("1")), "told once more that it is in step");
+    assert_eq!(next(&mut subscription).await, put("a", "6", Some("1")), "told once more that it is in step");
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,6 +76,7 @@ async fn nothing_is_swept_by_a_publisher_that_does_not_get_to_the_end() {
     let place = Place::new();
     let foreign = place.foreign();
     let mut subscription = place.subscription();
+    let start = clock();
     let serve = async {
         let peer = foreign.accept().await;
         assert_eq!(peer.message().await.unwrap(), b"request Topic");
@@ -87,22 +88,24 @@ async fn nothing_is_swept_by_a_publisher_that_does_not_get_to_the_end() {
         drop(peer);
         // At once, as all went well. This one ends before it has named all keys.
         let peer = foreign.accept().await;
+        assert_eq!(start.elapsed().as_secs(), 0);
         peer.say(b"hello Topic").await;
         peer.say(b"update Topic YQ== Mw==").await;
         drop(peer);
         let peer = foreign.accept().await;
+        assert_eq!(start.elapsed().as_secs(), 10);
         for message in ["hello Topic", "update Topic YQ== Mw==", "complete Topic"] {
             peer.say(message.as_bytes()).await;
         }
         peer
     };
     let listen = async {
-        assert_eq!(subscription.next().await, put("a", "1", None));
-        assert_eq!(subscription.next().await, put("b", "2", None));
-        assert_eq!(subscription.next().await, Change::Synced);
-        assert_eq!(subscription.next().await, put("a", "3", Some("1")));
+        assert_eq!(next(&mut subscription).await, put("a", "1", None));
+        assert_eq!(next(&mut subscription).await, put("b", "2", None));
+        assert_eq!(next(&mut subscription).await, Change::Synced);
+        assert_eq!(next(&mut subscription).await, put("a", "3", Some("1")));
         assert_eq!(subscription.get("b"), Some(&text("2")));
-        assert_eq!(subscription.next().await, gone("b", "2"));
+        assert_eq!(next(&mut subscription).await, gone("b", "2"));
     };
     tokio::join!(serve, listen);
 }

@@ -11,7 +11,7 @@ use rustix::net::{
 use tokio::net::UnixDatagram;
 
 /// A record that takes longer than this does not come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Texts; one that begins with `large:` is a large member named `Text` on the wire.
 pub(crate) fn codec() -> Codec<String> {
