@@ -13,8 +13,10 @@ fn same(read: Result<Record, Fault>, parse: fn(&[u8]) -> Result<Record, Fault>) 
 /// Bytes that look like records more often than chance has it.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
-        prop::sample::select(&["hello", "update", "delete", "complete", "restarted", "request", "T", "a2V5", "e30="][..])
-            .prop_map(|word| word.as_bytes().to_vec()),
+        prop::sample::select(
+            &["hello", "update", "delete", "complete", "restarted", "request", "T", "a2V5", "e30="][..]
+        )
+        .prop_map(|word| word.as_bytes().to_vec()),
         prop::collection::vec(any::<u8>(), 0..8),
         "[A-Za-z0-9+/]{0,12}={0,2}".prop_map(String::into_bytes),
     ];
