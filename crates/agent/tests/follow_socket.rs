@@ -1,7 +1,5 @@
 //! One agent follows another over its socket alone, large members included.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::path::Path;
 use std::time::Duration;
 

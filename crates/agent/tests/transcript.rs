@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pubsub::{Bus, Publication};
+use pubsub::{Bus, Change, Publication};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::de::DeserializeOwned;
 use tokio::net::UnixDatagram;
@@ -295,6 +295,36 @@ async fn d_p3_large_members_travel_in_files_with_all_their_digits() {
         };
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o755));
     }
+}
+
+/// Section 6, the second publisher: what our subscriber is told, and what the reference's holds in the end.
+#[tokio::test]
+async fn d_p1_a_key_that_went_while_the_publisher_was_away_is_gone() {
+    let place = Place::new();
+    let mut script = Script::section(6);
+    let zboot = |label: &str| -> ZbootStatus { value(&format!(r#"{{"PartitionLabel":"{label}"}}"#)) };
+    let mut topic = place.publication::<ZbootStatus>("baseosmgr");
+    topic.publish("A", &zboot("A")).unwrap();
+    topic.publish("B", &zboot("B")).unwrap();
+    let name = agent::wire::name::<ZbootStatus>("baseosmgr");
+    let mut subscription = place
+        .bus
+        .socket_subscription(&name, |bytes, fetch| Ok(go_json::from_wire::<ZbootStatus>(bytes, fetch)?))
+        .unwrap();
+    while tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap() != Change::Synced {}
+    drop(topic);
+    let mut topic = place.publication::<ZbootStatus>("baseosmgr");
+    topic.unpublish("B").unwrap();
+    topic.publish("C", &zboot("C")).unwrap();
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        told.push(tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap());
+    }
+    let put = Change::Put { key: "C".to_owned(), value: zboot("C"), old: None };
+    assert_eq!(told, [put, Change::Gone { key: "B".to_owned(), old: zboot("B") }]);
+    let keys: Vec<&str> = subscription.iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, ["A", "C"]);
+    while !script.note("").contains("subscriber holds keys [A B C] (B is stale") {}
 }
 
 /// The value that an update carries.
