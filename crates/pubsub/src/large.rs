@@ -86,8 +86,8 @@ impl Large {
             return Err(format!("{} is not {}", path.display(), place.display()).into());
         }
         self.refuse_links()?;
-        let Some(file) = store::open(path)? else { return Ok(None) };
-        let content = store::read_open(file, path, room.0.min(MEMBER_LIMIT_BYTES) as u64)?;
+        let limit = u64::try_from(room.0.min(MEMBER_LIMIT_BYTES))?;
+        let Some(content) = store::read(path, limit)? else { return Ok(None) };
         room.0 -= content.len();
         // The reader removes the file; that it cannot harms no value.
         if let Err(error) = fs::remove_file(path) {
