@@ -36,11 +36,15 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "zedkube",
         ],
     ),
-    ("scenarios", &[]),
+    // The stage of the whole-system tests; nothing but tests may reach it.
+    (
+        "scenarios",
+        &["agent", "baseosmgr", "kubeops", "kubesim", "nodeagent", "pubsub", "topics", "zedagent", "zedkube"],
+    ),
 ];
 
 /// Crates that may reach the Kubernetes client.
-const KUBE_CALLERS: [&str; 2] = ["kubeops", "kubesim"];
+const KUBE_CALLERS: [&str; 3] = ["kubeops", "kubesim", "scenarios"];
 /// A file that is longer has more than one subject.
 const LONGEST_FILE_LINES: usize = 480;
 /// The sentence that makes a file pure.

@@ -2,14 +2,12 @@
 
 use topics::{DrainStatus, NodeDrainProgress};
 
-use crate::world::World;
+use scenarios::World;
 
 const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
-#[tokio::test]
-async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up() {
-    let mut world = World::new().await;
-    world.cluster.block();
+pub(crate) async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up(world: &mut World) {
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -20,10 +18,8 @@ async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up() {
     assert_eq!(world.recorded().len(), 1);
 }
 
-#[tokio::test]
-async fn a_forced_complete_for_the_update_does_not_release_the_reboot() {
-    let mut world = World::new().await;
-    world.cluster.block();
+pub(crate) async fn a_forced_complete_for_the_update_does_not_release_the_reboot(world: &mut World) {
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -35,13 +31,11 @@ async fn a_forced_complete_for_the_update_does_not_release_the_reboot() {
         })
         .await;
     assert_eq!(world.recorded(), []);
-    assert!(world.cluster.cordoned());
+    assert!(world.cluster.cordoned().await);
 }
 
-#[tokio::test]
-async fn a_refused_force_file_changes_nothing_and_is_explained() {
-    let mut world = World::new().await;
-    world.cluster.block();
+pub(crate) async fn a_refused_force_file_changes_nothing_and_is_explained(world: &mut World) {
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -56,10 +50,8 @@ async fn a_refused_force_file_changes_nothing_and_is_explained() {
     assert_eq!(world.text(FORCE).as_deref(), Some("{}"));
 }
 
-#[tokio::test]
-async fn a_forced_not_supported_lets_the_reboot_go_ahead() {
-    let mut world = World::new().await;
-    world.cluster.block();
+pub(crate) async fn a_forced_not_supported_lets_the_reboot_go_ahead(world: &mut World) {
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.put(FORCE, r#"{"Status":1,"RequestedBy":1}"#);

@@ -1,15 +1,83 @@
-//! Whole agents on real files and an embedded cluster: what a person at a device would see.
+//! Whole agents on real files and a cluster: what a person at a device would see.
 //!
-//! Each test waits for states of the topics, never for a while. Waits are shortened by `Limits`; rules and
-//! counts are those of a device.
+//! Each test waits for states of the topics, never for a while. Waits are shortened by limits; rules and counts are
+//! those of a device. Most scenarios run twice: on the embedded cluster, and on a real API server when the
+//! environment names one.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-#![expect(clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
-mod cluster;
-mod crash;
+use std::io::Write as _;
+
+use scenarios::{Cluster, SKIPPED, World};
+
 mod force;
 mod order;
 mod reboot;
+mod role;
 mod update;
-mod world;
+mod withdraw;
+
+macro_rules! on_both {
+    ($($room:ident::$name:ident),+ $(,)?) => {
+        mod embedded { $(
+            #[tokio::test]
+            async fn $name() {
+                crate::$room::$name(&mut scenarios::World::new().await).await;
+            }
+        )+ }
+
+        mod real { $(
+            #[tokio::test]
+            async fn $name() {
+                crate::on_a_real_server(stringify!($name), crate::$room::$name).await;
+            }
+        )+ }
+    };
+}
+
+on_both! {
+    reboot::a_reboot_is_drained_carried_out_once_and_the_node_comes_back,
+    reboot::a_reboot_that_the_controller_takes_back_gives_the_node_back,
+    reboot::r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once,
+    reboot::d_a12_a_broken_cluster_section_is_never_taken_for_leaving,
+    reboot::a_node_in_no_cluster_reboots_without_a_drain,
+    reboot::somebody_elses_cordon_is_kept_through_the_reboot,
+    force::a_forced_complete_releases_the_waiting_reboot_and_is_used_up,
+    force::a_forced_complete_for_the_update_does_not_release_the_reboot,
+    force::a_refused_force_file_changes_nothing_and_is_explained,
+    force::a_forced_not_supported_lets_the_reboot_go_ahead,
+    update::an_image_is_switched_to_only_after_its_own_drain_and_then_booted,
+    update::p5_two_requesters_get_one_drain_and_an_answer_each,
+}
+
+#[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
+/// Runs `scenario` where the environment says, or says why not: past the test's own output, which nobody sees when
+/// it passes.
+async fn on_a_real_server(name: &str, scenario: impl AsyncFnOnce(&mut World)) {
+    let Some(cluster) = Cluster::of_environment().await else {
+        writeln!(std::io::stderr(), "skipped on a real API server: {name}: {SKIPPED}").unwrap();
+        return;
+    };
+    played_on(cluster, scenario).await;
+}
+
+async fn played_on(cluster: Cluster, scenario: impl AsyncFnOnce(&mut World)) {
+    let mut world = World::on(cluster);
+    scenario(&mut world).await;
+    world.kill_all().await;
+    world.cluster.tear_down().await;
+}
+
+/// The stage for real servers is itself tried on a server: the embedded cluster's, over HTTP, as a stranger.
+#[tokio::test]
+async fn the_stage_for_real_servers_plays_a_whole_reboot() {
+    let sim = kubesim::Sim::new(kubesim::SimConfig::default());
+    let server = sim.serve().await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("kubeconfig");
+    pubsub::store::replace(&file, server.kubeconfig().as_bytes()).unwrap();
+    let cluster = Cluster::of_kubeconfig(&file).await;
+    played_on(cluster, reboot::a_reboot_is_drained_carried_out_once_and_the_node_comes_back).await;
+    assert_eq!(sim.list("nodes").len(), 0, "the stage left nodes behind");
+    assert_eq!(sim.list("pods").len(), 0, "the stage left pods behind");
+}

@@ -2,7 +2,7 @@
 
 use topics::DrainStatus;
 
-use crate::world::{Agent, World};
+use scenarios::{Agent, World};
 
 fn orders() -> Vec<[Agent; 4]> {
     let mut all = Vec::new();
@@ -38,7 +38,7 @@ async fn every_start_order_drains_before_it_reboots() {
             }
         }
         world.recorded_count(1).await;
-        assert_eq!(world.cluster.pods_to_leave(), [""; 0], "{order:?}");
+        assert_eq!(world.cluster.pods_to_leave().await, [""; 0], "{order:?}");
         let status = world.status(DrainStatus::Complete).await;
         assert_eq!(status.requested_by.number(), 2, "{order:?}");
         world.kill_all().await;

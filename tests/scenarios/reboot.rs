@@ -5,18 +5,16 @@ use topics::{
     DrainStatus, EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, Requester, ZedAgentStatus,
 };
 
-use crate::world::{PENDING, World, reboot_config};
+use scenarios::{PENDING, World, reboot_config};
 
-#[tokio::test]
-async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back() {
-    let mut world = World::new().await;
+pub(crate) async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back(world: &mut World) {
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
     world.recorded_count(1).await;
     // Never early: when the device is asked, the drain of that very request is done.
-    assert_eq!(world.cluster.pods_to_leave(), [""; 0]);
-    assert!(world.cluster.cordoned());
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+    assert!(world.cluster.cordoned().await);
     let request: NodeDrainRequest = world.read("run/zedagent/NodeDrainRequest/global.json").unwrap();
     let progress: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
     assert_eq!(progress.answer(request.id()).unwrap().status, DrainStatus::Complete);
@@ -31,18 +29,16 @@ async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back() {
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
 }
 
-#[tokio::test]
-async fn a_reboot_that_the_controller_takes_back_gives_the_node_back() {
-    let mut world = World::new().await;
+pub(crate) async fn a_reboot_that_the_controller_takes_back_gives_the_node_back(world: &mut World) {
     // A budget without room holds the drain.
-    world.cluster.block();
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
     world.status(DrainStatus::Cordoned).await;
     world
         .until::<NodeDrainProgress>("zedkube", "a blocker with the name of its budget", |it| {
-            it.is_some_and(|it| it.blockers.iter().any(|blocker| blocker.reason.contains("shop/web")))
+            it.is_some_and(|it| it.blockers.iter().any(|blocker| blocker.reason.contains("/web")))
         })
         .await;
     world.ask_reboot(6);
@@ -52,17 +48,15 @@ async fn a_reboot_that_the_controller_takes_back_gives_the_node_back() {
     assert_eq!(world.recorded(), []);
 }
 
-#[tokio::test]
-async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once() {
-    let mut world = World::new().await;
-    world.cluster.block();
+pub(crate) async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once(world: &mut World) {
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
     world.status(DrainStatus::Cordoned).await;
     // Power goes in mid-drain: a new boot, but not the one that was asked for.
     world.reboot().await;
-    world.cluster.unblock();
+    world.cluster.unblock().await;
     world.start_all();
     world.recorded_count(1).await;
     world.reboot().await;
@@ -72,14 +66,11 @@ async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once() {
     assert_eq!(world.recorded().len(), 1);
 }
 
-#[tokio::test]
-async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving() {
-    let mut world = World::new().await;
+pub(crate) async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving(world: &mut World) {
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     let mut broken = reboot_config(6);
     broken["cluster"]["clusterIpPrefix"] = Value::from("10.244.244.2");
-    broken["deviceName"] = Value::from("Edge_Node-1");
     broken["configItems"] = serde_json::json!([{ "key": "timer.config.interval", "value": "7" }]);
     world.config(&broken);
     // The rest of that config has been applied, so it has been read.
@@ -94,12 +85,10 @@ async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving() {
         world.read("run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
     assert!(cluster.valid);
     world.status(DrainStatus::NotRequested).await;
-    assert!(!world.cluster.cordoned());
+    assert!(!world.cluster.cordoned().await);
 }
 
-#[tokio::test]
-async fn a_node_in_no_cluster_reboots_without_a_drain() {
-    let mut world = World::new().await;
+pub(crate) async fn a_node_in_no_cluster_reboots_without_a_drain(world: &mut World) {
     let mut single = reboot_config(6);
     single.as_object_mut().unwrap().remove("cluster");
     world.config(&single);
@@ -113,10 +102,8 @@ async fn a_node_in_no_cluster_reboots_without_a_drain() {
     assert_eq!(world.cluster.evictions(), 0);
 }
 
-#[tokio::test]
-async fn somebody_elses_cordon_is_kept_through_the_reboot() {
-    let mut world = World::new().await;
-    world.cluster.cordon_by_hand();
+pub(crate) async fn somebody_elses_cordon_is_kept_through_the_reboot(world: &mut World) {
+    world.cluster.cordon_by_hand().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
@@ -127,5 +114,5 @@ async fn somebody_elses_cordon_is_kept_through_the_reboot() {
     let status = world.status(DrainStatus::NotRequested).await;
     assert_eq!(status.requested_by, Requester::None);
     world.cluster.until_ready().await;
-    assert!(world.cluster.cordoned());
+    assert!(world.cluster.cordoned().await);
 }

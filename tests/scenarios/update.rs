@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use topics::{BaseOsStatus, DrainStatus, NodeDrainProgress, Requester};
 
-use crate::world::{World, reboot_config};
+use scenarios::{World, reboot_config};
 
 const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
 const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
@@ -22,20 +22,18 @@ fn with_image(mut config: Value) -> Value {
     config
 }
 
-#[tokio::test]
-async fn an_image_is_switched_to_only_after_its_own_drain_and_then_booted() {
-    let mut world = World::new().await;
-    world.cluster.block();
+pub(crate) async fn an_image_is_switched_to_only_after_its_own_drain_and_then_booted(world: &mut World) {
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
-    bring_image(&world);
+    bring_image(world);
     world.config(&with_image(reboot_config(6)));
     let status = world.status(DrainStatus::Cordoned).await;
     assert_eq!(status.requested_by, Requester::Update);
     assert_eq!(world.recorded(), []);
-    world.cluster.unblock();
+    world.cluster.unblock().await;
     world.recorded_count(1).await;
-    assert_eq!(world.cluster.pods_to_leave(), [""; 0]);
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
     let recorded = world.recorded();
     assert!(recorded[0].reason.contains("baseos-update"), "{recorded:?}");
     world.reboot().await;
@@ -49,13 +47,11 @@ async fn an_image_is_switched_to_only_after_its_own_drain_and_then_booted() {
     assert_eq!(world.recorded().len(), 1);
 }
 
-#[tokio::test]
-async fn p5_two_requesters_get_one_drain_and_an_answer_each() {
-    let mut world = World::new().await;
-    world.cluster.block();
+pub(crate) async fn p5_two_requesters_get_one_drain_and_an_answer_each(world: &mut World) {
+    world.cluster.block().await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
-    bring_image(&world);
+    bring_image(world);
     world.config(&with_image(reboot_config(7)));
     let both = |it: &NodeDrainProgress, status: DrainStatus| {
         let of = |by| it.answers.iter().any(|answer| answer.requested_by == by && answer.status == status);
@@ -66,7 +62,7 @@ async fn p5_two_requesters_get_one_drain_and_an_answer_each() {
             it.is_some_and(|it| both(it, DrainStatus::Cordoned))
         })
         .await;
-    world.cluster.unblock();
+    world.cluster.unblock().await;
     world
         .until::<NodeDrainProgress>("zedkube", "an answer for each", |it| {
             it.is_some_and(|it| both(it, DrainStatus::Complete))

@@ -4,6 +4,7 @@
 //! for in words, so that no test and no demo can take its machine down.
 
 use std::fmt;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::str::FromStr;
@@ -21,6 +22,8 @@ pub const RECORDED_BOOT_ID: &str = "run/device/boot-id";
 const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The list keeps this many operations.
 const RECORD_LINES: usize = 100;
+/// Permission bits of which one must be set on a program.
+const ANY_MAY_RUN: u32 = 0o111;
 /// No recorded list or boot identity is longer than this.
 const RECORD_BYTES: u64 = 1 << 20;
 
@@ -108,28 +111,53 @@ impl Choice {
     /// # Errors
     /// It can neither be read nor be made.
     pub fn boot_id(&self, bus: &Bus) -> Result<String, Error> {
-        let path = match self {
-            Self::Record => bus.path(RECORDED_BOOT_ID),
-            Self::Systemd | Self::Exec(_) => PathBuf::from(KERNEL_BOOT_ID),
-        };
-        let known = match self {
-            Self::Record => {
-                let what = path.display().to_string();
-                let bytes = store::read(&path, RECORD_BYTES).map_err(Error::pubsub(what))?;
-                bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        match self {
+            Self::Record => recorded_boot_id(bus),
+            Self::Systemd | Self::Exec(_) => {
+                let path = PathBuf::from(KERNEL_BOOT_ID);
+                // The kernel's file has no length to check, so it is not read through the store.
+                let id = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
+                Ok(id.trim().to_owned())
             }
-            // The kernel's file has no length to check, so it is not read through the store.
-            Self::Systemd | Self::Exec(_) => Some(
-                std::fs::read_to_string(&path)
-                    .map_err(|source| Error::Read { path: path.clone(), source })?,
-            ),
-        };
-        if let Some(known) = known.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()) {
-            return Ok(known);
         }
-        let fresh = uuid::Uuid::new_v4().to_string();
-        store::replace(&path, fresh.as_bytes()).map_err(Error::pubsub(path.display().to_string()))?;
-        Ok(fresh)
+    }
+
+    /// Whether the program that takes the machine down is there, so that this is known at the start and not when
+    /// it is needed.
+    ///
+    /// # Errors
+    /// It is missing, or nobody may run it.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse =
+            |reason: String| Error::Device { operation: "any operation", by: self.to_string(), reason };
+        let program = match self {
+            Self::Record => return Ok(()),
+            Self::Systemd => systemctl_path(),
+            Self::Exec(program) => program.clone(),
+        };
+        let shown = program.display();
+        let seen = std::fs::metadata(&program).map_err(|cause| {
+            refuse(format!("{shown} cannot be looked at: {cause}; put the program there"))
+        })?;
+        if !seen.is_file() || seen.permissions().mode() & ANY_MAY_RUN == 0 {
+            return Err(refuse(format!("{shown} is no program; chmod 755 {shown}")));
+        }
+        Ok(())
+    }
+}
+
+/// Agents in processes of their own may ask at the same moment; the first one's answer is everybody's.
+fn recorded_boot_id(bus: &Bus) -> Result<String, Error> {
+    let path = bus.path(RECORDED_BOOT_ID);
+    let failed = || Error::pubsub(RECORDED_BOOT_ID);
+    store::create(&path, uuid::Uuid::new_v4().to_string().as_bytes()).map_err(failed())?;
+    let held = store::read(&path, RECORD_BYTES).map_err(failed())?.unwrap_or_default();
+    match String::from_utf8_lossy(&held).trim() {
+        "" => Err(Error::Effect {
+            doing: "learn the identity of this boot",
+            reason: format!("{RECORDED_BOOT_ID} is empty; remove it"),
+        }),
+        known => Ok(known.to_owned()),
     }
 }
 
@@ -196,19 +224,18 @@ struct Record {
 
 impl Record {
     fn note(&self, operation: Operation, why: &str) -> Result<(), Error> {
-        let mut all = recorded(&self.bus)?;
         let boot_id = Choice::Record.boot_id(&self.bus)?;
-        all.push(Recorded { at: self.clock.wall().to_string(), operation, reason: why.to_owned(), boot_id });
-        let kept = all.iter().skip(all.len().saturating_sub(RECORD_LINES));
-        let mut text = String::new();
-        for line in kept {
-            let line = serde_json::to_string(line).map_err(|source| Error::Effect {
-                doing: "record an operation",
-                reason: source.to_string(),
-            })?;
-            text.push_str(&line);
-            text.push('\n');
-        }
+        let line = Recorded { at: self.clock.wall().to_string(), operation, reason: why.to_owned(), boot_id };
+        let line = serde_json::to_string(&line)
+            .map_err(|source| Error::Effect { doing: "record an operation", reason: source.to_string() })?;
+        // Earlier lines are kept as they are: one that was spoilt must not keep this operation from being noted.
+        let held = store::read(&self.bus.path(RECORD), RECORD_BYTES).map_err(Error::pubsub(RECORD))?;
+        let held = held.unwrap_or_default();
+        let held = String::from_utf8_lossy(&held);
+        let mut lines: Vec<&str> = held.lines().filter(|it| !it.is_empty()).collect();
+        lines.push(&line);
+        let mut text = lines.split_off(lines.len().saturating_sub(RECORD_LINES)).join("\n");
+        text.push('\n');
         store::replace(&self.bus.path(RECORD), text.as_bytes()).map_err(Error::pubsub(RECORD))
     }
 }
@@ -239,14 +266,20 @@ struct Programs<C> {
 
 type Line = (PathBuf, Vec<String>);
 
-fn systemctl(operation: Operation, _why: &str) -> Option<Line> {
+/// An absolute path, as a search path is nobody's to choose here.
+fn systemctl_path() -> PathBuf {
+    let usual = PathBuf::from("/usr/bin/systemctl");
+    if usual.exists() { usual } else { PathBuf::from("/bin/systemctl") }
+}
+
+fn systemctl(operation: Operation, why: &str) -> Option<Line> {
     let verb = match operation {
         Operation::Reboot => "reboot",
         Operation::Poweroff => "poweroff",
         // The reference stops its applications and leaves the power on; systemd has no such state.
         Operation::Shutdown => return None,
     };
-    Some((PathBuf::from("systemctl"), vec![verb.to_owned()]))
+    Some((systemctl_path(), vec![format!("--message={why}"), verb.to_owned()]))
 }
 
 impl<C: Fn(Operation, &str) -> Option<Line>> Programs<C> {
@@ -290,7 +323,6 @@ impl<C: Fn(Operation, &str) -> Option<Line> + Send> Device for Programs<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
 
     fn station() -> (tempfile::TempDir, Bus) {
         let root = tempfile::tempdir().unwrap();
@@ -310,9 +342,11 @@ mod tests {
 
     #[test]
     fn systemd_is_asked_for_reboot_and_poweroff_and_for_nothing_on_shutdown() {
-        let line = |operation| systemctl(operation, "why").map(|(program, words)| (program, words.join(" ")));
-        assert_eq!(line(Operation::Reboot), Some(("systemctl".into(), "reboot".into())));
-        assert_eq!(line(Operation::Poweroff), Some(("systemctl".into(), "poweroff".into())));
+        let line = |operation| systemctl(operation, "a reason").map(|(_, words)| words);
+        assert_eq!(line(Operation::Reboot).unwrap(), ["--message=a reason", "reboot"]);
+        assert_eq!(line(Operation::Poweroff).unwrap(), ["--message=a reason", "poweroff"]);
+        let (program, _) = systemctl(Operation::Reboot, "").unwrap();
+        assert!(program.is_absolute(), "{}", program.display());
         assert_eq!(line(Operation::Shutdown), None);
     }
 
@@ -356,6 +390,31 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&said).unwrap(), "reboot NORMAL: controller reboot\n");
         let refusal = device.power_off("x").unwrap_err().to_string();
         assert!(refusal.contains("poweroff") && refusal.ends_with("no"), "{refusal}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_at_the_start() {
+        let (root, _bus) = station();
+        let program = root.path().join("down");
+        let choice = Choice::Exec(program.clone());
+        let missing = choice.check().unwrap_err().to_string();
+        assert!(missing.contains("down cannot be looked at"), "{missing}");
+        store::replace(&program, b"#!/bin/sh\n").unwrap();
+        let refused = choice.check().unwrap_err().to_string();
+        assert!(refused.contains("chmod 755"), "{refused}");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        choice.check().unwrap();
+        Choice::Record.check().unwrap();
+    }
+
+    #[test]
+    fn a_spoilt_line_of_the_record_keeps_no_operation_from_being_noted() {
+        let (_root, bus) = station();
+        store::replace(&bus.path(RECORD), b"{\"At\":\n").unwrap();
+        Choice::Record.open(&bus, Clock::new()).reboot("next").unwrap();
+        let text = store::read(&bus.path(RECORD), RECORD_BYTES).unwrap().unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("{\"At\":\n{") && text.contains("next"), "{text}");
     }
 
     #[test]

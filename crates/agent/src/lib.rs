@@ -6,7 +6,8 @@
 pub mod clock;
 pub mod device;
 pub mod error;
-
+pub mod force;
+pub mod pid;
 pub mod report;
 pub mod settings;
 pub mod stop;

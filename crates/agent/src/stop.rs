@@ -18,6 +18,13 @@ impl Stop {
         (Stopper(sender), Self(receiver))
     }
 
+    /// Whether the agents are to leave.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        // Without a stopper there is nobody left who could want anything.
+        *self.0.borrow() || self.0.has_changed().is_err()
+    }
+
     /// Returns once the agents are to leave. Dropping it loses nothing.
     pub async fn stopped(&mut self) {
         // An error means that the stopper is gone, which is a stop as well.

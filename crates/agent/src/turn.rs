@@ -91,6 +91,9 @@ where
         let due = core.next_wake();
         let event = if due.is_some_and(|at| at <= clock.now()) {
             // A core that is due is served, but never starves what it waits to hear.
+            if stop.is_stopped() {
+                return Ok(());
+            }
             match inbox.0.try_recv() {
                 Ok(event) => event,
                 Err(_) => C::tick(),
@@ -113,5 +116,63 @@ where
         }
         // One turn at a time: a busy agent still lets the others of its process run.
         tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Stop};
+    use pubsub::Bus;
+    use step::Mono;
+
+    /// A core that is always due.
+    struct Restless;
+
+    impl Core for Restless {
+        type Event = ();
+        type Effect = ();
+
+        fn step(&mut self, _now: Mono, _event: ()) -> Vec<()> {
+            vec![()]
+        }
+
+        fn next_wake(&self) -> Option<Mono> {
+            Some(Mono::START)
+        }
+
+        fn tick() {}
+    }
+
+    /// Calls the stop at its third effect.
+    struct Third(u8, Option<crate::Stopper>);
+
+    impl Hands for Third {
+        type Effect = ();
+
+        async fn perform(&mut self, (): ()) -> Result<(), Error> {
+            self.0 += 1;
+            if self.0 == 3
+                && let Some(stopper) = &self.1
+            {
+                stopper.stop();
+            }
+            assert!(self.0 < 100, "it went on after the stop");
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_core_that_is_always_due_leaves_when_it_is_told_to() {
+        let root = tempfile::tempdir().unwrap();
+        let (stopper, stop) = Stop::new();
+        let station = Station {
+            bus: Bus::open(root.path()).unwrap(),
+            clock: Clock::new(),
+            stop,
+            boot_id: String::new(),
+        };
+        let (_outbox, inbox) = inbox();
+        run("restless", Restless, Third(0, Some(stopper)), inbox, &station).await.unwrap();
     }
 }

@@ -6,18 +6,15 @@ use std::path::Path;
 
 use agent::zboot::Label;
 use agent::{Outbox, Tasks, wire};
-use pubsub::{Bus, Change, FileRule, FileState, store};
+use pubsub::{Bus, Change, store};
 use topics::{
-    BaseOsConfig, ConfigGetStatus, ContentTreeStatus, EdgeNodeClusterConfig, NodeAgentStatus,
-    NodeDrainProgress, NodeDrainStatus, ZbootConfig, ZedAgentStatus, go_json, read_force,
+    BaseOsConfig, ConfigGetStatus, ContentTreeStatus, EdgeNodeClusterConfig, FORCE_FILE, NodeAgentStatus,
+    NodeDrainProgress, NodeDrainStatus, ZbootConfig, ZedAgentStatus, go_json,
 };
 use tracing::warn;
 
 use crate::core::{Event, LastBoot, Membership, Source};
 
-/// Where an operator forces a drain status, under the root.
-pub(crate) const FORCE_FILE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
-const FORCE_LIMIT_BYTES: u64 = 4096;
 /// No progress file is longer than this.
 const PROGRESS_LIMIT_BYTES: u64 = 1 << 20;
 /// Who publishes the drain.
@@ -54,8 +51,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
     tasks.follow::<ZedAgentStatus>(bus, "zedagent", |change| {
         level(change, Source::Fallback, |_, value| fallback_counter(&value?).map(Event::FallbackCounter))
     });
-    let rule = FileRule { limit_bytes: FORCE_LIMIT_BYTES, order: true };
-    tasks.follow_file(bus, bus.path(FORCE_FILE), rule, |state| Some(Event::Forced(forced(state))));
+    tasks.follow_force(bus, |order| Event::Forced(forced(order)));
     let bus = bus.clone();
     tasks.events("follow zedkube", move |outbox| drain(bus, outbox));
 }
@@ -86,17 +82,11 @@ fn fallback_counter(status: &ZedAgentStatus) -> Option<u32> {
     (status.config_get_status != ConfigGetStatus::Never).then_some(status.force_fallback_counter)
 }
 
-fn forced(state: FileState) -> Option<NodeDrainStatus> {
-    match state {
-        FileState::Absent => None,
-        FileState::Present(bytes) => read_force(&bytes)
-            .map_err(|reason| warn!(path = FORCE_FILE, error = %reason, "refused the force file"))
-            .ok(),
-        FileState::Bad(finding) => {
-            warn!(path = %finding.path.display(), reason = finding.reason, "refused the force file");
-            None
-        }
-    }
+fn forced(order: Result<Option<NodeDrainStatus>, String>) -> Option<NodeDrainStatus> {
+    order.unwrap_or_else(|reason| {
+        warn!(path = FORCE_FILE, reason, "refused the force file");
+        None
+    })
 }
 
 /// Follows both topics of zedkube in one task. zedkube writes the progress before the status, and here it is

@@ -23,7 +23,7 @@ mod tests;
 pub use limits::Limits;
 
 use agent::zboot::{Boot, Zboot};
-use agent::{Error, Station, Tasks, turn};
+use agent::{Error, Station, Tasks, force, pid, turn};
 use tracing::{info, warn};
 
 /// Name of this agent on the bus.
@@ -36,6 +36,8 @@ const NAME: &str = "baseosmgr";
 /// # Errors
 /// A topic or file could not be served; the next start goes on from disk.
 pub async fn run(station: Station, limits: Limits, mut zboot: Box<dyn Zboot>) -> Result<(), Error> {
+    pid::write(&station, NAME)?;
+    force::forget_earlier_boot(&station)?;
     let boot = zboot.boot(&station.boot_id)?;
     let running = zboot.current()?;
     match boot {

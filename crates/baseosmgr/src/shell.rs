@@ -5,7 +5,9 @@
 use agent::zboot::Zboot;
 use agent::{Clock, Error, Hands, Station, Tasks, publication, report};
 use pubsub::{Bus, Publication, store};
-use topics::{BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, NodeDrainRequest, Requester, ZbootStatus};
+use topics::{
+    BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, NodeDrainRequest, Requester, ZbootStatus,
+};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, Note, Order, Why, Write};
@@ -119,8 +121,8 @@ impl Hands for Shell {
             Effect::Save(counter, value) => saved::write(&self.bus, counter, value)?,
             Effect::Journal(journal) => saved::journal(&self.bus, journal)?,
             Effect::RemoveForce => {
-                if let Err(cause) = store::remove(&self.bus.path(follow::FORCE_FILE)) {
-                    warn!(path = follow::FORCE_FILE, error = %report::chain(&cause), "cannot remove the used force file; remove it by hand");
+                if let Err(cause) = store::remove(&self.bus.path(FORCE_FILE)) {
+                    warn!(path = FORCE_FILE, error = %report::chain(&cause), "cannot remove the used force file; remove it by hand");
                 }
             }
             Effect::Zboot(status) => {
@@ -181,7 +183,7 @@ fn say_why(context: &str, why: &Why) {
         Why::NotSupported => info!(context, "switches without a drain: the node is in no cluster"),
         Why::Early => error!(context, "shouldDeferForNodeDrain EARLY boot request, zedkube not up yet"),
         Why::Forced(forced) => warn!(
-            context, %forced, path = follow::FORCE_FILE,
+            context, %forced, path = FORCE_FILE,
             "drain skipped: the force file says {forced}; switches {context}"
         ),
         Why::Silent { waited_secs } => warn!(

@@ -313,11 +313,11 @@ async fn a_force_file_releases_the_update_and_is_removed() {
     device.want();
     device.loaded();
     device.answer(DrainStatus::Cordoned).await;
-    let path = device.bus.path(crate::follow::FORCE_FILE);
+    let path = device.bus.path(topics::FORCE_FILE);
     store::replace(&path, br#"{"Status":9}"#).unwrap();
     store::replace(&path, br#"{"Status":9,"RequestedBy":3}"#).unwrap();
     device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
-    device.until_state(crate::follow::FORCE_FILE, &FileState::Absent).await;
+    device.until_state(topics::FORCE_FILE, &FileState::Absent).await;
 }
 
 #[tokio::test]

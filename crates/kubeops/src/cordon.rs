@@ -25,9 +25,10 @@ pub enum Cordon {
     /// Pods may be scheduled here.
     #[default]
     None,
-    /// Unschedulable, and our annotation is there.
+    /// Unschedulable, our annotation is there, and the server knows of nobody else who wrote the flag.
     Ours(CordonOwner),
-    /// Unschedulable without our annotation, or with one that does not parse: somebody else's, never undone.
+    /// Unschedulable without our annotation, with one that does not parse, or by another hand since: somebody
+    /// else's, never undone.
     Foreign,
 }
 
@@ -42,7 +43,7 @@ pub struct NodeFacts {
     pub unschedulable: bool,
     /// Whose cordon it is.
     pub cordon: Cordon,
-    /// Our annotation, also when somebody has made the node schedulable again and left it behind.
+    /// Our annotation, also when somebody has uncordoned the node, or cordoned it anew, and left it behind.
     pub annotation: Option<CordonOwner>,
     /// Label `tie-breaker-node=true`: the node carries no workloads.
     pub tie_breaker: bool,

@@ -21,6 +21,8 @@ mod kubeconfig;
 mod mock;
 pub mod names;
 pub mod node;
+#[cfg(test)]
+mod node_tests;
 pub mod pace;
 pub mod plan;
 pub mod pods;

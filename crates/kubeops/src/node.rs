@@ -23,6 +23,9 @@ pub const UUID_LABEL: &str = "node-uuid";
 /// The label of a node that carries no workloads.
 pub const TIE_BREAKER_LABEL: &str = "tie-breaker-node";
 
+/// The name under which the server remembers what we wrote (`metadata.managedFields`).
+pub const FIELD_MANAGER: &str = "pillar-rs";
+
 /// The annotation's text.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -90,7 +93,7 @@ pub async fn probe(cluster: &Cluster) -> Result<(), Error> {
 }
 
 /// Makes the node unschedulable in the name of `owner`, by one patch of flag and annotation that names the
-/// resource version. A foreign cordon is left as it is.
+/// resource version. A foreign cordon is left as it is; a mark of ours that is left on it is taken off.
 ///
 /// # Errors
 /// As [`read`]; a lost race is [`Error::is_conflict`], and the caller counts its tries.
@@ -103,7 +106,12 @@ pub async fn cordon(
     let node = read(cluster, name, device_uuid).await?;
     match node.cordon_step(owner) {
         CordonStep::Keep => Ok(Cordoned::Kept),
-        CordonStep::LeaveForeign => Ok(Cordoned::Foreign),
+        CordonStep::LeaveForeign => {
+            if node.annotation.is_some() {
+                unmark(cluster, &node).await?;
+            }
+            Ok(Cordoned::Foreign)
+        }
         CordonStep::Write => {
             let what = format!("cordon node {name}");
             let owner = owner_text(owner)
@@ -137,6 +145,9 @@ pub async fn uncordon_own(
         Cordon::Foreign => false,
     };
     if !ours {
+        if node.annotation.is_some() {
+            unmark(cluster, &node).await?;
+        }
         return Ok(Uncordoned::NothingOfOurs);
     }
     let body = json!({
@@ -149,8 +160,24 @@ pub async fn uncordon_own(
     patch(cluster, &format!("uncordon node {name}"), name, body).await.map(|()| Uncordoned::Opened)
 }
 
+/// Takes our annotation off a node whose cordon is not ours (any more), by one patch that names the resource
+/// version of `node`. Left there, it would make somebody else's next cordon look like ours.
+///
+/// # Errors
+/// As [`cordon`].
+pub async fn unmark(cluster: &Cluster, node: &NodeFacts) -> Result<(), Error> {
+    let body = json!({
+        "metadata": {
+            "resourceVersion": node.resource_version,
+            "annotations": { OWNER_ANNOTATION: null },
+        },
+    });
+    patch(cluster, &format!("take our mark off node {}", node.name), &node.name, body).await
+}
+
 async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: Value) -> Result<(), Error> {
-    cluster.order(what, nodes().patch(name.as_str(), &PatchParams::default(), &Patch::Merge(body))).await
+    let signed = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    cluster.order(what, nodes().patch(name.as_str(), &signed, &Patch::Merge(body))).await
 }
 
 fn nodes() -> Request {
@@ -197,8 +224,8 @@ pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
         annotation: owner.clone(),
         cordon: match (unschedulable, owner) {
             (false, _) => Cordon::None,
-            (true, Some(owner)) => Cordon::Ours(owner),
-            (true, None) => Cordon::Foreign,
+            (true, Some(owner)) if !written_by_others(node) => Cordon::Ours(owner),
+            (true, Some(_) | None) => Cordon::Foreign,
         },
         tie_breaker: labels.get(TIE_BREAKER_LABEL).is_some_and(|value| value == "true"),
         labels,
@@ -206,202 +233,13 @@ pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::mock::{self, Answer, Then};
-    use crate::reply::Reach;
-
-    const DEVICE: &str = "a5a4e5c1-0000-4000-8000-000000000001";
-
-    fn node_object(unschedulable: bool, annotation: Option<&str>) -> Value {
-        let mut node = json!({
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": "n1", "resourceVersion": "77", "labels": {"node-uuid": DEVICE}},
-            "spec": {},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-        });
-        if unschedulable {
-            node["spec"]["unschedulable"] = json!(true);
-        }
-        if let Some(text) = annotation {
-            node["metadata"]["annotations"] = json!({ OWNER_ANNOTATION: text });
-        }
-        node
-    }
-
-    fn name() -> NodeName {
-        NodeName::parse("n1").unwrap()
-    }
-
-    fn owner() -> CordonOwner {
-        CordonOwner {
-            boot_id: "b1".to_owned(),
-            requested_by: 2,
-            requested_at: "2025-01-01T00:00:00Z".to_owned(),
-        }
-    }
-
-    const OURS: &str = r#"{"bootId":"b1","requestedBy":2,"requestedAt":"2025-01-01T00:00:00Z"}"#;
-    const EARLIER: &str = r#"{"bootId":"b0","requestedBy":3,"requestedAt":"2024-01-01T00:00:00Z"}"#;
-
-    #[tokio::test(start_paused = true)]
-    async fn the_own_node_is_read_by_name_and_recognised_by_its_label() {
-        let (cluster, calls) = mock::cluster(vec![mock::object(&node_object(false, None))]);
-        let facts = read(&cluster, &name(), &DEVICE.to_uppercase()).await.unwrap();
-        assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"]);
-        assert!(facts.ready && !facts.unschedulable && !facts.tie_breaker);
-        assert_eq!(facts.cordon, Cordon::None);
-
-        let (cluster, _) = mock::cluster(vec![mock::object(&node_object(false, None))]);
-        let error = read(&cluster, &name(), "another").await.unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("find our own node: node n1 has label node-uuid={DEVICE}, this device is another")
-        );
-        assert!(!error.is_retryable());
-    }
-
-    #[test]
-    fn the_facts_of_a_node_follow_its_object() {
-        let facts = |value: Value| facts(&serde_json::from_value(value).unwrap()).unwrap();
-        let table = [
-            (node_object(false, None), Cordon::None, None),
-            (node_object(true, None), Cordon::Foreign, None),
-            (node_object(true, Some("{torn")), Cordon::Foreign, None),
-            (node_object(true, Some(OURS)), Cordon::Ours(owner()), Some(owner())),
-            (node_object(false, Some(OURS)), Cordon::None, Some(owner())),
-        ];
-        for (object, cordon, annotation) in table {
-            let found = facts(object.clone());
-            assert_eq!((found.cordon, found.annotation), (cordon, annotation), "{object}");
-        }
-        let mut spare = node_object(false, None);
-        spare["metadata"]["labels"]["tie-breaker-node"] = json!("true");
-        spare["status"]["conditions"] = json!([{"type": "Ready", "status": "Unknown"}]);
-        let spare = facts(spare);
-        assert!(spare.tie_breaker && !spare.ready);
-        // The taint alone comes from a controller that is late; the flag decides.
-        let mut tainted = node_object(false, None);
-        tainted["spec"]["taints"] =
-            json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]);
-        assert!(!facts(tainted).unschedulable);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn d17_a_cordon_is_one_patch_of_flag_and_owner_with_the_resource_version() {
-        for annotation in [None, Some(EARLIER)] {
-            let answers = vec![
-                mock::object(&node_object(annotation.is_some(), annotation)),
-                mock::object(&node_object(true, Some(OURS))),
-            ];
-            let (cluster, calls) = mock::cluster(answers);
-            assert_eq!(cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap(), Cordoned::Written);
-            let patch = calls.all().remove(1);
-            assert_eq!(patch.line, "PATCH /api/v1/nodes/n1?");
-            assert_eq!(patch.content_type, "application/merge-patch+json");
-            let owner = OURS.replace('"', "\\\"");
-            assert_eq!(
-                patch.body,
-                format!(
-                    r#"{{"metadata":{{"annotations":{{"pillar-rs/cordon-owner":"{owner}"}},"resourceVersion":"77"}},"spec":{{"unschedulable":true}}}}"#
-                )
-            );
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn d17_a_foreign_cordon_and_one_that_is_as_wanted_are_not_written() {
-        for (annotation, expected) in [(None, Cordoned::Foreign), (Some(OURS), Cordoned::Kept)] {
-            let (cluster, calls) = mock::cluster(vec![mock::object(&node_object(true, annotation))]);
-            assert_eq!(cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap(), expected);
-            assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"]);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn r4_only_a_cordon_of_ours_is_removed_flag_and_annotation_in_one_patch() {
-        for (unschedulable, annotation) in [(true, EARLIER), (false, OURS)] {
-            let answers = vec![
-                mock::object(&node_object(unschedulable, Some(annotation))),
-                mock::object(&node_object(false, None)),
-            ];
-            let (cluster, calls) = mock::cluster(answers);
-            assert_eq!(uncordon_own(&cluster, &name(), DEVICE).await.unwrap(), Uncordoned::Opened);
-            let patch = calls.all().remove(1);
-            assert_eq!(patch.line, "PATCH /api/v1/nodes/n1?");
-            assert_eq!(
-                patch.body,
-                r#"{"metadata":{"annotations":{"pillar-rs/cordon-owner":null},"resourceVersion":"77"},"spec":{"unschedulable":null}}"#
-            );
-        }
-        for (unschedulable, annotation) in [(true, None), (true, Some("{torn")), (false, None)] {
-            let (cluster, calls) = mock::cluster(vec![mock::object(&node_object(unschedulable, annotation))]);
-            assert_eq!(uncordon_own(&cluster, &name(), DEVICE).await.unwrap(), Uncordoned::NothingOfOurs);
-            assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"]);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn d17_a_lost_race_is_a_conflict_for_the_caller_to_count() {
-        let answers =
-            vec![mock::object(&node_object(false, None)), mock::status(409, "the object has been modified")];
-        let (cluster, calls) = mock::cluster(answers);
-        let error = cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap_err();
-        assert!(error.is_conflict() && error.is_retryable());
-        assert_eq!(error.line(), "cordon node n1: the server answered 409: the object has been modified");
-        assert_eq!(calls.lines().len(), 2, "no try of its own");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_other_nodes_are_all_but_our_own() {
-        let mut other = node_object(true, Some(OURS));
-        other["metadata"]["name"] = json!("n2");
-        let (cluster, calls) = mock::cluster(vec![mock::list("9", &[node_object(false, None), other])]);
-        let found = others(&cluster, &name()).await.unwrap();
-        assert_eq!(calls.lines(), ["GET /api/v1/nodes?"]);
-        assert_eq!(found.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
-        assert!(crate::every_peer_drains(&found));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn d_k2_refused_silent_and_broken_servers_are_unreachable_and_busy_ones_are_not() {
-        let expired = "tls: invalid peer certificate: Expired";
-        let table = [
-            (mock::list("1", &[]), None),
-            (mock::status(401, ""), Some(Reach::Reachable)),
-            (mock::status(403, ""), Some(Reach::Reachable)),
-            (mock::status(429, ""), Some(Reach::Throttled)),
-            (mock::status(500, ""), Some(Reach::Unreachable)),
-            (mock::status(503, ""), Some(Reach::Unreachable)),
-            (mock::status(504, ""), Some(Reach::Unreachable)),
-            (Answer::Full(200, vec![], "<html>".to_owned()), Some(Reach::Unreachable)),
-            (Answer::Lines(vec![], Then::Cut), Some(Reach::Unreachable)),
-            (Answer::Refused("connection refused"), Some(Reach::Unreachable)),
-            (Answer::Refused(expired), Some(Reach::Unreachable)),
-            (Answer::Silence, Some(Reach::Unreachable)),
-        ];
-        for (number, (answer, reach)) in table.into_iter().enumerate() {
-            let (cluster, calls) = mock::cluster(vec![answer]);
-            let asked = tokio::time::timeout(PROBE_LIMIT + Duration::from_secs(1), probe(&cluster)).await;
-            let error = asked.expect("bounded").err();
-            assert_eq!(error.as_ref().map(Error::reach), reach, "row {number}: {error:?}");
-            assert_eq!(calls.lines(), ["GET /api/v1/nodes?&limit=1"]);
-            if let Some(error) = error {
-                assert!(!error.next_step().is_empty());
-            }
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn trouble_with_certificates_says_what_to_renew() {
-        let (cluster, _) =
-            mock::cluster(vec![Answer::Refused("tls: invalid peer certificate: UnknownIssuer")]);
-        let error = probe(&cluster).await.unwrap_err();
-        assert!(error.line().contains("UnknownIssuer"), "{}", error.line());
-        assert!(error.next_step().contains("renew"), "{}", error.next_step());
-    }
+/// Whether the server remembers that somebody else wrote the flag, or insists on it beside us. Who uncordons and
+/// cordons by hand does, while our annotation stays. Where the server remembers nothing, the annotation decides.
+/// Source: the Kubernetes page "Server-Side Apply", field management.
+fn written_by_others(node: &Node) -> bool {
+    let entries = node.metadata.managed_fields.iter().flatten();
+    let of_flag = entries.filter(|entry| {
+        entry.fields_v1.as_ref().is_some_and(|it| it.0.pointer("/f:spec/f:unschedulable").is_some())
+    });
+    of_flag.into_iter().any(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER))
 }

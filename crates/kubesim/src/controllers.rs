@@ -1,4 +1,4 @@
-//! Small controllers: scheduling, replica sets, stateful sets, daemon sets, kubelets, taints of cordoned nodes.
+//! Small controllers: scheduling, kubelets, taints of cordoned nodes; those of workloads are in `workloads`.
 //!
 //! Each round looks at what is and does what is missing; a round follows every change and every time that is due.
 
@@ -8,8 +8,8 @@ use std::sync::Weak;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use crate::store::{Store, condition, is_true};
-use crate::{Shared, SimConfig};
+use crate::store::{Store, all, condition, is_held_back, is_true, name, namespace, uid};
+use crate::{Shared, SimConfig, workloads};
 
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
@@ -69,31 +69,9 @@ async fn wait(until: Option<Instant>) {
 
 fn round(store: &mut Store, config: SimConfig, due: &mut Due) {
     taint(store);
-    workloads(store);
+    workloads::round(store);
     schedule(store);
     kubelets(store, config, due);
-}
-
-fn name(object: &Value) -> String {
-    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
-}
-
-fn namespace(object: &Value) -> String {
-    object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned()
-}
-
-fn uid(object: &Value) -> String {
-    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
-}
-
-fn all(store: &Store, resource: &str) -> Vec<Value> {
-    store.list(resource).cloned().collect()
-}
-
-fn owned_by(store: &Store, owner: &Value) -> Vec<Value> {
-    let owner = uid(owner);
-    let is_owned = |pod: &&Value| pod["metadata"]["ownerReferences"][0]["uid"] == owner.as_str();
-    store.list("pods").filter(is_owned).cloned().collect()
 }
 
 /// A cordoned node carries the taint, another one does not.
@@ -108,54 +86,6 @@ fn taint(store: &mut Store) {
                 taints.push(json!({ "key": CORDON_TAINT, "effect": "NoSchedule" }));
             }
             store.edit("nodes", "", &name(&node), |it| it["spec"]["taints"] = taints.into());
-        }
-    }
-}
-
-fn pod_of(owner: &Value, kind: &str, pod_name: String) -> Value {
-    let mut pod = owner["spec"]["template"].clone();
-    pod["metadata"]["name"] = pod_name.into();
-    pod["metadata"]["namespace"] = namespace(owner).into();
-    pod["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": "apps/v1", "kind": kind, "name": name(owner), "uid": uid(owner), "controller": true,
-        "blockOwnerDeletion": true,
-    }]);
-    pod["status"] = json!({ "phase": "Pending" });
-    pod
-}
-
-fn workloads(store: &mut Store) {
-    for set in all(store, "apps/replicasets") {
-        let wanted = set["spec"]["replicas"].as_u64().unwrap_or(1);
-        let pods = owned_by(store, &set);
-        let alive = pods.iter().filter(|it| it["metadata"]["deletionTimestamp"].is_null()).count() as u64;
-        for _ in alive..wanted {
-            let tail: String = uuid::Uuid::new_v4().to_string().chars().take(5).collect();
-            store.put("pods", pod_of(&set, "ReplicaSet", format!("{}-{tail}", name(&set))));
-        }
-    }
-    for set in all(store, "apps/statefulsets") {
-        for ordinal in 0..set["spec"]["replicas"].as_u64().unwrap_or(1) {
-            let pod = format!("{}-{ordinal}", name(&set));
-            match store.get("pods", &namespace(&set), &pod) {
-                // One at a time, in order.
-                Some(pod) if !is_true(pod, "Ready") => break,
-                Some(_) => {}
-                None => {
-                    store.put("pods", pod_of(&set, "StatefulSet", pod));
-                    break;
-                }
-            }
-        }
-    }
-    for set in all(store, "apps/daemonsets") {
-        for node in all(store, "nodes") {
-            let pod = format!("{}-{}", name(&set), name(&node));
-            if store.get("pods", &namespace(&set), &pod).is_none() {
-                let mut pod = pod_of(&set, "DaemonSet", pod);
-                pod["spec"]["nodeName"] = name(&node).into();
-                store.put("pods", pod);
-            }
         }
     }
 }
@@ -210,8 +140,10 @@ fn kubelets(store: &mut Store, config: SimConfig, due: &mut Due) {
             due.stop.remove(&id);
         } else if ending {
             due.start.remove(&id);
-            if is_due(&mut due.stop, &id, now + config.stop_time, now) {
-                store.remove("pods", &namespace(&pod), &name(&pod));
+            // Its containers are gone and others have still to agree.
+            let waits = is_held_back(&pod) && pod["metadata"]["deletionGracePeriodSeconds"] == 0;
+            if !waits && is_due(&mut due.stop, &id, now + config.stop_time, now) {
+                store.retire("pods", &namespace(&pod), &name(&pod), Some(0));
             }
         } else if pod["status"]["phase"] == "Pending"
             && is_due(&mut due.start, &id, now + config.start_time, now)
@@ -237,6 +169,9 @@ fn is_due(all: &mut BTreeMap<String, Instant>, id: &str, at: Instant, now: Insta
 
 fn set_ready(store: &mut Store, resource: &str, object: &Value, ready: bool) {
     store.edit(resource, &namespace(object), &name(object), |it| {
-        it["status"]["conditions"] = json!([condition("Ready", ready)]);
+        let mut conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.retain(|it| it["type"] != "Ready");
+        conditions.insert(0, condition("Ready", ready));
+        it["status"]["conditions"] = conditions.into();
     });
 }

@@ -1,19 +1,31 @@
 //! An embedded Kubernetes API for the demo and the tests: a development tool, not a cluster.
 //!
 //! It speaks what the agents and `kubectl get/cordon/drain` use: nodes, pods, budgets, evictions with real budget
-//! arithmetic, watches with resource versions, optimistic concurrency, graceful deletion, and small controllers
-//! for scheduling, replica sets, budgets and kubelets. Everything else it stores as it is given.
+//! arithmetic, patches, leases, watches with resource versions, optimistic concurrency, graceful deletion, and small
+//! controllers for scheduling, workloads, budgets and kubelets. `README.md` lists what differs from a real server.
 
 mod api;
 mod budgets;
 mod controllers;
+mod discovery;
+mod failure;
 mod faults;
+mod kinds;
+mod merge_keys;
+mod openapi;
+mod patch;
 mod path;
+mod scale;
 mod seed;
 mod selectors;
 mod server;
 mod store;
+mod strategic;
+mod strict;
+mod table;
 mod watch;
+mod workloads;
+mod writes;
 
 pub use faults::{Fault, Faults, Seen};
 pub use server::{Server, SimBody, SimService};
@@ -36,6 +48,8 @@ pub struct SimConfig {
     pub start_time: Duration,
     /// Changes that a watch can go back to.
     pub history: usize,
+    /// From one bookmark of a watch to the next.
+    pub bookmark_every: Duration,
 }
 
 impl Default for SimConfig {
@@ -44,6 +58,7 @@ impl Default for SimConfig {
             stop_time: Duration::from_millis(300),
             start_time: Duration::from_millis(200),
             history: 10_000,
+            bookmark_every: Duration::from_secs(60),
         }
     }
 }
@@ -81,6 +96,15 @@ impl Shared {
             self.changed.notify_waiters();
         }
         result
+    }
+
+    /// As `write`, but for a rehearsal: then on a copy that is thrown away.
+    pub(crate) fn attempt<R>(&self, dry: bool, change: impl FnOnce(&mut Store) -> R) -> R {
+        if dry {
+            let mut copy = self.store().clone();
+            return change(&mut copy);
+        }
+        self.write(change)
     }
 }
 

@@ -1,4 +1,8 @@
-//! Which object a URL is about.
+//! Which object a URL is about, and in which form it is shown there.
+
+use serde_json::Value;
+
+use crate::kinds::{self, Resource};
 
 /// `/api/v1/...` and `/apis/<group>/<version>/...` taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,18 +11,31 @@ pub(crate) struct Target {
     pub(crate) api_version: String,
     /// `pods`, `policy/poddisruptionbudgets`: the name in the store.
     pub(crate) resource: String,
+    /// `poddisruptionbudgets`: the name in the URL.
+    pub(crate) plural: String,
     /// Empty for cluster-wide objects and for lists over all namespaces.
     pub(crate) namespace: String,
     pub(crate) name: Option<String>,
     pub(crate) sub: Option<String>,
 }
 
+/// Members of a v1 Event and their names in events.k8s.io.
+const EVENT_MEMBERS: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
 impl Target {
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        let (group, version, rest) = match parts.as_slice() {
-            ["api", version, rest @ ..] => ("", *version, rest),
-            ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        let (api_version, rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] => ((*version).to_owned(), rest),
+            ["apis", group, version, rest @ ..] => (format!("{group}/{version}"), rest),
             _ => return None,
         };
         let (namespace, rest) = match rest {
@@ -29,52 +46,69 @@ impl Target {
             }
             rest => (String::new(), rest.to_vec()),
         };
-        let resource = (*rest.first()?).to_owned();
+        let plural = (*rest.first()?).to_owned();
         Some(Self {
-            api_version: if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") },
-            resource: if group.is_empty() { resource } else { format!("{}/{resource}", short(group)) },
+            resource: kinds::key(&api_version, &plural),
+            api_version,
+            plural,
             namespace,
             name: rest.get(1).map(|name| (*name).to_owned()),
             sub: rest.get(2).map(|sub| (*sub).to_owned()),
         })
     }
 
+    /// What is known about the objects, if it is no custom resource.
+    pub(crate) fn known(&self) -> Option<&'static Resource> {
+        Resource::served(&self.api_version, &self.plural)
+    }
+
     /// The kind of the objects.
-    pub(crate) fn kind(&self) -> String {
-        kind(&self.resource)
+    pub(crate) fn kind(&self) -> &'static str {
+        self.known().map_or("Object", |it| it.kind)
+    }
+
+    /// `pods`, `leases.coordination.k8s.io`: as messages name it.
+    pub(crate) fn qualified(&self) -> String {
+        match kinds::group(&self.api_version) {
+            "" => self.plural.clone(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
+    /// A stored object as it looks at this URL.
+    pub(crate) fn outward(&self, mut object: Value) -> Value {
+        if kinds::group(&self.api_version) == "events.k8s.io" {
+            rename(&mut object, |(core, new)| (core, new));
+        }
+        object["apiVersion"] = self.api_version.clone().into();
+        if self.known().is_some() || object["kind"].is_null() {
+            object["kind"] = self.kind().into();
+        }
+        object
+    }
+
+    /// An object of this URL as it is stored.
+    pub(crate) fn inward(&self, mut object: Value) -> Value {
+        if kinds::group(&self.api_version) == "events.k8s.io" {
+            rename(&mut object, |(core, new)| (new, core));
+        }
+        object
     }
 }
 
-/// Groups are named by their first part in the store.
-fn short(group: &str) -> &str {
-    group.split('.').next().unwrap_or(group)
-}
-
-pub(crate) fn kind(resource: &str) -> String {
-    let known = [
-        ("nodes", "Node"),
-        ("pods", "Pod"),
-        ("namespaces", "Namespace"),
-        ("events", "Event"),
-        ("configmaps", "ConfigMap"),
-        ("persistentvolumeclaims", "PersistentVolumeClaim"),
-        ("apps/deployments", "Deployment"),
-        ("apps/replicasets", "ReplicaSet"),
-        ("apps/statefulsets", "StatefulSet"),
-        ("apps/daemonsets", "DaemonSet"),
-        ("policy/poddisruptionbudgets", "PodDisruptionBudget"),
-        ("coordination/leases", "Lease"),
-        ("storage/volumeattachments", "VolumeAttachment"),
-        ("scheduling/priorityclasses", "PriorityClass"),
-    ];
-    known
-        .iter()
-        .find(|(name, _)| *name == resource)
-        .map_or_else(|| "Object".to_owned(), |(_, kind)| (*kind).to_owned())
+fn rename(object: &mut Value, way: impl Fn((&'static str, &'static str)) -> (&'static str, &'static str)) {
+    let Some(members) = object.as_object_mut() else { return };
+    for (from, to) in EVENT_MEMBERS.map(way) {
+        if let Some(value) = members.remove(from) {
+            members.insert(to.to_owned(), value);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -94,5 +128,15 @@ mod tests {
             "policy/v1 policy/poddisruptionbudgets  None None"
         );
         assert!(Target::parse("/version").is_none());
+    }
+
+    #[test]
+    fn an_event_has_two_forms_and_one_place() {
+        let old = Target::parse("/api/v1/namespaces/a/events").unwrap();
+        let new = Target::parse("/apis/events.k8s.io/v1/namespaces/a/events").unwrap();
+        assert_eq!(old.resource, new.resource);
+        let held = new.inward(json!({ "note": "gone", "regarding": { "name": "p" } }));
+        assert_eq!(held, json!({ "message": "gone", "involvedObject": { "name": "p" } }));
+        assert_eq!(new.outward(held)["note"], "gone");
     }
 }

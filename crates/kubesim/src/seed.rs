@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::Sim;
+use crate::{Sim, workloads};
 
 impl Sim {
     /// A node of this name whose device has this UUID. It is Ready after the start time.
@@ -15,7 +15,9 @@ impl Sim {
                     "node-role.kubernetes.io/control-plane": "true",
                 } },
                 "spec": {},
-                "status": { "conditions": [] },
+                "status": { "conditions": [], "nodeInfo": {
+                    "kubeletVersion": "v1.34.0-kubesim", "operatingSystem": "linux", "systemUUID": device_uuid,
+                } },
             }),
         );
     }
@@ -30,7 +32,7 @@ impl Sim {
     /// A Deployment of `replicas` with its replica set.
     pub fn add_deployment(&self, namespace: &str, name: &str, replicas: u64) {
         self.apply("apps/deployments", workload(namespace, name, name, replicas));
-        let mut set = workload(namespace, &format!("{name}-5f7d"), name, replicas);
+        let mut set = workload(namespace, &workloads::replica_set_name(name), name, replicas);
         if let Some(owner) = self.get("apps/deployments", namespace, name) {
             set["metadata"]["ownerReferences"] = json!([{
                 "apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": owner["metadata"]["uid"],

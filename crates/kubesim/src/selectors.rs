@@ -50,8 +50,44 @@ fn term_matches(labels: &Value, term: &str) -> bool {
     }
 }
 
-/// Whether an object matches a field selector, or the field that is not known.
-pub(crate) fn fields_match(object: &Value, selector: &str) -> Result<bool, String> {
+/// Fields that can be selected besides name and namespace, with what an object has that does not say it.
+fn selectable(resource: &str) -> &'static [(&'static str, &'static str)] {
+    match resource {
+        "pods" => &[
+            ("spec.nodeName", ""),
+            ("spec.restartPolicy", "Always"),
+            ("spec.schedulerName", "default-scheduler"),
+            ("spec.serviceAccountName", ""),
+            ("spec.hostNetwork", "false"),
+            ("status.phase", ""),
+            ("status.podIP", ""),
+            ("status.nominatedNodeName", ""),
+        ],
+        "nodes" => &[("spec.unschedulable", "false")],
+        "namespaces" => &[("status.phase", "")],
+        "apps/replicasets" => &[("status.replicas", "0")],
+        "events" => &[
+            ("involvedObject.kind", ""),
+            ("involvedObject.namespace", ""),
+            ("involvedObject.name", ""),
+            ("involvedObject.uid", ""),
+            ("involvedObject.apiVersion", ""),
+            ("involvedObject.resourceVersion", ""),
+            ("involvedObject.fieldPath", ""),
+            ("regarding.kind", ""),
+            ("regarding.namespace", ""),
+            ("regarding.name", ""),
+            ("regarding.uid", ""),
+            ("reason", ""),
+            ("reportingComponent", ""),
+            ("type", ""),
+        ],
+        _ => &[],
+    }
+}
+
+/// Whether an object of a resource matches a field selector, or the field that is not known.
+pub(crate) fn fields_match(resource: &str, object: &Value, selector: &str) -> Result<bool, String> {
     let mut all = true;
     for term in split(selector) {
         let (field, wanted, equal) = match (term.split_once("!="), term.split_once('=')) {
@@ -59,14 +95,17 @@ pub(crate) fn fields_match(object: &Value, selector: &str) -> Result<bool, Strin
             (None, Some((field, wanted))) => (field, wanted.trim_start_matches('='), true),
             (None, None) => return Err(term),
         };
-        let value = match field.trim() {
-            "metadata.name" => &object["metadata"]["name"],
-            "metadata.namespace" => &object["metadata"]["namespace"],
-            "spec.nodeName" => &object["spec"]["nodeName"],
-            "status.phase" => &object["status"]["phase"],
-            other => return Err(other.to_owned()),
+        let always = [("metadata.name", ""), ("metadata.namespace", "")];
+        let known = always.iter().chain(selectable(resource)).find(|(name, _)| *name == field.trim());
+        let (name, default) = known.ok_or_else(|| field.trim().to_owned())?;
+        // Events are stored in the form of v1.
+        let place = format!("/{}", name.replace("regarding.", "involvedObject.").replace('.', "/"));
+        let value = match object.pointer(&place) {
+            None | Some(Value::Null) => (*default).to_owned(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
         };
-        all &= (value.as_str().unwrap_or_default() == wanted.trim()) == equal;
+        all &= (value == wanted.trim()) == equal;
     }
     Ok(all)
 }
@@ -120,8 +159,19 @@ mod tests {
     #[test]
     fn field_selectors_know_their_fields_only() {
         let pod = json!({ "metadata": { "name": "p" }, "spec": { "nodeName": "n1" } });
-        assert_eq!(fields_match(&pod, "spec.nodeName=n1,metadata.name!=q"), Ok(true));
-        assert_eq!(fields_match(&pod, "spec.nodeName=n2"), Ok(false));
-        assert_eq!(fields_match(&pod, "spec.color=red"), Err("spec.color".to_owned()));
+        let node = json!({ "metadata": { "name": "n1" }, "spec": {} });
+        let event = json!({ "involvedObject": { "name": "p" }, "reason": "Killing" });
+        for (resource, object, selector, expected) in [
+            ("pods", &pod, "spec.nodeName=n1,metadata.name!=q", Ok(true)),
+            ("pods", &pod, "spec.nodeName=n2", Ok(false)),
+            ("pods", &pod, "spec.hostNetwork==false", Ok(true)),
+            ("pods", &pod, "spec.color=red", Err("spec.color".to_owned())),
+            ("nodes", &node, "spec.unschedulable=false", Ok(true)),
+            ("nodes", &node, "spec.nodeName=n1", Err("spec.nodeName".to_owned())),
+            ("events", &event, "involvedObject.name=p,reason=Killing", Ok(true)),
+            ("events", &event, "regarding.name=q", Ok(false)),
+        ] {
+            assert_eq!(fields_match(resource, object, selector), expected, "{resource} {selector}");
+        }
     }
 }

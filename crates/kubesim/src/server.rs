@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -21,8 +21,8 @@ use tracing::debug;
 
 use crate::Shared;
 use crate::api::{self, Answer, Asked};
+use crate::failure::Failure;
 use crate::faults::Fault;
-use crate::watch;
 
 /// The body of an answer.
 pub type SimBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -50,31 +50,28 @@ impl SimService {
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::Cut) => return Err(std::io::Error::other("scripted cut")),
             Some(Fault::Status { code, reason, message, retry_after }) => {
-                let value = api::status(code, &reason, &message, serde_json::Value::Null);
-                let mut response = json(code, &value)?;
+                let mut response = json(code, &Failure::new(code, &reason, message).status())?;
                 if let Some(secs) = retry_after {
                     response.headers_mut().insert(http::header::RETRY_AFTER, secs.into());
                 }
                 return Ok(response);
             }
         }
+        let header =
+            |name| parts.headers.get(name).and_then(|it: &HeaderValue| it.to_str().ok()).unwrap_or_default();
         let asked = Asked {
             method: parts.method.to_string(),
             path: parts.uri.path().to_owned(),
             query: query(parts.uri.query().unwrap_or_default()),
-            content_type: parts
-                .headers
-                .get(http::header::CONTENT_TYPE)
-                .and_then(|it| it.to_str().ok())
-                .unwrap_or_default()
-                .to_owned(),
+            content_type: header(http::header::CONTENT_TYPE).to_owned(),
+            accept: header(http::header::ACCEPT).to_owned(),
             body,
         };
         match api::answer(&self.0, &asked) {
             Answer::Json(code, value) => json(code, &value),
             Answer::Text(text) => respond(200, "text/plain", Full::new(Bytes::from(text)).boxed_unsync()),
-            Answer::Watch { scope, version, bookmarks, first, limit } => {
-                let lines = watch::lines(Arc::clone(&self.0), scope, version, bookmarks, first, limit);
+            Answer::Watch(watch) => {
+                let lines = watch.lines();
                 let frames = StreamBody::new(lines.map(|line| Ok(Frame::data(line))));
                 respond(200, "application/json", frames.boxed_unsync())
             }

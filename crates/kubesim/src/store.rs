@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+
+use crate::kinds::Resource;
 
 /// `(resource, namespace, name)`.
 pub(crate) type Key = (String, String, String);
@@ -19,6 +22,7 @@ pub(crate) struct Changed {
 }
 
 /// All objects.
+#[derive(Clone)]
 pub(crate) struct Store {
     version: u64,
     objects: BTreeMap<Key, Value>,
@@ -59,7 +63,10 @@ impl Store {
     pub(crate) fn put(&mut self, resource: &str, mut object: Value) -> Value {
         let key = key(resource, &object);
         let old = self.objects.get(&key).cloned();
-        let stamp = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        if let Some(known) = Resource::stored(resource) {
+            object["apiVersion"] = known.api_version.into();
+            object["kind"] = known.kind.into();
+        }
         let meta = &mut object["metadata"];
         if meta["uid"].is_null() {
             meta["uid"] = old.as_ref().map_or_else(
@@ -68,7 +75,7 @@ impl Store {
             );
         }
         if meta["creationTimestamp"].is_null() {
-            meta["creationTimestamp"] = stamp.into();
+            meta["creationTimestamp"] = stamp(0).into();
         }
         meta["resourceVersion"] = Value::Null;
         if let Some(old) = &old {
@@ -77,6 +84,9 @@ impl Store {
             if same == object {
                 return old.clone();
             }
+        }
+        if old.is_none() {
+            self.room_for(&key.1);
         }
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
@@ -106,6 +116,56 @@ impl Store {
         Some(old)
     }
 
+    /// A namespace comes with the first object in it.
+    fn room_for(&mut self, namespace: &str) {
+        if !namespace.is_empty() && self.get("namespaces", "", namespace).is_none() {
+            let name = json!({ "name": namespace, "labels": { "kubernetes.io/metadata.name": namespace } });
+            self.put("namespaces", json!({ "metadata": name, "status": { "phase": "Active" } }));
+        }
+    }
+
+    /// Removes all that is in a namespace.
+    pub(crate) fn empty(&mut self, namespace: &str) {
+        let inside: Vec<Key> = self.objects.keys().filter(|it| it.1 == namespace).cloned().collect();
+        for (resource, namespace, name) in inside {
+            self.remove(&resource, &namespace, &name);
+        }
+    }
+
+    /// Asks an object to end: a pod that runs gets `grace` seconds, one with finalizers waits for them, any other
+    /// goes at once. The object as it is then, or as it was last.
+    pub(crate) fn retire(
+        &mut self,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        grace: Option<u64>,
+    ) -> Option<Value> {
+        let held = self.get(resource, namespace, name).cloned()?;
+        let runs = resource == "pods" && !held["spec"]["nodeName"].is_null() && grace != Some(0);
+        if !runs && !is_held_back(&held) {
+            self.remove(resource, namespace, name);
+            if resource == "namespaces" {
+                self.empty(name);
+            }
+            return Some(held);
+        }
+        let grace = match (runs, grace) {
+            (false, _) => 0,
+            (true, Some(grace)) => grace,
+            (true, None) => held["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30),
+        };
+        if held["metadata"]["deletionTimestamp"].is_null() || !runs {
+            self.edit(resource, namespace, name, |it| {
+                it["metadata"]["deletionTimestamp"] = stamp(grace).into();
+                if resource == "pods" {
+                    it["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+                }
+            });
+        }
+        self.get(resource, namespace, name).cloned()
+    }
+
     fn note(&mut self, resource: &str, old: Option<Value>, new: Option<Value>) {
         self.history.push_back(Changed { version: self.version, resource: resource.to_owned(), old, new });
         while self.history.len() > self.keep {
@@ -119,6 +179,35 @@ fn key(resource: &str, object: &Value) -> Key {
     (resource.to_owned(), text("namespace"), text("name"))
 }
 
+/// Whether something has still to be done before the object may go.
+pub(crate) fn is_held_back(object: &Value) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty())
+}
+
+pub(crate) fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn namespace(object: &Value) -> String {
+    object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Copies of all objects of a resource, to be looked at while they are changed.
+pub(crate) fn all(store: &Store, resource: &str) -> Vec<Value> {
+    store.list(resource).cloned().collect()
+}
+
+/// The wall time in `ahead` seconds, as the API writes it.
+pub(crate) fn stamp(ahead: u64) -> String {
+    let ahead = SignedDuration::from_secs(i64::try_from(ahead).unwrap_or(i64::MAX));
+    let now = Timestamp::now();
+    now.checked_add(ahead).unwrap_or(Timestamp::MAX).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// Whether a condition of a node or pod is true.
 pub(crate) fn is_true(object: &Value, condition: &str) -> bool {
     let all = object["status"]["conditions"].as_array();
@@ -127,6 +216,5 @@ pub(crate) fn is_true(object: &Value, condition: &str) -> bool {
 
 /// Conditions with one of them set.
 pub(crate) fn condition(kind: &str, status: bool) -> Value {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    json!({ "type": kind, "status": if status { "True" } else { "False" }, "lastTransitionTime": now })
+    json!({ "type": kind, "status": if status { "True" } else { "False" }, "lastTransitionTime": stamp(0) })
 }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use serde_json::{Value, json};
+use tokio::time::{Interval, interval, sleep};
 
 use crate::Shared;
 use crate::path::Target;
 use crate::selectors::{fields_match, labels_match};
+use crate::table::{Include, table};
 
 /// What is watched.
 #[derive(Debug, Clone)]
@@ -24,7 +26,9 @@ impl Scope {
     pub(crate) fn holds(&self, object: &Value) -> Result<bool, String> {
         let meta = &object["metadata"];
         let here = self.target.namespace.is_empty() || meta["namespace"] == self.target.namespace.as_str();
-        Ok(here && labels_match(&meta["labels"], &self.labels) && fields_match(object, &self.fields)?)
+        Ok(here
+            && labels_match(&meta["labels"], &self.labels)
+            && fields_match(&self.target.resource, object, &self.fields)?)
     }
 
     fn event(&self, old: Option<Value>, new: Option<Value>) -> Option<Value> {
@@ -43,69 +47,105 @@ impl Scope {
                 None => ("DELETED", old),
             },
         };
-        Some(json!({ "type": kind, "object": self.dressed(object.unwrap_or_default()) }))
+        Some(json!({ "type": kind, "object": self.target.outward(object.unwrap_or_default()) }))
     }
 
-    /// The object with its kind.
-    pub(crate) fn dressed(&self, mut object: Value) -> Value {
-        object["apiVersion"] = self.target.api_version.clone().into();
-        object["kind"] = self.target.kind().into();
-        object
+    /// The event as the client wants to see it.
+    fn shown(&self, mut event: Value, include: Option<Include>) -> Value {
+        if let (Some(include), true) = (include, event["type"] != "ERROR") {
+            let object = event["object"].take();
+            let meta = json!({ "resourceVersion": object["metadata"]["resourceVersion"] });
+            event["object"] = table(&self.target, &[object], &meta, include);
+        }
+        event
     }
+
+    /// An event that only tells the version; `ends_start` after the objects that were there from the start.
+    pub(crate) fn bookmark(&self, version: u64, ends_start: bool) -> Value {
+        let mut meta = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
+        if ends_start {
+            meta["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+        }
+        json!({ "type": "BOOKMARK", "object": self.target.outward(json!({ "metadata": meta })) })
+    }
+}
+
+/// A watch that is to begin.
+pub(crate) struct Watch {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) scope: Scope,
+    /// Changes after this one are told.
+    pub(crate) version: u64,
+    /// Objects are shown as tables of one row.
+    pub(crate) table: Option<Include>,
+    /// From one bookmark to the next, if it wants any.
+    pub(crate) bookmarks: Option<Duration>,
+    /// Events that come before all others.
+    pub(crate) first: Vec<Value>,
+    /// It ends after this time.
+    pub(crate) limit: Duration,
 }
 
 struct State {
     shared: Arc<Shared>,
     scope: Scope,
     version: u64,
-    bookmarks: bool,
     ready: Vec<Value>,
     over: bool,
 }
 
-/// The lines of one watch. `first` are events that come before all others.
-pub(crate) fn lines(
-    shared: Arc<Shared>,
-    scope: Scope,
-    version: u64,
-    bookmarks: bool,
-    first: Vec<Value>,
-    limit: Duration,
-) -> impl Stream<Item = Bytes> {
-    let end = Box::pin(tokio::time::sleep(limit));
-    let state = State { shared, scope, version, bookmarks, ready: first, over: false };
-    futures::stream::unfold((state, end), |(mut state, mut end)| async move {
-        loop {
-            if !state.ready.is_empty() {
-                let mut text = String::new();
-                for event in state.ready.drain(..) {
-                    text.push_str(&event.to_string());
-                    text.push('\n');
-                }
-                return Some((Bytes::from(text), (state, end)));
-            }
-            if state.over {
-                return None;
-            }
-            let shared = Arc::clone(&state.shared);
-            let changed = shared.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if state.advance() {
-                continue;
-            }
-            tokio::select! {
-                () = &mut changed => {}
-                () = &mut end => {
-                    if state.bookmarks {
-                        let version = state.version;
-                        state.ready.push(state.bookmark(version));
+impl Watch {
+    /// Its events as lines of JSON.
+    pub(crate) fn lines(self) -> impl Stream<Item = Bytes> {
+        let end = Box::pin(sleep(self.limit));
+        let beat = self.bookmarks.map(|every| {
+            let mut beat = interval(every);
+            beat.reset();
+            beat
+        });
+        let Self { shared, scope, version, first, table, .. } = self;
+        let state = State { shared, scope, version, ready: first, over: false };
+        futures::stream::unfold((state, end, beat), move |(mut state, mut end, mut beat)| async move {
+            loop {
+                if !state.ready.is_empty() {
+                    let mut text = String::new();
+                    for event in std::mem::take(&mut state.ready) {
+                        text.push_str(&state.scope.shown(event, table).to_string());
+                        text.push('\n');
                     }
-                    state.over = true;
+                    return Some((Bytes::from(text), (state, end, beat)));
+                }
+                if state.over {
+                    return None;
+                }
+                let shared = Arc::clone(&state.shared);
+                let changed = shared.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if state.advance() {
+                    continue;
+                }
+                tokio::select! {
+                    biased;
+                    () = &mut changed => {}
+                    () = &mut end => {
+                        if beat.is_some() {
+                            state.bookmark();
+                        }
+                        state.over = true;
+                    }
+                    () = tick(beat.as_mut()) => state.bookmark(),
                 }
             }
-        }
-    })
+        })
+    }
+}
+
+async fn tick(beat: Option<&mut Interval>) {
+    match beat {
+        Some(beat) => drop(beat.tick().await),
+        None => std::future::pending().await,
+    }
 }
 
 impl State {
@@ -130,9 +170,7 @@ impl State {
         !self.ready.is_empty()
     }
 
-    fn bookmark(&self, version: u64) -> Value {
-        json!({ "type": "BOOKMARK", "object": self.scope.dressed(json!({
-            "metadata": { "resourceVersion": version.to_string(), "creationTimestamp": null }
-        })) })
+    fn bookmark(&mut self) {
+        self.ready.push(self.scope.bookmark(self.version, false));
     }
 }

@@ -5,9 +5,12 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
-use kube::api::{Api, EvictParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{
+    Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use kubesim::{Fault, Sim, SimConfig};
 use serde_json::{Value, json};
 
@@ -171,4 +174,48 @@ async fn the_ordinary_client_reaches_it_over_http() {
     let client = Client::try_from(kube::Config::new(server.url().parse().unwrap())).unwrap();
     let nodes: Api<Node> = Api::all(client);
     assert_eq!(nodes.list(&ListParams::default()).await.unwrap().items.len(), 3);
+}
+
+/// Waits for a state, or says what there is instead.
+async fn soon(sim: &Sim, resource: &str, wanted: impl Fn(&[Value]) -> bool) {
+    tokio::select! {
+        () = sim.until(resource, wanted) => {}
+        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("{:#?}", sim.list(resource)),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_grows_and_shrinks_and_takes_its_pods_with_it() {
+    let (sim, client) = cluster();
+    sim.add_deployment("shop", "web", 2);
+    sim.add_stateful_set("shop", "db", 3);
+    soon(&sim, "pods", |pods| ready(pods, 5)).await;
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "shop");
+    let to = |count: u64| Patch::Merge(json!({ "spec": { "replicas": count } }));
+    let scale = deployments.patch_scale("web", &PatchParams::default(), &to(4)).await.unwrap();
+    assert_eq!(scale.spec.unwrap().replicas, Some(4));
+    soon(&sim, "pods", |pods| ready(pods, 7)).await;
+    soon(&sim, "apps/deployments", |all| all[0]["status"]["availableReplicas"] == 4).await;
+    deployments.patch_scale("web", &PatchParams::default(), &to(1)).await.unwrap();
+    let sets: Api<StatefulSet> = Api::namespaced(client, "shop");
+    sets.patch("db", &PatchParams::default(), &to(1)).await.unwrap();
+    soon(&sim, "pods", |pods| ready(pods, 2)).await;
+    assert!(sim.get("pods", "shop", "db-0").is_some());
+    deployments.delete("web", &DeleteParams::default()).await.unwrap();
+    soon(&sim, "pods", |pods| ready(pods, 1)).await;
+    assert!(sim.list("apps/replicasets").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_a_finalizer_stays_until_the_finalizer_goes() {
+    let (sim, client) = cluster();
+    sim.add_bare_pod("tools", "shell", "n1");
+    sim.edit("pods", "tools", "shell", |pod| pod["metadata"]["finalizers"] = json!(["a/b"]));
+    soon(&sim, "pods", |pods| ready(pods, 1)).await;
+    evict(&client, "tools", "shell").await.unwrap();
+    soon(&sim, "pods", |pods| pods[0]["metadata"]["deletionGracePeriodSeconds"] == 0).await;
+    let pods: Api<Pod> = Api::namespaced(client, "tools");
+    let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    pods.patch("shell", &PatchParams::default(), &bare).await.unwrap();
+    assert!(sim.get("pods", "tools", "shell").is_none());
 }

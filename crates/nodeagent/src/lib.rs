@@ -30,7 +30,7 @@ mod tests;
 pub use limits::Limits;
 
 use agent::device::Device;
-use agent::{Error, Station, Tasks, turn};
+use agent::{Error, Station, Tasks, pid, turn};
 
 /// Name of this agent on the bus.
 const NAME: &str = "nodeagent";
@@ -44,6 +44,7 @@ const NAME: &str = "nodeagent";
 /// # Errors
 /// A topic could not be served; the next start goes on from the journal.
 pub async fn run(station: Station, limits: Limits, device: Box<dyn Device>) -> Result<(), Error> {
+    pid::write(&station, NAME)?;
     let (outbox, inbox) = turn::inbox();
     let (shell, found) = shell::Shell::open(&station, device, Tasks::new(outbox))?;
     let leaves = shell.leaves();

@@ -46,6 +46,24 @@ pub fn replace_with_backup(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     replace(path, bytes)
 }
 
+/// Puts `bytes` at `path` unless a file is there already; false when there was one. Of several processes that
+/// try it at the same time exactly one succeeds.
+///
+/// # Errors
+/// The step that failed; nothing is at `path` that was not there before.
+pub fn create(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
+    let dir = parent(path);
+    make_dirs(dir)?;
+    let temp = write_beside(dir, bytes)?;
+    let linked = fs::hard_link(&temp, path);
+    fs::remove_file(&temp).map_err(Error::io("remove", &temp))?;
+    match linked {
+        Ok(()) => sync_dir(dir).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(Error::io("create", path)(error)),
+    }
+}
+
 /// The backup of a file.
 pub(crate) fn backup(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -183,6 +201,25 @@ mod tests {
             (0o600, 0o700, 0o700)
         );
         assert_eq!(fs::read_dir(root.path().join("a/b")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn of_many_who_create_a_file_at_once_one_succeeds_and_all_read_its_bytes() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("run/boot-id");
+        let created: Vec<usize> = std::thread::scope(|scope| {
+            let tries: Vec<_> = (0..8_usize)
+                .map(|number| {
+                    let file = &file;
+                    scope
+                        .spawn(move || create(file, number.to_string().as_bytes()).unwrap().then_some(number))
+                })
+                .collect();
+            tries.into_iter().filter_map(|it| it.join().unwrap()).collect()
+        });
+        assert_eq!(created.len(), 1);
+        assert_eq!(read(&file, 9).unwrap().unwrap(), created[0].to_string().as_bytes());
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "a temporary file stayed");
     }
 
     #[test]

@@ -175,6 +175,9 @@ pub fn parse_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
     Ok(go_json::from_slice(bytes)?)
 }
 
+/// Where a person with a shell forces a NodeDrainStatus, under the root.
+pub const FORCE_FILE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
+
 /// Reads the content of a force file and judges whether it is a clear order.
 ///
 /// # Errors

@@ -21,10 +21,10 @@ pub enum Error {
     #[error("read JSON: {0}")]
     Syntax(#[source] serde_json::Error),
     /// A member has another type or range than its topic says.
-    #[error("read member {path}: {text}")]
+    #[error("read {}: {text}", if pointer.is_empty() { "the value" } else { pointer.as_str() })]
     Member {
-        /// Names and indices from the outside in, as `Nodes[2].Status`; `.` is the whole value.
-        path: String,
+        /// JSON pointer (RFC 6901), as `/Nodes/2/Status`; empty for the whole value.
+        pointer: String,
         /// What was found and what was expected.
         text: String,
     },
@@ -60,10 +60,7 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 }
 
 fn value_of<T: DeserializeOwned>(tree: &Tree) -> Result<T, Error> {
-    T::deserialize(tree).map_err(|Fault { path, text }| Error::Member {
-        path: if path.is_empty() { ".".to_owned() } else { path },
-        text,
-    })
+    T::deserialize(tree).map_err(|Fault { pointer, text }| Error::Member { pointer, text })
 }
 
 /// Go escapes what HTML or JavaScript would take for markup. In JSON these stand within strings only.
@@ -163,16 +160,16 @@ mod tests {
             (r#"{"small":-129}"#, ["Small", "-129"]),
             (r#"{"Big":18446744073709551616}"#, ["Big", "floating point"]),
             (r#"{"Big":-1}"#, ["Big", "-1"]),
-            (r#"{"Map":{"a":{"List":[1,"x"]}}}"#, ["Map.a.List[1]", "string"]),
-            (r#"{"Shapes":[{},{"Flag":1}]}"#, ["Shapes[1].Flag", "boolean"]),
+            (r#"{"Map":{"a":{"List":[1,"x"]}}}"#, ["/Map/a/List/1", "string"]),
+            (r#"{"Shapes":[{},{"Flag":1}]}"#, ["/Shapes/1/Flag", "boolean"]),
             (r#"{"Big":9.0}"#, ["Big", "floating point"]),
             (r#"{"Big":9e0}"#, ["Big", "floating point"]),
             (r#"{"Text":{}}"#, ["Text", "map"]),
             (r#"{"Map":[]}"#, ["Map", "sequence"]),
             (r#"{"Shapes":{}}"#, ["Shapes", "map"]),
-            (r#"{"Map":{"a":[]}}"#, ["Map.a", "sequence"]),
-            ("[]", ["member .", "sequence"]),
-            ("9", ["member .", "integer"]),
+            (r#"{"Map":{"a":[]}}"#, ["/Map/a", "sequence"]),
+            ("[]", ["the value", "sequence"]),
+            ("9", ["the value", "integer"]),
             ("{\n\"Big\":1,}", ["line 2", "column"]),
             ("{}x", ["line 1", "trailing"]),
             ("", ["line 1", "EOF"]),

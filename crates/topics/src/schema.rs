@@ -8,13 +8,24 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use serde_json::Value;
 
-use crate::Topic;
+use crate::{Topic, go_json};
 
-/// Every topic by name with its schema, JSON Schema 2020-12, in the order of the names.
+/// One topic as data, for what is said about all of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Name of the topic.
+    pub name: &'static str,
+    /// Its JSON Schema 2020-12.
+    pub schema: fn() -> Value,
+    /// Reads a value as agents read it, and gives it back as they would write it.
+    pub reread: fn(&[u8]) -> Result<Value, go_json::Error>,
+}
+
+/// Every topic, in the order of the names.
 #[must_use]
-pub fn all() -> Vec<(&'static str, Value)> {
+pub fn shapes() -> Vec<Shape> {
     macro_rules! topics {
-        ($($topic:ident),+ $(,)?) => { vec![$(of::<crate::$topic>()),+] };
+        ($($topic:ident),+ $(,)?) => { vec![$(shape::<crate::$topic>()),+] };
     }
     topics![
         AppInstanceConfig,
@@ -50,13 +61,27 @@ pub fn all() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn of<T: Topic>() -> (&'static str, Value) {
-    let schema = SchemaSettings::draft2020_12()
+/// Every topic by name with its schema, in the order of the names.
+#[must_use]
+pub fn all() -> Vec<(&'static str, Value)> {
+    shapes().into_iter().map(|shape| (shape.name, (shape.schema)())).collect()
+}
+
+fn shape<T: Topic>() -> Shape {
+    let reread = |bytes: &[u8]| {
+        let value: T = go_json::from_slice(bytes)?;
+        serde_json::to_value(&value).map_err(go_json::Error::Write)
+    };
+    Shape { name: T::NAME, schema: schema::<T>, reread }
+}
+
+fn schema<T: Topic>() -> Value {
+    SchemaSettings::draft2020_12()
         .for_serialize()
         .with_transform(RecursiveTransform(plain))
         .into_generator()
-        .into_root_schema_for::<T>();
-    (T::NAME, schema.to_value())
+        .into_root_schema_for::<T>()
+        .to_value()
 }
 
 /// Says ranges in words that every validator knows, and leaves out defaults: each is Go's zero value.

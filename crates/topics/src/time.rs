@@ -130,7 +130,8 @@ impl FromStr for GoTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || format!("`{text}` is no RFC 3339 time such as 2026-03-14T09:26:53Z");
+        let wrong =
+            || format!("invalid value: `{text}`, expected an RFC 3339 time such as 2026-03-14T09:26:53Z");
         if !shaped(text) {
             return Err(wrong());
         }

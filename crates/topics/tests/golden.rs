@@ -264,8 +264,8 @@ fn d_k13_unclear_force_files_are_refused_with_the_next_step() {
         (r#"{"Status":9,"RequestedBy":1}"#, "RequestedBy 2"),
         (r#"{"Status":9,"RequestedBy":4}"#, "requester 4"),
         (r#"{"Status":5,"RequestedBy":9}"#, "requester 9"),
-        (r#"{"Status":"9","RequestedBy":2}"#, "member Status"),
-        (r#"{"Status":9.0,"RequestedBy":2}"#, "member Status"),
+        (r#"{"Status":"9","RequestedBy":2}"#, "/Status"),
+        (r#"{"Status":9.0,"RequestedBy":2}"#, "/Status"),
         ("9", "for example"),
         ("", "for example"),
     ] {

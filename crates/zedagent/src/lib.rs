@@ -14,20 +14,20 @@ mod shell;
 
 pub use limits::Limits;
 
-use agent::{Error, Hands as _, Station, Tasks, turn};
+use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
 
 /// The name of this agent.
 const NAME: &str = "zedagent";
 /// Where the controller's config is read, under the root.
 pub const CONFIG: &str = "persist/config/edge-dev-config.json";
-/// Where a person forces a status, under the root.
-pub const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
 /// Runs zedagent until the station says stop.
 ///
 /// # Errors
 /// A topic or file that it cannot go on without.
 pub async fn run(station: Station, limits: Limits) -> Result<(), Error> {
+    pid::write(&station, NAME)?;
+    force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
     let (mut shell, found) = shell::Shell::open(&station, Tasks::new(outbox))?;
     let (core, effects) = core::Zedagent::new(limits, found, station.clock.now(), station.clock.wall());

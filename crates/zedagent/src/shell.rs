@@ -1,21 +1,19 @@
 //! Wires zedagent's topics and files to its facts, and its effects to topics and files.
 
 use agent::{Error, Hands, Station, Tasks, publication};
-use pubsub::{Change, FileRule, FileState, Publication, store};
+use pubsub::{Change, FileRule, Publication, store};
 use topics::{
-    DeviceOpPending, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, ZbootStatus,
-    ZedAgentStatus, read_force,
+    DeviceOpPending, FORCE_FILE, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
+    ZbootStatus, ZedAgentStatus,
 };
 use tracing::{error, info, warn};
 
 use crate::config::{CONFIG_BYTES, Config};
 use crate::core::{Effect, Event, Found, Said};
-use crate::{CONFIG, FORCE, NAME, saved};
+use crate::{CONFIG, NAME, saved};
 
 /// Key of topics that have one value.
 const GLOBAL: &str = "global";
-/// No force file is longer.
-const FORCE_BYTES: u64 = 4096;
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -76,27 +74,20 @@ impl Shell {
             | Change::Restarted(_)
             | Change::Bad(_) => None,
         });
-        let rule = FileRule { limit_bytes: FORCE_BYTES, order: true };
-        self.tasks.follow_file(&bus, bus.path(FORCE), rule, |file| Some(Event::Forced(forced(file))));
+        self.tasks.follow_force(&bus, |order| Event::Forced(forced(order)));
         Ok(())
     }
 }
 
-fn forced(file: FileState) -> Option<NodeDrainStatus> {
-    match file {
-        FileState::Absent => None,
-        FileState::Present(bytes) => match read_force(&bytes) {
-            Ok(status) => {
-                warn!(path = FORCE, %status, "shouldDeferForNodeDrain: the force file overrides NodeDrainStatus");
-                Some(status)
-            }
-            Err(cause) => {
-                error!(path = FORCE, "force file refused: {cause}");
-                None
-            }
-        },
-        FileState::Bad(finding) => {
-            error!(path = FORCE, "force file refused: {}", finding.reason);
+fn forced(order: Result<Option<NodeDrainStatus>, String>) -> Option<NodeDrainStatus> {
+    match order {
+        Ok(Some(status)) => {
+            warn!(path = FORCE_FILE, %status, "shouldDeferForNodeDrain: the force file overrides NodeDrainStatus");
+            Some(status)
+        }
+        Ok(None) => None,
+        Err(reason) => {
+            error!(path = FORCE_FILE, "force file refused: {reason}");
             None
         }
     }
@@ -122,7 +113,7 @@ impl Hands for Shell {
                 self.status.publish(NAME, &status).map_err(Error::pubsub("ZedAgentStatus")).map(drop)
             }
             Effect::UseForce => {
-                store::remove(&self.station.bus.path(FORCE)).map_err(Error::pubsub(FORCE)).map(drop)
+                store::remove(&self.station.bus.path(FORCE_FILE)).map_err(Error::pubsub(FORCE_FILE)).map(drop)
             }
             Effect::Say(said) => {
                 say(&said);

@@ -14,7 +14,8 @@ const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
 #[command(name = "zedbox", version, arg_required_else_help = true)]
 #[command(
     after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone.\n\
-    Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why), 2 wrong words on the command line."
+    Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why) or check found something,\n\
+    2 wrong words on the command line."
 )]
 pub(crate) struct Args {
     /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`.
@@ -38,8 +39,18 @@ pub(crate) enum Command {
     Nodeagent(Options),
     /// Run zedkube alone: cordons and drains this node.
     Zedkube(Options),
+    /// Hold topic files, or trees of them, against their schemas.
+    Check(CheckOptions),
     /// Show a whole drained reboot on an embedded three-node cluster.
     Demo(DemoOptions),
+}
+
+/// What is checked.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct CheckOptions {
+    /// A file `<Topic>/<key>.json`, a force file, or a directory that holds such files at any depth.
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 /// Where an agent finds its files, its cluster and its machine.
@@ -71,9 +82,10 @@ impl Command {
     /// What is logged unless something else is asked for: the demo tells its own story.
     pub(crate) const fn quiet(&self) -> &'static str {
         match self {
-            Self::Demo(_) => "error",
+            Self::Demo(_) | Self::Check(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
-                "info"
+                // The client's own lines on failed requests repeat what zedkube says with cause and next step.
+                "info,kube_client=off"
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Not here: decisions. Each agent makes its own; this program gives it a root, a clock, a device and a way out.
 
 mod args;
+mod check;
 mod demo;
 mod limits;
 mod supervisor;
@@ -22,7 +23,8 @@ use args::{Args, Command};
 enum Exit {
     /// Done, or stopped by a signal.
     Done = 0,
-    /// Something failed while at work; the last line on standard error says what and what to do.
+    /// Something failed while at work; the last line on standard error says what and what to do. Or a check has
+    /// findings.
     Failed = 1,
     // 2 is the command line's: clap uses it for wrong words.
 }
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
             .block_on(run(args.command))
     });
     match outcome {
-        Ok(()) => ExitCode::from(Exit::Done as u8),
+        Ok(exit) => ExitCode::from(exit as u8),
         Err(error) => {
             tracing::error!("failed to {error:#}");
             ExitCode::from(Exit::Failed as u8)
@@ -45,15 +47,19 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(command: Command) -> anyhow::Result<()> {
+async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
+        Command::Check(options) => {
+            return Ok(if check::run(&options.paths)? { Exit::Done } else { Exit::Failed });
+        }
         Command::Run(options) => supervisor::run(&supervisor::Agent::ALL, &options).await,
         Command::Zedagent(options) => supervisor::run(&[supervisor::Agent::Zedagent], &options).await,
         Command::Baseosmgr(options) => supervisor::run(&[supervisor::Agent::Baseosmgr], &options).await,
         Command::Nodeagent(options) => supervisor::run(&[supervisor::Agent::Nodeagent], &options).await,
         Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options).await,
         Command::Demo(options) => demo::run(&options).await,
-    }
+    }?;
+    Ok(Exit::Done)
 }
 
 fn log_to_stderr(words: &str) -> anyhow::Result<()> {

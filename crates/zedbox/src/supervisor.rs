@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::device::Choice;
 use agent::{Clock, Station, Stop, Stopper};
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use pubsub::Bus;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -57,7 +57,7 @@ pub(crate) struct Setting {
 /// Agents at work.
 pub(crate) struct Crew {
     stopper: Stopper,
-    running: JoinSet<()>,
+    running: JoinSet<Option<Agent>>,
 }
 
 impl Crew {
@@ -69,6 +69,18 @@ impl Crew {
             running.spawn(keep(*agent, setting.clone(), stop.clone()));
         }
         Self { stopper, running }
+    }
+
+    /// Returns once an agent has left of its own accord, and names it. Dropping it loses nothing.
+    pub(crate) async fn left(&mut self) -> Agent {
+        loop {
+            match self.running.join_next().await {
+                Some(Ok(Some(agent))) => return agent,
+                Some(Ok(None)) => {}
+                Some(Err(cause)) => error!(error = %cause, "an agent did not leave in order"),
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Tells all agents to leave and waits until they have.
@@ -99,13 +111,21 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     tell_device(&options.device);
-    let crew = Crew::start(agents, &setting);
-    tokio::select! {
-        _ = terminate.recv() => info!("SIGTERM: leaving"),
-        _ = interrupt.recv() => info!("SIGINT: leaving"),
-    }
+    options.device.check().context("use the device")?;
+    let mut crew = Crew::start(agents, &setting);
+    let left = tokio::select! {
+        _ = terminate.recv() => { info!("SIGTERM: leaving"); None }
+        _ = interrupt.recv() => { info!("SIGINT: leaving"); None }
+        agent = crew.left() => Some(agent),
+    };
     crew.stop().await;
-    Ok(())
+    match left {
+        None => Ok(()),
+        Some(agent) => bail!(
+            "go on: {agent} left, as the machine was told to go down and is still up; power-cycle it, or start \
+             this program again to repeat the operation"
+        ),
+    }
 }
 
 fn tell_device(device: &Choice) {
@@ -119,21 +139,21 @@ fn tell_device(device: &Choice) {
     }
 }
 
-async fn keep(agent: Agent, setting: Setting, stop: Stop) {
+/// Keeps `agent` running until it is to stop. An agent that leaves without having been told to is named.
+async fn keep(agent: Agent, setting: Setting, mut stop: Stop) -> Option<Agent> {
     let mut pause = FIRST_PAUSE;
     loop {
         let began = setting.clock.now();
         let Err(cause) = once(agent, &setting, stop.clone()).await else {
-            return;
+            return (!stop.is_stopped()).then_some(agent);
         };
         // One that ran for long has recovered from its former trouble.
         if setting.clock.now().since(began) > LONGEST_PAUSE {
             pause = FIRST_PAUSE;
         }
         error!(agent = %agent, error = %agent::report::chain(&cause), pause_secs = pause.as_secs(), "failed, starts again");
-        let mut stop = stop.clone();
         tokio::select! {
-            () = stop.stopped() => return,
+            () = stop.stopped() => return None,
             () = setting.clock.sleep_until(Some(setting.clock.now() + pause)) => {}
         }
         pause = (pause * 2).min(LONGEST_PAUSE);

@@ -9,13 +9,11 @@ mod work;
 
 pub use limits::Limits;
 
-use agent::{Error, Hands as _, Station, Tasks, turn};
+use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
 use kubeops::Cluster;
 
 /// The name of this agent.
 const NAME: &str = "zedkube";
-/// Where a person forces a status, under the root.
-pub const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 /// A name that people write and nobody reads.
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
 /// While it exists, a drain that is done is not told.
@@ -26,6 +24,8 @@ pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 /// # Errors
 /// A topic or file that it cannot go on without.
 pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(), Error> {
+    pid::write(&station, NAME)?;
+    force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
     let (mut shell, journal) = shell::Shell::open(&station, &limits, cluster, Tasks::new(outbox))?;
     let (now, wall) = (station.clock.now(), station.clock.wall());

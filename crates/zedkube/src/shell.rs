@@ -3,22 +3,22 @@
 use agent::settings::Properties;
 use agent::{Error, Hands, Station, Tasks, publication};
 use kubeops::{Cluster, NodeName};
-use pubsub::{Bus, Change, FileRule, FileState, Publication, store};
+use pubsub::{Bus, Change, FileRule, FileState, Publication};
 use topics::{
-    ConfigItemValueMap, DrainJournal, EdgeNodeClusterConfig, EdgeNodeInfo, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, Requester, read_force,
+    ConfigItemValueMap, DrainJournal, EdgeNodeClusterConfig, EdgeNodeInfo, FORCE_FILE, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, Requester,
 };
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Force, Said};
 use crate::limits::Limits;
 use crate::work::{Target, Work};
-use crate::{FORCE, MISSPELT, NAME, WAIT};
+use crate::{MISSPELT, NAME, WAIT};
 
 /// Key of topics that have one value.
 const GLOBAL: &str = "global";
-/// No force file is longer.
-const FORCE_BYTES: u64 = 4096;
+/// Files that only have to be there are not longer.
+const MARK_BYTES: u64 = 4096;
 /// Name of the task that works on the cluster; there is one at a time.
 const RUN: &str = "run";
 /// Name of the task that looks at the node.
@@ -95,15 +95,17 @@ impl Shell {
     }
 
     fn follow_files(&mut self, bus: &Bus) {
-        let order = FileRule { limit_bytes: FORCE_BYTES, order: true };
-        self.tasks.follow_file(bus, bus.path(FORCE), order, |file| Some(Event::Force(force(file))));
-        self.tasks.follow_file(bus, bus.path(MISSPELT), order, |file| {
-            if file != FileState::Absent {
-                warn!(path = MISSPELT, "nobody reads this name; the force file is {FORCE}");
+        self.tasks.follow_force(bus, |order| Event::Force(force(order)));
+        let order = FileRule { limit_bytes: MARK_BYTES, order: true };
+        let mut there = false;
+        self.tasks.follow_file(bus, bus.path(MISSPELT), order, move |file| {
+            let was_there = std::mem::replace(&mut there, file != FileState::Absent);
+            if there && !was_there {
+                warn!(path = MISSPELT, "nobody reads this name; the force file is {FORCE_FILE}");
             }
             None
         });
-        let plain = FileRule { limit_bytes: FORCE_BYTES, order: false };
+        let plain = FileRule { limit_bytes: MARK_BYTES, order: false };
         self.tasks
             .follow_file(bus, bus.path(WAIT), plain, |file| Some(Event::Hold(file != FileState::Absent)));
     }
@@ -127,21 +129,17 @@ fn node_known(target: &Target, info: &EdgeNodeInfo) -> Option<Event> {
     }
 }
 
-fn force(file: FileState) -> Force {
-    let refused = |why: String| {
-        error!(path = FORCE, "force file refused: {why}");
-        Force::Refused(why)
-    };
-    match file {
-        FileState::Absent => Force::Absent,
-        FileState::Present(bytes) => match read_force(&bytes) {
-            Ok(order) => {
-                warn!(path = FORCE, "a force file orders {order}");
-                Force::Order(order)
-            }
-            Err(cause) => refused(cause.to_string()),
-        },
-        FileState::Bad(finding) => refused(finding.reason),
+fn force(order: Result<Option<NodeDrainStatus>, String>) -> Force {
+    match order {
+        Ok(None) => Force::Absent,
+        Ok(Some(order)) => {
+            warn!(path = FORCE_FILE, "a force file orders {order}");
+            Force::Order(order)
+        }
+        Err(why) => {
+            error!(path = FORCE_FILE, "force file refused: {why}");
+            Force::Refused(why)
+        }
     }
 }
 
@@ -170,26 +168,9 @@ impl Hands for Shell {
                 self.tasks.cancel(LOOK);
             }
             Effect::Look { nth, give_back } => self.tasks.start(LOOK, self.work.clone().look(nth, give_back)),
-            Effect::DropForce => drop_force(&self.station.bus),
             Effect::Say(said) => say(&said),
         }
         Ok(())
-    }
-}
-
-/// A force file that was written in an earlier boot was meant for that boot.
-fn drop_force(bus: &Bus) {
-    let path = bus.path(FORCE);
-    let held = store::read(&path, FORCE_BYTES);
-    match store::remove(&path) {
-        Ok(false) => {}
-        Ok(true) => {
-            let content = held.ok().flatten().unwrap_or_default();
-            warn!(path = FORCE, content = %String::from_utf8_lossy(&content), "removed a force file of an earlier boot");
-        }
-        Err(cause) => {
-            error!(error = %agent::report::chain(&cause), "cannot remove a force file of an earlier boot");
-        }
     }
 }
 

@@ -139,18 +139,26 @@ impl Work {
     async fn look_at(&self, give_back: bool) -> Result<Seen, String> {
         let (name, uuid) = self.target.get()?;
         let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
-        if facts.tie_breaker {
-            return Ok(Seen::Foreign);
-        }
-        let owner = match facts.cordon {
-            Cordon::None => return Ok(Seen::Open),
-            Cordon::Foreign => return Ok(Seen::Foreign),
-            Cordon::Ours(owner) => owner,
+        let not_ours = match &facts.cordon {
+            Cordon::None => Some(Seen::Open),
+            Cordon::Foreign => Some(Seen::Foreign),
+            Cordon::Ours(_) => None,
         };
+        if let Some(seen) = not_ours {
+            // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
+            if facts.annotation.is_some() {
+                node::unmark(&self.cluster, &facts).await.map_err(|error| told(&error))?;
+            }
+            return Ok(seen);
+        }
         if !give_back {
             return Ok(Seen::Ours);
         }
-        if owner.boot_id != self.station.boot_id && !facts.ready {
+        if facts.tie_breaker {
+            return Ok(Seen::Foreign);
+        }
+        let this_boot = facts.annotation.is_some_and(|owner| owner.boot_id == self.station.boot_id);
+        if !this_boot && !facts.ready {
             return Ok(Seen::NotReady);
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;

@@ -89,14 +89,15 @@ impl<'de> Deserialize<'de> for Tree {
 /// What is wrong and where.
 #[derive(Debug)]
 pub(super) struct Fault {
-    pub(super) path: String,
+    /// JSON pointer, RFC 6901.
+    pub(super) pointer: String,
     pub(super) text: String,
 }
 
 impl Fault {
     fn under(mut self, step: &str) -> Self {
-        let joint = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
-        self.path = format!("{step}{joint}{}", self.path);
+        let step = step.replace('~', "~0").replace('/', "~1");
+        self.pointer.insert_str(0, &format!("/{step}"));
         self
     }
 }
@@ -111,7 +112,7 @@ impl std::error::Error for Fault {}
 
 impl de::Error for Fault {
     fn custom<T: fmt::Display>(text: T) -> Self {
-        Self { path: String::new(), text: text.to_string() }
+        Self { pointer: String::new(), text: text.to_string() }
     }
 }
 
@@ -268,7 +269,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         let Some(item) = self.items.next() else { return Ok(None) };
         let at = self.at;
         self.at += 1;
-        seed.deserialize(item).map(Some).map_err(|fault| fault.under(&format!("[{at}]")))
+        seed.deserialize(item).map(Some).map_err(|fault| fault.under(&at.to_string()))
     }
 
     fn size_hint(&self) -> Option<usize> {

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use step::{Core, Mono};
 use topics::{
-    Defer, DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
-    NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, PendingState, Requester, ZedAgentStatus,
+    Defer, DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, FORCE_FILE, GoTime,
+    MaintenanceModeReason, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, PendingState, Requester,
+    ZedAgentStatus,
 };
 
 use super::drain::{Answered, Drain};
@@ -276,17 +277,16 @@ impl Zedagent {
     /// What the force file says, when it says something to this operation.
     pub(super) fn forced_gate(&self, op: DeviceOp) -> Option<Gate> {
         let forced = self.forced?;
-        let file = "persist/kube-status/force-NodeDrainStatus-global.json";
         let asked_for_op = self.request.as_ref().is_some_and(|it| it.context == op.word());
         match (forced.status.defer(), forced.status) {
             (_, DrainStatus::Complete) if forced.requested_by == Requester::DeviceOp => {
-                let why = format!("forced {forced} by {file}");
+                let why = format!("forced {forced} by {FORCE_FILE}");
                 Some(Gate::Open(Way::Skip { why, forced: true }))
             }
             // COMPLETE for somebody else says nothing here.
             (_, DrainStatus::Complete) => None,
             (Defer::Proceed, _) => {
-                let why = format!("forced {forced} by {file}");
+                let why = format!("forced {forced} by {FORCE_FILE}");
                 Some(Gate::Open(Way::Skip { why, forced: false }))
             }
             (Defer::Ask, _) if !asked_for_op => Some(Gate::Ask),

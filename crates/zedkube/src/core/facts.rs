@@ -125,8 +125,6 @@ pub enum Effect {
         /// Whether a cordon of ours has to go.
         give_back: bool,
     },
-    /// The force file is left from an earlier boot: remove it.
-    DropForce,
     /// Write to the log.
     Say(Said),
 }

@@ -12,11 +12,11 @@ use topics::{
 };
 
 use super::facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said};
-use super::run::{Care, End, Run};
+use super::run::{Care, End, Run, Sent};
 use crate::limits::Limits;
 
 /// The core of zedkube.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Zedkube {
     pub(super) limits: Limits,
     pub(super) boot_id: String,
@@ -43,6 +43,7 @@ pub struct Zedkube {
     pub(super) cordon: CordonOwner,
     pub(super) care: Care,
     pub(super) looks: u64,
+    pub(super) sent: Sent,
     pub(super) care_trouble: String,
     pub(super) said_status: Option<NodeDrainStatus>,
     pub(super) said_progress: Option<Box<NodeDrainProgress>>,
@@ -61,7 +62,6 @@ impl Zedkube {
     ) -> (Self, Vec<Effect>) {
         let journal = journal.unwrap_or_default();
         let same_boot = journal.boot_id == boot_id;
-        let other_boot = !same_boot && !journal.boot_id.is_empty();
         let mut core = Self {
             limits,
             boot_id,
@@ -84,6 +84,7 @@ impl Zedkube {
             cordon: CordonOwner::None,
             care: Care::Due(now),
             looks: 0,
+            sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
             said_status: None,
             said_progress: None,
@@ -99,9 +100,6 @@ impl Zedkube {
             core.second = true;
         }
         let mut out = Vec::new();
-        if other_boot {
-            out.push(Effect::DropForce);
-        }
         core.tell(now, &mut out);
         (core, out)
     }
@@ -176,8 +174,9 @@ impl Zedkube {
         }
     }
 
-    pub(super) fn cordon_now(&self, out: &mut Vec<Effect>) {
+    pub(super) fn cordon_now(&mut self, out: &mut Vec<Effect>) {
         if let Some(request) = &self.serves {
+            self.sent = Sent::Cordon;
             out.push(Effect::Cordon(self.run_id, request.clone()));
         }
     }
@@ -285,72 +284,6 @@ impl Zedkube {
         self.answer(now, DrainStatus::Complete, "");
         self.run = Run::Ended(End::Drained { attempt, evicted: done.evicted });
         self.care = Care::Due(now + self.limits.complete_poll());
-    }
-
-    /// The status as it is said: the forced one, or that of the run for the requester that comes first.
-    pub(super) fn status(&self) -> NodeDrainStatus {
-        let status = match self.member {
-            None => self.run.resumed().unwrap_or(DrainStatus::NotSupported),
-            Some(true) if self.is_member() => self.run.status(self.floor),
-            Some(_) => DrainStatus::NotSupported,
-        };
-        let first = if self.requests.contains_key(&Requester::DeviceOp) {
-            Requester::DeviceOp
-        } else if self.requests.contains_key(&Requester::Update) {
-            Requester::Update
-        } else {
-            Requester::None
-        };
-        let own = match status {
-            DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
-            DrainStatus::Complete if self.second && self.requests.len() == 2 => Requester::Update,
-            DrainStatus::Unknown
-            | DrainStatus::Requested
-            | DrainStatus::Starting
-            | DrainStatus::Cordoned
-            | DrainStatus::FailedCordon
-            | DrainStatus::DrainRetrying
-            | DrainStatus::FailedDrain
-            | DrainStatus::Complete
-            | DrainStatus::Stranger(_) => first,
-        };
-        match self.force {
-            // COMPLETE is said for the requester that it names, as far as that one waits.
-            Force::Order(order) if order.status == DrainStatus::Complete => {
-                let waits = self.requests.contains_key(&order.requested_by);
-                if waits { order } else { NodeDrainStatus { status, requested_by: own } }
-            }
-            Force::Order(order) => order,
-            Force::Absent | Force::Refused(_) => NodeDrainStatus { status, requested_by: own },
-        }
-    }
-
-    /// Says what differs from what was said: journal, progress, status, in this order, before what is done.
-    pub(super) fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let under_way = self.run.status(self.floor);
-        if self.run.is_active() && self.is_member() {
-            self.answer(now, under_way, "");
-        }
-        let mut told = Vec::new();
-        let journal = self.journal();
-        if self.said_journal != journal {
-            told.push(Effect::Journal(Box::new(journal.clone())));
-            self.said_journal = journal;
-        }
-        let progress = Box::new(self.progress());
-        if self.said_progress.as_ref() != Some(&progress) {
-            told.push(Effect::Progress(progress.clone()));
-            self.said_progress = Some(progress);
-        }
-        let status = self.status();
-        if self.said_status != Some(status) {
-            let before = self.said_status.unwrap_or_default();
-            told.push(Effect::Say(Said::Changing(before, status)));
-            told.push(Effect::Status(status));
-            self.said_status = Some(status);
-        }
-        told.append(out);
-        *out = told;
     }
 }
 

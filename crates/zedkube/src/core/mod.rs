@@ -4,10 +4,19 @@ mod facts;
 mod machine;
 mod run;
 mod settle;
+mod told;
 mod view;
 
 #[cfg(test)]
+mod any_order;
+#[cfg(test)]
+mod bench;
+#[cfg(test)]
 mod rules;
+#[cfg(test)]
+mod standing;
+#[cfg(test)]
+mod world;
 
 pub use facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said, Seen};
 pub use machine::Zedkube;

@@ -67,7 +67,7 @@ pub(super) enum End {
     FailedCordon(String),
     /// Could not drain.
     FailedDrain(String),
-    /// As it was before this agent started anew in the same boot.
+    /// As it was before: before this agent started anew in the same boot, or before a request that has gone.
     Resumed(DrainStatus),
 }
 
@@ -156,6 +156,18 @@ pub(super) enum Care {
     Due(Mono),
     /// An answer is awaited.
     Looking,
+}
+
+/// Whether a cordon of ours may still be on its way to the server: its call failed, was cancelled, or an earlier
+/// run of this agent made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// None is.
+    Nothing,
+    /// One may be.
+    Cordon,
+    /// The node was seen open since; one may arrive until then.
+    Until(Mono),
 }
 
 /// What is known of the cordon.

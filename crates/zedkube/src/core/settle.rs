@@ -7,7 +7,7 @@ use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requ
 
 use super::facts::{Effect, Force, Said, Seen};
 use super::machine::{Zedkube, is_final, is_under_way};
-use super::run::{Care, End, Run};
+use super::run::{Care, End, Run, Sent};
 
 impl Zedkube {
     pub(super) fn request(&mut self, from: Requester, request: Option<NodeDrainRequest>) {
@@ -26,7 +26,6 @@ impl Zedkube {
         if self.knows_requests() {
             self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
         }
-        self.settle_force(now, out);
         let withdrawn = self.knows_requests() && self.requests.is_empty();
         let left = self.member == Some(false) || (self.member == Some(true) && !self.is_member());
         if (withdrawn || left) && self.run != Run::Idle {
@@ -36,6 +35,12 @@ impl Zedkube {
             self.end_run(out);
             self.run = Run::Idle;
             self.care = Care::Due(now);
+            // The cordon goes, and with it what was complete.
+            self.answers.clear();
+        }
+        if !left {
+            self.settle_force(now, out);
+            self.settle_answered(now, out);
         }
         let wanted = self.is_member() && self.node_known && self.knows_requests();
         if wanted && !self.run.is_active() {
@@ -45,6 +50,22 @@ impl Zedkube {
             }
         }
         self.settle_second(now);
+    }
+
+    /// Nobody is left to work for, and whoever stands has been answered: those answers hold, not the run's end.
+    fn settle_answered(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if !self.is_member() || !self.knows_requests() || self.open().next().is_some() {
+            return;
+        }
+        let held = self.requests.values().filter_map(|it| self.final_answer(it.id()));
+        let best = held.map(|it| it.status).max_by_key(|status| *status == DrainStatus::Complete);
+        if let Some(status) = best
+            && self.run.status(None) != status
+        {
+            self.end_run(out);
+            self.run = Run::Ended(End::Resumed(status));
+            self.care = Care::Due(now);
+        }
     }
 
     pub(super) fn end_run(&mut self, out: &mut Vec<Effect>) {
@@ -92,7 +113,9 @@ impl Zedkube {
 
     /// With both requests complete, each requester is named for a while: a Go reader looks for its own number.
     pub(super) fn settle_second(&mut self, now: Mono) {
-        let complete = self.run.status(None) == DrainStatus::Complete && self.requests.len() == 2;
+        let complete = self.run.status(None) == DrainStatus::Complete
+            && self.completed(Requester::DeviceOp)
+            && self.completed(Requester::Update);
         if !complete {
             self.second_from = None;
         } else if !self.second {
@@ -144,12 +167,12 @@ impl Zedkube {
         self.answers.iter().find(|answer| answer.id() == id && is_final(answer.status))
     }
 
-    /// Somebody uncordoned the drained node: what was complete is so no longer, and who still waits gets a new
-    /// drain (goals P8).
+    /// Somebody uncordoned the drained node, and may have cordoned it again: what was complete is so no longer,
+    /// and who still waits gets a new drain (goals P8).
     pub(super) fn void(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.care = Care::Done;
         self.cordon = CordonOwner::None;
-        if self.run.status(None) == DrainStatus::Complete {
+        if self.answers.iter().any(|it| it.status == DrainStatus::Complete) {
             out.push(Effect::Say(Said::Void));
             self.answers.clear();
             self.run = Run::Ended(End::Resumed(DrainStatus::NotRequested));
@@ -167,13 +190,27 @@ impl Zedkube {
                 self.void(now, out);
                 return;
             }
+            // Ours becomes somebody else's only by an uncordon in between.
+            Ok(Seen::Foreign) if keeps && self.cordon == CordonOwner::Ours => {
+                self.void(now, out);
+                return;
+            }
             Ok(Seen::Open) => {
                 if self.cordon == CordonOwner::Ours {
                     out.push(Effect::Say(Said::GivenBack));
                 }
                 self.cordon = CordonOwner::None;
                 self.care_trouble.clear();
-                Care::Done
+                self.sent = match self.sent {
+                    Sent::Cordon => Sent::Until(now + self.limits.uncordon_poll()),
+                    Sent::Until(at) if now < at => Sent::Until(at),
+                    Sent::Until(_) | Sent::Nothing => Sent::Nothing,
+                };
+                match self.sent {
+                    // Once more, when whatever was on its way has arrived.
+                    Sent::Until(at) => Care::Due(at),
+                    Sent::Cordon | Sent::Nothing => Care::Done,
+                }
             }
             Ok(Seen::Foreign) => {
                 self.cordon = CordonOwner::Foreign;

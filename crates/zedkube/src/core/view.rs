@@ -4,16 +4,13 @@
 
 use kubeops::Counts;
 use topics::{
-    Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, GoTime, NodeDrainProgress, PodCounts,
-    Requester,
+    Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress,
+    PodCounts, Requester,
 };
 
 use super::facts::{Draining, Force};
-use super::machine::Zedkube;
+use super::machine::{Zedkube, is_final};
 use super::run::{End, Run, cordoned};
-
-/// Where a person forces a status.
-const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
 /// A state in words.
 struct Words {
@@ -73,7 +70,8 @@ impl Zedkube {
         draining.blockers.iter().map(blocker).collect()
     }
 
-    /// Where we are, for the next start. Holds nothing that changes with every pod.
+    /// Where we are, for the next start: not what a person has forced, which stands in its own file. Holds nothing
+    /// that changes with every pod.
     pub(super) fn journal(&self) -> DrainJournal {
         let serves = self.serves.clone().unwrap_or_default();
         DrainJournal {
@@ -81,7 +79,7 @@ impl Zedkube {
             requested_by: serves.requested_by,
             requested_at: serves.requested_at,
             context: serves.context,
-            status: self.status().status,
+            status: self.own_status().status,
             attempt: self.run.attempt(),
             cordon: self.cordon,
             started_at: self.started_at,
@@ -96,21 +94,22 @@ impl Zedkube {
         match &self.force {
             Force::Absent => {}
             Force::Refused(why) => {
-                words.next_step = format!("force file refused: {why}; correct or remove {FORCE}");
+                words.next_step = format!("force file refused: {why}; correct or remove {FORCE_FILE}");
             }
             Force::Order(order) if order.status == DrainStatus::Complete => {
                 if !self.requests.contains_key(&order.requested_by) {
                     let update = order.requested_by == Requester::Update;
                     let who = if update { "no update" } else { "no reboot or shutdown" };
-                    words.next_step =
-                        format!("the force file says {order}, but {who} waits; correct or remove {FORCE}");
+                    words.next_step = format!(
+                        "the force file says {order}, but {who} waits; correct or remove {FORCE_FILE}"
+                    );
                 }
             }
             Force::Order(order) => {
                 words.phase = DrainPhase::Forced;
                 words.reason =
                     format!("a person has forced {order} with the force file; beneath it: {}", words.reason);
-                words.next_step = format!("remove {FORCE} to go back to what is");
+                words.next_step = format!("remove {FORCE_FILE} to go back to what is");
             }
         }
         words
@@ -166,6 +165,11 @@ impl Zedkube {
                 DrainPhase::FailedDrain,
                 format!("could not drain: {reason}"),
                 "mend that; the requester asks again by itself, or force COMPLETE",
+            ),
+            Run::Ended(End::Resumed(status)) if is_final(*status) => words(
+                resumed_phase(*status),
+                "answered before; see Answers for when and how",
+                "nothing: the requester goes ahead, or asks again by itself",
             ),
             Run::Ended(End::Resumed(status)) => {
                 words(resumed_phase(*status), "zedkube has started anew and catches up", "nothing")

@@ -1,0 +1,86 @@
+//! The force file, by which a person with a shell overrides NodeDrainStatus: one reading of it for all agents.
+//!
+//! Not here: what an order means to an agent. Source: spec agents.md 4.6, pubsub.md; the refusals are ours.
+
+use pubsub::{Bus, FileRule, FileState, store};
+use topics::{FORCE_FILE, NodeDrainStatus, read_force};
+use tracing::warn;
+
+use crate::{Error, Station, Tasks};
+
+/// Identity of the boot in which an agent last looked for orders that an earlier boot left.
+const LOOKED_IN: &str = "run/force-NodeDrainStatus-boot";
+/// Neither file is longer.
+const LIMIT_BYTES: u64 = 4096;
+
+/// Removes an order that was given in an earlier boot: it was meant for that boot. Every agent that reads orders
+/// calls this before it follows them, so that none acts on an old one, whichever agent starts first. An order that
+/// is given after the first of these calls stays.
+///
+/// # Errors
+/// The order cannot be removed, or that it was looked for cannot be noted. Reading orders would not be safe then.
+pub fn forget_earlier_boot(station: &Station) -> Result<(), Error> {
+    let (bus, boot) = (&station.bus, station.boot_id.as_bytes());
+    let looked_in = bus.path(LOOKED_IN);
+    let held = |path| store::read(path, LIMIT_BYTES);
+    if held(&looked_in).map_err(Error::pubsub(LOOKED_IN))?.is_some_and(|it| it == boot) {
+        return Ok(());
+    }
+    let path = bus.path(FORCE_FILE);
+    // Only for the log: a link or an overlong file is removed as well.
+    let order = held(&path).ok().flatten().unwrap_or_default();
+    if store::remove(&path).map_err(Error::pubsub(FORCE_FILE))? {
+        warn!(path = FORCE_FILE, content = %String::from_utf8_lossy(&order), "removed a force file of an earlier boot");
+    }
+    store::replace(&looked_in, boot).map_err(Error::pubsub(LOOKED_IN))
+}
+
+impl<E: Send + 'static> Tasks<E> {
+    /// Follows the force file for good, as a level: the status that it orders, `None` without a file, or why the
+    /// file does not count. Only root, or whoever runs this program, can give an order.
+    pub fn follow_force(
+        &mut self,
+        bus: &Bus,
+        mut to_event: impl FnMut(Result<Option<NodeDrainStatus>, String>) -> E + Send + 'static,
+    ) {
+        let rule = FileRule { limit_bytes: LIMIT_BYTES, order: true };
+        self.follow_file(bus, bus.path(FORCE_FILE), rule, move |file| Some(to_event(order(file))));
+    }
+}
+
+fn order(file: FileState) -> Result<Option<NodeDrainStatus>, String> {
+    match file {
+        FileState::Absent => Ok(None),
+        FileState::Present(bytes) => read_force(&bytes).map(Some).map_err(|cause| cause.to_string()),
+        FileState::Bad(finding) => Err(finding.reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Stop};
+
+    fn station(root: &std::path::Path, boot: &str) -> Station {
+        let (_, stop) = Stop::new();
+        Station { bus: Bus::open(root).unwrap(), clock: Clock::new(), stop, boot_id: boot.to_owned() }
+    }
+
+    #[tokio::test]
+    async fn an_order_of_an_earlier_boot_is_removed_by_the_first_agent_and_one_of_this_boot_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let there = || root.path().join(FORCE_FILE).exists();
+        let give =
+            || store::replace(&root.path().join(FORCE_FILE), br#"{"Status":9,"RequestedBy":2}"#).unwrap();
+        give();
+        forget_earlier_boot(&station(root.path(), "boot-1")).unwrap();
+        assert!(!there());
+        give();
+        // Another agent of the same boot, or the same one started again.
+        forget_earlier_boot(&station(root.path(), "boot-1")).unwrap();
+        assert!(there());
+        // `/run` goes with a boot; where it does not, the identity tells.
+        forget_earlier_boot(&station(root.path(), "boot-2")).unwrap();
+        assert!(!there());
+    }
+}

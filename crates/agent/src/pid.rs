@@ -1,0 +1,94 @@
+//! `/run/<agent>.pid`: which process an agent is, for the machine's watchdog and its scripts.
+//!
+//! That two processes do not serve the same topics is held by the topics' locks; this file says so earlier and in
+//! better words. Source: spec pubsub.md 10.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process;
+
+use pubsub::store;
+
+use crate::{Error, Station};
+
+/// Scripts of any user may read it.
+const MODE: u32 = 0o644;
+/// No process number is longer.
+const LIMIT_BYTES: u64 = 64;
+/// Programs that run an agent: this one and the reference's go by this name.
+const PROGRAM: &str = "zedbox";
+
+/// Writes this process's number to the file of `agent`. The file stays when the process ends, as in the reference.
+///
+/// # Errors
+/// Another live process of a pillar is named there, or the file cannot be written. A number that meanwhile belongs
+/// to some other program hinders nothing.
+pub fn write(station: &Station, agent: &str) -> Result<(), Error> {
+    let name = format!("run/{agent}.pid");
+    let path = station.bus.path(&name);
+    let failed = || Error::pubsub(name.clone());
+    let held = store::read(&path, LIMIT_BYTES).map_err(failed())?.unwrap_or_default();
+    let other = String::from_utf8_lossy(&held).trim().parse::<u32>().ok();
+    if let Some(other) = other.filter(|pid| *pid != process::id() && runs_agent(*pid, agent)) {
+        return Err(Error::Effect {
+            doing: "start",
+            reason: format!("process {other} of {} is this agent already; stop it first", path.display()),
+        });
+    }
+    store::replace(&path, process::id().to_string().as_bytes()).map_err(failed())?;
+    fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(|source| Error::Read { path, source })
+}
+
+/// Whether the process exists and was started under a name that runs `agent`.
+fn runs_agent(pid: u32, agent: &str) -> bool {
+    let Ok(line) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
+    let called = line.split(|byte| *byte == 0).next().unwrap_or_default();
+    let called = String::from_utf8_lossy(called);
+    Path::new(called.as_ref()).file_name().is_some_and(|name| name == PROGRAM || name == agent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Stop};
+    use pubsub::Bus;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
+    fn station(root: &Path) -> Station {
+        let (_, stop) = Stop::new();
+        Station { bus: Bus::open(root).unwrap(), clock: Clock::new(), stop, boot_id: String::new() }
+    }
+
+    #[test]
+    fn the_file_holds_the_bare_number_for_all_to_read() {
+        let root = tempfile::tempdir().unwrap();
+        // Twice: an agent that failed is started again in the same process.
+        for _ in 0..2 {
+            write(&station(root.path()), "zedkube").unwrap();
+            let file = root.path().join("run/zedkube.pid");
+            assert_eq!(fs::read_to_string(&file).unwrap(), process::id().to_string());
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+        }
+    }
+
+    #[test]
+    fn a_live_process_of_that_agent_is_respected_and_a_stranger_with_its_number_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("run/zedkube.pid");
+        for (name, refused) in [("/usr/bin/zedkube", true), ("zedbox", true), ("cat", false)] {
+            let mut other =
+                Command::new("cat").arg0(name).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+            store::replace(&file, other.id().to_string().as_bytes()).unwrap();
+            let written = write(&station(root.path()), "zedkube");
+            assert_eq!(written.is_err(), refused, "{name}");
+            if let Err(cause) = written {
+                assert!(cause.to_string().contains(&other.id().to_string()), "{cause}");
+            }
+            other.kill().unwrap();
+            other.wait().unwrap();
+            write(&station(root.path()), "zedkube").unwrap();
+        }
+    }
+}

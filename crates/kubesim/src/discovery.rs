@@ -1,0 +1,114 @@
+//! What the server says about itself: versions, groups, resources.
+
+use serde_json::{Value, json};
+
+use crate::api::Answer;
+use crate::failure::Failure;
+use crate::kinds::{self, KINDS};
+use crate::{openapi, scale};
+
+/// The Kubernetes version that is spoken.
+const MINOR: &str = "34";
+
+/// Whether a path is about the server and not about an object.
+pub(crate) fn is_discovery(path: &str) -> bool {
+    let parts = path.trim_matches('/').split('/').count();
+    match path.trim_matches('/').split('/').next() {
+        Some("apis") => parts <= 3,
+        Some("api") => parts <= 2,
+        _ => true,
+    }
+}
+
+/// Answers such a path.
+pub(crate) fn answer(path: &str) -> Result<Answer, Failure> {
+    let path = path.trim_matches('/');
+    match path {
+        "healthz" | "livez" | "readyz" => return Ok(Answer::Text("ok".to_owned())),
+        "version" => {
+            return Ok(Answer::Json(
+                200,
+                json!({
+                    "major": "1", "minor": MINOR, "gitVersion": format!("v1.{MINOR}.0-kubesim"), "gitCommit": "",
+                    "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "",
+                    "platform": "linux/amd64",
+                }),
+            ));
+        }
+        "api" => return Ok(Answer::Json(200, json!({ "kind": "APIVersions", "versions": ["v1"] }))),
+        "apis" => {
+            let groups: Vec<Value> = groups().into_iter().map(group).collect();
+            return Ok(Answer::Json(
+                200,
+                json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups }),
+            ));
+        }
+        _ => {}
+    }
+    if let Some(document) = openapi::document(path) {
+        return Ok(Answer::Json(200, document));
+    }
+    if let Some(version) =
+        groups().into_iter().find(|it| path.strip_prefix("apis/") == Some(kinds::group(it)))
+    {
+        let mut group = group(version);
+        group["kind"] = "APIGroup".into();
+        group["apiVersion"] = "v1".into();
+        return Ok(Answer::Json(200, group));
+    }
+    let version = path.strip_prefix("apis/").or(path.strip_prefix("api/")).unwrap_or_default();
+    let resources = resources(version);
+    if resources.is_empty() {
+        return Err(Failure::no_such_path());
+    }
+    Ok(Answer::Json(
+        200,
+        json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources }),
+    ))
+}
+
+/// Versions of all named groups, each once.
+fn groups() -> Vec<&'static str> {
+    let mut all: Vec<&str> = KINDS.iter().map(|it| it.api_version).filter(|it| it.contains('/')).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn group(version: &'static str) -> Value {
+    let short = json!({ "groupVersion": version, "version": "v1" });
+    json!({ "name": kinds::group(version), "versions": [short], "preferredVersion": short })
+}
+
+fn resources(version: &str) -> Vec<Value> {
+    let mut all = Vec::new();
+    for it in KINDS.iter().filter(|it| it.api_version == version) {
+        let in_all = matches!(it.plural, "pods" | "services") || it.api_version == "apps/v1";
+        let categories: &[&str] = if in_all { &["all"] } else { &[] };
+        let short: &[&str] = if it.short.is_empty() { &[] } else { &[it.short] };
+        all.push(json!({
+            "name": it.plural, "singularName": it.kind.to_lowercase(), "kind": it.kind,
+            "namespaced": it.namespaced, "shortNames": short, "categories": categories,
+            "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+        }));
+        if it.status {
+            all.push(json!({
+                "name": format!("{}/status", it.plural), "singularName": "", "kind": it.kind,
+                "namespaced": it.namespaced, "verbs": ["get", "patch", "update"],
+            }));
+        }
+        if scale::scales(&kinds::key(it.api_version, it.plural)) {
+            all.push(json!({
+                "name": format!("{}/scale", it.plural), "singularName": "", "kind": "Scale",
+                "group": "autoscaling", "version": "v1", "namespaced": true, "verbs": ["get", "patch", "update"],
+            }));
+        }
+        if it.plural == "pods" {
+            all.push(json!({
+                "name": "pods/eviction", "singularName": "", "kind": "Eviction", "group": "policy",
+                "version": "v1", "namespaced": true, "verbs": ["create"],
+            }));
+        }
+    }
+    all
+}

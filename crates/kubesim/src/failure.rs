@@ -1,0 +1,75 @@
+//! What the server refuses, and the Status object that says so.
+
+use serde_json::{Value, json};
+
+use crate::kinds;
+use crate::path::Target;
+
+/// A refusal.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) code: u16,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) details: Value,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
+        Self { code, reason: reason.to_owned(), message: message.into(), details: Value::Null }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// An object that breaks a rule of its fields.
+    pub(crate) fn invalid(target: &Target, name: &str, field: &str, why: &str) -> Self {
+        let kind = match kinds::group(&target.api_version) {
+            "" => target.kind().to_owned(),
+            group => format!("{}.{group}", target.kind()),
+        };
+        let mut it = Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {field}: {why}"));
+        it.details = about(target, name);
+        it.details["causes"] = json!([{ "reason": "FieldValueInvalid", "message": why, "field": field }]);
+        it
+    }
+
+    pub(crate) fn not_found(target: &Target, name: &str) -> Self {
+        let mut it = Self::new(404, "NotFound", format!("{} \"{name}\" not found", target.qualified()));
+        it.details = about(target, name);
+        it
+    }
+
+    pub(crate) fn already_exists(target: &Target, name: &str) -> Self {
+        let text = format!("{} \"{name}\" already exists", target.qualified());
+        let mut it = Self::new(409, "AlreadyExists", text);
+        it.details = about(target, name);
+        it
+    }
+
+    pub(crate) fn conflict(target: &Target, name: &str, why: &str) -> Self {
+        let text = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", target.qualified());
+        let mut it = Self::new(409, "Conflict", text);
+        it.details = about(target, name);
+        it
+    }
+
+    /// A path that is not served, in the words that `kubectl` knows.
+    pub(crate) fn no_such_path() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// The Status object.
+    pub(crate) fn status(&self) -> Value {
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "reason": self.reason, "code": self.code, "message": self.message, "details": self.details,
+        })
+    }
+}
+
+/// The `details` of a Status about one object.
+pub(crate) fn about(target: &Target, name: &str) -> Value {
+    json!({ "name": name, "group": kinds::group(&target.api_version), "kind": target.plural })
+}

@@ -1,0 +1,76 @@
+//! The kinds that the API knows by name. What is not listed is stored as it is given, like a custom resource.
+
+/// One resource of one group and version.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// `v1`, `policy/v1`.
+    pub(crate) api_version: &'static str,
+    /// `pods`.
+    pub(crate) plural: &'static str,
+    /// `Pod`.
+    pub(crate) kind: &'static str,
+    /// `po`; empty for none.
+    pub(crate) short: &'static str,
+    pub(crate) namespaced: bool,
+    /// The status is written at `/status` and nowhere else.
+    pub(crate) status: bool,
+}
+
+const fn kind(
+    api_version: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    short: &'static str,
+    namespaced: bool,
+    status: bool,
+) -> Resource {
+    Resource { api_version, plural, kind, short, namespaced, status }
+}
+
+pub(crate) const KINDS: [Resource; 19] = [
+    kind("v1", "nodes", "Node", "no", false, true),
+    kind("v1", "pods", "Pod", "po", true, true),
+    kind("v1", "namespaces", "Namespace", "ns", false, true),
+    kind("v1", "events", "Event", "ev", true, false),
+    kind("v1", "configmaps", "ConfigMap", "cm", true, false),
+    kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", true, true),
+    kind("v1", "persistentvolumes", "PersistentVolume", "pv", false, true),
+    kind("v1", "services", "Service", "svc", true, true),
+    kind("v1", "serviceaccounts", "ServiceAccount", "sa", true, false),
+    kind("apps/v1", "deployments", "Deployment", "deploy", true, true),
+    kind("apps/v1", "replicasets", "ReplicaSet", "rs", true, true),
+    kind("apps/v1", "statefulsets", "StatefulSet", "sts", true, true),
+    kind("apps/v1", "daemonsets", "DaemonSet", "ds", true, true),
+    kind("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", true, true),
+    kind("coordination.k8s.io/v1", "leases", "Lease", "", true, false),
+    kind("events.k8s.io/v1", "events", "Event", "ev", true, false),
+    kind("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc", false, false),
+    kind("storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", "", false, true),
+    kind("storage.k8s.io/v1", "storageclasses", "StorageClass", "sc", false, false),
+];
+
+impl Resource {
+    /// The kind at a URL.
+    pub(crate) fn served(api_version: &str, plural: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|it| it.api_version == api_version && it.plural == plural)
+    }
+
+    /// The kind in which objects of a resource of the store are kept.
+    pub(crate) fn stored(resource: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|it| key(it.api_version, it.plural) == resource)
+    }
+}
+
+/// The name of a resource in the store: `pods`, `policy/poddisruptionbudgets`. Groups are named by their first
+/// part; events of both groups are the same objects.
+pub(crate) fn key(api_version: &str, plural: &str) -> String {
+    match api_version.split_once('/') {
+        None | Some(("events.k8s.io", _)) => plural.to_owned(),
+        Some((group, _)) => format!("{}/{plural}", group.split('.').next().unwrap_or(group)),
+    }
+}
+
+/// `policy` of `policy/v1`; empty for `v1`.
+pub(crate) fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}

@@ -1,0 +1,78 @@
+//! The `scale` of a workload: its replicas as an object of their own.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::Shared;
+use crate::api::{Answer, Asked};
+use crate::failure::Failure;
+use crate::patch::Patch;
+use crate::path::Target;
+use crate::writes;
+
+/// Whether objects of a resource have a scale.
+pub(crate) fn scales(resource: &str) -> bool {
+    matches!(resource, "apps/deployments" | "apps/replicasets" | "apps/statefulsets")
+}
+
+/// Answers a request for `/scale`.
+pub(crate) fn answer(
+    shared: &Arc<Shared>,
+    target: &Target,
+    name: &str,
+    asked: &Asked,
+) -> Result<Answer, Failure> {
+    if !scales(&target.resource) {
+        return Err(Failure::no_such_path());
+    }
+    let written = match asked.method.as_str() {
+        "GET" => {
+            let held = shared.store().get(&target.resource, &target.namespace, name).cloned();
+            return Ok(Answer::Json(200, form(&held.ok_or_else(|| Failure::not_found(target, name))?)));
+        }
+        "PUT" => {
+            let new = asked.json()?;
+            writes::replace(shared, target, name, asked, |held| Ok(with(held, &new)))?
+        }
+        _ => {
+            let patch = Patch::read(target, &asked.content_type, &asked.body)?;
+            writes::replace(shared, target, name, asked, |held| {
+                Ok(with(held, &patch.apply(target, &form(held))?))
+            })?
+        }
+    };
+    Ok(match written {
+        Answer::Json(code, object) => Answer::Json(code, form(&object)),
+        other @ (Answer::Text(_) | Answer::Watch(_)) => other,
+    })
+}
+
+fn form(workload: &Value) -> Value {
+    let meta = &workload["metadata"];
+    let labels = workload["spec"]["selector"]["matchLabels"].as_object();
+    let labels = labels.into_iter().flatten();
+    let terms: Vec<String> =
+        labels.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
+    json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"],
+            "resourceVersion": meta["resourceVersion"], "creationTimestamp": meta["creationTimestamp"],
+        },
+        "spec": { "replicas": workload["spec"]["replicas"].as_u64().unwrap_or(1) },
+        "status": {
+            "replicas": workload["status"]["replicas"].as_u64().unwrap_or(0), "selector": terms.join(","),
+        },
+    })
+}
+
+/// The workload with the replicas of a scale, under the conditions that the scale names.
+fn with(workload: &Value, scale: &Value) -> Value {
+    let mut new = workload.clone();
+    new["spec"]["replicas"] = scale["spec"]["replicas"].clone();
+    for condition in ["resourceVersion", "uid"] {
+        new["metadata"][condition] = scale["metadata"][condition].clone();
+    }
+    new
+}

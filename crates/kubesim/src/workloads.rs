@@ -1,0 +1,169 @@
+//! Deployments, replica sets, stateful sets and daemon sets: which pods they want, and what they say of them.
+//!
+//! Each round looks at what is and does what is missing. A changed template is not rolled out.
+
+use serde_json::{Value, json};
+
+use crate::store::{Store, all, is_true, name, namespace, uid};
+
+pub(crate) fn round(store: &mut Store) {
+    deployments(store);
+    replica_sets(store);
+    stateful_sets(store);
+    daemon_sets(store);
+}
+
+/// The replica set of a Deployment. It has one only.
+pub(crate) fn replica_set_name(deployment: &str) -> String {
+    format!("{deployment}-5f7d")
+}
+
+/// Asks to end what a workload owns, as the garbage collector does when the workload is deleted.
+pub(crate) fn retire_owned(store: &mut Store, owner: &Value) {
+    for resource in ["apps/replicasets", "pods"] {
+        for owned in owned(store, resource, owner) {
+            retire_owned(store, &owned);
+            store.retire(resource, &namespace(&owned), &name(&owned), None);
+        }
+    }
+}
+
+fn owned(store: &Store, resource: &str, owner: &Value) -> Vec<Value> {
+    let owner = uid(owner);
+    let is_owned = |it: &&Value| it["metadata"]["ownerReferences"][0]["uid"] == owner.as_str();
+    store.list(resource).filter(is_owned).cloned().collect()
+}
+
+fn is_alive(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn wanted(set: &Value) -> u64 {
+    set["spec"]["replicas"].as_u64().unwrap_or(1)
+}
+
+fn reference(owner: &Value, kind: &str) -> Value {
+    json!([{
+        "apiVersion": "apps/v1", "kind": kind, "name": name(owner), "uid": uid(owner), "controller": true,
+        "blockOwnerDeletion": true,
+    }])
+}
+
+fn pod_of(owner: &Value, kind: &str, pod_name: String) -> Value {
+    let mut pod = owner["spec"]["template"].clone();
+    pod["metadata"]["name"] = pod_name.into();
+    pod["metadata"]["namespace"] = namespace(owner).into();
+    pod["metadata"]["ownerReferences"] = reference(owner, kind);
+    pod["status"] = json!({ "phase": "Pending" });
+    pod
+}
+
+/// How many live pods there are, and how many of them are Ready.
+fn count(pods: &[Value]) -> (usize, usize) {
+    let ready = pods.iter().filter(|it| is_alive(it) && is_true(it, "Ready")).count();
+    (pods.iter().filter(|it| is_alive(it)).count(), ready)
+}
+
+fn say(store: &mut Store, resource: &str, set: &Value, status: &Value) {
+    store.edit(resource, &namespace(set), &name(set), |it| {
+        for (member, value) in status.as_object().into_iter().flatten() {
+            it["status"][member] = value.clone();
+        }
+    });
+}
+
+fn deployments(store: &mut Store) {
+    for deployment in all(store, "apps/deployments") {
+        let sets = owned(store, "apps/replicasets", &deployment);
+        let Some(set) = sets.first() else {
+            let meta = json!({
+                "name": replica_set_name(&name(&deployment)), "namespace": namespace(&deployment),
+                "labels": deployment["metadata"]["labels"],
+                "ownerReferences": reference(&deployment, "Deployment"),
+            });
+            store.put("apps/replicasets", json!({ "metadata": meta, "spec": deployment["spec"] }));
+            continue;
+        };
+        if wanted(set) != wanted(&deployment) {
+            store.edit("apps/replicasets", &namespace(set), &name(set), |it| {
+                it["spec"]["replicas"] = wanted(&deployment).into();
+            });
+        }
+        let (alive, ready) = count(&owned(store, "pods", set));
+        let status = json!({
+            "replicas": alive, "updatedReplicas": alive, "readyReplicas": ready, "availableReplicas": ready,
+        });
+        say(store, "apps/deployments", &deployment, &status);
+    }
+}
+
+fn replica_sets(store: &mut Store) {
+    for set in all(store, "apps/replicasets") {
+        let mut pods: Vec<Value> = owned(store, "pods", &set).into_iter().filter(is_alive).collect();
+        let wanted = usize::try_from(wanted(&set)).unwrap_or(usize::MAX);
+        for _ in pods.len()..wanted {
+            let tail: String = uuid::Uuid::new_v4().to_string().chars().take(5).collect();
+            store.put("pods", pod_of(&set, "ReplicaSet", format!("{}-{tail}", name(&set))));
+        }
+        // The youngest go first, and before them those that are not Ready.
+        let made = |pod: &Value| pod["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+        pods.sort_by_key(|pod| (!is_true(pod, "Ready"), made(pod), name(pod)));
+        let surplus = pods.len().saturating_sub(wanted);
+        for pod in pods.iter().rev().take(surplus) {
+            store.retire("pods", &namespace(pod), &name(pod), None);
+        }
+        let (alive, ready) = count(&owned(store, "pods", &set));
+        let status = json!({ "replicas": alive, "readyReplicas": ready, "availableReplicas": ready });
+        say(store, "apps/replicasets", &set, &status);
+    }
+}
+
+fn stateful_sets(store: &mut Store) {
+    for set in all(store, "apps/statefulsets") {
+        let wanted = wanted(&set);
+        let pod_name = |ordinal: u64| format!("{}-{ordinal}", name(&set));
+        for ordinal in 0..wanted {
+            match store.get("pods", &namespace(&set), &pod_name(ordinal)) {
+                // One at a time, in order.
+                Some(pod) if !is_true(pod, "Ready") => break,
+                Some(_) => {}
+                None => {
+                    store.put("pods", pod_of(&set, "StatefulSet", pod_name(ordinal)));
+                    break;
+                }
+            }
+        }
+        let pods = owned(store, "pods", &set);
+        let ordinal = |pod: &Value| name(pod).rsplit('-').next().and_then(|it| it.parse::<u64>().ok());
+        let last = pods.iter().filter_map(ordinal).max().unwrap_or_default();
+        if last >= wanted && !pods.is_empty() {
+            store.retire("pods", &namespace(&set), &pod_name(last), None);
+        }
+        let (alive, ready) = count(&owned(store, "pods", &set));
+        let status = json!({
+            "replicas": alive, "currentReplicas": alive, "updatedReplicas": alive, "readyReplicas": ready,
+            "availableReplicas": ready,
+        });
+        say(store, "apps/statefulsets", &set, &status);
+    }
+}
+
+fn daemon_sets(store: &mut Store) {
+    for set in all(store, "apps/daemonsets") {
+        let nodes = all(store, "nodes");
+        for node in &nodes {
+            let pod = format!("{}-{}", name(&set), name(node));
+            if store.get("pods", &namespace(&set), &pod).is_none() {
+                let mut pod = pod_of(&set, "DaemonSet", pod);
+                pod["spec"]["nodeName"] = name(node).into();
+                store.put("pods", pod);
+            }
+        }
+        let (alive, ready) = count(&owned(store, "pods", &set));
+        let status = json!({
+            "desiredNumberScheduled": nodes.len(), "currentNumberScheduled": alive, "updatedNumberScheduled": alive,
+            "numberReady": ready, "numberAvailable": ready, "numberMisscheduled": 0,
+        });
+        say(store, "apps/daemonsets", &set, &status);
+    }
+}

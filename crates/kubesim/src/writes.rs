@@ -1,0 +1,305 @@
+//! The verbs that change objects.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::api::{Answer, Asked};
+use crate::budgets::{self, Refusal};
+use crate::failure::{self, Failure};
+use crate::patch::Patch;
+use crate::path::Target;
+use crate::store::{Store, is_held_back};
+use crate::{Shared, strict, workloads};
+
+/// Resources whose updates must name the version that they change.
+const CONDITIONAL: [&str; 2] = ["coordination/leases", "policy/poddisruptionbudgets"];
+/// Resources whose DELETE is answered with the object; others get a Status.
+const SHOWN_WHEN_DELETED: [&str; 5] =
+    ["pods", "namespaces", "persistentvolumeclaims", "persistentvolumes", "services"];
+
+/// Whether the request is a rehearsal: `dryRun=All` in the query or in the delete options.
+fn is_dry(target: &Target, asked: &Asked, options: &Value) -> Result<bool, Failure> {
+    let listed = options["dryRun"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let listed = listed.iter().map(|it| it.as_str().unwrap_or_default());
+    let mut dry = false;
+    for word in asked.given("dryRun").into_iter().chain(listed) {
+        if word != "All" {
+            let why = format!("Unsupported value: \"{word}\": supported values: \"All\"");
+            return Err(Failure::invalid(target, target.name.as_deref().unwrap_or_default(), "dryRun", &why));
+        }
+        dry = true;
+    }
+    Ok(dry)
+}
+
+/// A body must be about the object that the URL names.
+fn check(target: &Target, object: &Value) -> Result<(), Failure> {
+    if !object.is_object() {
+        return Err(Failure::bad_request("the body is no object"));
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    if !version.is_empty() && version != target.api_version {
+        return Err(Failure::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({})",
+            target.api_version
+        )));
+    }
+    if let Some(known) = target.known().filter(|known| !kind.is_empty() && kind != known.kind) {
+        return Err(Failure::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be used as a {}",
+            known.kind
+        )));
+    }
+    let namespace = text(&object["metadata"]["namespace"]);
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    let name = text(&object["metadata"]["name"]);
+    match &target.name {
+        Some(named) if !name.is_empty() && name != *named => Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({named})"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, Failure> {
+    let dry = is_dry(target, asked, &Value::Null)?;
+    let object = asked.json()?;
+    check(target, &object)?;
+    let mut object = target.inward(object);
+    strict::check(target, &object, asked.given("fieldValidation") == Some("Strict"))?;
+    let meta = &mut object["metadata"];
+    if meta["resourceVersion"].as_str().is_some_and(|it| !it.is_empty()) {
+        return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    if !target.namespace.is_empty() {
+        meta["namespace"] = target.namespace.clone().into();
+    }
+    if meta["name"].as_str().is_none_or(str::is_empty) {
+        let Some(stem) = meta["generateName"].as_str().filter(|it| !it.is_empty()) else {
+            return Err(Failure::invalid(
+                target,
+                "",
+                "metadata.name",
+                "Required value: name or generateName is required",
+            ));
+        };
+        let tail: String = uuid::Uuid::new_v4().to_string().chars().take(5).collect();
+        meta["name"] = format!("{stem}{tail}").into();
+    }
+    // What only the server says.
+    if let Some(meta) = meta.as_object_mut() {
+        for fixed in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+            meta.remove(fixed);
+        }
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    shared.attempt(dry, |store| {
+        if store.get(&target.resource, &target.namespace, &name).is_some() {
+            return Err(Failure::already_exists(target, &name));
+        }
+        match target.resource.as_str() {
+            "pods" => object["status"] = json!({ "phase": "Pending" }),
+            "namespaces" => object["status"] = json!({ "phase": "Active" }),
+            _ => {}
+        }
+        Ok(Answer::Json(201, target.outward(store.put(&target.resource, object))))
+    })
+}
+
+/// Writes `change` of the present object, if the version that it names is the present one.
+pub(crate) fn replace(
+    shared: &Arc<Shared>,
+    target: &Target,
+    name: &str,
+    asked: &Asked,
+    change: impl FnOnce(&Value) -> Result<Value, Failure>,
+) -> Result<Answer, Failure> {
+    let dry = is_dry(target, asked, &Value::Null)?;
+    shared.attempt(dry, |store| {
+        let held = store.get(&target.resource, &target.namespace, name).cloned();
+        let held = held.ok_or_else(|| Failure::not_found(target, name))?;
+        let mut new = target.inward(change(&target.outward(held.clone()))?);
+        strict::check(target, &new, asked.given("fieldValidation") == Some("Strict"))?;
+        let (was, is) = (&held["metadata"], &new["metadata"]);
+        if !is["resourceVersion"].is_null() && is["resourceVersion"] != was["resourceVersion"] {
+            let why =
+                "the object has been modified; please apply your changes to the latest version and try again";
+            return Err(Failure::conflict(target, name, why));
+        }
+        if !is["uid"].is_null() && is["uid"] != was["uid"] {
+            let why = format!(
+                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
+                is["uid"], was["uid"]
+            );
+            return Err(Failure::conflict(target, name, &why));
+        }
+        keep(target, &held, &mut new);
+        let finished = !held["metadata"]["deletionTimestamp"].is_null()
+            && !is_held_back(&new)
+            && (target.resource != "pods" || held["metadata"]["deletionGracePeriodSeconds"] == 0);
+        let new = store.put(&target.resource, new);
+        if finished {
+            store.remove(&target.resource, &target.namespace, name);
+        }
+        Ok(Answer::Json(200, target.outward(new)))
+    })
+}
+
+/// Puts back what a write at this URL does not reach.
+fn keep(target: &Target, held: &Value, new: &mut Value) {
+    let fixed =
+        ["uid", "creationTimestamp", "name", "namespace", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    for fixed in fixed {
+        restore(&mut new["metadata"], &held["metadata"], fixed);
+    }
+    if target.known().is_none_or(|it| !it.status) {
+        return;
+    }
+    if target.sub.as_deref() == Some("status") {
+        let (meta, status) = (new["metadata"].clone(), new["status"].clone());
+        new.clone_from(held);
+        new["metadata"] = meta;
+        new["status"] = status;
+    } else {
+        restore(new, held, "status");
+    }
+}
+
+fn restore(new: &mut Value, held: &Value, member: &str) {
+    let Some(members) = new.as_object_mut() else { return };
+    match held.get(member) {
+        Some(value) => drop(members.insert(member.to_owned(), value.clone())),
+        None => drop(members.remove(member)),
+    }
+}
+
+pub(crate) fn update(
+    shared: &Arc<Shared>,
+    target: &Target,
+    name: &str,
+    asked: &Asked,
+) -> Result<Answer, Failure> {
+    let object = asked.json()?;
+    check(target, &object)?;
+    let unversioned = object["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty);
+    if unversioned && CONDITIONAL.contains(&target.resource.as_str()) {
+        let why = "Invalid value: 0x0: must be specified for an update";
+        return Err(Failure::invalid(target, name, "metadata.resourceVersion", why));
+    }
+    replace(shared, target, name, asked, |_| Ok(object))
+}
+
+pub(crate) fn patch(
+    shared: &Arc<Shared>,
+    target: &Target,
+    name: &str,
+    asked: &Asked,
+) -> Result<Answer, Failure> {
+    let patch = Patch::read(target, &asked.content_type, &asked.body)?;
+    replace(shared, target, name, asked, |held| {
+        let new = patch.apply(target, held)?;
+        check(target, &new)?;
+        Ok(new)
+    })
+}
+
+pub(crate) fn delete(
+    shared: &Arc<Shared>,
+    target: &Target,
+    name: &str,
+    asked: &Asked,
+) -> Result<Answer, Failure> {
+    let mut options = if asked.body.is_empty() { json!({}) } else { asked.json()? };
+    if let Some(grace) = asked.given("gracePeriodSeconds").and_then(|it| it.parse::<u64>().ok()) {
+        options["gracePeriodSeconds"] = grace.into();
+    }
+    let dry = is_dry(target, asked, &options)?;
+    let object = shared.attempt(dry, |store| remove(store, target, name, &options))?;
+    let goes_on = !object["metadata"]["deletionTimestamp"].is_null();
+    if goes_on || SHOWN_WHEN_DELETED.contains(&target.resource.as_str()) || target.known().is_none() {
+        return Ok(Answer::Json(200, target.outward(object)));
+    }
+    let mut details = failure::about(target, name);
+    details["uid"] = object["metadata"]["uid"].clone();
+    Ok(Answer::Json(
+        200,
+        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details }),
+    ))
+}
+
+/// Asks an object to end, with what it owns.
+fn remove(store: &mut Store, target: &Target, name: &str, options: &Value) -> Result<Value, Failure> {
+    let (resource, namespace) = (target.resource.as_str(), target.namespace.as_str());
+    let held = store.get(resource, namespace, name).cloned();
+    let held = held.ok_or_else(|| Failure::not_found(target, name))?;
+    for (condition, shown) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let wanted = &options["preconditions"][condition];
+        let present = &held["metadata"][condition];
+        if !wanted.is_null() && wanted != present {
+            let why = format!(
+                "Precondition failed: {shown} in precondition: {}, {shown} in object meta: {}",
+                wanted.as_str().unwrap_or_default(),
+                present.as_str().unwrap_or_default()
+            );
+            return Err(Failure::conflict(target, name, &why));
+        }
+    }
+    if options["propagationPolicy"] != "Orphan" {
+        workloads::retire_owned(store, &held);
+    }
+    Ok(store.retire(resource, namespace, name, options["gracePeriodSeconds"].as_u64()).unwrap_or(held))
+}
+
+pub(crate) fn evict(
+    shared: &Arc<Shared>,
+    target: &Target,
+    name: &str,
+    asked: &Asked,
+) -> Result<Answer, Failure> {
+    let order = asked.json()?;
+    let named = order["metadata"]["name"].as_str().unwrap_or(name);
+    if named != name {
+        return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let options = order["deleteOptions"].clone();
+    let dry = is_dry(target, asked, &options)?;
+    let uid = shared.attempt(dry, |store| {
+        let pod = store.get("pods", &target.namespace, name).cloned();
+        let pod = pod.ok_or_else(|| Failure::not_found(target, name))?;
+        let uid = &options["preconditions"]["uid"];
+        if uid.is_null() || *uid == pod["metadata"]["uid"] {
+            budgets::admit(store, &pod).map_err(refused)?;
+        }
+        remove(store, target, name, &options)?;
+        Ok::<_, Failure>(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+    })?;
+    if !dry {
+        shared.faults.note_evicted(&uid);
+    }
+    Ok(Answer::Json(
+        201,
+        json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" }),
+    ))
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Many => Failure::new(
+            500,
+            "InternalError",
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+        ),
+        Refusal::NoRoom(_, why) => {
+            let text = "Cannot evict pod as it would violate the pod's disruption budget.";
+            let mut failure = Failure::new(429, "TooManyRequests", text);
+            failure.details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": why }] });
+            failure
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! `zedbox check`: reads topic files as the agents do, and says what they expect where.
+//!
+//! A file's topic is the name of its directory, as on a device. Files of no topic are passed over and counted. What
+//! the agents refuse is a finding, and so is a member that a publisher writes and the file lacks: agents take its
+//! zero for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use pubsub::{FILE_LIMIT_BYTES, store};
+use serde_json::Value;
+use topics::schema::Shape;
+use topics::{FORCE_FILE, go_json, read_force};
+
+/// A value that is longer is shown by its beginning.
+const SHOWN_CHARS: usize = 60;
+
+/// What is wrong in a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    path: PathBuf,
+    /// JSON pointer; empty for the whole file.
+    pointer: String,
+    expected: String,
+    found: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, pointer, expected, found } = self;
+        let at = if pointer.is_empty() { "whole file" } else { pointer };
+        write!(out, "{}: {at}: expected {expected}, found {found}", path.display())
+    }
+}
+
+/// Checks all that is at `paths` and prints each finding and a last line with the counts. True without a finding.
+///
+/// # Errors
+/// Nothing is at one of the paths, a directory cannot be listed, or the findings cannot be printed.
+pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<bool> {
+    let mut check = Check::new();
+    for path in paths {
+        let seen = fs::symlink_metadata(path)
+            .with_context(|| format!("check {}: give a topic file or a directory", path.display()))?;
+        if seen.is_dir() {
+            check.tree(path)?;
+        } else {
+            check.named(path);
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    for finding in &check.findings {
+        writeln!(out, "{finding}").context("print the findings")?;
+    }
+    let (files, passed, findings) = (check.files, check.passed_over, check.findings.len());
+    writeln!(out, "{files} topic files checked, {passed} other files passed over, {findings} findings")
+        .context("print the findings")?;
+    Ok(check.findings.is_empty())
+}
+
+struct Check {
+    topics: BTreeMap<&'static str, Shape>,
+    files: usize,
+    passed_over: usize,
+    findings: Vec<Finding>,
+}
+
+impl Check {
+    fn new() -> Self {
+        let topics = topics::schema::shapes().into_iter().map(|shape| (shape.name, shape)).collect();
+        Self { topics, files: 0, passed_over: 0, findings: Vec::new() }
+    }
+
+    /// Everything below `dir`, in the order of the names.
+    fn tree(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let list = || format!("list {}", dir.display());
+        let entries: Result<Vec<_>, _> = fs::read_dir(dir).with_context(list)?.collect();
+        let mut entries = entries.with_context(list)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            if entry.file_type().with_context(list)?.is_dir() {
+                self.tree(&path)?;
+            } else if !self.known(&path) {
+                self.passed_over += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that was named by itself: that it is of no topic is a finding.
+    fn named(&mut self, path: &Path) {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if !self.known(&absolute) {
+            let names: Vec<&str> = self.topics.keys().copied().collect();
+            let expected = format!("a file <Topic>/<key>.json with one of {}", names.join(", "));
+            self.find(path, "", expected, format!("one in {}", topic_of(&absolute)));
+        }
+    }
+
+    /// Checks `path` if it is a file of a topic or a force file.
+    fn known(&mut self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.ends_with(FORCE_FILE) {
+            self.files += 1;
+            self.force(path);
+            return true;
+        }
+        let Some(shape) = self.topics.get(topic_of(path)).copied() else { return false };
+        match name.strip_suffix(".bak").unwrap_or(name) {
+            "restarted" => self.restarted(path),
+            file if Path::new(file).extension() == Some("json".as_ref()) => self.value(path, shape),
+            _ => return false,
+        }
+        self.files += 1;
+        true
+    }
+
+    fn value(&mut self, path: &Path, shape: Shape) {
+        let Some(bytes) = self.bytes(path) else { return };
+        match (shape.reread)(&bytes) {
+            Ok(written) => {
+                // It was read, so it is JSON; bytes that are no text are replaced, as in reading.
+                let given = serde_json::from_str(&String::from_utf8_lossy(&bytes)).unwrap_or_default();
+                self.lacks(path, "", &written, &given);
+            }
+            Err(go_json::Error::Member { pointer, text }) => {
+                // serde's texts are `invalid type: <found>, expected <expected>`.
+                let (found, expected) = text.split_once(", expected ").unwrap_or((&text, "another value"));
+                let found = found.split_once(": ").map_or(found, |(_, found)| found);
+                self.find(path, &pointer, expected.to_owned(), shown(found));
+            }
+            Err(_) if bytes.is_empty() => self.find(path, "", "one JSON value".to_owned(), shown("")),
+            Err(go_json::Error::Syntax(cause)) => {
+                self.find(path, "", "one JSON value".to_owned(), cause.to_string());
+            }
+            Err(cause @ (go_json::Error::Write(_) | go_json::Error::Large { .. })) => {
+                self.find(path, "", "a value that can be written".to_owned(), cause.to_string());
+            }
+        }
+    }
+
+    /// Members that a publisher writes and the file does not have.
+    fn lacks(&mut self, path: &Path, pointer: &str, written: &Value, given: &Value) {
+        match (written, given) {
+            (Value::Object(written), Value::Object(given)) => {
+                for (name, value) in written {
+                    let step = name.replace('~', "~0").replace('/', "~1");
+                    if let Some(given) = given.get(name) {
+                        self.lacks(path, &format!("{pointer}/{step}"), value, given);
+                    } else {
+                        let other = given.keys().find(|it| it.eq_ignore_ascii_case(name));
+                        let found = other.map_or("none".to_owned(), |it| format!("member {it:?}"));
+                        self.find(path, pointer, format!("member {name:?}"), found);
+                    }
+                }
+            }
+            (Value::Array(written), Value::Array(given)) => {
+                for (at, (value, given)) in written.iter().zip(given).enumerate() {
+                    self.lacks(path, &format!("{pointer}/{at}"), value, given);
+                }
+            }
+            // A scalar that was read is what it should be.
+            _ => {}
+        }
+    }
+
+    fn force(&mut self, path: &Path) {
+        let Some(bytes) = self.bytes(path) else { return };
+        if let Err(cause) = read_force(&bytes) {
+            let expected = r#"an order such as {"Status":9,"RequestedBy":2}"#.to_owned();
+            self.find(path, "", expected, format!("{} ({cause})", shown(&String::from_utf8_lossy(&bytes))));
+        }
+    }
+
+    fn restarted(&mut self, path: &Path) {
+        let Some(bytes) = self.bytes(path) else { return };
+        let text = String::from_utf8_lossy(&bytes);
+        if text.parse::<u32>().is_err() {
+            self.find(path, "", "a count of starts, as 1".to_owned(), shown(&text));
+        }
+    }
+
+    /// The content, as an agent would read it.
+    fn bytes(&mut self, path: &Path) -> Option<Vec<u8>> {
+        match store::read(path, FILE_LIMIT_BYTES) {
+            Ok(bytes) => bytes,
+            Err(cause) => {
+                self.find(path, "", "a file that agents read".to_owned(), cause.to_string());
+                None
+            }
+        }
+    }
+
+    fn find(&mut self, path: &Path, pointer: &str, expected: String, found: String) {
+        let (path, pointer) = (path.to_owned(), pointer.to_owned());
+        self.findings.push(Finding { path, pointer, expected, found });
+    }
+}
+
+fn topic_of(path: &Path) -> &str {
+    path.parent().and_then(Path::file_name).and_then(|dir| dir.to_str()).unwrap_or_default()
+}
+
+fn shown(text: &str) -> String {
+    let text = text.trim_end();
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None if text.is_empty() => "nothing".to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(files: &[(&str, &str)]) -> (Check, tempfile::TempDir) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            store::replace(&root.path().join(path), text.as_bytes()).unwrap();
+        }
+        let mut check = Check::new();
+        check.tree(root.path()).unwrap();
+        (check, root)
+    }
+
+    fn lines(check: &Check, root: &Path) -> Vec<String> {
+        let cut = format!("{}/", root.display());
+        check.findings.iter().map(|it| it.to_string().replace(&cut, "")).collect()
+    }
+
+    #[test]
+    fn the_fixtures_are_without_a_finding_but_the_malformed_ones() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../run-fixtures");
+        for entry in fs::read_dir(fixtures).unwrap() {
+            let tree = entry.unwrap().path();
+            let mut check = Check::new();
+            check.tree(&tree).unwrap();
+            let malformed = tree.ends_with("malformed");
+            assert!(check.files > 0, "{}", tree.display());
+            assert_eq!(malformed, !check.findings.is_empty(), "{}: {:#?}", tree.display(), check.findings);
+        }
+    }
+
+    #[test]
+    fn a_finding_names_path_pointer_expected_and_found() {
+        let status = "run/zedkube/NodeDrainStatus";
+        let (check, root) = checked(&[
+            (&format!("{status}/global.json"), r#"{"Status":"nine","RequestedBy":2}"#),
+            (&format!("{status}/a.json"), r#"{"Status":9}"#),
+            (&format!("{status}/b.json"), r#"{"Status":9,"#),
+            (&format!("{status}/c.json"), ""),
+            (&format!("{status}/d.json"), r#"{"Status":999,"RequestedBy":2}"#),
+            (&format!("{status}/restarted"), "x"),
+            (
+                "run/zedagent/NodeDrainRequest/global.json",
+                r#"{"RequestedAt":"now","RequestedBy":2,"Context":"c"}"#,
+            ),
+            ("persist/kube-status/force-NodeDrainStatus-global.json", "{}"),
+            ("persist/config/edge-dev-config.json", "{}"),
+            (&format!("{status}/tmp123"), "{"),
+        ]);
+        let lines = lines(&check, root.path());
+        let has = |path: &str, rest: &str| {
+            assert!(
+                lines.iter().any(|it| it.starts_with(path) && it.contains(rest)),
+                "{path} {rest}: {lines:#?}"
+            );
+        };
+        has(&format!("{status}/global.json: /Status: "), "found string \"nine\"");
+        has(&format!("{status}/a.json: whole file: "), "expected member \"RequestedBy\", found none");
+        has(&format!("{status}/b.json: whole file: "), "expected one JSON value, found EOF");
+        has(&format!("{status}/c.json: whole file: "), "found nothing");
+        has(&format!("{status}/d.json: /Status: "), "expected u8, found integer `999`");
+        has(&format!("{status}/restarted: "), "found x");
+        has(
+            "run/zedagent/NodeDrainRequest/global.json: /RequestedAt: ",
+            "expected an RFC 3339 time such as 2026-03-14T09:26:53Z, found `now`",
+        );
+        has("persist/kube-status/force-NodeDrainStatus-global.json: ", "found {}");
+        assert_eq!((check.files, check.passed_over, lines.len()), (8, 2, 8), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_file_of_no_topic_that_is_named_is_a_finding_with_the_topics() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("NodeDrainState/global.json");
+        store::replace(&path, b"{}").unwrap();
+        let mut check = Check::new();
+        check.named(&path);
+        let line = check.findings[0].to_string();
+        assert!(line.contains("NodeDrainStatus") && line.ends_with("found one in NodeDrainState"), "{line}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Facts and results in any order, with crashes in between: what must hold whatever comes. That each COMPLETE is
+//! earned, that no two tasks work at once, and that a fact heard twice is heard once is checked at each turn.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use proptest::prelude::*;
+use topics::{CordonOwner, DrainStatus, NodeDrainStatus};
+
+use super::world::{BOTH, Task, World};
+use super::{Draining, Event, Force};
+
+/// Something that happens.
+#[derive(Debug, Clone)]
+enum Turn {
+    Ask(usize),
+    Withdraw(usize),
+    Member(Option<bool>),
+    Force(u8, u8),
+    Unforce,
+    Hold(bool),
+    /// The task at work ends: well, badly, or with every other node draining too.
+    Result(u8),
+    /// The drain at work tells how far it is.
+    Progress(bool),
+    /// The look at the node ends: with what is there, or with trouble.
+    Look(bool),
+    /// A result that was on its way when its task was cancelled is heard.
+    Late,
+    /// A write that was on its way when its task was cancelled reaches the node.
+    Land,
+    Uncordon,
+    CordonByHand,
+    /// Time passes until the core wants to be woken.
+    Wait,
+    /// zedkube starts anew, in another boot or in this one; the number stands for an order of first facts.
+    Restart(bool, usize),
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    prop_oneof![
+        4 => (0..2_usize).prop_map(Turn::Ask),
+        2 => (0..2_usize).prop_map(Turn::Withdraw),
+        1 => prop_oneof![Just(None), Just(Some(true)), Just(Some(false))].prop_map(Turn::Member),
+        1 => (1..=8_u8, 0..=3_u8).prop_map(|(status, by)| Turn::Force(status, by)),
+        1 => (2..=3_u8).prop_map(|by| Turn::Force(9, by)),
+        2 => Just(Turn::Unforce),
+        1 => any::<bool>().prop_map(Turn::Hold),
+        8 => prop_oneof![6 => Just(0_u8), 3 => Just(1_u8), 1 => Just(2_u8)].prop_map(Turn::Result),
+        1 => any::<bool>().prop_map(Turn::Progress),
+        4 => proptest::bool::weighted(0.8).prop_map(Turn::Look),
+        1 => Just(Turn::Late),
+        2 => Just(Turn::Land),
+        1 => Just(Turn::Uncordon),
+        1 => Just(Turn::CordonByHand),
+        6 => Just(Turn::Wait),
+        1 => (proptest::bool::weighted(0.3), 0..720_usize).prop_map(|(boot, order)| Turn::Restart(boot, order)),
+    ]
+}
+
+impl World {
+    fn take(&mut self, turn: &Turn) {
+        match *turn {
+            Turn::Ask(who) => self.ask(BOTH[who]),
+            Turn::Withdraw(who) => {
+                self.requests.remove(&BOTH[who]);
+                self.hear(&Event::Request(BOTH[who], None));
+            }
+            Turn::Member(member) => {
+                self.member = member.or(self.member);
+                if member == Some(false) {
+                    self.earn_nothing();
+                }
+                self.hear(&Event::Member(member));
+            }
+            Turn::Force(status, by) => {
+                self.force(Force::Order(NodeDrainStatus { status: status.into(), requested_by: by.into() }));
+            }
+            Turn::Unforce => self.force(Force::Absent),
+            Turn::Hold(hold) => {
+                self.hold = hold;
+                self.hear(&Event::Hold(hold));
+            }
+            Turn::Result(how) => self.result(how),
+            Turn::Progress(proving) => {
+                if let Some(Task::Drain(run)) = self.task {
+                    let draining = Draining { proving, ..Draining::default() };
+                    self.hear(&Event::Draining(run, Box::new(draining)));
+                }
+            }
+            Turn::Look(well) => self.looked(well),
+            Turn::Late => {
+                if let Some(event) = self.late.pop() {
+                    self.hear(&event);
+                }
+            }
+            Turn::Land => self.land(),
+            Turn::Uncordon => self.write(CordonOwner::None),
+            Turn::CordonByHand => self.write(CordonOwner::Foreign),
+            Turn::Wait => self.wait(),
+            Turn::Restart(other_boot, order) => self.restart(other_boot, order),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_comes_withdrawal_ends_idle_without_a_cordon_of_ours(turns in proptest::collection::vec(turn(), 0..60)) {
+        let mut world = World::new();
+        for turn in &turns {
+            world.take(turn);
+        }
+        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Some(true)), Turn::Withdraw(0), Turn::Withdraw(1)] {
+            world.take(&turn);
+        }
+        world.come_to_rest();
+        // At rest nothing is on its way any more that could undo it.
+        world.land();
+        world.come_to_rest();
+        prop_assert_eq!(world.status.to_string(), "{Not Requested 1}");
+        prop_assert_ne!(world.node, CordonOwner::Ours);
+    }
+
+    #[test]
+    fn whatever_comes_a_request_on_a_sound_cluster_is_answered_complete(turns in proptest::collection::vec(turn(), 0..60)) {
+        let mut world = World::new();
+        for turn in &turns {
+            world.take(turn);
+        }
+        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Some(true)), Turn::Ask(0), Turn::Ask(1)] {
+            world.take(&turn);
+        }
+        world.come_to_rest();
+        prop_assert_eq!(world.status.status, DrainStatus::Complete);
+        for request in world.requests.values() {
+            prop_assert!(world.journal.answers.iter().any(|it| it.id() == request.id()));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A core with what it said last, for tests of its rules.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::{Core as _, Mono};
+use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
+
+use super::{Done, Effect, Event, Failure, RunId, Seen, Zedkube};
+use crate::limits::Limits;
+
+pub(super) const T0: Mono = Mono::from_start(Duration::from_secs(100));
+
+pub(super) fn wall() -> GoTime {
+    "2026-03-14T09:26:53Z".parse().unwrap()
+}
+
+pub(super) fn request(by: Requester, secs: u64) -> NodeDrainRequest {
+    NodeDrainRequest {
+        requested_at: wall().plus(Duration::from_secs(secs)),
+        requested_by: by,
+        context: "reboot".into(),
+    }
+}
+
+/// A core with the effects of its last step, and what was ever said.
+pub(super) struct Bench {
+    pub(super) core: Zedkube,
+    pub(super) now: Mono,
+    pub(super) last: Vec<Effect>,
+    pub(super) statuses: Vec<(u8, u8)>,
+}
+
+impl Bench {
+    pub(super) fn with(journal: Option<DrainJournal>) -> Self {
+        let (core, effects) = Zedkube::new(Limits::default(), journal, "b1".into(), T0, wall());
+        let mut bench = Self { core, now: T0, last: Vec::new(), statuses: Vec::new() };
+        bench.take(effects);
+        bench
+    }
+
+    /// A member of a cluster, idle.
+    pub(super) fn idle() -> Self {
+        let mut bench = Self::with(None);
+        bench.join();
+        bench.look(Seen::Open);
+        bench
+    }
+
+    pub(super) fn join(&mut self) {
+        for event in [
+            Event::NodeKnown { name: "n1".into() },
+            Event::Member(Some(true)),
+            Event::RequestsRead(Requester::DeviceOp),
+            Event::RequestsRead(Requester::Update),
+        ] {
+            self.hear(event);
+        }
+    }
+
+    pub(super) fn take(&mut self, effects: Vec<Effect>) {
+        for effect in &effects {
+            if let Effect::Status(NodeDrainStatus { status, requested_by }) = effect {
+                self.statuses.push((status.number(), requested_by.number()));
+            }
+        }
+        self.last = effects;
+    }
+
+    /// Hears a fact, and lets pass what is due at once.
+    pub(super) fn hear(&mut self, event: Event) {
+        let effects = self.core.step(self.now, event);
+        self.take(effects);
+        let mut all = std::mem::take(&mut self.last);
+        while self.core.next_wake().is_some_and(|at| at <= self.now) {
+            let effects = self.core.step(self.now, Event::Tick);
+            self.take(effects);
+            all.append(&mut self.last);
+        }
+        self.last = all;
+    }
+
+    /// Lets time pass until the core wants to be woken.
+    pub(super) fn wait(&mut self) -> Duration {
+        let due = self.core.next_wake().expect("the core waits for nothing");
+        let waited = due.since(self.now);
+        self.now = due;
+        self.hear(Event::Tick);
+        waited
+    }
+
+    pub(super) fn look(&mut self, seen: Seen) {
+        let nth =
+            self.last.iter().find_map(|it| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None });
+        self.hear(Event::Looked(nth.expect("no look was asked for"), Ok(seen)));
+    }
+
+    pub(super) fn ask(&mut self, request: &NodeDrainRequest) {
+        self.hear(Event::Request(request.requested_by, Some(request.clone())));
+    }
+
+    pub(super) fn run(&self) -> RunId {
+        let of = |it: &Effect| {
+            let (Effect::Probe(run) | Effect::Cordon(run, _) | Effect::Drain(run, ..)) = it else {
+                return None;
+            };
+            Some(*run)
+        };
+        self.last.iter().find_map(of).expect("no call was asked for")
+    }
+
+    /// Goes on to the first attempt.
+    pub(super) fn until_draining(&mut self) -> RunId {
+        let run = self.run();
+        self.hear(Event::Probed(run, Ok(())));
+        self.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        assert!(self.last.iter().any(|it| matches!(it, Effect::Drain(..))));
+        run
+    }
+
+    pub(super) fn fail(&mut self, run: RunId, all_drain: bool) {
+        let failure = Failure { reason: "budget shop/web".into(), blockers: Vec::new(), all_drain };
+        self.hear(Event::Drained(run, Err(failure)));
+    }
+
+    pub(super) fn done(&mut self, run: RunId) {
+        self.hear(Event::Drained(run, Ok(Done { took: Duration::from_secs(3), evicted: 2 })));
+    }
+
+    pub(super) fn status(&self) -> (u8, u8) {
+        *self.statuses.last().unwrap()
+    }
+
+    pub(super) fn gives_back(&self) -> bool {
+        self.last.iter().any(|it| matches!(it, Effect::Look { give_back: true, .. }))
+    }
+}

@@ -1,0 +1,362 @@
+//! A small world for a core: it performs what the core says and answers as a cluster may.
+//!
+//! It keeps account of what each request has earned, and lets a write of a cancelled task arrive late, as a
+//! server may. Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use step::{Core as _, Mono};
+use topics::{
+    CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester,
+};
+
+use super::{Done, Effect, Event, Failure, Force, RunId, Seen, Zedkube};
+use crate::limits::Limits;
+
+pub(super) const BOTH: [Requester; 2] = [Requester::DeviceOp, Requester::Update];
+/// More than this many waits and answers and the core will never come to rest.
+const ENOUGH: usize = 300;
+/// A write whose caller has gone arrives within this time or never.
+const ON_ITS_WAY: Duration = Duration::from_secs(15);
+
+/// Work on the cluster under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Task {
+    Probe(RunId),
+    Cordon(RunId),
+    Drain(RunId),
+}
+
+/// Few tries, so that failures come about.
+pub(super) fn limits() -> Limits {
+    Limits { cordon_tries: 2, drain_tries: 2, ..Limits::default() }
+}
+
+pub(super) struct World {
+    pub(super) core: Zedkube,
+    pub(super) now: Mono,
+    pub(super) boot: u32,
+    pub(super) journal: DrainJournal,
+    pub(super) status: NodeDrainStatus,
+    pub(super) member: Option<bool>,
+    pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
+    pub(super) asked: u64,
+    pub(super) force: Force,
+    pub(super) hold: bool,
+    pub(super) task: Option<Task>,
+    pub(super) look: Option<(u64, bool)>,
+    pub(super) late: Vec<Event>,
+    /// What is on the node, and how often it was written.
+    pub(super) node: CordonOwner,
+    pub(super) version: u64,
+    /// A cordon on its way that names this version, and since when.
+    pub(super) landing: Option<(u64, Mono)>,
+    /// A drain that is done, as long as nothing new has begun.
+    pub(super) proved: bool,
+    pub(super) drained: BTreeSet<RequestId>,
+    pub(super) skipped: BTreeSet<RequestId>,
+    pub(super) forced: BTreeSet<RequestId>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let now = Mono::from_start(Duration::from_secs(100));
+        let (core, effects) = Zedkube::new(limits(), None, "b0".into(), now, GoTime::ZERO);
+        let mut world = Self {
+            core,
+            now,
+            boot: 0,
+            journal: DrainJournal::default(),
+            status: NodeDrainStatus::default(),
+            member: Some(true),
+            requests: BTreeMap::new(),
+            asked: 0,
+            force: Force::Absent,
+            hold: false,
+            task: None,
+            look: None,
+            late: Vec::new(),
+            node: CordonOwner::None,
+            version: 0,
+            landing: None,
+            proved: false,
+            drained: BTreeSet::new(),
+            skipped: BTreeSet::new(),
+            forced: BTreeSet::new(),
+        };
+        world.perform(effects);
+        world.first_facts(0);
+        world
+    }
+
+    pub(super) fn first_facts(&mut self, mut order: usize) {
+        let topic = |from: Requester, held: Option<&NodeDrainRequest>| {
+            let mut facts: Vec<Event> =
+                held.map(|it| Event::Request(from, Some(it.clone()))).into_iter().collect();
+            facts.push(Event::RequestsRead(from));
+            facts
+        };
+        let mut groups = vec![
+            vec![Event::Member(self.member)],
+            vec![Event::NodeKnown { name: "n1".into() }],
+            topic(BOTH[0], self.requests.get(&BOTH[0])),
+            topic(BOTH[1], self.requests.get(&BOTH[1])),
+            vec![Event::Force(self.force.clone())],
+            vec![Event::Hold(self.hold)],
+        ];
+        while !groups.is_empty() {
+            let next = groups.remove(order % groups.len());
+            order /= groups.len() + 1;
+            for event in next {
+                self.hear(&event);
+            }
+        }
+    }
+
+    /// Hears a fact, and lets the core do what is due at once. Hearing it twice must be hearing it once.
+    pub(super) fn hear(&mut self, event: &Event) {
+        let mut twice = self.core.clone();
+        let mut effects = self.core.step(self.now, event.clone());
+        let mut same = twice.step(self.now, event.clone());
+        same.extend(twice.step(self.now, event.clone()));
+        for (core, out) in [(&mut self.core, &mut effects), (&mut twice, &mut same)] {
+            let mut ticks = 0;
+            while core.next_wake().is_some_and(|at| at <= self.now) {
+                out.extend(core.step(self.now, Event::Tick));
+                ticks += 1;
+                assert!(ticks < 10, "never at rest after {event:?}: {core:?}");
+            }
+        }
+        assert_eq!(effects, same, "heard twice: {event:?}");
+        assert_eq!(self.core, twice, "heard twice: {event:?}");
+        self.perform(effects);
+    }
+
+    pub(super) fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Journal(journal) => self.journal = *journal,
+                Effect::Progress(progress) => {
+                    for answer in progress.answers.iter().filter(|it| it.status == DrainStatus::Complete) {
+                        let earned = match answer.skip.as_str() {
+                            "" => &self.drained,
+                            skip if skip.starts_with("forced") => &self.forced,
+                            _ => &self.skipped,
+                        };
+                        assert!(earned.contains(&answer.id()), "not earned: {answer:?}");
+                    }
+                }
+                Effect::Status(status) => self.told(status),
+                Effect::Probe(run) => self.begin(Task::Probe(run)),
+                Effect::Cordon(run, _) => self.begin(Task::Cordon(run)),
+                Effect::Drain(run, ..) => self.begin(Task::Drain(run)),
+                Effect::Cancel => self.cancel(),
+                Effect::Look { nth, give_back } => {
+                    assert!(self.look.is_none(), "two looks at once");
+                    assert!(!give_back || self.task.is_none(), "a drain loses its cordon");
+                    self.look = Some((nth, give_back));
+                }
+                Effect::Say(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn told(&mut self, status: NodeDrainStatus) {
+        self.status = status;
+        if status.status != DrainStatus::Complete || self.force == Force::Order(status) {
+            return;
+        }
+        // Nobody else than who has earned it is told COMPLETE.
+        let earned =
+            |id: &RequestId| [&self.drained, &self.skipped, &self.forced].iter().any(|all| all.contains(id));
+        let request = self.requests.get(&status.requested_by).unwrap_or_else(|| panic!("{status} to nobody"));
+        assert!(earned(&request.id()), "{status} is not earned");
+    }
+
+    pub(super) fn begin(&mut self, task: Task) {
+        assert!(self.task.is_none(), "{task:?} beside {:?}", self.task);
+        self.task = Some(task);
+        self.proved = false;
+    }
+
+    /// What a cancelled task has sent, to us or to the server, is not unsent.
+    pub(super) fn cancel(&mut self) {
+        self.look = None;
+        self.proved = false;
+        if let Some(task) = self.task.take() {
+            self.on_its_way(task);
+            self.late.push(ended(task, 0, self.node));
+        }
+    }
+
+    pub(super) fn write(&mut self, node: CordonOwner) {
+        self.node = node;
+        self.version += 1;
+    }
+
+    /// A cordon, or a drain that cordons anew, has read the node and written it, but its write is not there yet.
+    pub(super) fn on_its_way(&mut self, task: Task) {
+        if !matches!(task, Task::Probe(_)) && self.node == CordonOwner::None {
+            self.landing = Some((self.version, self.now));
+        }
+    }
+
+    pub(super) fn land(&mut self) {
+        if self.landing.take().is_some_and(|(version, _)| version == self.version) {
+            self.write(CordonOwner::Ours);
+        }
+    }
+
+    pub(super) fn result(&mut self, how: u8) {
+        let Some(task) = self.task.take() else { return };
+        if matches!(task, Task::Cordon(_)) && how == 0 && self.node == CordonOwner::None {
+            self.write(CordonOwner::Ours);
+        } else if how == 1 {
+            // No answer in time does not mean that it is not done.
+            self.on_its_way(task);
+        }
+        let standing = || self.requests.values().map(NodeDrainRequest::id);
+        match (task, how) {
+            (Task::Drain(_), 0) => {
+                self.drained.extend(standing());
+                self.proved = true;
+            }
+            (Task::Drain(_), 2) | (Task::Probe(_), 1 | 2) => self.skipped.extend(standing()),
+            (Task::Drain(_) | Task::Probe(_) | Task::Cordon(_), _) => {}
+        }
+        self.hear(&ended(task, how, self.node));
+    }
+
+    pub(super) fn looked(&mut self, well: bool) {
+        let Some((nth, give_back)) = self.look.take() else { return };
+        if !well {
+            return self.hear(&Event::Looked(nth, Err("500".into())));
+        }
+        if give_back && self.node == CordonOwner::Ours {
+            self.write(CordonOwner::None);
+        }
+        let seen = match self.node {
+            CordonOwner::None => Seen::Open,
+            CordonOwner::Ours => Seen::Ours,
+            CordonOwner::Foreign => Seen::Foreign,
+        };
+        if !give_back && seen == Seen::Open {
+            // Somebody uncordoned.
+            self.earn_nothing();
+        }
+        self.hear(&Event::Looked(nth, Ok(seen)));
+    }
+
+    /// Whatever was earned is so no longer, but for what a force file says.
+    pub(super) fn earn_nothing(&mut self) {
+        self.drained.clear();
+        self.skipped.clear();
+        self.forced.clear();
+        self.earn_by_force();
+    }
+
+    pub(super) fn earn_by_force(&mut self) {
+        if let Force::Order(order) = self.force
+            && order.status == DrainStatus::Complete
+        {
+            self.forced.extend(self.requests.get(&order.requested_by).map(NodeDrainRequest::id));
+        }
+    }
+
+    pub(super) fn force(&mut self, force: Force) {
+        self.force = force.clone();
+        self.earn_by_force();
+        if matches!(force, Force::Order(order) if order.status == DrainStatus::NotSupported) {
+            self.earn_nothing();
+        }
+        self.hear(&Event::Force(force));
+    }
+
+    pub(super) fn ask(&mut self, by: Requester) {
+        self.asked += 1;
+        let requested_at = GoTime::ZERO.plus(Duration::from_secs(self.asked));
+        let request = NodeDrainRequest { requested_at, requested_by: by, context: String::new() };
+        if self.proved && self.hold {
+            // The drain is done and held back: it is this one's too.
+            self.drained.insert(request.id());
+        }
+        self.requests.insert(by, request.clone());
+        self.earn_by_force();
+        self.hear(&Event::Request(by, Some(request)));
+    }
+
+    pub(super) fn wait(&mut self) {
+        if let Some(due) = self.core.next_wake() {
+            self.now = self.now.max(due);
+            if self.landing.is_some_and(|(_, since)| self.now.since(since) >= ON_ITS_WAY) {
+                self.land();
+            }
+            self.hear(&Event::Tick);
+        }
+    }
+
+    pub(super) fn restart(&mut self, other_boot: bool, order: usize) {
+        self.cancel();
+        self.late.clear();
+        if other_boot {
+            self.boot += 1;
+            self.requests.clear();
+            self.landing = None;
+        }
+        let journal = Some(self.journal.clone());
+        let boot = format!("b{}", self.boot);
+        let (core, effects) = Zedkube::new(limits(), journal, boot, self.now, GoTime::ZERO);
+        self.core = core;
+        self.perform(effects);
+        self.earn_by_force();
+        self.first_facts(order);
+    }
+
+    /// Answers whatever is asked and lets time pass until nothing more happens.
+    pub(super) fn come_to_rest(&mut self) {
+        for _ in 0..ENOUGH {
+            // Results of tasks that are long gone change nothing, whenever they come.
+            for event in self.late.clone() {
+                self.hear(&event);
+            }
+            if self.task.is_some() {
+                self.result(0);
+            } else if self.look.is_some() {
+                self.looked(true);
+            } else if self.core.next_wake().is_some() && !self.at_peace() {
+                self.wait();
+            } else {
+                return;
+            }
+        }
+        panic!("never at rest: {:?}", self.core);
+    }
+
+    /// All that is left to do is to look at a drained node now and then.
+    pub(super) fn at_peace(&self) -> bool {
+        let answered = self.requests.values().all(|request| {
+            self.journal
+                .answers
+                .iter()
+                .any(|it| it.id() == request.id() && it.status == DrainStatus::Complete)
+        });
+        !self.requests.is_empty() && answered
+    }
+}
+
+pub(super) fn ended(task: Task, how: u8, node: CordonOwner) -> Event {
+    let trouble = || "trouble".to_owned();
+    match task {
+        Task::Probe(run) => Event::Probed(run, if how == 0 { Ok(()) } else { Err(trouble()) }),
+        Task::Cordon(run) => {
+            let whose = if node == CordonOwner::Foreign { node } else { CordonOwner::Ours };
+            Event::Cordoned(run, if how == 0 { Ok(whose) } else { Err(trouble()) })
+        }
+        Task::Drain(run) => {
+            let failure = Failure { reason: trouble(), blockers: Vec::new(), all_drain: how == 2 };
+            let done = Done { took: Duration::from_secs(3), evicted: 2 };
+            Event::Drained(run, if how == 0 { Ok(done) } else { Err(failure) })
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! How often things are tried and how long they wait: the reference's counts and pauses, to the second.
+
+use std::time::Duration;
+
+use topics::{DrainStatus, Requester};
+
+use crate::device::{Device, status};
+use crate::diary::gaps;
+
+const US: Requester = Requester::DeviceOp;
+
+#[tokio::test(start_paused = true)]
+async fn nine_conflicts_five_seconds_apart_and_then_cordoned() {
+    let mut device = Device::idle().await;
+    device.conflicts(9);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Cordoned, US, 1).await;
+    let failures = device.diary.times("nodedrain-step:drain-cordon-failure");
+    assert_eq!(gaps(&failures), [5; 8]);
+    let cordoned = device.diary.times("nodedrain-step:drain-cordon-complete");
+    assert_eq!(cordoned[0].since(failures[8]), Duration::from_secs(5));
+    assert_eq!(device.sim.faults().count("PATCH", "/nodes/n1"), 10);
+    assert!(device.cordoned());
+    device.until(DrainStatus::Complete, US, 1).await;
+    assert_eq!(device.pods_to_leave(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_conflicts_end_in_failed_cordon_and_only_a_new_request_tries_again() {
+    let mut device = Device::idle().await;
+    device.conflicts(10);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::FailedCordon, US, 1).await;
+    assert_eq!(gaps(&device.diary.times("nodedrain-step:drain-cordon-failure")), [5; 9]);
+    assert_eq!(device.status(), status(6, 2));
+    assert!(!device.cordoned());
+    // The request stands, and nothing is tried for it by itself, nor when its file is written once more.
+    device.pass(Duration::from_hours(1)).await;
+    device.ask(US, 1).await;
+    device.pass(Duration::from_hours(1)).await;
+    assert_eq!(device.sim.faults().count("PATCH", "/nodes/n1"), 10);
+    assert_eq!(device.status(), status(6, 2));
+    device.ask(US, 2).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+    assert_eq!(device.sim.faults().count("PATCH", "/nodes/n1"), 11);
+    assert_eq!(device.pods_to_leave(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d_k1_five_attempts_300_seconds_apart_and_then_failed_drain() {
+    let mut device = Device::idle().await;
+    device.refusals(5);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::FailedDrain, US, 1).await;
+    let attempts = device.diary.times("nodedrain-step:drain-attempt");
+    let failures = device.diary.times("nodedrain-step:drain-failure ");
+    assert_eq!((attempts.len(), failures.len()), (5, 5));
+    for (failed, next) in failures.iter().zip(&attempts[1..]) {
+        assert_eq!(next.since(*failed), Duration::from_secs(300));
+    }
+    let mut expected = vec![status(1, 1), status(2, 1), status(3, 2), status(4, 2), status(5, 2)];
+    for _ in 1..5 {
+        expected.extend([status(7, 2), status(5, 2)]);
+    }
+    expected.push(status(8, 2));
+    assert_eq!(device.diary.written(), expected);
+    assert_eq!(device.sim.faults().count("POST", "/pods/shell/eviction"), 5);
+    // D-K8: the node does not stay cordoned.
+    device.rest().await;
+    assert!(!device.cordoned());
+    assert_eq!(device.status(), status(8, 2));
+}

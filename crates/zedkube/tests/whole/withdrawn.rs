@@ -1,0 +1,99 @@
+//! A request that is taken back, in every state: NOTREQUESTED, our cordon gone, a foreign one kept, and no
+//! eviction after that (goals D19).
+
+use std::time::Duration;
+
+use kubesim::Fault;
+use topics::{DrainStatus, Requester};
+
+use crate::device::{Device, request_file, status};
+
+const US: Requester = Requester::DeviceOp;
+/// The tries that make a cordon fail.
+const ALL_TRIES: u32 = 10;
+
+/// Brings a device to a status that stays, with the request standing.
+async fn device_at(state: DrainStatus, foreign: bool) -> Device {
+    let mut device = Device::idle().await;
+    if foreign {
+        device.cordon_by_hand();
+    }
+    let faults = device.sim.faults();
+    match state {
+        DrainStatus::Starting => {
+            faults.script("GET", "/api/v1/nodes/n1", ALL_TRIES - 1, Fault::status(500, "InternalError"));
+        }
+        DrainStatus::FailedCordon => {
+            faults.script("GET", "/api/v1/nodes/n1", ALL_TRIES, Fault::status(500, "InternalError"));
+        }
+        DrainStatus::Cordoned => device.block(true),
+        DrainStatus::DrainRetrying => device.refusals(1),
+        DrainStatus::FailedDrain => device.refusals(5),
+        DrainStatus::Unknown
+        | DrainStatus::NotSupported
+        | DrainStatus::NotRequested
+        | DrainStatus::Requested
+        | DrainStatus::Complete
+        | DrainStatus::Stranger(_) => {}
+    }
+    if state == DrainStatus::NotRequested {
+        return device;
+    }
+    if state == DrainStatus::Requested {
+        // It lasts one turn; a kill makes it stay.
+        device.kill_at(" to {Requested 2}", 1);
+        device.ask(US, 1).await;
+        device.killed().await;
+        return device;
+    }
+    device.ask(US, 1).await;
+    device.until(state, US, 1).await;
+    device.rest().await;
+    device
+}
+
+async fn withdrawn(state: DrainStatus, foreign: bool) {
+    let told = format!("{state:?}, foreign {foreign}");
+    let mut device = device_at(state, foreign).await;
+    let number = state.number();
+    assert_eq!(device.status(), status(number, if number == 2 { 1 } else { 2 }), "{told}");
+    if state == DrainStatus::Requested {
+        device.remove(request_file(US));
+        device.start().await;
+    } else if state != DrainStatus::NotRequested {
+        device.withdraw(US).await;
+    }
+    let evictions = device.sim.faults().count("POST", "/eviction");
+    device.block(false);
+    device.pass(Duration::from_hours(1)).await;
+    assert_eq!(device.status(), status(2, 1), "{told}");
+    assert_eq!((device.cordoned(), device.owner()), (foreign, None), "{told}");
+    assert_eq!(device.sim.faults().count("POST", "/eviction"), evictions, "{told}");
+    // The next request finds everything as the first one did.
+    device.sim.faults().clear();
+    device.ask(US, 2).await;
+    device.until(DrainStatus::Complete, US, if state == DrainStatus::Complete { 2 } else { 1 }).await;
+    assert_eq!(device.pods_to_leave(), [""; 0], "{told}");
+}
+
+macro_rules! withdrawn {
+    ($($name:ident: $state:ident),+ $(,)?) => { $(
+        #[tokio::test(start_paused = true)]
+        async fn $name() {
+            for foreign in [false, true] {
+                withdrawn(DrainStatus::$state, foreign).await;
+            }
+        }
+    )+ };
+}
+
+withdrawn! {
+    d_k6_nothing_to_take_back_changes_nothing: NotRequested,
+    d_k6_taken_back_when_requested: Requested,
+    d_k6_taken_back_when_starting: Starting,
+    d_k6_taken_back_when_cordoned: Cordoned,
+    d_k6_taken_back_when_retrying: DrainRetrying,
+    d_k6_taken_back_after_a_failed_cordon: FailedCordon,
+    d_k6_taken_back_after_a_failed_drain: FailedDrain,
+    d_k6_taken_back_when_complete: Complete,
+}

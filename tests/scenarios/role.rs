@@ -1,0 +1,77 @@
+//! The role in `docs/role.yaml` is what the agents need, and no more.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use scenarios::{At, World};
+use topics::{DrainStatus, NodeDrainProgress};
+
+/// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
+fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> {
+    let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+    let mut parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let group = match parts[0] {
+        "api" => String::new(),
+        "apis" => parts.remove(1).to_owned(),
+        _ => return None,
+    };
+    // What is left: `api(s)`, version, [`namespaces`, name,] resource, [name, [subresource]].
+    parts.drain(..2.min(parts.len()));
+    if parts.len() > 2 && parts[0] == "namespaces" {
+        parts.drain(..2);
+    }
+    let (resource, named) = match parts[..] {
+        [] => return None,
+        [resource] => (resource.to_owned(), false),
+        [resource, _] => (resource.to_owned(), true),
+        [resource, _, sub, ..] => (format!("{resource}/{sub}"), true),
+    };
+    let verb = match (method.as_str(), named) {
+        ("GET", true) => "get",
+        ("GET", false) if query.contains("watch=") => "watch",
+        ("GET", false) => "list",
+        ("POST", _) => "create",
+        ("PATCH", _) => "patch",
+        ("PUT", _) => "update",
+        (other, _) => other,
+    };
+    Some((group, resource, verb.to_owned()))
+}
+
+#[tokio::test]
+async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
+    let role: ClusterRole = serde_saphyr::from_str(include_str!("../../docs/role.yaml")).unwrap();
+    let mut granted = BTreeSet::new();
+    for rule in role.rules.unwrap() {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                for verb in &rule.verbs {
+                    granted.insert((group.clone(), resource.clone(), verb.clone()));
+                }
+            }
+        }
+    }
+    let mut world = World::new().await;
+    // A budget that blocks first, so that budgets are looked at and followed.
+    world.prepare(At::Status(DrainStatus::Cordoned)).await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world
+        .until::<NodeDrainProgress>("zedkube", "a blocker with the name of its budget", |it| {
+            it.is_some_and(|it| it.blockers.iter().any(|blocker| blocker.reason.contains("web")))
+        })
+        .await;
+    world.release().await;
+    world.recorded_count(1).await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    let asked = world.cluster.asked_by_agents();
+    let used: BTreeSet<_> = asked.iter().filter_map(needed).collect();
+    let missing: Vec<_> = used.difference(&granted).collect();
+    assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
+    let unused: Vec<_> = granted.difference(&used).collect();
+    assert!(unused.is_empty(), "granted, but never asked for: {unused:?}");
+}

@@ -1,0 +1,39 @@
+//! The controller takes a reboot back, in each state of it.
+
+use scenarios::{ALL_STATES, At, PENDING, World};
+use topics::{DrainStatus, ZedAgentStatus};
+
+/// Past this point the device is going down, as in the reference.
+fn can_be_taken_back(at: At) -> bool {
+    !matches!(at, At::Commanded | At::DeviceReboot | At::Status(DrainStatus::Complete))
+}
+
+#[tokio::test]
+async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
+    for at in ALL_STATES.into_iter().filter(|at| can_be_taken_back(*at)) {
+        let mut world = World::new().await;
+        world.prepare(at).await;
+        world.start_all();
+        world.status(DrainStatus::NotRequested).await;
+        world.ask_reboot(7);
+        world.arrive(at).await;
+        world.ask_reboot(6);
+        world.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
+        world.status(DrainStatus::NotRequested).await;
+        world.cluster.sim().faults().clear();
+        world.cluster.until_schedulable().await;
+        // The room that was missing comes too late: nobody wants the drain any more.
+        let evicted = world.cluster.evictions();
+        world.release().await;
+        assert_eq!(world.recorded(), [], "{at:?}");
+        let status: ZedAgentStatus = world.read("run/zedagent/ZedAgentStatus/zedagent.json").unwrap();
+        assert!(!status.reboot_cmd, "{at:?}");
+        // A second one goes all the way, so the first has left nothing behind.
+        world.ask_reboot(8);
+        world.recorded_count(1).await;
+        assert!(world.cluster.evictions() >= evicted, "{at:?}");
+        assert_eq!(world.cluster.pods_to_leave().await, [""; 0], "{at:?}");
+        assert_eq!(world.cluster.evicted_twice(), [""; 0], "{at:?}");
+        world.kill_all().await;
+    }
+}

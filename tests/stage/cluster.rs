@@ -1,0 +1,227 @@
+//! The cluster of a scenario: our node among others, and on it a budget-guarded application, a DaemonSet's pod and
+//! a bare pod. Everything is done through the API, as another client would.
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
+use kubesim::{Sim, SimConfig};
+use serde_json::{Value, json};
+
+use crate::noted::Noted;
+use crate::real::{self, Real};
+use crate::server::ApiServer;
+
+/// Our node, by the name and identity of the golden config's device.
+const NODE: &str = "edge-node-1";
+const UUID: &str = "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11";
+const NODES: [(&str, &str); 3] = [
+    (NODE, UUID),
+    ("edge-node-2", "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22"),
+    ("edge-node-3", "0d6e3c1a-1f4e-4f7e-8f7a-7d5e0c0c0c33"),
+];
+/// Namespace of the guarded application and its budget.
+const SHOP: &str = "shop";
+/// The budget, and the label `app` of its pods.
+pub(crate) const BUDGET: &str = "web";
+
+/// Names of our node and of the namespace of the guarded application.
+pub(crate) struct Place {
+    pub(crate) node: String,
+    pub(crate) uuid: &'static str,
+    pub(crate) namespace: String,
+}
+
+enum Backend {
+    Embedded(Sim),
+    Real(Real),
+}
+
+/// A cluster with our node.
+pub struct Cluster {
+    backend: Backend,
+    place: Place,
+    client: Client,
+    noted: Noted,
+}
+
+impl Cluster {
+    /// The embedded one: three nodes, a Deployment of three behind a budget, a StatefulSet, a DaemonSet, a bare pod.
+    pub async fn embedded() -> Self {
+        let config = SimConfig {
+            stop_time: Duration::from_millis(30),
+            start_time: Duration::from_millis(20),
+            ..SimConfig::default()
+        };
+        let sim = Sim::new(config);
+        for (name, uuid) in NODES {
+            sim.add_node(name, uuid);
+        }
+        sim.add_deployment(SHOP, "web", 3);
+        sim.add_budget(SHOP, BUDGET, "web", &json!({ "minAvailable": 1 }));
+        sim.add_stateful_set(SHOP, "db", 2);
+        sim.add_daemon_set("kube-system", "log-agent");
+        running(&sim, 8).await;
+        // Last, so that the workloads above are spread over all nodes.
+        sim.add_bare_pod("tools", "debug-shell", NODE);
+        running(&sim, 9).await;
+        let place = Place { node: NODE.to_owned(), uuid: UUID, namespace: SHOP.to_owned() };
+        Self {
+            client: Client::new(sim.service(), "default"),
+            place,
+            backend: Backend::Embedded(sim),
+            noted: Noted::default(),
+        }
+    }
+
+    /// One on the real API server that the environment names: two nodes without a machine, three pods behind a
+    /// budget, a bare pod. `None` when it names none, see [`crate::SKIPPED`].
+    pub async fn of_environment() -> Option<Self> {
+        Some(Self::on(ApiServer::of_environment().await?).await)
+    }
+
+    /// The same on the server of a kubeconfig whose controllers keep budgets up to date.
+    pub async fn of_kubeconfig(file: &Path) -> Self {
+        Self::on(ApiServer::of_kubeconfig(file).await).await
+    }
+
+    async fn on(server: ApiServer) -> Self {
+        let name = format!("pillar-scenario-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
+        let place = Place { node: name.clone(), uuid: UUID, namespace: name };
+        let real = Real::build(server, &place).await;
+        Self { client: real.client().clone(), place, backend: Backend::Real(real), noted: Noted::default() }
+    }
+
+    /// Removes what was built on a real server.
+    pub async fn tear_down(&self) {
+        match &self.backend {
+            Backend::Embedded(_) => {}
+            Backend::Real(real) => real.tear_down(&self.place).await,
+        }
+    }
+
+    /// The embedded cluster behind it.
+    #[must_use]
+    pub fn sim(&self) -> &Sim {
+        match &self.backend {
+            Backend::Embedded(sim) => sim,
+            Backend::Real(_) => panic!("this scenario needs the embedded cluster"),
+        }
+    }
+
+    /// The device's name, which gives our node its own.
+    pub(crate) fn device_name(&self) -> &str {
+        &self.place.node
+    }
+
+    /// The way in for zedkube, without a network in between.
+    #[must_use]
+    pub fn handle(&self) -> kubeops::Cluster {
+        kubeops::Cluster::from_client(self.noted.on(&self.client))
+    }
+
+    async fn node(&self) -> Node {
+        Api::all(self.client.clone()).get(&self.place.node).await.unwrap()
+    }
+
+    /// Whether our node is unschedulable now.
+    pub async fn cordoned(&self) -> bool {
+        unschedulable(&self.node().await)
+    }
+
+    /// Somebody cordons our node with kubectl.
+    pub async fn cordon_by_hand(&self) {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({ "spec": { "unschedulable": true } }));
+        nodes.patch(&self.place.node, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Our node loses power, or gets it back.
+    pub async fn power(&self, on: bool) {
+        match &self.backend {
+            Backend::Embedded(sim) => sim.power(&self.place.node, on),
+            Backend::Real(_) => real::ready(&self.client, &self.place.node, on).await,
+        }
+    }
+
+    /// Waits until our node is schedulable.
+    pub async fn until_schedulable(&self) {
+        let schedulable = |node: &Node| !unschedulable(node);
+        real::until(&Api::all(self.client.clone()), &self.place.node, schedulable).await;
+    }
+
+    /// Waits until our node is Ready.
+    pub async fn until_ready(&self) {
+        let ready = |node: &Node| {
+            let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.filter(|it| it.type_ == "Ready").any(|it| it.status == "True")
+        };
+        real::until(&Api::all(self.client.clone()), &self.place.node, ready).await;
+    }
+
+    async fn want_available(&self, count: u32) {
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), &self.place.namespace);
+        let patch = Patch::Merge(json!({ "spec": { "minAvailable": count } }));
+        budgets.patch(BUDGET, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// No pod of the guarded application may go.
+    pub async fn block(&self) {
+        self.want_available(3).await;
+    }
+
+    /// Two of the guarded application may go.
+    pub async fn unblock(&self) {
+        self.want_available(1).await;
+    }
+
+    /// Pods on our node that a drain takes away.
+    pub async fn pods_to_leave(&self) -> Vec<String> {
+        let pods: Api<Pod> = Api::all(self.client.clone());
+        let here = ListParams::default().fields(&format!("spec.nodeName={}", self.place.node));
+        let leaves = |pod: &Pod| pod.owner_references().iter().all(|owner| owner.kind != "DaemonSet");
+        pods.list(&here).await.unwrap().items.into_iter().filter(leaves).map(|it| it.name_any()).collect()
+    }
+
+    fn evicted(&self) -> Vec<String> {
+        match &self.backend {
+            Backend::Embedded(sim) => sim.faults().evicted(),
+            Backend::Real(_) => self.noted.notes().evicted.clone(),
+        }
+    }
+
+    /// Method, path and query of all that agents as tasks of this process have asked.
+    #[must_use]
+    pub fn asked_by_agents(&self) -> Vec<(String, String)> {
+        self.noted.notes().asked.clone()
+    }
+
+    /// How many evictions were accepted.
+    #[must_use]
+    pub fn evictions(&self) -> usize {
+        self.evicted().len()
+    }
+
+    /// UIDs of pods whose eviction was accepted more than once.
+    #[must_use]
+    pub fn evicted_twice(&self) -> Vec<String> {
+        let mut all = self.evicted();
+        all.sort();
+        let mut twice: Vec<String> =
+            all.windows(2).filter(|pair| pair[0] == pair[1]).map(|it| it[0].clone()).collect();
+        twice.dedup();
+        twice
+    }
+}
+
+fn unschedulable(node: &Node) -> bool {
+    node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
+}
+
+async fn running(sim: &Sim, count: usize) {
+    let ready = |pod: &Value| pod["status"]["conditions"][0]["status"] == "True";
+    sim.until("pods", |pods| pods.len() == count && pods.iter().all(ready)).await;
+}

@@ -1,0 +1,97 @@
+//! Every state of a drained reboot, and how the system is held in it for as long as a test likes.
+
+use kubesim::Fault;
+use topics::{DrainStatus, NodeAgentStatus, NodeDrainRequest, ZedAgentStatus};
+
+use crate::World;
+
+/// Requests in a row that meet a scripted fault: more than any test makes.
+const WITHOUT_END: u32 = 1_000_000;
+
+/// A state of a drained reboot, as the topics show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// Nothing is asked for.
+    Idle,
+    /// NodeDrainRequest is written.
+    Asked,
+    /// NodeDrainStatus has this value.
+    Status(DrainStatus),
+    /// nodeagent is told.
+    Commanded,
+    /// The device operation is on its way.
+    DeviceReboot,
+}
+
+/// All of them, in the order of a reboot that meets every trouble.
+pub const ALL_STATES: [At; 10] = [
+    At::Idle,
+    At::Asked,
+    At::Status(DrainStatus::Starting),
+    At::Status(DrainStatus::FailedCordon),
+    At::Status(DrainStatus::Cordoned),
+    At::Status(DrainStatus::DrainRetrying),
+    At::Status(DrainStatus::FailedDrain),
+    At::Status(DrainStatus::Complete),
+    At::Commanded,
+    At::DeviceReboot,
+];
+
+impl World {
+    /// Lets the limits and the cluster be such that a reboot comes to `at`; to be called before agents start.
+    pub async fn prepare(&mut self, at: At) {
+        match at {
+            At::Status(DrainStatus::Starting) => {
+                self.limits["zedkube"]["cordon_tries"] = 1_000_000.into();
+                self.refuse("PATCH", "/nodes/", 409, "Conflict");
+            }
+            At::Status(DrainStatus::FailedCordon) => {
+                self.limits["zedkube"]["cordon_tries"] = 2.into();
+                self.refuse("PATCH", "/nodes/", 409, "Conflict");
+            }
+            At::Status(DrainStatus::DrainRetrying) => self.refuse("POST", "/eviction", 403, "Forbidden"),
+            At::Status(DrainStatus::FailedDrain) => {
+                self.limits["zedkube"]["drain_tries"] = 1.into();
+                self.refuse("POST", "/eviction", 403, "Forbidden");
+            }
+            At::Asked | At::Status(DrainStatus::Cordoned) => self.cluster.block().await,
+            At::Idle | At::Status(DrainStatus::Complete) | At::Commanded | At::DeviceReboot => {}
+            At::Status(status) => panic!("nothing holds a reboot at {status:?}"),
+        }
+    }
+
+    /// Waits until the reboot, asked for already, is at `at`. States that pass may have passed on return.
+    pub async fn arrive(&self, at: At) {
+        match at {
+            At::Idle => {}
+            At::Asked => {
+                self.until::<NodeDrainRequest>("zedagent", "a drain request", |it| it.is_some()).await;
+            }
+            At::Status(status) => {
+                self.status(status).await;
+            }
+            At::Commanded => {
+                self.until::<ZedAgentStatus>("zedagent", "RebootCmd", |it| {
+                    it.is_some_and(|it| it.reboot_cmd)
+                })
+                .await;
+            }
+            At::DeviceReboot => {
+                self.until::<NodeAgentStatus>("nodeagent", "DeviceReboot", |it| {
+                    it.is_some_and(|it| it.device_reboot)
+                })
+                .await;
+            }
+        }
+    }
+
+    /// Takes away what [`World::prepare`] put in the way.
+    pub async fn release(&self) {
+        self.cluster.sim().faults().clear();
+        self.cluster.unblock().await;
+    }
+
+    fn refuse(&self, method: &str, path: &str, code: u16, reason: &str) {
+        self.cluster.sim().faults().script(method, path, WITHOUT_END, Fault::status(code, reason));
+    }
+}

@@ -1,0 +1,216 @@
+//! What a scenario needs on a real API server that the embedded cluster has by itself: nodes without a machine,
+//! kubelets for them, and where no controller manager runs, somebody who keeps the budget up to date.
+//!
+//! Everything lies in a namespace and on nodes of its own names, and is removed at the end.
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::cluster::{BUDGET, Place};
+use crate::server::ApiServer;
+
+/// A cluster on a real API server.
+pub(crate) struct Real {
+    server: ApiServer,
+    _kubelets: JoinSet<()>,
+}
+
+impl Real {
+    /// Two nodes, an application of three pods behind a budget, a bare pod.
+    pub(crate) async fn build(server: ApiServer, place: &Place) -> Self {
+        let client = &server.client;
+        let namespace = json!({ "metadata": { "name": place.namespace } });
+        create::<Namespace>(&Api::all(client.clone()), namespace).await;
+        let other = format!("{}-other", place.node);
+        let mut kubelets = JoinSet::new();
+        for (node, uuid) in [(&place.node, place.uuid), (&other, "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22")] {
+            let object = json!({ "metadata": { "name": node, "labels": { "node-uuid": uuid } } });
+            create::<Node>(&Api::all(client.clone()), object).await;
+            ready(client, node, true).await;
+            kubelets.spawn(kubelet(client.clone(), node.clone()));
+        }
+        let pods: Api<Pod> = Api::namespaced(client.clone(), &place.namespace);
+        for (name, app, node) in [
+            ("web-0", BUDGET, &place.node),
+            ("web-1", BUDGET, &other),
+            ("web-2", BUDGET, &other),
+            ("debug-shell", "debug", &place.node),
+        ] {
+            create(&pods, pod(name, app, node)).await;
+        }
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), &place.namespace);
+        let budget = json!({
+            "metadata": { "name": BUDGET },
+            "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": BUDGET } } },
+        });
+        create(&budgets, budget).await;
+        if !server.has_controllers {
+            kubelets.spawn(keep_budget(client.clone(), place.namespace.clone()));
+        }
+        let real = Self { _kubelets: kubelets, server };
+        real.until_budget_counts(&budgets).await;
+        real
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.server.client
+    }
+
+    /// Removes what was built.
+    pub(crate) async fn tear_down(&self, place: &Place) {
+        let now = DeleteParams::default().grace_period(0);
+        let nodes: Api<Node> = Api::all(self.client().clone());
+        for node in [place.node.clone(), format!("{}-other", place.node)] {
+            nodes.delete(&node, &now).await.unwrap();
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client().clone(), &place.namespace);
+        for pod in pods.list(&ListParams::default()).await.unwrap() {
+            // The kubelet may have been faster.
+            drop(pods.delete(&pod.name_any(), &now).await);
+        }
+        let namespaces: Api<Namespace> = Api::all(self.client().clone());
+        namespaces.delete(&place.namespace, &now).await.unwrap();
+    }
+
+    async fn until_budget_counts(&self, budgets: &Api<PodDisruptionBudget>) {
+        let counts = |budget: &PodDisruptionBudget| {
+            budget.status.as_ref().is_some_and(|status| status.current_healthy == Some(3))
+        };
+        until(budgets, BUDGET, counts).await;
+    }
+}
+
+async fn create<K>(api: &Api<K>, object: Value)
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize,
+{
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+}
+
+fn pod(name: &str, app: &str, node: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "labels": { "app": app } },
+        "spec": {
+            "nodeName": node, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+            "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }],
+            "tolerations": [{ "operator": "Exists" }],
+        },
+    })
+}
+
+/// Says that `node` is Ready, or not.
+pub(crate) async fn ready(client: &Client, node: &str, is: bool) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let status = if is { "True" } else { "False" };
+    let condition = json!({ "type": "Ready", "status": status, "reason": "Scenario", "message": "" });
+    let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+    nodes.patch_status(node, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Waits until the object `name` is as wanted.
+pub(crate) async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(&K) -> bool)
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    loop {
+        let now = api.get(name).await.unwrap();
+        if wanted(&now) {
+            return;
+        }
+        let version = now.resource_version().unwrap();
+        let only = WatchParams::default().fields(&format!("metadata.name={name}"));
+        // Any event, also the end of the watch, is a reason to look again.
+        let mut changes = api.watch(&only, &version).await.unwrap().boxed();
+        drop(changes.try_next().await);
+    }
+}
+
+/// The kubelet of a node without a machine: its pods run at once, and are gone once they were asked to go.
+async fn kubelet(client: Client, node: String) {
+    let pods: Api<Pod> = Api::all(client.clone());
+    let here = format!("spec.nodeName={node}");
+    loop {
+        let all = pods.list(&ListParams::default().fields(&here)).await.unwrap();
+        for pod in &all.items {
+            let own: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+            let running = pod.status.as_ref().and_then(|it| it.phase.as_deref()) == Some("Running");
+            // A pod that went, or another one of its name, needs nothing: the next round looks again.
+            if pod.metadata.deletion_timestamp.is_some() {
+                let uid = Preconditions { uid: pod.uid(), resource_version: None };
+                let now = DeleteParams::default().grace_period(0).preconditions(uid);
+                drop(own.delete(&pod.name_any(), &now).await);
+            } else if !running {
+                let status = json!({ "status": {
+                    "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }],
+                } });
+                drop(
+                    own.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Strategic(status))
+                        .await,
+                );
+            }
+        }
+        let version = all.metadata.resource_version.unwrap_or_default();
+        let mut changes = pods.watch(&WatchParams::default().fields(&here), &version).await.unwrap().boxed();
+        drop(changes.try_next().await);
+    }
+}
+
+/// What the disruption controller does: how many of the guarded pods are healthy, and how many may go.
+async fn keep_budget(client: Client, namespace: String) {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, &namespace);
+    let guarded = format!("app={BUDGET}");
+    loop {
+        let all = pods.list(&ListParams::default().labels(&guarded)).await.unwrap();
+        if let Some(budget) = budgets.get_opt(BUDGET).await.unwrap() {
+            let spec = serde_json::to_value(&budget.spec).unwrap();
+            let desired = spec["minAvailable"].as_i64().unwrap();
+            let healthy = all.items.iter().filter(|pod| is_healthy(pod)).count();
+            let healthy = i64::try_from(healthy).unwrap();
+            let status = json!({ "status": {
+                "observedGeneration": budget.metadata.generation, "expectedPods": all.items.len(),
+                "currentHealthy": healthy, "desiredHealthy": desired,
+                "disruptionsAllowed": (healthy - desired).max(0),
+            } });
+            budgets.patch_status(BUDGET, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        }
+        let version = all.metadata.resource_version.unwrap_or_default();
+        let mut pod_changes =
+            pods.watch(&WatchParams::default().labels(&guarded), &version).await.unwrap().boxed();
+        let mut budget_changes = budgets.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+        let mut held = budget_changes.try_next().await.ok().flatten();
+        loop {
+            tokio::select! {
+                _ = pod_changes.try_next() => break,
+                changed = budget_changes.try_next() => {
+                    let changed = changed.ok().flatten();
+                    // Our own writing of the status is no reason to write it again.
+                    if generation(changed.as_ref()) != generation(held.as_ref()) {
+                        break;
+                    }
+                    held = changed;
+                }
+            }
+        }
+    }
+}
+
+fn generation(event: Option<&kube::core::WatchEvent<PodDisruptionBudget>>) -> Option<i64> {
+    use kube::core::WatchEvent::{Added, Bookmark, Deleted, Error, Modified};
+    match event? {
+        Added(budget) | Modified(budget) | Deleted(budget) => budget.metadata.generation,
+        Bookmark(_) | Error(_) => None,
+    }
+}
+
+fn is_healthy(pod: &Pod) -> bool {
+    let ready = |status: &k8s_openapi::api::core::v1::PodStatus| {
+        status.conditions.iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True")
+    };
+    pod.metadata.deletion_timestamp.is_none() && pod.status.as_ref().is_some_and(ready)
+}

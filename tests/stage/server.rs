@@ -1,0 +1,139 @@
+//! A real API server for the scenarios: the one of `KUBECONFIG`, or etcd and kube-apiserver of `KUBEBUILDER_ASSETS`,
+//! started here and ended with the test.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use agent::Clock;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use pubsub::store;
+use tempfile::TempDir;
+
+/// Why the scenarios on a real API server are left out.
+pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUILDER_ASSETS (a directory with etcd \
+                           and kube-apiserver) is set";
+/// How long a server may take until it answers.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
+
+/// A server that can be asked.
+pub(crate) struct ApiServer {
+    pub(crate) client: Client,
+    /// Whether a controller manager keeps budgets up to date there.
+    pub(crate) has_controllers: bool,
+    _own: Option<Processes>,
+}
+
+/// The server's processes; they end with this.
+struct Processes {
+    children: Vec<Child>,
+    _dir: TempDir,
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+impl ApiServer {
+    /// The one that the environment names, if it does.
+    pub(crate) async fn of_environment() -> Option<Self> {
+        if let Some(file) = std::env::var_os("KUBECONFIG").filter(|it| !it.is_empty()) {
+            return Some(Self::of_kubeconfig(Path::new(&file)).await);
+        }
+        let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|it| !it.is_empty())?;
+        Some(Self::start(Path::new(&assets)).await)
+    }
+
+    pub(crate) async fn of_kubeconfig(file: &Path) -> Self {
+        let kubeconfig = Kubeconfig::read_from(file)
+            .unwrap_or_else(|cause| panic!("cannot read the kubeconfig {}: {cause}", file.display()));
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        Self { client: Client::try_from(config).unwrap(), has_controllers: true, _own: None }
+    }
+
+    async fn start(assets: &Path) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (etcd, etcd_peer, api) = (free_port(), free_port(), free_port());
+        let at = |name: &str| dir.path().join(name);
+        let key = at("service-account.pem");
+        let made = Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048").output();
+        let made = made.expect("openssl is needed to make the service account key; install it");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        store::replace(&at("tokens.csv"), b"scenario-token,scenario,scenario,system:masters\n").unwrap();
+        let children = vec![
+            child(
+                assets,
+                "etcd",
+                &[
+                    format!("--data-dir={}", at("etcd").display()),
+                    format!("--listen-client-urls=http://127.0.0.1:{etcd}"),
+                    format!("--advertise-client-urls=http://127.0.0.1:{etcd}"),
+                    format!("--listen-peer-urls=http://127.0.0.1:{etcd_peer}"),
+                    "--unsafe-no-fsync".to_owned(),
+                ],
+            ),
+            child(
+                assets,
+                "kube-apiserver",
+                &[
+                    format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+                    "--bind-address=127.0.0.1".to_owned(),
+                    format!("--secure-port={api}"),
+                    format!("--cert-dir={}", at("certs").display()),
+                    format!("--token-auth-file={}", at("tokens.csv").display()),
+                    "--authorization-mode=RBAC".to_owned(),
+                    "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+                    // As no controller makes service accounts here.
+                    "--disable-admission-plugins=ServiceAccount".to_owned(),
+                    "--service-account-issuer=https://127.0.0.1/".to_owned(),
+                    format!("--service-account-key-file={}", key.display()),
+                    format!("--service-account-signing-key-file={}", key.display()),
+                ],
+            ),
+        ];
+        let mut config = Config::new(format!("https://127.0.0.1:{api}").parse().unwrap());
+        // Its certificate is made at the start by itself, on the loopback address.
+        config.accept_invalid_certs = true;
+        config.auth_info.token = Some("scenario-token".to_owned().into());
+        let client = Client::try_from(config).unwrap();
+        let mut own = Processes { children, _dir: dir };
+        until_it_answers(&client, &mut own).await;
+        Self { client, has_controllers: false, _own: Some(own) }
+    }
+}
+
+/// A port that nobody listens on now. It is asked for a moment later.
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn child(assets: &Path, name: &str, words: &[String]) -> Child {
+    let program: PathBuf = assets.join(name);
+    Command::new(&program)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|cause| panic!("cannot start {}: {cause}", program.display()))
+}
+
+async fn until_it_answers(client: &Client, own: &mut Processes) {
+    let clock = Clock::new();
+    let end = clock.now() + PATIENCE;
+    loop {
+        let ready = http::Request::get("/readyz").body(Vec::new()).unwrap();
+        let Err(cause) = client.request_text(ready).await else { return };
+        for child in &mut own.children {
+            assert!(child.try_wait().unwrap().is_none(), "etcd or kube-apiserver ended before it answered");
+        }
+        assert!(clock.now() < end, "the API server is not ready after {} s: {cause}", PATIENCE.as_secs());
+        clock.sleep_until(Some(clock.now() + std::time::Duration::from_millis(100))).await;
+    }
+}

@@ -1,0 +1,405 @@
+//! A device in a temporary root, a cluster, and agents that can be started, killed and rebooted: as tasks of this
+//! process, or as processes of their own that only share the files.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use agent::device::{self, Choice, Recorded};
+use agent::{Clock, Station, Stop, Stopper, wire};
+use kubesim::Server;
+use pubsub::{Bus, Change, FileRule, FileState, store};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
+
+use crate::Cluster;
+
+/// A state that takes longer than this does not come: generous, as the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The four agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Agent {
+    /// zedagent.
+    Zedagent,
+    /// baseosmgr.
+    Baseosmgr,
+    /// nodeagent.
+    Nodeagent,
+    /// zedkube.
+    Zedkube,
+}
+
+impl Agent {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Zedagent, Self::Baseosmgr, Self::Nodeagent, Self::Zedkube];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Zedagent => "zedagent",
+            Self::Baseosmgr => "baseosmgr",
+            Self::Nodeagent => "nodeagent",
+            Self::Zedkube => "zedkube",
+        }
+    }
+}
+
+/// An agent at work.
+enum Running {
+    Task(Stopper, JoinSet<()>),
+    Process(Child),
+}
+
+/// The program whose processes the agents are, and the API that they reach over HTTP.
+struct Program {
+    path: PathBuf,
+    _api: Server,
+}
+
+/// A device, its agents and its cluster.
+pub struct World {
+    root: TempDir,
+    /// Its files.
+    pub bus: Bus,
+    clock: Clock,
+    /// Its cluster.
+    pub cluster: Cluster,
+    /// Waits and counts of agents that are started from now on, in the form of a limits file.
+    pub limits: Value,
+    program: Option<Program>,
+    starts: usize,
+    running: Vec<(Agent, Running)>,
+}
+
+impl World {
+    /// A device that has carried out reboot `6` and is a member of an idle embedded cluster; no agent runs. Agents
+    /// will be tasks of this process.
+    pub async fn new() -> Self {
+        Self::on(Cluster::embedded().await)
+    }
+
+    /// The same on another cluster.
+    #[must_use]
+    pub fn on(cluster: Cluster) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let world = Self {
+            root,
+            bus,
+            clock: Clock::new(),
+            cluster,
+            limits: brisk(),
+            program: None,
+            starts: 0,
+            running: Vec::new(),
+        };
+        world.put("etc/eve-release", "14.5.0-lts-kubevirt-amd64");
+        world.put("persist/status/rebootConfig", r#"{"Counter":6,"DesiredState":true,"OpsTime":""}"#);
+        world.config(&reboot_config(6));
+        world
+    }
+
+    /// The same with agents that are processes of `zedbox`, each on its own.
+    pub async fn of_processes(zedbox: &Path) -> Self {
+        let mut world = Self::new().await;
+        let api = world.cluster.sim().serve().await.unwrap();
+        world.put("kubeconfig", &api.kubeconfig());
+        world.program = Some(Program { path: zedbox.to_owned(), _api: api });
+        world
+    }
+
+    /// Writes a file as the machine or a person would.
+    pub fn put(&self, path: &str, text: &str) {
+        store::replace(&self.bus.path(path), text.as_bytes()).unwrap();
+    }
+
+    /// The file at `path` right now.
+    #[must_use]
+    pub fn text(&self, path: &str) -> Option<String> {
+        let bytes = store::read(&self.bus.path(path), 1 << 20).unwrap()?;
+        Some(String::from_utf8(bytes).unwrap())
+    }
+
+    /// The controller sends `config`.
+    pub fn config(&self, config: &Value) {
+        let mut config = config.clone();
+        config["deviceName"] = self.cluster.device_name().into();
+        self.put("persist/config/edge-dev-config.json", &config.to_string());
+    }
+
+    /// The controller asks for reboot `counter`.
+    pub fn ask_reboot(&self, counter: u32) {
+        self.config(&reboot_config(counter));
+    }
+
+    /// Starts an agent.
+    pub fn start(&mut self, agent: Agent) {
+        self.starts += 1;
+        let running = match &self.program {
+            Some(program) => self.start_process(agent, &program.path),
+            None => self.start_task(agent),
+        };
+        self.running.push((agent, running));
+    }
+
+    fn start_process(&self, agent: Agent, zedbox: &Path) -> Running {
+        let (file, log) = ("limits.json", self.log(agent));
+        self.put(file, &self.limits.to_string());
+        self.put(&log, "");
+        let log = File::options().append(true).open(self.bus.path(&log)).unwrap();
+        let child = Command::new(zedbox)
+            .arg(agent.name())
+            .arg("--root")
+            .arg(self.root.path())
+            .arg("--kubeconfig")
+            .arg(self.bus.path("kubeconfig"))
+            .arg("--limits")
+            .arg(self.bus.path(file))
+            .stdin(std::process::Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Running::Process(child)
+    }
+
+    /// What the last started process of `agent` says.
+    fn log(&self, agent: Agent) -> String {
+        format!("log/{:03}-{}", self.starts, agent.name())
+    }
+
+    fn start_task(&self, agent: Agent) -> Running {
+        let (stopper, stop) = Stop::new();
+        let boot_id = Choice::Record.boot_id(&self.bus).unwrap();
+        let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
+        let (limits, cluster) = (self.limits.clone(), self.cluster.handle());
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let ended = match agent {
+                Agent::Zedagent => zedagent::run(station, limits_of(&limits, agent)).await,
+                Agent::Baseosmgr => {
+                    let zboot = agent::zboot::FileStore::open(&station.bus).unwrap();
+                    baseosmgr::run(station, limits_of(&limits, agent), Box::new(zboot)).await
+                }
+                Agent::Nodeagent => {
+                    let device = Choice::Record.open(&station.bus, station.clock);
+                    nodeagent::run(station, limits_of(&limits, agent), device).await
+                }
+                Agent::Zedkube => zedkube::run(station, limits_of(&limits, agent), cluster).await,
+            };
+            if let Err(error) = ended {
+                panic!("{agent:?} failed: {}", agent::report::chain(&error));
+            }
+        });
+        Running::Task(stopper, task)
+    }
+
+    /// Starts all agents.
+    pub fn start_all(&mut self) {
+        for agent in Agent::ALL {
+            self.start(agent);
+        }
+    }
+
+    /// Ends `agent` at once, wherever it is, as a kill would: nothing is tidied up.
+    ///
+    /// A real process gets SIGKILL.
+    pub async fn kill(&mut self, agent: Agent) {
+        let at = self.running.iter().position(|(running, _)| *running == agent).unwrap();
+        match self.running.remove(at).1 {
+            Running::Task(stopper, mut task) => {
+                task.abort_all();
+                while let Some(ended) = task.join_next().await {
+                    assert!(
+                        ended.is_err_and(|cause| cause.is_cancelled()),
+                        "{agent:?} had ended before it was killed"
+                    );
+                }
+                drop(stopper);
+            }
+            Running::Process(mut child) => {
+                let ended = child.try_wait().unwrap();
+                assert!(
+                    ended.is_none(),
+                    "{agent:?} had ended before it was killed: {ended:?}\n{}",
+                    self.logs()
+                );
+                // SIGKILL: nothing of it runs any more.
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+        }
+    }
+
+    /// Ends all agents at once.
+    pub async fn kill_all(&mut self) {
+        while let Some((agent, ..)) = self.running.last() {
+            let agent = *agent;
+            self.kill(agent).await;
+        }
+    }
+
+    /// What the machine does on a reboot: all processes gone, `/run` empty, another boot identity, the boot
+    /// loader's choice of partition made anew. The node is away for that time.
+    pub async fn reboot(&mut self) {
+        self.kill_all().await;
+        self.cluster.power(false).await;
+        std::fs::remove_dir_all(self.root.path().join("run")).unwrap();
+        self.bus = Bus::open(self.root.path()).unwrap();
+        self.cluster.power(true).await;
+    }
+
+    /// Operations that the stand-in device was asked for.
+    #[must_use]
+    pub fn recorded(&self) -> Vec<Recorded> {
+        device::recorded(&self.bus).unwrap()
+    }
+
+    /// Waits until the stand-in device was asked for its `count`th operation.
+    pub async fn recorded_count(&self, count: usize) {
+        let mut watch =
+            self.bus.file(self.bus.path(device::RECORD), FileRule { limit_bytes: 1 << 20, order: false });
+        let seen = async {
+            while self.recorded().len() < count {
+                watch.next().await;
+            }
+        };
+        self.patiently(&format!("operation number {count} of the device"), seen).await;
+    }
+
+    /// Waits until `file` holds a text that is as wanted, or is absent for `None`.
+    pub async fn until_file(&self, file: &str, what: &str, wanted: impl Fn(Option<&str>) -> bool) {
+        let rule = FileRule { limit_bytes: 1 << 20, order: false };
+        let mut watch = self.bus.file(self.bus.path(file), rule);
+        let seen = async {
+            loop {
+                let holds = match watch.next().await {
+                    FileState::Absent => wanted(None),
+                    FileState::Present(bytes) => wanted(Some(&String::from_utf8(bytes).unwrap())),
+                    FileState::Bad(_) => false,
+                };
+                if holds {
+                    return;
+                }
+            }
+        };
+        self.patiently(what, seen).await;
+    }
+
+    /// Waits until the one value of `agent`'s topic `T`, or its absence, is as wanted, and returns it.
+    pub async fn until<T: Topic>(
+        &self,
+        agent: &str,
+        what: &str,
+        wanted: impl Fn(Option<&T>) -> bool,
+    ) -> Option<T> {
+        let mut subscription = self.bus.subscription(&wire::name::<T>(agent), wire::codec::<T>());
+        let seen = async {
+            let mut synced = false;
+            loop {
+                let change = subscription.next().await;
+                synced |= matches!(change, Change::Synced);
+                let now = subscription.iter().next().map(|(_, value)| value.clone());
+                if synced && wanted(now.as_ref()) {
+                    return now;
+                }
+            }
+        };
+        self.patiently(what, seen).await
+    }
+
+    /// Waits until NodeDrainStatus is `status`.
+    pub async fn status(&self, status: DrainStatus) -> NodeDrainStatus {
+        let what = format!("NodeDrainStatus {status:?}");
+        self.until::<NodeDrainStatus>("zedkube", &what, |it| it.is_some_and(|it| it.status == status))
+            .await
+            .unwrap()
+    }
+
+    /// Waits until reboot `counter` counts as executed and nothing is pending.
+    pub async fn executed(&self, counter: u32) {
+        let wanted = format!("\"Counter\":{counter},");
+        let what = format!("reboot {counter} to count as executed");
+        self.until_file("persist/status/rebootConfig", &what, |text| {
+            text.is_some_and(|it| it.contains(&wanted))
+        })
+        .await;
+        self.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
+    }
+
+    /// The value of a topic file right now.
+    #[must_use]
+    pub fn read<T: Topic>(&self, path: &str) -> Option<T> {
+        let bytes = store::read(&self.bus.path(path), 1 << 20).unwrap()?;
+        Some(go_json::from_slice(&bytes).unwrap())
+    }
+
+    /// What all processes said.
+    fn logs(&self) -> String {
+        let dir = self.root.path().join("log");
+        let Ok(entries) = std::fs::read_dir(&dir) else { return String::new() };
+        let mut paths: Vec<PathBuf> = entries.map(|it| it.unwrap().path()).collect();
+        paths.sort();
+        let said = |it: PathBuf| format!("== {}\n{}", it.display(), std::fs::read_to_string(&it).unwrap());
+        paths.into_iter().map(said).collect::<Vec<_>>().join("\n")
+    }
+
+    async fn patiently<T>(&self, what: &str, wait: impl Future<Output = T>) -> T {
+        tokio::select! {
+            seen = wait => seen,
+            () = self.clock.sleep_until(Some(self.clock.now() + PATIENCE)) => {
+                panic!(
+                    "waited {} s for {what}\nprogress: {:?}\nstatus: {:?}\npending: {:?}\nimage: {:?}\nrecorded: {:?}\n{}",
+                    PATIENCE.as_secs(),
+                    self.text("run/zedkube/NodeDrainProgress/global.json"),
+                    self.text("run/zedkube/NodeDrainStatus/global.json"),
+                    self.text(PENDING),
+                    self.text("run/baseosmgr/BaseOsStatus/5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01.json"),
+                    self.recorded(),
+                    self.logs(),
+                )
+            }
+        }
+    }
+}
+
+/// The pending reboot.
+pub const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
+
+/// The reference's reboot command with another counter.
+#[must_use]
+pub fn reboot_config(counter: u32) -> Value {
+    let mut config: Value =
+        serde_json::from_str(include_str!("../golden/EdgeDevConfig/cluster-reboot.json")).unwrap();
+    config["reboot"]["counter"] = counter.into();
+    config
+}
+
+/// The waits of a device, but for those that only cost time.
+fn brisk() -> Value {
+    json!({
+        "zedagent": { "ask_again_first_ms": 1_000 },
+        "nodeagent": { "min_reboot_delay_ms": 20 },
+        "zedkube": { "uncordon_poll_ms": 50, "cordon_pause_ms": 20, "drain_pause_ms": 200 },
+    })
+}
+
+fn limits_of<L: DeserializeOwned + Default>(all: &Value, agent: Agent) -> L {
+    all.get(agent.name()).map_or_else(L::default, |own| serde_json::from_value(own.clone()).unwrap())
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for (_, running) in &mut self.running {
+            if let Running::Process(child) = running {
+                // A process that is gone already needs no end.
+                drop(child.kill());
+                drop(child.wait());
+            }
+        }
+    }
+}
