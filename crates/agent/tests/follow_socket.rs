@@ -32,3 +32,13 @@ async fn a_topic_with_large_members_arrives_whole() {
     let left = std::fs::read_dir(root.path().join("persist/pubsub-large/zedkube/KubeClusterInfo")).unwrap();
     assert_eq!(left.count(), 0, "a file of a large member that was read");
 }
+
+#[tokio::test]
+async fn under_a_root_too_deep_for_a_socket_files_go_on() {
+    let root = tempfile::tempdir().unwrap();
+    let bus = Bus::open(root.path().join("x".repeat(100))).unwrap();
+    let mut publication = agent::publication::<KubeClusterInfo>(&bus, "zedkube").unwrap();
+    publication.publish("global", &KubeClusterInfo::default()).unwrap();
+    assert!(bus.path("run/zedkube/KubeClusterInfo/global.json").exists());
+    assert!(!bus.path("run/zedkube/KubeClusterInfo.sock").exists());
+}
