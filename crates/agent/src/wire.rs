@@ -6,6 +6,7 @@ use pubsub::{Bus, Change, Codec, FileRule, FileState, Name, Publication};
 use topics::{Kind, Topic, go_json};
 use tracing::warn;
 
+use crate::turn::Outbox;
 use crate::{Error, Tasks};
 
 /// Where `agent` publishes topic `T`.
@@ -26,15 +27,24 @@ pub fn codec<T: Topic>() -> Codec<T> {
     }
 }
 
-/// Becomes the one publisher of `agent`'s topic `T`, with what an earlier run left there.
+/// Becomes the one publisher of `agent`'s topic `T`, with what an earlier run left there, over files and over a
+/// socket. To be called within a runtime.
 ///
 /// # Errors
-/// Another live process publishes it, or the directory cannot be made or read.
+/// Another live process publishes it, or the directory or the socket cannot be made or read.
 pub fn publication<T: Topic>(bus: &Bus, agent: &str) -> Result<Publication<T>, Error> {
     let what = || format!("{agent}/{}", T::NAME);
     let mut publication = bus
         .publication(name::<T>(agent), codec::<T>())
         .map_err(|source| Error::Pubsub { what: what(), source })?;
+    match bus.serve(&mut publication, |disk, store| go_json::to_wire(disk, store).map_err(Into::into)) {
+        Ok(()) => {}
+        // The reference's processes know no root so deep; files are followed there as everywhere.
+        Err(error @ pubsub::Error::SocketPath { .. }) => {
+            warn!(topic = T::NAME, %error, "no socket, subscribers are told by files alone");
+        }
+        Err(source) => return Err(Error::Pubsub { what: what(), source }),
+    }
     for finding in publication.take_findings() {
         warn!(topic = T::NAME, path = %finding.path.display(), reason = finding.reason, "left out a bad file");
     }
@@ -51,25 +61,29 @@ impl<E: Send + 'static> Tasks<E> {
     ) {
         let mut subscription = bus.subscription(&name::<T>(agent), codec::<T>());
         self.events(format!("follow {agent}/{}", T::NAME), move |outbox| async move {
-            loop {
-                let event = match subscription.next().await {
-                    Change::Bad(finding) => {
-                        warn!(topic = T::NAME, path = %finding.path.display(), reason = finding.reason,
-                            "ignored a bad file, the last good value stays");
-                        continue;
-                    }
-                    change @ (Change::Put { .. }
-                    | Change::Gone { .. }
-                    | Change::Synced
-                    | Change::Restarted(_)) => to_event(change),
-                };
-                if let Some(event) = event
-                    && !outbox.send(event).await
-                {
-                    return;
-                }
-            }
+            while tell(&outbox, subscription.next().await, &mut to_event).await {}
         });
+    }
+
+    /// Follows `agent`'s topic `T` for good over its publisher's socket, for publishers whose files cannot be
+    /// seen. What makes no sense is logged here, once each, and goes no further.
+    ///
+    /// # Errors
+    /// A topic of no agent has no socket.
+    pub fn follow_socket<T: Topic>(
+        &mut self,
+        bus: &Bus,
+        agent: &str,
+        mut to_event: impl FnMut(Change<T>) -> Option<E> + Send + 'static,
+    ) -> Result<(), Error> {
+        let what = format!("{agent}/{}", T::NAME);
+        let mut subscription = bus
+            .socket_subscription(&name::<T>(agent), |bytes, fetch| Ok(go_json::from_wire::<T>(bytes, fetch)?))
+            .map_err(|source| Error::Pubsub { what: what.clone(), source })?;
+        self.events(format!("follow {what}"), move |outbox| async move {
+            while tell(&outbox, subscription.next().await, &mut to_event).await {}
+        });
+        Ok(())
     }
 
     /// Follows one plain file for good, as a level: its present state first, then each new one.
@@ -91,5 +105,27 @@ impl<E: Send + 'static> Tasks<E> {
                 }
             }
         });
+    }
+}
+
+/// Sends the event that a change makes, if it makes one; false once nobody listens any more.
+async fn tell<T: Topic, E: Send>(
+    outbox: &Outbox<E>,
+    change: Change<T>,
+    to_event: &mut impl FnMut(Change<T>) -> Option<E>,
+) -> bool {
+    let event = match change {
+        Change::Bad(finding) => {
+            warn!(topic = T::NAME, path = %finding.path.display(), reason = finding.reason,
+                "ignored a bad value, the last good one stays");
+            None
+        }
+        change @ (Change::Put { .. } | Change::Gone { .. } | Change::Synced | Change::Restarted(_)) => {
+            to_event(change)
+        }
+    };
+    match event {
+        Some(event) => outbox.send(event).await,
+        None => true,
     }
 }

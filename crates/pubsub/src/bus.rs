@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::file::{FileRule, FileWatch};
 use crate::watch::Hub;
-use crate::{Codec, Error, Name, Publication, Subscription};
+use crate::{Codec, Error, FromWire, Name, Publication, SocketSubscription, Subscription, ToWire};
 
 /// Topics and files under one root directory.
 #[derive(Debug, Clone)]
@@ -49,10 +49,37 @@ impl Bus {
         Publication::open(&self.root, name, codec)
     }
 
+    /// Tells subscribers of a publication over a socket as well, `<root>/run/<agent>/<topic>.sock`, from now until
+    /// it is dropped. A value that an earlier publisher left and that cannot be sent is one of its findings.
+    /// Topics of no agent have no socket. To be called within a runtime.
+    ///
+    /// # Errors
+    /// Another process listens there, something else than a socket is there, or the path is too long.
+    pub fn serve<T: Clone + PartialEq>(
+        &self,
+        publication: &mut Publication<T>,
+        to_wire: ToWire,
+    ) -> Result<(), Error> {
+        publication.serve(&self.root, to_wire)
+    }
+
     /// Follows `name`, whether or not somebody publishes it yet.
     #[must_use]
     pub fn subscription<T: Clone + PartialEq>(&self, name: &Name, codec: Codec<T>) -> Subscription<T> {
         Subscription::new(Arc::clone(&self.hub), name.dir(&self.root), codec)
+    }
+
+    /// Follows `name` over its publisher's socket, for publishers whose files cannot be seen. To be polled within
+    /// a runtime.
+    ///
+    /// # Errors
+    /// A topic of no agent has no socket.
+    pub fn socket_subscription<T: Clone + PartialEq>(
+        &self,
+        name: &Name,
+        from_wire: FromWire<T>,
+    ) -> Result<SocketSubscription<T>, Error> {
+        SocketSubscription::new(name, &self.root, from_wire)
     }
 
     /// Follows one plain file, whether or not it exists yet.

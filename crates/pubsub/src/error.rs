@@ -50,6 +50,57 @@ pub enum Error {
         /// The longest that is read.
         limit: u64,
     },
+    /// A value is too long for the message that tells subscribers of it.
+    #[error(
+        "publish key {key:?} of {topic}: its message has {bytes} bytes, the limit is {limit}; shorten the value"
+    )]
+    MessageTooLong {
+        /// The topic.
+        topic: String,
+        /// The key.
+        key: String,
+        /// How long its message would be.
+        bytes: usize,
+        /// The longest message.
+        limit: usize,
+    },
+    /// A large member of a value is too long for its file.
+    #[error(
+        "publish key {key:?} of {topic}: its member {member} has {bytes} bytes, the limit is {limit}; shorten it"
+    )]
+    MemberTooLong {
+        /// The topic.
+        topic: String,
+        /// The key.
+        key: String,
+        /// The member, without what all large ones begin with.
+        member: String,
+        /// How long the content of its file would be.
+        bytes: usize,
+        /// The longest content.
+        limit: usize,
+    },
+    /// The path of a socket is too long for the kernel.
+    #[error("listen at {}: the path has {bytes} bytes, the limit is {limit}; choose a shorter root", path.display())]
+    SocketPath {
+        /// The path.
+        path: PathBuf,
+        /// Its length.
+        bytes: usize,
+        /// The longest path.
+        limit: usize,
+    },
+    /// Another live process listens at the topic's socket.
+    #[error(
+        "publish {topic}: another process publishes it (it listens at {}); stop that process first",
+        socket.display()
+    )]
+    Live {
+        /// The topic.
+        topic: String,
+        /// The socket.
+        socket: PathBuf,
+    },
     /// Another live process publishes the topic.
     #[error("publish {topic}: another process publishes it (lock {}); stop that process first", lock.display())]
     Taken {
@@ -84,6 +135,17 @@ impl Error {
         let path = path.into();
         move |source| Self::Io { step, path, source }
     }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
 }
 
 /// A bad file that was left out.

@@ -1,4 +1,4 @@
-//! Publications and subscriptions over files: who writes, who is told, what survives.
+//! Publications and subscriptions over files and sockets: who writes, who is told, what survives.
 //!
 //! Not here: any topic; values are bytes with a codec. Files are the truth, events are hints.
 //! Source of places, names and modes: lf-edge/eve pkg/pillar/pubsub.
@@ -8,9 +8,15 @@ mod disk;
 mod error;
 mod file;
 mod folder;
+mod large;
 mod lock;
 mod name;
+mod peer;
 mod publication;
+pub mod record;
+mod remote;
+mod server;
+mod socket;
 pub mod store;
 mod subscription;
 mod watch;
@@ -20,6 +26,7 @@ pub use error::{BoxError, Error, Finding};
 pub use file::{FileRule, FileState, FileWatch};
 pub use name::Name;
 pub use publication::{Publication, Published};
+pub use remote::SocketSubscription;
 pub use subscription::{Change, Subscription};
 
 /// How values become bytes and back.
@@ -37,6 +44,20 @@ impl<T> Clone for Codec<T> {
 }
 
 impl<T> Copy for Codec<T> {}
+
+/// Makes the wire form of a value out of its form on disk. A large member is stored by the function that it is
+/// given, with its name and the content of its file, and is replaced by the path that comes back.
+pub type ToWire = fn(&[u8], &mut Store<'_>) -> Result<Vec<u8>, BoxError>;
+
+/// Stores a large member.
+pub type Store<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 'a;
+
+/// Makes a value out of its wire form. A large member is fetched by the function that it is given, with its name
+/// and the path of its file.
+pub type FromWire<T> = fn(&[u8], &mut Fetch<'_>) -> Result<T, BoxError>;
+
+/// Fetches a large member; `None` leaves it at zero.
+pub type Fetch<'a> = dyn FnMut(&str, &str) -> Result<Option<Vec<u8>>, BoxError> + 'a;
 
 /// No topic file is longer; what is longer is reported and not read.
 pub const FILE_LIMIT_BYTES: u64 = 1 << 20;

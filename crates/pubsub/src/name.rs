@@ -11,6 +11,10 @@ pub(crate) const NAME_LIMIT_BYTES: usize = 255;
 pub(crate) const SUFFIX: &str = ".json";
 /// What follows the name of a file in that of its backup.
 pub(crate) const BACKUP: &str = ".bak";
+/// What follows a topic in the name of its socket.
+const SOCKET: &str = ".sock";
+/// Stands where the agent would, for topics of none.
+const GLOBAL: &str = "global";
 /// The file that counts restarts.
 pub(crate) const RESTARTED: &str = "restarted";
 
@@ -37,7 +41,7 @@ impl Name {
     /// `/run/global/<topic>`: of no agent.
     #[must_use]
     pub fn global(topic: &str) -> Self {
-        Self::volatile("global", topic)
+        Self::volatile(GLOBAL, topic)
     }
 
     /// The same within `scope`: `<agent>/<scope>/<topic>`.
@@ -58,6 +62,30 @@ impl Name {
     pub fn dir(&self, root: &Path) -> PathBuf {
         let base = if self.persistent { "persist/status" } else { "run" };
         self.parts.iter().fold(root.join(base), |dir, part| dir.join(part))
+    }
+
+    /// The socket of its publisher: beside the directory of a volatile topic, and where that would be for a
+    /// persistent one. `None` for topics of no agent, which are followed by files alone.
+    ///
+    /// The reference names `/var/run`, which is a link to `/run` on a device and does not exist under other roots.
+    #[must_use]
+    pub fn socket(&self, root: &Path) -> Option<PathBuf> {
+        if self.parts.first().is_some_and(|agent| agent == GLOBAL) {
+            return None;
+        }
+        let mut path = self.parts.iter().fold(root.join("run"), |dir, part| dir.join(part)).into_os_string();
+        path.push(SOCKET);
+        Some(path.into())
+    }
+
+    /// Its parts from the outside in.
+    pub(crate) fn parts(&self) -> &[String] {
+        &self.parts
+    }
+
+    /// The topic alone, as records of a socket name it.
+    pub(crate) fn topic(&self) -> &str {
+        self.parts.last().map_or("", String::as_str)
     }
 
     /// The file of `key`, or why there can be none.
@@ -97,6 +125,17 @@ mod tests {
         assert_eq!(dir(Name::persistent("zedkube", "KubeConfig")), "/persist/status/zedkube/KubeConfig");
         assert_eq!(dir(Name::global("X")), "/run/global/X");
         assert_eq!(dir(Name::volatile("a", "T").scoped("s")), "/run/a/s/T");
+        let socket = |name: Name| name.socket(root).map(|path| path.display().to_string());
+        assert_eq!(
+            socket(Name::volatile("zedkube", "NodeDrainStatus")).unwrap(),
+            "/run/zedkube/NodeDrainStatus.sock"
+        );
+        assert_eq!(
+            socket(Name::persistent("zedkube", "KubeConfig")).unwrap(),
+            "/run/zedkube/KubeConfig.sock"
+        );
+        assert_eq!(socket(Name::volatile("a", "T").scoped("s")).unwrap(), "/run/a/s/T.sock");
+        assert_eq!(socket(Name::global("X")), None);
     }
 
     #[test]

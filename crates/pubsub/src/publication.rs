@@ -8,7 +8,8 @@ use crate::disk::{Disk, Machine};
 use crate::folder::{Folder, Former, Place};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
-use crate::{BoxError, Codec, Error, FILE_LIMIT_BYTES, Finding, store};
+use crate::server::{Server, refuse_live};
+use crate::{BoxError, Codec, Error, FILE_LIMIT_BYTES, Finding, ToWire, store};
 
 /// What publishing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Publication<T> {
     renew: bool,
     restarted: u32,
     findings: Vec<Finding>,
+    /// Dropped before the lock: who gets the lock next must not meet our socket alive.
+    server: Option<Server>,
     _lock: Lock,
 }
 
@@ -38,6 +41,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// Takes the topic over, with what an earlier publisher left.
     pub(crate) fn open(root: &Path, name: Name, codec: Codec<T>) -> Result<Self, Error> {
         let lock = Lock::take(&name.to_string(), &name.dir(root))?;
+        refuse_live(&name, root)?;
         Self::open_on(Arc::new(Machine), root, name, codec, lock)
     }
 
@@ -58,10 +62,25 @@ impl<T: Clone + PartialEq> Publication<T> {
             renew: false,
             restarted: 0,
             findings: Vec::new(),
+            server: None,
             _lock: lock,
         };
         publication.load()?;
         Ok(publication)
+    }
+
+    /// What [`crate::Bus::serve`] does.
+    pub(crate) fn serve(&mut self, root: &Path, to_wire: ToWire) -> Result<(), Error> {
+        let Some(server) = Server::open(&self.name, root, to_wire)? else { return Ok(()) };
+        for (key, value) in &self.values {
+            if let Err(reason) = server.put_anew(key, (self.codec.encode)(value)) {
+                let path = self.folder.path(&self.name.file(key)?);
+                self.findings.push(Finding { path, reason });
+            }
+        }
+        server.count(self.restarted);
+        self.server = Some(server);
+        Ok(())
     }
 
     /// Publishes `value` under `key`, unless it is published already.
@@ -83,6 +102,9 @@ impl<T: Clone + PartialEq> Publication<T> {
             self.catch_up(Place::Same)?;
             return Ok(Published::Unchanged);
         }
+        if let Some(server) = &self.server {
+            server.check(key, &bytes)?;
+        }
         let place = match self.folder.replace(&file, &bytes, self.former()) {
             Ok(place) => place,
             Err(error) => {
@@ -94,6 +116,9 @@ impl<T: Clone + PartialEq> Publication<T> {
         match self.values.get_mut(key) {
             Some(known) => *known = seen,
             None => drop(self.values.insert(key.to_owned(), seen)),
+        }
+        if let Some(server) = &self.server {
+            server.put(key, &bytes);
         }
         self.catch_up(place)?;
         Ok(Published::Written)
@@ -119,6 +144,9 @@ impl<T: Clone + PartialEq> Publication<T> {
         let place = self.folder.remove([file.as_str()])?;
         self.doubtful.remove(key);
         self.values.remove(key);
+        if let Some(server) = &self.server {
+            server.take(key);
+        }
         self.catch_up(place)
     }
 
@@ -146,7 +174,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     pub fn signal_restarted(&mut self) -> Result<(), Error> {
         let count = self.restarted.saturating_add(1);
         let place = self.folder.replace(RESTARTED, count.to_string().as_bytes(), Former::Dropped)?;
-        self.restarted = count;
+        self.count(count);
         self.catch_up(place)
     }
 
@@ -156,8 +184,15 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// The counter's file cannot be removed.
     pub fn clear_restarted(&mut self) -> Result<(), Error> {
         let place = self.folder.remove([RESTARTED])?;
-        self.restarted = 0;
+        self.count(0);
         self.catch_up(place)
+    }
+
+    fn count(&mut self, restarted: u32) {
+        self.restarted = restarted;
+        if let Some(server) = &self.server {
+            server.count(restarted);
+        }
     }
 
     /// The bad files that were left out at the start, once.
@@ -173,7 +208,13 @@ impl<T: Clone + PartialEq> Publication<T> {
         let keys: Vec<&String> =
             if self.name.is_persistent() { Vec::new() } else { self.values.keys().collect() };
         let files = keys.into_iter().map(|key| self.name.file(key)).collect::<Result<Vec<_>, _>>()?;
-        self.folder.remove(files.iter().map(String::as_str).chain([RESTARTED])).map(drop)
+        self.folder.remove(files.iter().map(String::as_str).chain([RESTARTED])).map(drop)?;
+        let Some(server) = self.server.take() else { return Ok(()) };
+        if !self.name.is_persistent() {
+            self.values.keys().for_each(|key| server.take(key));
+        }
+        server.count(0);
+        server.close()
     }
 
     fn no_form(&self, key: &str, source: BoxError) -> Error {

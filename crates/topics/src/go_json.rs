@@ -6,11 +6,13 @@
 //! Source: Go package encoding/json. Pure: no clock, no I/O, no task.
 
 mod tree;
+mod wire;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use tree::{Fault, Tree};
+pub use wire::{BoxError, Fetch, Store, from_wire, to_wire};
 
 /// A value that cannot be written or a text that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +27,14 @@ pub enum Error {
         pointer: String,
         /// What was found and what was expected.
         text: String,
+    },
+    /// A member that goes into a file of its own on a socket.
+    #[error("carry member {member} in a file")]
+    Large {
+        /// Its name.
+        member: String,
+        /// What is wrong with it, or with its file.
+        source: BoxError,
     },
     /// A value has no JSON form.
     #[error("write JSON: {0}")]
@@ -46,8 +56,11 @@ pub fn to_vec<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
 /// # Errors
 /// Syntax, with line and column, or the first member of the wrong type, with its path.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    let tree: Tree = serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(Error::Syntax)?;
-    T::deserialize(&tree).map_err(|Fault { pointer, text }| Error::Member { pointer, text })
+    value_of(&serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(Error::Syntax)?)
+}
+
+fn value_of<T: DeserializeOwned>(tree: &Tree) -> Result<T, Error> {
+    T::deserialize(tree).map_err(|Fault { pointer, text }| Error::Member { pointer, text })
 }
 
 /// Go escapes what HTML or JavaScript would take for markup. In JSON these stand within strings only.

@@ -141,7 +141,7 @@ impl Check {
             Err(go_json::Error::Syntax(cause)) => {
                 self.find(path, "", "one JSON value".to_owned(), cause.to_string());
             }
-            Err(cause @ go_json::Error::Write(_)) => {
+            Err(cause @ (go_json::Error::Write(_) | go_json::Error::Large { .. })) => {
                 self.find(path, "", "a value that can be written".to_owned(), cause.to_string());
             }
         }

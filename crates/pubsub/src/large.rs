@@ -1,0 +1,185 @@
+//! Files of large members: one for each peer that is told of one, removed by the peer that reads it.
+//!
+//! What no peer will read any more is removed by the publisher. Not here: which members are large.
+//! Source: lf-edge/eve pkg/pillar/pubsub/large.go.
+
+use std::collections::VecDeque;
+use std::fs::{self, DirBuilder, File};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::{BoxError, Error, Name, store};
+
+/// The longest content of such a file; one byte more ends a publisher of the reference.
+pub(crate) const MEMBER_LIMIT_BYTES: usize = (1 << 20) - 1;
+/// The longest content that a reader takes for one value, all its members together.
+const VALUE_LIMIT_BYTES: usize = 4 << 20;
+/// A peer that has more than this lie unread loses the oldest files: it is many values behind.
+const UNREAD_LIMIT_BYTES: usize = 16 << 20;
+/// Files of an earlier process that are older than this have no reader any more.
+const LEFT_OVER: Duration = Duration::from_secs(60);
+/// What the names of the files begin with.
+const PREFIX: &str = "pubsub-file-";
+/// Numbers of ten digits, so that every path of a topic has the same length.
+const NUMBERS: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
+
+/// The directory of a topic's large members.
+#[derive(Debug, Clone)]
+pub(crate) struct Large {
+    dir: PathBuf,
+    /// How many of the last directories of the path are the topic's own: no link is followed in these.
+    own: usize,
+}
+
+impl Large {
+    pub(crate) fn of(name: &Name, root: &Path) -> Self {
+        let base = root.join("persist/pubsub-large");
+        let own = name.parts().len() + 1;
+        Self { dir: name.parts().iter().fold(base, |dir, part| dir.join(part)), own }
+    }
+
+    /// A path as long as every one that [`Large::write`] returns for a member.
+    pub(crate) fn sample(&self, member: &str) -> Result<String, BoxError> {
+        text(&self.path(member, NUMBERS.start))
+    }
+
+    /// Writes a file for a member, and nothing but this file.
+    pub(crate) fn write(&self, member: &str, content: &[u8]) -> Result<String, BoxError> {
+        DirBuilder::new().recursive(true).mode(0o755).create(&self.dir)?;
+        self.refuse_links()?;
+        loop {
+            let random = RandomState::new().hash_one(member);
+            let path = self.path(member, NUMBERS.start + random % (NUMBERS.end - NUMBERS.start));
+            match File::options().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(mut file) => {
+                    if let Err(error) = file.write_all(content) {
+                        drop(fs::remove_file(&path));
+                        return Err(error.into());
+                    }
+                    return text(&path);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads and removes the file of a member, `None` when it is missing or empty. `room` is what may still be
+    /// read for this value.
+    pub(crate) fn fetch(
+        &self,
+        member: &str,
+        path: &str,
+        room: &mut Room,
+    ) -> Result<Option<Vec<u8>>, BoxError> {
+        let path = Path::new(path);
+        let number = path
+            .file_name()
+            .and_then(|name| name.to_str()?.strip_prefix(PREFIX)?.strip_prefix(member))
+            .filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
+        // Compared as text: a path with other parts, as `..`, is another one.
+        if number.is_none_or(|number| path.as_os_str() != self.dir.join(named(member, number)).as_os_str()) {
+            let place = self.dir.join(named(member, "<digits>"));
+            return Err(format!("{} is not {}", path.display(), place.display()).into());
+        }
+        self.refuse_links()?;
+        let limit = u64::try_from(room.0.min(MEMBER_LIMIT_BYTES))?;
+        let Some(content) = store::read(path, limit)? else { return Ok(None) };
+        room.0 -= content.len();
+        // The reader removes the file; that it cannot harms no value.
+        if let Err(error) = fs::remove_file(path) {
+            tracing::debug!(path = %path.display(), %error, "cannot remove the file of a large member");
+        }
+        Ok((!content.is_empty()).then_some(content))
+    }
+
+    /// Removes what an earlier process left for peers that are gone. `now` is by the clock of the file system.
+    pub(crate) fn sweep(&self, now: SystemTime) -> Result<(), Error> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::io("list", &self.dir)(error)),
+        };
+        for entry in entries.flatten() {
+            let age = entry.metadata().and_then(|seen| seen.modified()).map(|then| now.duration_since(then));
+            if entry.file_name().to_string_lossy().starts_with(PREFIX)
+                && matches!(age, Ok(Ok(age)) if age >= LEFT_OVER)
+            {
+                remove(&entry.path());
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, member: &str, number: u64) -> PathBuf {
+        self.dir.join(named(member, &number.to_string()))
+    }
+
+    fn refuse_links(&self) -> Result<(), BoxError> {
+        for dir in self.dir.ancestors().take(self.own) {
+            match fs::symlink_metadata(dir) {
+                Ok(seen) if seen.is_dir() => {}
+                Ok(_) => return Err(format!("{} is no directory; remove it", dir.display()).into()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What may still be read for one value.
+#[derive(Debug)]
+pub(crate) struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(VALUE_LIMIT_BYTES)
+    }
+}
+
+/// Files that one peer was told of and may not have read yet, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Unread(VecDeque<(String, usize)>);
+
+impl Unread {
+    /// Remembers a file. Those that were read are forgotten; the oldest are removed where too much lies unread.
+    pub(crate) fn add(&mut self, path: String, bytes: usize) {
+        self.0.retain(|(path, _)| Path::new(path).exists());
+        self.0.push_back((path, bytes));
+        let mut sum: usize = self.0.iter().map(|(_, bytes)| bytes).sum();
+        while sum > UNREAD_LIMIT_BYTES
+            && let Some((path, bytes)) = self.0.pop_front()
+        {
+            sum -= bytes;
+            remove(Path::new(&path));
+        }
+    }
+
+    /// Removes all of them: the peer is gone.
+    pub(crate) fn remove(self) {
+        self.0.iter().for_each(|(path, _)| remove(Path::new(path)));
+    }
+}
+
+fn named(member: &str, number: &str) -> String {
+    format!("{PREFIX}{member}{number}")
+}
+
+fn text(path: &Path) -> Result<String, BoxError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| format!("{} is no text", path.display()).into())
+}
+
+/// Removes one file; that it is missing is no trouble.
+pub(crate) fn remove(path: &Path) {
+    match fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "cannot remove the file of a large member");
+        }
+    }
+}

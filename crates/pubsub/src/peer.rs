@@ -1,0 +1,209 @@
+//! The talk of a publisher with one peer: its request, everything that there is, then what changes.
+//!
+//! Not here: who may connect, and what is published.
+//! Source: lf-edge/eve pkg/pillar/pubsub/socketdriver.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+use crate::error::chain;
+use crate::large::{Large, Unread};
+use crate::record::{Fault, MESSAGE_LIMIT_BYTES, REQUEST_LIMIT_BYTES, Record};
+use crate::server::Board;
+use crate::socket::Link;
+use crate::{Name, ToWire};
+
+/// Who connects says at once what it wants.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// What all peers of a topic share.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    /// With its agent, for logs and errors.
+    pub(crate) name: String,
+    /// Without its agent, as in records.
+    pub(crate) topic: String,
+    pub(crate) large: Large,
+    pub(crate) to_wire: ToWire,
+    persistent: bool,
+    /// Somebody sent what is no request; that it was logged once is enough.
+    garbage: AtomicBool,
+}
+
+impl Desk {
+    pub(crate) fn new(name: &Name, large: Large, to_wire: ToWire) -> Self {
+        Self {
+            name: name.to_string(),
+            topic: name.topic().to_owned(),
+            large,
+            to_wire,
+            persistent: name.is_persistent(),
+            garbage: AtomicBool::new(false),
+        }
+    }
+
+    fn refuse(&self, reason: &str) {
+        if self.garbage.swap(true, Ordering::Relaxed) {
+            debug!(topic = self.name, reason, "a subscriber was disconnected");
+        } else {
+            warn!(topic = self.name, reason, "a subscriber was disconnected; further ones are not reported");
+        }
+    }
+}
+
+/// Talks to one peer until it goes or the topic ends. Its unread files go with the peer; they stay when the
+/// topic ends, as the peer may still read them.
+pub(crate) async fn serve(desk: Arc<Desk>, link: Link, board: watch::Receiver<Board>) {
+    let mut peer = Peer { desk, link, board, sent: BTreeMap::new(), restarted: 0, unread: Unread::default() };
+    if !peer.is_asked().await {
+        return;
+    }
+    if let Err(error) = peer.talk().await {
+        debug!(topic = peer.desk.name, %error, "a subscriber is gone");
+        peer.unread.remove();
+    }
+}
+
+struct Peer {
+    desk: Arc<Desk>,
+    link: Link,
+    board: watch::Receiver<Board>,
+    /// The state of each key that the peer was told last.
+    sent: BTreeMap<String, u64>,
+    restarted: u32,
+    unread: Unread,
+}
+
+impl Peer {
+    async fn is_asked(&self) -> bool {
+        let mut buffer = [0; REQUEST_LIMIT_BYTES];
+        let Ok(received) = tokio::time::timeout(REQUEST_LIMIT, self.link.recv(&mut buffer)).await else {
+            self.desk.refuse("it sent no request");
+            return false;
+        };
+        // Those that only look whether somebody listens close without a word.
+        let Ok(bytes @ 1..) = received else { return false };
+        let asked = match buffer.get(..bytes) {
+            Some(message) => Record::parse_request(message),
+            None => Err(Fault::TooLong { bytes, limit: REQUEST_LIMIT_BYTES - 1 }),
+        };
+        match asked {
+            Ok(record) if record.topic() == self.desk.topic => return true,
+            Ok(record) => self.desk.refuse(&format!("it asked for another topic, {:?}", record.topic())),
+            Err(fault) => self.desk.refuse(&fault.to_string()),
+        }
+        false
+    }
+
+    /// Returns once the topic ended.
+    async fn talk(&mut self) -> io::Result<()> {
+        let topic = || self.desk.topic.clone();
+        let hello = Record::Hello { topic: topic(), persistent: Some(self.desk.persistent) };
+        let complete = Record::Complete { topic: topic() };
+        self.say(&hello).await?;
+        let restarted = self.bring_up().await?;
+        self.say(&complete).await?;
+        self.count(restarted).await?;
+        loop {
+            let mut word = [0];
+            let ended = tokio::select! {
+                news = self.board.changed() => news.is_err(),
+                heard = self.link.recv(&mut word) => {
+                    if heard? > 0 {
+                        self.desk.refuse("it sent more than its request");
+                    }
+                    return Err(io::ErrorKind::ConnectionReset.into());
+                }
+            };
+            let restarted = self.bring_up().await?;
+            self.count(restarted).await?;
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tells what the peer does not know: what is gone first, then what is new. Returns the counter of starts
+    /// that belongs to it.
+    async fn bring_up(&mut self) -> io::Result<u32> {
+        let (gone, new, restarted) = self.due();
+        for key in gone {
+            if !self.board.borrow().values.contains_key(&key) {
+                self.sent.remove(&key);
+                self.say(&Record::Delete { topic: self.desk.topic.clone(), key }).await?;
+            }
+        }
+        for key in new {
+            self.update(key).await?;
+        }
+        Ok(restarted)
+    }
+
+    fn due(&mut self) -> (Vec<String>, Vec<String>, u32) {
+        let board = self.board.borrow_and_update();
+        let gone = self.sent.keys().filter(|key| !board.values.contains_key(*key)).cloned().collect();
+        let new = |(key, held): &(&String, &crate::server::Held)| self.sent.get(*key) != Some(&held.state);
+        let new = board.values.iter().filter(new).map(|(key, _)| key.clone()).collect();
+        (gone, new, board.restarted)
+    }
+
+    /// Tells the value that the key has now, which may be newer than when it was found to be due.
+    async fn update(&mut self, key: String) -> io::Result<()> {
+        let Some(held) = self.board.borrow().values.get(&key).cloned() else { return Ok(()) };
+        let mut written = Vec::new();
+        let message = self.message(&key, &held.disk, &mut written);
+        match message {
+            Ok(message) => {
+                self.sent.insert(key, held.state);
+                for (path, bytes) in written {
+                    self.unread.add(path, bytes);
+                }
+                self.link.send(message.as_bytes()).await
+            }
+            Err(error) => {
+                // It is tried again with the next change of the topic.
+                warn!(topic = self.desk.name, key, error, "cannot send a value to a subscriber");
+                for (path, _) in written {
+                    crate::large::remove(path.as_ref());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn message(&self, key: &str, disk: &[u8], written: &mut Vec<(String, usize)>) -> Result<String, String> {
+        let wire = (self.desk.to_wire)(disk, &mut |member, content| {
+            let path = self.desk.large.write(member, content)?;
+            written.push((path.clone(), content.len()));
+            Ok(path)
+        });
+        let value = wire.map_err(|error| chain(&*error))?;
+        let message =
+            Record::Update { topic: self.desk.topic.clone(), key: key.to_owned(), value }.to_message();
+        if message.len() > MESSAGE_LIMIT_BYTES {
+            return Err(format!(
+                "its message has {} bytes, the limit is {MESSAGE_LIMIT_BYTES}",
+                message.len()
+            ));
+        }
+        Ok(message)
+    }
+
+    async fn count(&mut self, restarted: u32) -> io::Result<()> {
+        if self.restarted == restarted {
+            return Ok(());
+        }
+        self.restarted = restarted;
+        self.say(&Record::Restarted { topic: self.desk.topic.clone(), count: restarted }).await
+    }
+
+    async fn say(&self, record: &Record) -> io::Result<()> {
+        self.link.send(record.to_message().as_bytes()).await
+    }
+}

@@ -1,0 +1,207 @@
+//! The publisher's side of a socket: what is published stands on a board, and each peer is brought up to it.
+//!
+//! A peer's task remembers which state of which key it sent, not the bytes: what changes while a peer is slow
+//! becomes one record, and a peer that never reads holds up its own task and nothing else. The publisher never
+//! waits for a peer. Not here: files of topics, and what a value means.
+//! Source: lf-edge/eve pkg/pillar/pubsub/socketdriver.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use crate::error::chain;
+use crate::large::{Large, MEMBER_LIMIT_BYTES};
+use crate::peer::{self, Desk};
+use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};
+use crate::socket::{Found, Listener, probe};
+use crate::{BoxError, Error, Name, ToWire};
+
+/// More subscribers than this at one topic are turned away.
+const MOST_PEERS: usize = 64;
+/// How long peers of a closed topic may take to read their last records.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+/// How long nobody is let in when the kernel has no room for a connection.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A value that is published.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    /// Differs at each change of the topic.
+    pub(crate) state: u64,
+    /// Its form on disk.
+    pub(crate) disk: Arc<[u8]>,
+}
+
+/// What is published now.
+#[derive(Debug, Default)]
+pub(crate) struct Board {
+    pub(crate) values: BTreeMap<String, Held>,
+    pub(crate) restarted: u32,
+    states: u64,
+}
+
+/// Serves one topic. Dropping it ends every connection at once, as a crash would.
+#[derive(Debug)]
+pub(crate) struct Server {
+    desk: Arc<Desk>,
+    path: PathBuf,
+    listener: Arc<Listener>,
+    board: watch::Sender<Board>,
+    tasks: JoinSet<()>,
+}
+
+/// Refuses a topic at whose socket somebody listens.
+pub(crate) fn refuse_live(name: &Name, root: &Path) -> Result<(), Error> {
+    let Some(socket) = name.socket(root) else { return Ok(()) };
+    match probe(&socket)? {
+        Found::Nothing | Found::Stale => Ok(()),
+        Found::Live => Err(Error::Live { topic: name.to_string(), socket }),
+    }
+}
+
+impl Server {
+    /// Listens for subscribers of `name`. A socket that a dead publisher left is replaced. `None` for a topic of
+    /// no agent.
+    pub(crate) fn open(name: &Name, root: &Path, to_wire: ToWire) -> Result<Option<Self>, Error> {
+        let Some(path) = name.socket(root) else { return Ok(None) };
+        refuse_live(name, root)?;
+        crate::store::make_dirs(path.parent().unwrap_or(root))?;
+        match fs::remove_file(&path) {
+            Ok(()) => debug!(path = %path.display(), "a dead publisher's socket is replaced"),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("remove", path)(error)),
+        }
+        let listener = Arc::new(Listener::bind(&path)?);
+        let desk = Arc::new(Desk::new(name, Large::of(name, root), to_wire));
+        if let Some(now) = made(&path) {
+            desk.large.sweep(now)?;
+        }
+        let board = watch::Sender::new(Board::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(welcome(Arc::clone(&desk), Arc::clone(&listener), board.subscribe()));
+        Ok(Some(Self { desk, path, listener, board, tasks }))
+    }
+
+    /// Refuses a value that could not be sent, before anything has changed.
+    pub(crate) fn check(&self, key: &str, disk: &[u8]) -> Result<(), Error> {
+        let topic = || self.desk.name.clone();
+        let mut long = None;
+        let wire = (self.desk.to_wire)(disk, &mut |member, content| {
+            if content.len() > MEMBER_LIMIT_BYTES {
+                long = Some((member.to_owned(), content.len()));
+                return Err("too long".into());
+            }
+            self.desk.large.sample(member)
+        });
+        if let Some((member, bytes)) = long {
+            let (topic, key, limit) = (topic(), key.to_owned(), MEMBER_LIMIT_BYTES);
+            return Err(Error::MemberTooLong { topic, key, member, bytes, limit });
+        }
+        let wire = wire.map_err(|source| Error::Encode { topic: topic(), key: key.to_owned(), source })?;
+        let bytes = update_bytes(&self.desk.topic, key, wire.len());
+        if bytes > MESSAGE_LIMIT_BYTES {
+            let limit = MESSAGE_LIMIT_BYTES;
+            return Err(Error::MessageTooLong { topic: topic(), key: key.to_owned(), bytes, limit });
+        }
+        Ok(())
+    }
+
+    /// Puts up a value that an earlier process published, or says why it cannot be sent.
+    pub(crate) fn put_anew(&self, key: &str, disk: Result<Vec<u8>, BoxError>) -> Result<(), String> {
+        let disk = disk.map_err(|error| chain(&*error))?;
+        self.check(key, &disk).map_err(|error| chain(&error))?;
+        self.put(key, &disk);
+        Ok(())
+    }
+
+    /// Tells peers of a value, unless they know it.
+    pub(crate) fn put(&self, key: &str, disk: &[u8]) {
+        self.board.send_if_modified(|board| {
+            if board.values.get(key).is_some_and(|held| *held.disk == *disk) {
+                return false;
+            }
+            board.states += 1;
+            board.values.insert(key.to_owned(), Held { state: board.states, disk: disk.into() });
+            true
+        });
+    }
+
+    /// Tells peers that a key is gone.
+    pub(crate) fn take(&self, key: &str) {
+        self.board.send_if_modified(|board| board.values.remove(key).is_some());
+    }
+
+    /// Tells peers the counter of starts.
+    pub(crate) fn count(&self, restarted: u32) {
+        self.board.send_if_modified(|board| std::mem::replace(&mut board.restarted, restarted) != restarted);
+    }
+
+    /// Ends the service in order: peers that read get their last records, and the socket is gone.
+    pub(crate) fn close(mut self) -> Result<(), Error> {
+        self.listener.close();
+        // The task ends by itself: it lets nobody in any more, and its peers have a limit.
+        self.tasks.detach_all();
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("remove", self.path.clone())(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The task dies later, at its next wait; a successor may ask before that.
+        self.listener.close();
+    }
+}
+
+/// When the file was made, which is now by the clock of the file system.
+fn made(path: &Path) -> Option<SystemTime> {
+    fs::symlink_metadata(path).and_then(|seen| seen.modified()).ok()
+}
+
+/// Lets subscribers in until the service is closed, then waits for those that are there.
+async fn welcome(desk: Arc<Desk>, listener: Arc<Listener>, board: watch::Receiver<Board>) {
+    let mut peers = JoinSet::new();
+    let (mut full, mut broken) = (false, false);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = peers.join_next() => continue,
+        };
+        // Those that went at this very moment make room.
+        while peers.try_join_next().is_some() {}
+        match accepted {
+            Ok(None) => break,
+            Ok(Some(link)) if peers.len() < MOST_PEERS => {
+                full = false;
+                broken = false;
+                peers.spawn(peer::serve(Arc::clone(&desk), link, board.clone()));
+            }
+            Ok(Some(_)) => {
+                if !std::mem::replace(&mut full, true) {
+                    warn!(topic = desk.name, limit = MOST_PEERS, "too many subscribers, one was turned away");
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut broken, true) {
+                    warn!(topic = desk.name, %error, "cannot let a subscriber in; raise the limit of open files");
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    drop(board);
+    let last = async { while peers.join_next().await.is_some() {} };
+    if tokio::time::timeout(CLOSE_LIMIT, last).await.is_err() {
+        debug!(topic = desk.name, "a subscriber did not read its last records");
+    }
+}

@@ -1,0 +1,172 @@
+//! The one door to sockets: whole records (SOCK_SEQPACKET) between processes of this machine, at a path.
+//!
+//! Not here: what a record says, and who is told what.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with,
+    bind, connect, listen, recv, send, shutdown, socket_with,
+};
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::runtime::Handle;
+
+use crate::Error;
+
+/// The longest path that the kernel takes for a socket.
+const PATH_LIMIT_BYTES: usize = 107;
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 128;
+
+/// What is at the path of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing.
+    Nothing,
+    /// A socket of a publisher that is gone.
+    Stale,
+    /// A socket at which somebody listens.
+    Live,
+}
+
+/// Looks for a live publisher at `path`.
+///
+/// # Errors
+/// Something else than a socket is there, a link included, or it cannot be looked at.
+pub(crate) fn probe(path: &Path) -> Result<Found, Error> {
+    let kind = match fs::symlink_metadata(path) {
+        Ok(seen) => seen.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(Error::io("look at", path)(error)),
+    };
+    if !kind.is_socket() {
+        let reason = "it is no socket; remove it".to_owned();
+        return Err(Error::Refused { path: path.to_owned(), reason });
+    }
+    let socket = socket().map_err(Error::io("connect to", path))?;
+    match connect(&socket, &address(path)?) {
+        // A full queue, or a socket of another kind, has a listener as well.
+        Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => Ok(Found::Live),
+        Err(Errno::CONNREFUSED) => Ok(Found::Stale),
+        Err(Errno::NOENT) => Ok(Found::Nothing),
+        Err(error) => Err(Error::io("connect to", path)(error.into())),
+    }
+}
+
+/// Waits for connections at a path.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: UnixDatagram,
+    closed: AtomicBool,
+}
+
+impl Listener {
+    /// Listens at `path`, where nothing is.
+    ///
+    /// # Errors
+    /// The path is too long, its directory is missing, or no runtime is there to wait with.
+    pub(crate) fn bind(path: &Path) -> Result<Self, Error> {
+        let fault = || Error::io("listen at", path);
+        Handle::try_current().map_err(|error| fault()(io::Error::other(error)))?;
+        let (socket, address) = (socket().map_err(fault())?, address(path)?);
+        bind(&socket, &address).map_err(|error| fault()(error.into()))?;
+        listen(&socket, BACKLOG).map_err(|error| fault()(error.into()))?;
+        let socket = awaited(socket).map_err(fault())?;
+        Ok(Self { socket, closed: AtomicBool::new(false) })
+    }
+
+    /// The next connection; `None` once [`Listener::close`] was called. Dropping it loses nothing.
+    ///
+    /// # Errors
+    /// The kernel has no room for another connection.
+    pub(crate) async fn accept(&self) -> io::Result<Option<Link>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let accept = || match accept_with(&self.socket, flags) {
+            Ok(socket) => Ok(Some(socket)),
+            // The kernel says that nobody is there, and at once wakes who waits: it would never end.
+            Err(_) if self.closed.load(Ordering::Acquire) => Ok(None),
+            Err(error) => Err(error.into()),
+        };
+        loop {
+            return match self.socket.async_io(Interest::READABLE, accept).await {
+                Ok(Some(socket)) => awaited(socket).map(|socket| Some(Link(socket))),
+                Ok(None) => Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    /// Listens no more: whoever connects from now on is refused, also while the waiting task lives on.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        if let Err(error) = shutdown(&self.socket, Shutdown::Both) {
+            tracing::debug!(%error, "cannot close a socket before its task ends");
+        }
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Link(UnixDatagram);
+
+impl Link {
+    /// Connects to whoever listens at `path`.
+    ///
+    /// # Errors
+    /// Nobody does, or too many wait.
+    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
+        let socket = socket()?;
+        connect(&socket, &SocketAddrUnix::new(path)?)?;
+        awaited(socket).map(Self)
+    }
+
+    /// Sends one record, once there is room. Dropping it has sent the whole record or nothing.
+    ///
+    /// # Errors
+    /// The other side is gone, or the record is longer than the kernel takes.
+    pub(crate) async fn send(&self, record: &[u8]) -> io::Result<()> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        self.0.async_io(Interest::WRITABLE, || Ok(send(&self.0, record, flags)?)).await.map(drop)
+    }
+
+    /// Receives one record into `buffer`; its whole length, also when it did not fit. 0 once the other side is
+    /// gone. Dropping it loses nothing.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(crate) async fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let flags = RecvFlags::TRUNC | RecvFlags::DONTWAIT;
+        let received = self.0.async_io(Interest::READABLE, || Ok(recv(&self.0, &mut *buffer, flags)?));
+        received.await.map(|(_, length)| length)
+    }
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// The socket, with its readiness known to the runtime. The type stands for any socket of whole messages: of its
+/// own sending and receiving nothing is used.
+fn awaited(socket: OwnedFd) -> io::Result<UnixDatagram> {
+    UnixDatagram::from_std(socket.into())
+}
+
+fn address(path: &Path) -> Result<SocketAddrUnix, Error> {
+    match SocketAddrUnix::new(path) {
+        Ok(address) => Ok(address),
+        Err(Errno::NAMETOOLONG) => {
+            let bytes = path.as_os_str().len();
+            Err(Error::SocketPath { path: path.to_owned(), bytes, limit: PATH_LIMIT_BYTES })
+        }
+        Err(error) => Err(Error::io("listen at", path)(error.into())),
+    }
+}

@@ -1,0 +1,295 @@
+//! The form that a value takes on a socket, made of its form on disk, and back.
+//!
+//! The reference passes a value through a generic tree before it sends it: members are sorted at every level,
+//! an empty array becomes `null`, members named `pubsub-large-X` go into files of their own. Its tree also
+//! damages whole numbers above 2^53 (D-P3); this one keeps all their digits. Not here: the files.
+//! Source: lf-edge/eve pkg/pillar/pubsub/large.go. Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::Number;
+
+use super::tree::Tree;
+use super::{Error, escaped, value_of};
+
+/// What the name of a member begins with that goes into a file of its own.
+const LARGE: &str = "pubsub-large-";
+/// What the name of the member begins with that takes its place.
+const FILE: &str = "pubsub-file-";
+/// The longest rest of such a name: it becomes part of a file name.
+const NAME_LIMIT_BYTES: usize = 100;
+
+/// Why a file of a large member cannot be written or read.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Stores a large member, given the rest of its name and the content of its file; returns the file's path.
+pub type Store<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 'a;
+
+/// Fetches a large member, given the rest of its name and the path of its file; `None` when the file is missing
+/// or empty, which leaves the member at zero.
+pub type Fetch<'a> = dyn FnMut(&str, &str) -> Result<Option<Vec<u8>>, BoxError> + 'a;
+
+/// The wire form of a value, out of its form on disk. Large members are handed to `store`.
+///
+/// A large member within a large one stays inside it, as does one whose name cannot be part of a file name.
+///
+/// # Errors
+/// The text is no JSON, has a member that readers would take for the place of a large one, or `store` failed.
+pub fn to_wire(disk: &[u8], store: &mut Store<'_>) -> Result<Vec<u8>, Error> {
+    let mut out = String::with_capacity(disk.len());
+    write(&parsed(disk)?, &mut out, &mut Some(store))?;
+    Ok(out.into_bytes())
+}
+
+/// The value in a wire form, or in a form on disk. Large members are taken from `fetch`.
+///
+/// # Errors
+/// The text is no JSON, has another type or range than its topic says, or the file of a large member is not
+/// what it should be.
+pub fn from_wire<T: DeserializeOwned>(wire: &[u8], fetch: &mut Fetch<'_>) -> Result<T, Error> {
+    let mut tree = parsed(wire)?;
+    restore(&mut tree, fetch)?;
+    value_of(&tree)
+}
+
+fn parsed(bytes: &[u8]) -> Result<Tree, Error> {
+    serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(Error::Syntax)
+}
+
+fn fault(member: &str, source: BoxError) -> Error {
+    Error::Large { member: member.to_owned(), source }
+}
+
+/// The rest of a large member's name, when it can be part of a file name.
+fn rest_of<'a>(member: &'a str, prefix: &str) -> Option<&'a str> {
+    let rest = member.strip_prefix(prefix)?;
+    let plain = rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    (plain && !rest.is_empty() && rest.len() <= NAME_LIMIT_BYTES).then_some(rest)
+}
+
+fn write(tree: &Tree, out: &mut String, store: &mut Option<&mut Store<'_>>) -> Result<(), Error> {
+    match tree {
+        Tree::Null => out.push_str("null"),
+        Tree::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Tree::Number(number) => out.push_str(&digits(number)),
+        Tree::Text(text) => out.push_str(&quoted(text)?),
+        Tree::List(items) if items.is_empty() => out.push_str("null"),
+        Tree::List(items) => {
+            for (at, item) in items.iter().enumerate() {
+                out.push(if at == 0 { '[' } else { ',' });
+                write(item, out, store)?;
+            }
+            out.push(']');
+        }
+        Tree::Object(members) => {
+            out.push('{');
+            let mut sorted = BTreeMap::new();
+            // The last of duplicates counts.
+            for (name, value) in members {
+                sorted.insert(name.as_str(), value);
+            }
+            write_members(sorted, out, store)?;
+            out.push('}');
+        }
+    }
+    Ok(())
+}
+
+fn write_members(
+    members: BTreeMap<&str, &Tree>,
+    out: &mut String,
+    store: &mut Option<&mut Store<'_>>,
+) -> Result<(), Error> {
+    let mut written = BTreeMap::new();
+    for (name, value) in members {
+        if let (Some(store), Some(rest)) = (store.as_mut(), rest_of(name, LARGE)) {
+            let mut content = format!("{{{}:", quoted(name)?);
+            write(value, &mut content, &mut None)?;
+            content.push('}');
+            let path = store(rest, content.as_bytes()).map_err(|source| fault(name, source))?;
+            written.insert(format!("{FILE}{rest}"), quoted(&quoted(&path)?)?);
+            continue;
+        }
+        if rest_of(name, FILE).is_some() {
+            return Err(fault(name, "readers would take it for the place of a large member".into()));
+        }
+        let mut text = String::new();
+        write(value, &mut text, store)?;
+        written.insert(name.to_owned(), text);
+    }
+    for (at, (name, text)) in written.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        out.push_str(&quoted(name)?);
+        out.push(':');
+        out.push_str(text);
+    }
+    Ok(())
+}
+
+fn quoted(text: &str) -> Result<String, Error> {
+    Ok(escaped(&serde_json::to_string(text).map_err(Error::Write)?))
+}
+
+/// Whole numbers with all their digits, others as Go writes them.
+fn digits(number: &Number) -> String {
+    if number.is_u64() || number.is_i64() {
+        return number.to_string();
+    }
+    let value = number.as_f64().unwrap_or_default();
+    let size = value.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{value:e}");
+        // Go writes the sign of an exponent also when it is positive.
+        return if text.contains("e-") { text } else { text.replace('e', "e+") };
+    }
+    value.to_string()
+}
+
+/// Puts the large members back in their places.
+fn restore(tree: &mut Tree, fetch: &mut Fetch<'_>) -> Result<(), Error> {
+    match tree {
+        Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) => Ok(()),
+        Tree::List(items) => items.iter_mut().try_for_each(|item| restore(item, fetch)),
+        Tree::Object(members) => {
+            for (name, value) in members {
+                let Some(rest) = rest_of(name, FILE).map(str::to_owned) else {
+                    restore(value, fetch)?;
+                    continue;
+                };
+                *value = fetched(&rest, value, fetch).map_err(|source| fault(name, source))?;
+                *name = format!("{LARGE}{rest}");
+            }
+            Ok(())
+        }
+    }
+}
+
+fn fetched(rest: &str, place: &Tree, fetch: &mut Fetch<'_>) -> Result<Tree, BoxError> {
+    let Tree::Text(quoted) = place else { return Err("its place is no text".into()) };
+    let path: String = serde_json::from_str(quoted)?;
+    let Some(content) = fetch(rest, &path)? else { return Ok(Tree::Null) };
+    match parsed(&content)? {
+        Tree::Object(members) => match <[_; 1]>::try_from(members) {
+            Ok([(name, value)]) if rest_of(&name, LARGE) == Some(rest) => Ok(value),
+            Ok(_) | Err(_) => Err(format!("its file holds another than the one member {LARGE}{rest}").into()),
+        },
+        Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) => {
+            Err("its file holds no object".into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn wire(disk: &str) -> Result<String, Error> {
+        let mut store =
+            |name: &str, content: &[u8]| Ok(format!("/large/{name}<{}>", String::from_utf8_lossy(content)));
+        to_wire(disk.as_bytes(), &mut store).map(|bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    fn none(_: &str, _: &str) -> Result<Option<Vec<u8>>, BoxError> {
+        Err("no file was expected".into())
+    }
+
+    #[test]
+    fn members_are_sorted_and_empty_arrays_are_null_at_every_level() {
+        for (disk, wired) in [
+            (
+                r#"{"b":1,"a":{"d":[],"c":{}},"B":[[],{"y":1,"x":2}]}"#,
+                r#"{"B":[null,{"x":2,"y":1}],"a":{"c":{},"d":null},"b":1}"#,
+            ),
+            (r#"{"a":1,"a":2,"A":3}"#, r#"{"A":3,"a":2}"#),
+            ("[]", "null"),
+            (r#"{"t":"\u003c\u2028\u0001é\/"}"#, r#"{"t":"\u003c\u2028\u0001é/"}"#),
+            ("[true,false,null,-7]", "[true,false,null,-7]"),
+        ] {
+            assert_eq!(wire(disk).unwrap(), wired);
+        }
+        assert!(matches!(wire("{"), Err(Error::Syntax(_))));
+    }
+
+    #[test]
+    fn d_p3_whole_numbers_keep_their_digits_and_others_are_written_as_go_writes_them() {
+        for number in [u64::MAX, (1 << 53) + 1] {
+            assert_eq!(wire(&number.to_string()).unwrap(), number.to_string());
+            // What the reference does: its double loses digits of the very same number.
+            assert_ne!(Value::from(number).as_f64().unwrap().to_string(), number.to_string());
+        }
+        assert_eq!(wire(&i64::MIN.to_string()).unwrap(), i64::MIN.to_string());
+        for (disk, wired) in [
+            ("1.0", "1"),
+            ("0.000001", "0.000001"),
+            ("0.00000012", "1.2e-7"),
+            ("1e20", "100000000000000000000"),
+            ("1.5E21", "1.5e+21"),
+            ("-0.5", "-0.5"),
+            ("0.0", "0"),
+        ] {
+            assert_eq!(wire(disk).unwrap(), wired);
+        }
+    }
+
+    #[test]
+    fn large_members_leave_their_place_at_any_depth_and_come_back() {
+        let disk =
+            r#"{"z":[{"pubsub-large-A":[]}],"pubsub-large-B_2":{"y":1,"x":{"pubsub-large-C":3}},"pubsub":0}"#;
+        let mut files = BTreeMap::new();
+        let mut store = |name: &str, content: &[u8]| {
+            let path = format!("/large/<{name}>");
+            files.insert(path.clone(), content.to_vec());
+            Ok(path)
+        };
+        let wired = String::from_utf8(to_wire(disk.as_bytes(), &mut store).unwrap()).unwrap();
+        assert_eq!(
+            wired,
+            r#"{"pubsub":0,"pubsub-file-B_2":"\"/large/\\u003cB_2\\u003e\"","z":[{"pubsub-file-A":"\"/large/\\u003cA\\u003e\""}]}"#
+        );
+        assert_eq!(files["/large/<A>"], br#"{"pubsub-large-A":null}"#);
+        assert_eq!(files["/large/<B_2>"], br#"{"pubsub-large-B_2":{"x":{"pubsub-large-C":3},"y":1}}"#);
+        let back: Value = from_wire(wired.as_bytes(), &mut |_, path| Ok(files.remove(path))).unwrap();
+        let same = disk.replace("[]", "null");
+        assert_eq!(back, serde_json::from_str::<Value>(&same).unwrap());
+    }
+
+    #[test]
+    fn a_member_whose_file_is_missing_is_left_at_zero() {
+        let back: Value = from_wire(br#"{"pubsub-file-A":"\"/x\"","b":1}"#, &mut |_, _| Ok(None)).unwrap();
+        assert_eq!(back, serde_json::json!({"pubsub-large-A": null, "b": 1}));
+    }
+
+    #[test]
+    fn a_place_or_a_file_that_is_not_what_it_should_be_is_refused() {
+        for (wired, content) in [
+            (r#"{"pubsub-file-A":5}"#, ""),
+            (r#"{"pubsub-file-A":"/x"}"#, ""),
+            (r#"{"pubsub-file-A":"\"/x\""}"#, "{"),
+            (r#"{"pubsub-file-A":"\"/x\""}"#, "[1]"),
+            (r#"{"pubsub-file-A":"\"/x\""}"#, "{}"),
+            (r#"{"pubsub-file-A":"\"/x\""}"#, r#"{"pubsub-large-B":1}"#),
+            (r#"{"pubsub-file-A":"\"/x\""}"#, r#"{"pubsub-large-A":1,"b":2}"#),
+        ] {
+            let told =
+                from_wire::<Value>(wired.as_bytes(), &mut |_, _| Ok(Some(content.into()))).unwrap_err();
+            assert!(told.to_string().contains("pubsub-file-A"), "{told}");
+        }
+        assert!(from_wire::<Value>(br#"{"pubsub-file-A":"\"/x\""}"#, &mut none).is_err());
+    }
+
+    #[test]
+    fn names_that_could_lead_astray_are_no_files() {
+        for rest in ["", "../../x", "a/b", "a b", "a.b", &"x".repeat(101)] {
+            let disk = format!(r#"{{"pubsub-large-{rest}":1}}"#);
+            assert_eq!(wire(&disk).unwrap(), disk);
+        }
+        let wired = r#"{"pubsub-file-../x":"\"/etc/passwd\""}"#;
+        assert!(from_wire::<Value>(wired.as_bytes(), &mut none).is_ok());
+        let refused = wire(r#"{"a":[{"pubsub-file-A":"\"/persist/x\""}]}"#).unwrap_err().to_string();
+        assert!(refused.contains("pubsub-file-A"), "{refused}");
+    }
+}
