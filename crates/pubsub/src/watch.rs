@@ -426,7 +426,7 @@ mod tests {
                 }
                 store::replace(&root.path().join("a.json"), round).unwrap();
                 while topic.get("a") != Some(&round.to_vec()) {
-                    topic.next().await;
+                    tokio::time::timeout(Duration::from_secs(60), topic.next()).await.unwrap();
                 }
             });
         }

@@ -16,6 +16,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use rustix::thread::{CpuSet, sched_setaffinity};
 use table::Table;
 
 /// Where the floor's files lie under the root.
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     if let [part, root, number] = &arguments[..]
         && part != "--bench"
     {
+        stay_on(1);
         child::run(part, Path::new(root), number.parse().unwrap());
         return ExitCode::SUCCESS;
     }
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         println!("skipped: measured only by `cargo bench -p pubsub --bench two_processes`");
         return ExitCode::SUCCESS;
     }
+    stay_on(0);
     let mut table = Table::default();
     // `-- burst` measures bursts only.
     let only: Vec<&String> = arguments.iter().filter(|it| !it.starts_with("--")).collect();
@@ -65,4 +68,14 @@ fn main() -> ExitCode {
     println!("load of this machine: {}; beside other work the numbers are about that", load.trim());
     table.print();
     if table.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Keeps this process to one processor: two processes on the same one and on different ones are two worlds, and
+/// chance would choose for each pair of them.
+fn stay_on(processor: usize) {
+    let mut one = CpuSet::new();
+    one.set(processor);
+    if sched_setaffinity(None, &one).is_err() {
+        eprintln!("there is no processor {processor} for this process; it shares one");
+    }
 }

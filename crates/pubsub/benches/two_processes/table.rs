@@ -67,14 +67,13 @@ impl Table {
     /// Ours beside the floor; the ratio of the medians is what counts.
     pub(crate) fn ratio(&mut self, what: &str, unit: &str, ours: &Series, floor: &Series, target: Target) {
         let ratio = ours.median() / floor.median();
-        let both = |series: &Series| format!("{:.1} ({:.1}) {unit}", series.median(), series.p99());
+        let both = |series: &Series| text(series, unit);
         self.row(what, &both(ours), &both(floor), &format!("{ratio:.2}"), target, ratio, "");
     }
 
     /// One number by itself.
     pub(crate) fn alone(&mut self, what: &str, unit: &str, ours: &Series, target: Target) {
-        let text = format!("{:.1} ({:.1}) {unit}", ours.median(), ours.p99());
-        self.row(what, &text, "–", "–", target, ours.median(), &format!(" {unit}"));
+        self.row(what, &text(ours, unit), "–", "–", target, ours.median(), &format!(" {unit}"));
     }
 
     #[expect(clippy::too_many_arguments, reason = "the columns of the table")]
@@ -109,4 +108,8 @@ impl Table {
         println!("|---|---|---|---|---|---|");
         print!("{}", self.rows);
     }
+}
+
+fn text(series: &Series, unit: &str) -> String {
+    format!("{:.1} ({:.1}) {unit}", series.median(), series.p99()).trim_end().to_owned()
 }
