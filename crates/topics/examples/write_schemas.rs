@@ -7,9 +7,12 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
-    for (topic, schema) in topics::schema::all() {
-        let mut file = File::create(dir.join(format!("{topic}.schema.json")))?;
-        writeln!(file, "{schema:#}")?;
+    for (folder, schemas) in [(".", topics::schema::all()), ("wire", topics::schema::all_wire())] {
+        std::fs::create_dir_all(dir.join(folder))?;
+        for (topic, schema) in schemas {
+            let mut file = File::create(dir.join(folder).join(format!("{topic}.schema.json")))?;
+            writeln!(file, "{schema:#}")?;
+        }
     }
     Ok(())
 }

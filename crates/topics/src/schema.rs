@@ -1,19 +1,76 @@
 //! JSON Schemas of all topics, out of the types that read and write them.
 //!
 //! They describe what is written: every member, but those that Go leaves out when they are zero. Unknown
-//! members are allowed, as readers ignore them. Pure: no clock, no I/O, no task.
+//! members are allowed, as readers ignore them. There is one for the form on disk and one for the form on a socket,
+//! where an empty list is `null` and a large member is the path of a file. Pure: no clock, no I/O, no task.
 
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Topic;
+
+/// What a large member's name begins with on disk, and what in its place on a socket. Source: spec pubsub.md 8.
+const LARGE: [&str; 2] = ["pubsub-large-", "pubsub-file-"];
 
 /// Every topic by name with its schema, JSON Schema 2020-12, in the order of the names.
 #[must_use]
 pub fn all() -> Vec<(&'static str, Value)> {
     crate::every_topic!(schema)
+}
+
+/// The same for values as they go over a socket.
+#[must_use]
+pub fn all_wire() -> Vec<(&'static str, Value)> {
+    let mut all = all();
+    for (_, schema) in &mut all {
+        on_the_wire(schema);
+    }
+    all
+}
+
+/// Turns a schema of the form on disk into one of the form on a socket.
+fn on_the_wire(schema: &mut Value) {
+    match schema {
+        Value::Array(parts) => parts.iter_mut().for_each(on_the_wire),
+        Value::Object(parts) => {
+            if let Some(kind) = parts.get("type").cloned()
+                && (kind == "array"
+                    || kind.as_array().is_some_and(|kinds| kinds.iter().any(|it| it == "array")))
+            {
+                parts.insert("type".to_owned(), json!(["array", "null"]));
+                parts.insert("minItems".to_owned(), 1.into());
+            }
+            if let Some(members) = parts.get_mut("properties").and_then(Value::as_object_mut) {
+                for name in
+                    members.keys().filter_map(|it| in_a_file(it).map(|_| it.clone())).collect::<Vec<_>>()
+                {
+                    members.remove(&name);
+                    members.insert(in_a_file(&name).unwrap_or_default(), path_of_a_file());
+                }
+            }
+            for name in parts.get_mut("required").and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Some(other) = name.as_str().and_then(in_a_file) {
+                    *name = other.into();
+                }
+            }
+            parts.values_mut().for_each(on_the_wire);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The name of a large member on a socket; `None` for any other member.
+fn in_a_file(name: &str) -> Option<String> {
+    name.strip_prefix(LARGE[0]).map(|rest| format!("{}{rest}", LARGE[1]))
+}
+
+fn path_of_a_file() -> Value {
+    json!({
+        "type": "string", "pattern": "^\"/.+\"$",
+        "description": "Absolute path, in JSON quotes of its own, of a file that holds the member under its large name.",
+    })
 }
 
 fn schema<T: Topic>() -> (&'static str, Value) {

@@ -281,45 +281,71 @@ fn d_k13_unclear_force_files_are_refused_with_the_next_step() {
 
 #[test]
 fn the_schemas_on_disk_are_those_of_the_types() {
-    let folder = here().join("../../schemas");
-    let mut expected = BTreeSet::new();
-    for (topic, schema) in topics::schema::all() {
-        let file = format!("{topic}.schema.json");
-        let text = fs::read_to_string(folder.join(&file)).unwrap_or_default();
-        assert_eq!(
-            text,
-            format!("{schema:#}\n"),
-            "schemas/{file} is missing or has drifted: `cargo run -p topics --example write_schemas` writes it"
-        );
-        expected.insert(file);
+    for (folder, schemas) in
+        [("schemas", topics::schema::all()), ("schemas/wire", topics::schema::all_wire())]
+    {
+        let held = here().join("../..").join(folder);
+        let mut expected = BTreeSet::new();
+        for (topic, schema) in schemas {
+            let file = format!("{topic}.schema.json");
+            let text = fs::read_to_string(held.join(&file)).unwrap_or_default();
+            assert_eq!(
+                text,
+                format!("{schema:#}\n"),
+                "{folder}/{file} is missing or has drifted: `cargo run -p topics --example write_schemas` writes it"
+            );
+            expected.insert(file);
+        }
+        let present: BTreeSet<String> = texts(&held)
+            .into_iter()
+            .map(|(path, _)| path.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(present, expected, "{folder} holds a file of no topic");
     }
-    let present: BTreeSet<String> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    assert_eq!(present, expected, "schemas/ holds a file of no topic");
 }
 
 fn validator(schema: &Value) -> jsonschema::Validator {
     jsonschema::options().should_validate_formats(true).build(schema).unwrap()
 }
 
+/// How many samples fit; all must.
+fn fit(schema: &Value, samples: Vec<(PathBuf, String)>) -> usize {
+    let validator = validator(schema);
+    let tried = samples.len();
+    for (path, text) in samples {
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let errors: Vec<String> = validator
+            .iter_errors(&value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+    }
+    tried
+}
+
 #[test]
 fn every_sample_fits_its_schema() {
-    let mut tried = 0;
-    for (topic, schema) in topics::schema::all() {
-        let validator = validator(&schema);
-        for (path, text) in samples(topic) {
-            let value: Value = serde_json::from_str(&text).unwrap();
-            let errors: Vec<String> = validator
-                .iter_errors(&value)
-                .map(|error| format!("{}: {error}", error.instance_path()))
-                .collect();
-            assert!(errors.is_empty(), "{}: {errors:?}", path.display());
-            tried += 1;
-        }
-    }
-    assert_eq!(tried, 96, "samples");
+    let disk: usize = topics::schema::all().iter().map(|(topic, schema)| fit(schema, samples(topic))).sum();
+    assert_eq!(disk, 96, "samples of the form on disk");
+    let carried = |topic: &str| texts(&golden().join(topic).join("wire"));
+    let wire: usize =
+        topics::schema::all_wire().iter().map(|(topic, schema)| fit(schema, carried(topic))).sum();
+    assert_eq!(wire, 90, "samples of the form on a socket");
+}
+
+#[test]
+fn the_two_forms_of_a_value_do_not_fit_each_others_schemas() {
+    let schema =
+        |all: Vec<(&str, Value)>| all.into_iter().find(|(topic, _)| *topic == "KubeClusterInfo").unwrap().1;
+    let (disk, wire) = (schema(topics::schema::all()), schema(topics::schema::all_wire()));
+    let text = |path: &str| serde_json::from_str(&fs::read_to_string(golden().join(path)).unwrap()).unwrap();
+    let (on_disk, carried): (Value, Value) =
+        (text("KubeClusterInfo/full.json"), text("KubeClusterInfo/wire/full.json"));
+    assert!(validator(&disk).is_valid(&on_disk) && validator(&wire).is_valid(&carried));
+    assert!(!validator(&disk).is_valid(&carried) && !validator(&wire).is_valid(&on_disk));
+    let mut empty = carried;
+    empty["Nodes"] = serde_json::json!([]);
+    assert!(!validator(&wire).is_valid(&empty), "an empty list is null on a socket");
 }
 
 #[test]
