@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::name::{RESTARTED, SUFFIX};
-use kernel::{Heard, Kernel};
+use kernel::{Heard, Kernel, Watch};
 use look::{LOOK_EVERY, Look};
 
 /// More changed names than this and the whole directory is read.
@@ -229,8 +229,9 @@ impl Hub {
             }
             self.look.forget(&bare);
         }
+        let why = if dir == bell.dir { Watch::Files } else { Watch::Way };
         // Asked again each time: the path may be another directory than before. The kernel knows whether it is.
-        let refused = match self.kernel.as_ref().map(|kernel| kernel.watch(dir)) {
+        let refused = match self.kernel.as_ref().map(|kernel| kernel.watch(dir, why)) {
             Some(Ok(())) => {
                 self.look.forget(dir);
                 return true;

@@ -30,6 +30,35 @@ pub(crate) enum Heard<'a> {
     Everything,
 }
 
+/// Why a directory is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// Its files are followed.
+    Files,
+    /// It is on the way to a directory that is followed: only names that come and go matter, not what is written
+    /// to files there. Every agent touches its watchdog file in `/run`.
+    Way,
+}
+
+impl Watch {
+    fn flags(self) -> WatchFlags {
+        // Added to what is asked for already: a directory can be followed and on the way to another one.
+        let way = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::MASK_ADD;
+        match self {
+            Self::Way => way,
+            // A file that is written in place is worth reading once its writer closes it.
+            Self::Files => way | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB,
+        }
+    }
+}
+
 /// The kernel's queue of events and the directories that fill it.
 #[derive(Debug)]
 pub(crate) struct Kernel {
@@ -65,20 +94,10 @@ impl Kernel {
     }
 
     /// Watches the directory that is at `dir` now, and no longer one that was there before.
-    pub(crate) fn watch(&self, dir: &Path) -> Result<(), Errno> {
-        let flags = WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVED_FROM
-            | WatchFlags::MOVED_TO
-            // A file that is written in place is worth reading once its writer closes it.
-            | WatchFlags::CLOSE_WRITE
-            | WatchFlags::ATTRIB
-            | WatchFlags::DELETE_SELF
-            | WatchFlags::MOVE_SELF
-            | WatchFlags::ONLYDIR;
+    pub(crate) fn watch(&self, dir: &Path, why: Watch) -> Result<(), Errno> {
         // Held meanwhile, so that nobody takes an event whose number is not known yet.
         let mut watched = lock(&self.watched);
-        let number = inotify::add_watch(&self.queue, dir, flags)?;
+        let number = inotify::add_watch(&self.queue, dir, why.flags())?;
         if watched.numbers.get(dir) != Some(&number) {
             let former = watched.part(dir);
             watched.numbers.insert(dir.to_owned(), number);
@@ -177,13 +196,13 @@ mod tests {
         let (file, dir) = (root.path().join("a.json"), root.path());
         store::replace(&file, b"1").unwrap();
         let kernel = Kernel::open().unwrap();
-        kernel.watch(dir).unwrap();
+        kernel.watch(dir, Watch::Files).unwrap();
         for _ in 0..100 {
             assert_eq!(store::read(&file, 9).unwrap().unwrap(), b"1");
             assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
             File::open(dir).unwrap().sync_all().unwrap();
             assert!(file.exists());
-            kernel.watch(dir).unwrap();
+            kernel.watch(dir, Watch::Files).unwrap();
         }
         assert_eq!(heard(&kernel), [""; 0]);
         fs::rename(&file, dir.join("b.json")).unwrap();
@@ -191,10 +210,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_on_the_way_is_not_heard_and_what_comes_and_goes_is() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = Kernel::open().unwrap();
+        let touched = root.path().join("zedkube.touch");
+        let touch = || {
+            let file = File::options().create(true).truncate(false).write(true).open(&touched).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        };
+        touch();
+        kernel.watch(root.path(), Watch::Way).unwrap();
+        touch();
+        assert_eq!(heard(&kernel), [""; 0]);
+        fs::create_dir(root.path().join("agent")).unwrap();
+        fs::remove_dir(root.path().join("agent")).unwrap();
+        assert_eq!(heard(&kernel), ["agent", "agent"]);
+        // Followed as well, by whoever asks first.
+        for why in [Watch::Files, Watch::Way] {
+            kernel.watch(root.path(), why).unwrap();
+            touch();
+            assert!(!heard(&kernel).is_empty(), "{why:?}");
+        }
+    }
+
+    #[test]
     fn a_file_written_in_place_is_heard_when_it_is_new_and_when_it_is_whole() {
         let root = tempfile::tempdir().unwrap();
         let kernel = Kernel::open().unwrap();
-        kernel.watch(root.path()).unwrap();
+        kernel.watch(root.path(), Watch::Files).unwrap();
         let mut file = File::create(root.path().join("a.json")).unwrap();
         assert_eq!(heard(&kernel), ["a.json"]);
         io::Write::write_all(&mut file, b"half").unwrap();
@@ -208,7 +251,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
         let kernel = Kernel::open().unwrap();
-        kernel.watch(root.path()).unwrap();
+        kernel.watch(root.path(), Watch::Files).unwrap();
         let names = ["a", "b"].map(|name| root.path().join(name));
         File::create(&names[0]).unwrap();
         for round in 0..most.trim().parse::<usize>().unwrap() {
@@ -224,8 +267,8 @@ mod tests {
         fs::create_dir(&dir).unwrap();
         std::os::unix::fs::symlink(&dir, &link).unwrap();
         let kernel = Kernel::open().unwrap();
-        kernel.watch(&dir).unwrap();
-        kernel.watch(&link).unwrap();
+        kernel.watch(&dir, Watch::Files).unwrap();
+        kernel.watch(&link, Watch::Files).unwrap();
         File::create(dir.join("a")).unwrap();
         assert_eq!(heard(&kernel), ["a", "a", "a", "a"]);
         kernel.forget(&link);
@@ -235,12 +278,12 @@ mod tests {
         fs::rename(&dir, &away).unwrap();
         assert_eq!(heard(&kernel), ["."]);
         fs::create_dir(&dir).unwrap();
-        kernel.watch(&dir).unwrap();
+        kernel.watch(&dir, Watch::Files).unwrap();
         File::create(away.join("a")).unwrap();
         assert_eq!(heard(&kernel), [""; 0]);
         fs::remove_dir(&dir).unwrap();
         assert!(heard(&kernel).contains(&".".to_owned()));
         assert_eq!(kernel.watched(), [""; 0].map(PathBuf::from));
-        assert_eq!(kernel.watch(&dir), Err(Errno::NOENT));
+        assert_eq!(kernel.watch(&dir, Watch::Files), Err(Errno::NOENT));
     }
 }
