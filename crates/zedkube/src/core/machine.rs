@@ -210,6 +210,15 @@ impl Zedkube {
         }
     }
 
+    fn joined(&mut self, now: Mono, member: Option<bool>) {
+        let was = self.member == Some(true);
+        self.member = member.or(self.member);
+        // In no cluster the node was not looked at for good.
+        if !was && self.member == Some(true) && self.care == Care::Done {
+            self.care = Care::Due(now);
+        }
+    }
+
     pub(super) fn skip(&mut self, now: Mono, skip: String, out: &mut Vec<Effect>) {
         out.push(Effect::Say(Said::Skipped(skip.clone())));
         self.answer(now, DrainStatus::Complete, &skip);
@@ -325,7 +334,7 @@ impl Core for Zedkube {
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         let mut out = Vec::new();
         match event {
-            Event::Member(member) => self.member = member.or(self.member),
+            Event::Member(member) => self.joined(now, member),
             Event::NodeKnown { name } => self.node_known = !name.is_empty(),
             Event::Request(from, request) => self.request(from, request),
             Event::RequestsRead(from) => {

@@ -233,7 +233,12 @@ impl Zedkube {
                     out.push(Effect::Say(Said::LookFailed(trouble.clone())));
                     self.care_trouble = trouble;
                 }
-                Care::Due(now + self.limits.uncordon_poll())
+                // A device in no cluster need not ask for ever for one that is not there.
+                if self.member == Some(false) && self.cordon == CordonOwner::None {
+                    Care::Done
+                } else {
+                    Care::Due(now + self.limits.uncordon_poll())
+                }
             }
         };
     }

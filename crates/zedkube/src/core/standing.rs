@@ -61,6 +61,24 @@ fn d_k7_a_restart_goes_on_and_never_says_idle_in_between() {
 }
 
 #[test]
+fn a_device_in_no_cluster_looks_once_and_is_then_left_alone_until_it_joins() {
+    let mut bench = Bench::with(None);
+    bench.hear(Event::Member(Some(false)));
+    bench.hear(Event::NodeKnown { name: "n1".into() });
+    bench.hear(Event::RequestsRead(Requester::DeviceOp));
+    bench.hear(Event::RequestsRead(Requester::Update));
+    let looks = |bench: &Bench| bench.last.iter().any(|it| matches!(it, Effect::Look { .. }));
+    assert!(looks(&bench));
+    bench.hear(Event::Looked(1, Err("there is no kubeconfig".into())));
+    assert_eq!(bench.core.next_wake(), None);
+    // A cordon may be left from an earlier membership.
+    bench.hear(Event::Member(Some(true)));
+    assert!(looks(&bench));
+    bench.hear(Event::Looked(2, Err("the API is not there".into())));
+    assert_eq!(bench.wait(), Duration::from_secs(15));
+}
+
+#[test]
 fn after_another_boot_nothing_is_complete_and_an_own_cordon_goes_when_the_node_is_ready() {
     let journal =
         DrainJournal { boot_id: "b0".into(), status: DrainStatus::Complete, ..DrainJournal::default() };
