@@ -59,5 +59,6 @@ pub type FromWire<T> = fn(&[u8], &mut Fetch<'_>) -> Result<T, BoxError>;
 /// Fetches a large member; `None` leaves it at zero.
 pub type Fetch<'a> = dyn FnMut(&str, &str) -> Result<Option<Vec<u8>>, BoxError> + 'a;
 
-/// No topic file is longer; what is longer is reported and not read.
-pub const FILE_LIMIT_BYTES: u64 = 1 << 20;
+/// No topic file is longer; what is longer is reported and not read. A value may have several large members of
+/// nearly 1 MiB each.
+pub const FILE_LIMIT_BYTES: u64 = 4 << 20;

@@ -10,6 +10,18 @@ fn same(read: Result<Record, Fault>, parse: fn(&[u8]) -> Result<Record, Fault>) 
     }
 }
 
+#[test]
+fn what_fuzzing_kept_is_refused_or_read_as_it_is_written() {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/record");
+    let kept: Vec<_> = std::fs::read_dir(kept).unwrap().map(|it| it.unwrap().path()).collect();
+    assert!(kept.len() > 100, "{} messages kept", kept.len());
+    for message in kept {
+        let message = std::fs::read(message).unwrap();
+        same(Record::parse_request(&message), Record::parse_request);
+        same(Record::parse_reply(&message), Record::parse_reply);
+    }
+}
+
 /// Bytes that look like records more often than chance has it.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
