@@ -154,6 +154,18 @@ mod tests {
     }
 
     #[test]
+    fn fractions_are_read_to_the_last_bit() {
+        // Digits on which a reader that is quick and nearly right is one off.
+        let digits = format!("1004{}", "4".repeat(82));
+        let value: f64 = from_slice(digits.as_bytes()).unwrap();
+        assert_eq!(value.to_bits(), digits.parse::<f64>().unwrap().to_bits());
+        assert_eq!(
+            to_vec(&value).unwrap(),
+            to_vec(&from_slice::<f64>(&to_vec(&value).unwrap()).unwrap()).unwrap()
+        );
+    }
+
+    #[test]
     fn a_fault_is_told_with_its_member_or_its_place() {
         for (text, words) in [
             (r#"{"Small":200}"#, ["Small", "200"]),
