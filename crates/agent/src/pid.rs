@@ -16,8 +16,10 @@ use crate::{Error, Station};
 const MODE: u32 = 0o644;
 /// No process number is longer.
 const LIMIT_BYTES: u64 = 64;
-/// Programs that run an agent: this one and the reference's go by this name.
+/// The program that runs agents, this one and the reference's.
 const PROGRAM: &str = "zedbox";
+/// Its word for all agents; the reference's runs all without a word.
+const ALL: &str = "run";
 
 /// Writes this process's number to the file of `agent`. The file stays when the process ends, as in the reference.
 ///
@@ -40,12 +42,21 @@ pub fn write(station: &Station, agent: &str) -> Result<(), Error> {
     fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(|source| Error::Read { path, source })
 }
 
-/// Whether the process exists and was started under a name that runs `agent`.
+/// Whether the process exists and was started in words that run `agent`: under the agent's name, or as the program
+/// for all agents or for this one. One that runs another agent may have got the number of a dead one.
 fn runs_agent(pid: u32, agent: &str) -> bool {
     let Ok(line) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
-    let called = line.split(|byte| *byte == 0).next().unwrap_or_default();
-    let called = String::from_utf8_lossy(called);
-    Path::new(called.as_ref()).file_name().is_some_and(|name| name == PROGRAM || name == agent)
+    let line = String::from_utf8_lossy(&line);
+    let mut words = line.split('\0').filter(|word| !word.is_empty());
+    let called = words.next().and_then(|word| Path::new(word).file_name()).and_then(|name| name.to_str());
+    match called {
+        Some(name) if name == agent => true,
+        Some(PROGRAM) => {
+            let words: Vec<&str> = words.collect();
+            words.is_empty() || words.contains(&ALL) || words.contains(&agent)
+        }
+        Some(_) | None => false,
+    }
 }
 
 #[cfg(test)]
@@ -77,12 +88,25 @@ mod tests {
     fn a_live_process_of_that_agent_is_respected_and_a_stranger_with_its_number_is_not() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("run/zedkube.pid");
-        for (name, refused) in [("/usr/bin/zedkube", true), ("zedbox", true), ("cat", false)] {
-            let mut other =
-                Command::new("cat").arg0(name).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        for (name, word, refused) in [
+            ("/usr/bin/zedkube", "-", true),
+            ("zedbox", "run", true),
+            ("/opt/zedbox", "zedkube", true),
+            ("zedbox", "zedagent", false),
+            ("sleeper", "zedkube", false),
+        ] {
+            // The second word is a file that `cat` reads after it has waited for the first one's end.
+            let mut other = Command::new("cat")
+                .arg0(name)
+                .args(["-", word])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
             store::replace(&file, other.id().to_string().as_bytes()).unwrap();
             let written = write(&station(root.path()), "zedkube");
-            assert_eq!(written.is_err(), refused, "{name}");
+            assert_eq!(written.is_err(), refused, "{name} {word}");
             if let Err(cause) = written {
                 assert!(cause.to_string().contains(&other.id().to_string()), "{cause}");
             }
