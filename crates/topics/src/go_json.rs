@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use tree::{Fault, Tree};
 pub use wire::{BoxError, Fetch, Store, from_wire, to_wire};
+pub(crate) use wire::{FILE, LARGE, rest_of};
 
 /// A value that cannot be written or a text that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +57,17 @@ pub fn to_vec<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
 /// # Errors
 /// Syntax, with line and column, or the first member of the wrong type, with its path.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    value_of(&serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(Error::Syntax)?)
+    value_of(&parsed(bytes)?)
+}
+
+/// A name as one step of a JSON pointer (RFC 6901), its `/` included.
+#[must_use]
+pub fn pointer_step(name: &str) -> String {
+    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+fn parsed(bytes: &[u8]) -> Result<Tree, Error> {
+    serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(Error::Syntax)
 }
 
 fn value_of<T: DeserializeOwned>(tree: &Tree) -> Result<T, Error> {

@@ -10,9 +10,7 @@ use schemars::transform::RecursiveTransform;
 use serde_json::{Value, json};
 
 use crate::Topic;
-
-/// What a large member's name begins with on disk, and what in its place on a socket. Source: spec pubsub.md 8.
-const LARGE: [&str; 2] = ["pubsub-large-", "pubsub-file-"];
+use crate::go_json::{FILE, LARGE, rest_of};
 
 /// Every topic by name with its schema, JSON Schema 2020-12, in the order of the names.
 #[must_use]
@@ -43,12 +41,13 @@ fn on_the_wire(schema: &mut Value) {
                 parts.insert("minItems".to_owned(), 1.into());
             }
             if let Some(members) = parts.get_mut("properties").and_then(Value::as_object_mut) {
-                for name in
-                    members.keys().filter_map(|it| in_a_file(it).map(|_| it.clone())).collect::<Vec<_>>()
-                {
-                    members.remove(&name);
-                    members.insert(in_a_file(&name).unwrap_or_default(), path_of_a_file());
-                }
+                *members = std::mem::take(members)
+                    .into_iter()
+                    .map(|(name, part)| match in_a_file(&name) {
+                        Some(file) => (file, path_of_a_file()),
+                        None => (name, part),
+                    })
+                    .collect();
             }
             for name in parts.get_mut("required").and_then(Value::as_array_mut).into_iter().flatten() {
                 if let Some(other) = name.as_str().and_then(in_a_file) {
@@ -63,7 +62,7 @@ fn on_the_wire(schema: &mut Value) {
 
 /// The name of a large member on a socket; `None` for any other member.
 fn in_a_file(name: &str) -> Option<String> {
-    name.strip_prefix(LARGE[0]).map(|rest| format!("{}{rest}", LARGE[1]))
+    rest_of(name, LARGE).map(|rest| format!("{FILE}{rest}"))
 }
 
 fn path_of_a_file() -> Value {

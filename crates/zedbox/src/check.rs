@@ -152,9 +152,8 @@ impl Check {
         match (written, given) {
             (Value::Object(written), Value::Object(given)) => {
                 for (name, value) in written {
-                    let step = name.replace('~', "~0").replace('/', "~1");
                     if let Some(given) = given.get(name) {
-                        self.lacks(path, &format!("{pointer}/{step}"), value, given);
+                        self.lacks(path, &format!("{pointer}{}", go_json::pointer_step(name)), value, given);
                     } else {
                         let other = given.keys().find(|it| it.eq_ignore_ascii_case(name));
                         let found = other.map_or("none".to_owned(), |it| format!("member {it:?}"));

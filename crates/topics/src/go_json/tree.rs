@@ -13,6 +13,8 @@ use serde::de::{
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::Number;
 
+use super::pointer_step;
+
 /// A parsed text with members in their order, duplicates included.
 #[derive(Debug)]
 pub(super) enum Tree {
@@ -96,8 +98,7 @@ pub(super) struct Fault {
 
 impl Fault {
     fn under(mut self, step: &str) -> Self {
-        let step = step.replace('~', "~0").replace('/', "~1");
-        self.pointer.insert_str(0, &format!("/{step}"));
+        self.pointer.insert_str(0, &pointer_step(step));
         self
     }
 }

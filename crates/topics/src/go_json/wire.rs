@@ -11,12 +11,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Number;
 
 use super::tree::Tree;
-use super::{Error, escaped, value_of};
+use super::{Error, escaped, parsed, value_of};
 
 /// What the name of a member begins with that goes into a file of its own.
-const LARGE: &str = "pubsub-large-";
+pub(crate) const LARGE: &str = "pubsub-large-";
 /// What the name of the member begins with that takes its place.
-const FILE: &str = "pubsub-file-";
+pub(crate) const FILE: &str = "pubsub-file-";
 /// The longest rest of such a name: it becomes part of a file name.
 const NAME_LIMIT_BYTES: usize = 100;
 
@@ -53,16 +53,12 @@ pub fn from_wire<T: DeserializeOwned>(wire: &[u8], fetch: &mut Fetch<'_>) -> Res
     value_of(&tree)
 }
 
-fn parsed(bytes: &[u8]) -> Result<Tree, Error> {
-    serde_json::from_str(&String::from_utf8_lossy(bytes)).map_err(Error::Syntax)
-}
-
 fn fault(member: &str, source: BoxError) -> Error {
     Error::Large { member: member.to_owned(), source }
 }
 
 /// The rest of a large member's name, when it can be part of a file name.
-fn rest_of<'a>(member: &'a str, prefix: &str) -> Option<&'a str> {
+pub(crate) fn rest_of<'a>(member: &'a str, prefix: &str) -> Option<&'a str> {
     let rest = member.strip_prefix(prefix)?;
     let plain = rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     (plain && !rest.is_empty() && rest.len() <= NAME_LIMIT_BYTES).then_some(rest)
