@@ -26,13 +26,20 @@ pub fn forget_earlier_boot(station: &Station) -> Result<(), Error> {
     if held(&looked_in).map_err(Error::pubsub(LOOKED_IN))?.is_some_and(|it| it == boot) {
         return Ok(());
     }
-    let path = bus.path(FORCE_FILE);
     // Only for the log: a link or an overlong file is removed as well.
-    let order = held(&path).ok().flatten().unwrap_or_default();
-    if store::remove(&path).map_err(Error::pubsub(FORCE_FILE))? {
+    let order = held(&bus.path(FORCE_FILE)).ok().flatten().unwrap_or_default();
+    if remove(bus)? {
         warn!(path = FORCE_FILE, content = %String::from_utf8_lossy(&order), "removed a force file of an earlier boot");
     }
     store::replace(&looked_in, boot).map_err(Error::pubsub(LOOKED_IN))
+}
+
+/// Takes an order away, as one that was carried out is; false when there was none.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove(bus: &Bus) -> Result<bool, Error> {
+    store::remove(&bus.path(FORCE_FILE)).map_err(Error::pubsub(FORCE_FILE))
 }
 
 impl<E: Send + 'static> Tasks<E> {
@@ -59,12 +66,7 @@ fn order(file: FileState) -> Result<Option<NodeDrainStatus>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, Stop};
-
-    fn station(root: &std::path::Path, boot: &str) -> Station {
-        let (_, stop) = Stop::new();
-        Station { bus: Bus::open(root).unwrap(), clock: Clock::new(), stop, boot_id: boot.to_owned() }
-    }
+    use crate::station;
 
     #[tokio::test]
     async fn an_order_of_an_earlier_boot_is_removed_by_the_first_agent_and_one_of_this_boot_stays() {
@@ -73,14 +75,14 @@ mod tests {
         let give =
             || store::replace(&root.path().join(FORCE_FILE), br#"{"Status":9,"RequestedBy":2}"#).unwrap();
         give();
-        forget_earlier_boot(&station(root.path(), "boot-1")).unwrap();
+        forget_earlier_boot(&station(root.path(), "boot-1").1).unwrap();
         assert!(!there());
         give();
         // Another agent of the same boot, or the same one started again.
-        forget_earlier_boot(&station(root.path(), "boot-1")).unwrap();
+        forget_earlier_boot(&station(root.path(), "boot-1").1).unwrap();
         assert!(there());
         // `/run` goes with a boot; where it does not, the identity tells.
-        forget_earlier_boot(&station(root.path(), "boot-2")).unwrap();
+        forget_earlier_boot(&station(root.path(), "boot-2").1).unwrap();
         assert!(!there());
     }
 }

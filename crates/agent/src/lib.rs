@@ -38,3 +38,12 @@ pub struct Station {
     /// Identity of this boot; another one after every restart of the machine.
     pub boot_id: String,
 }
+
+/// A station for tests, and the hand that stops it.
+#[cfg(test)]
+fn station(root: &std::path::Path, boot: &str) -> (Stopper, Station) {
+    let (stopper, stop) = Stop::new();
+    let station =
+        Station { bus: Bus::open(root).unwrap(), clock: Clock::new(), stop, boot_id: boot.to_owned() };
+    (stopper, station)
+}

@@ -39,7 +39,10 @@ pub fn write(station: &Station, agent: &str) -> Result<(), Error> {
         });
     }
     store::replace(&path, process::id().to_string().as_bytes()).map_err(failed())?;
-    fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(|source| Error::Read { path, source })
+    fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(|cause| Error::Effect {
+        doing: "make the pid file readable",
+        reason: format!("{}: {cause}", path.display()),
+    })
 }
 
 /// Whether the process exists and was started in words that run `agent`: under the agent's name, or as the program
@@ -62,22 +65,16 @@ fn runs_agent(pid: u32, agent: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, Stop};
-    use pubsub::Bus;
+    use crate::station;
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
-
-    fn station(root: &Path) -> Station {
-        let (_, stop) = Stop::new();
-        Station { bus: Bus::open(root).unwrap(), clock: Clock::new(), stop, boot_id: String::new() }
-    }
 
     #[test]
     fn the_file_holds_the_bare_number_for_all_to_read() {
         let root = tempfile::tempdir().unwrap();
         // Twice: an agent that failed is started again in the same process.
         for _ in 0..2 {
-            write(&station(root.path()), "zedkube").unwrap();
+            write(&station(root.path(), "").1, "zedkube").unwrap();
             let file = root.path().join("run/zedkube.pid");
             assert_eq!(fs::read_to_string(&file).unwrap(), process::id().to_string());
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
@@ -105,14 +102,14 @@ mod tests {
                 .spawn()
                 .unwrap();
             store::replace(&file, other.id().to_string().as_bytes()).unwrap();
-            let written = write(&station(root.path()), "zedkube");
+            let written = write(&station(root.path(), "").1, "zedkube");
             assert_eq!(written.is_err(), refused, "{name} {word}");
             if let Err(cause) = written {
                 assert!(cause.to_string().contains(&other.id().to_string()), "{cause}");
             }
             other.kill().unwrap();
             other.wait().unwrap();
-            write(&station(root.path()), "zedkube").unwrap();
+            write(&station(root.path(), "").1, "zedkube").unwrap();
         }
     }
 }

@@ -122,8 +122,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, Stop};
-    use pubsub::Bus;
+    use crate::station;
     use step::Mono;
 
     /// A core that is always due.
@@ -165,13 +164,7 @@ mod tests {
     #[tokio::test]
     async fn a_core_that_is_always_due_leaves_when_it_is_told_to() {
         let root = tempfile::tempdir().unwrap();
-        let (stopper, stop) = Stop::new();
-        let station = Station {
-            bus: Bus::open(root.path()).unwrap(),
-            clock: Clock::new(),
-            stop,
-            boot_id: String::new(),
-        };
+        let (stopper, station) = station(root.path(), "");
         let (_outbox, inbox) = inbox();
         run("restless", Restless, Third(0, Some(stopper)), inbox, &station).await.unwrap();
     }

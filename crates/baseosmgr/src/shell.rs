@@ -3,8 +3,8 @@
 //! Not here: any decision. Words of the log: spec agents.md section 6.
 
 use agent::zboot::Zboot;
-use agent::{Clock, Error, Hands, Station, Tasks, publication, report};
-use pubsub::{Bus, Publication, store};
+use agent::{Clock, Error, Hands, Station, Tasks, force, publication, report};
+use pubsub::{Bus, Publication};
 use topics::{
     BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, NodeDrainRequest, Requester, ZbootStatus,
 };
@@ -121,7 +121,7 @@ impl Hands for Shell {
             Effect::Save(counter, value) => saved::write(&self.bus, counter, value)?,
             Effect::Journal(journal) => saved::journal(&self.bus, journal)?,
             Effect::RemoveForce => {
-                if let Err(cause) = store::remove(&self.bus.path(FORCE_FILE)) {
+                if let Err(cause) = force::remove(&self.bus) {
                     warn!(path = FORCE_FILE, error = %report::chain(&cause), "cannot remove the used force file; remove it by hand");
                 }
             }

@@ -1,7 +1,7 @@
 //! Wires zedagent's topics and files to its facts, and its effects to topics and files.
 
-use agent::{Error, Hands, Station, Tasks, publication};
-use pubsub::{Change, FileRule, Publication, store};
+use agent::{Error, Hands, Station, Tasks, force, publication};
+use pubsub::{Change, FileRule, Publication};
 use topics::{
     DeviceOpPending, FORCE_FILE, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
     ZbootStatus, ZedAgentStatus,
@@ -112,9 +112,7 @@ impl Hands for Shell {
             Effect::Publish(status) => {
                 self.status.publish(NAME, &status).map_err(Error::pubsub("ZedAgentStatus")).map(drop)
             }
-            Effect::UseForce => {
-                store::remove(&self.station.bus.path(FORCE_FILE)).map_err(Error::pubsub(FORCE_FILE)).map(drop)
-            }
+            Effect::UseForce => force::remove(&self.station.bus).map(drop),
             Effect::Say(said) => {
                 say(&said);
                 Ok(())
