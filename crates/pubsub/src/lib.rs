@@ -10,6 +10,7 @@ mod file;
 mod folder;
 mod large;
 mod lock;
+mod mirror;
 mod name;
 mod peer;
 mod publication;

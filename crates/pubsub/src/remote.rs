@@ -2,7 +2,7 @@
 //!
 //! Not here: how a topic is followed by its files. Source: lf-edge/eve pkg/pillar/pubsub/socketdriver.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Sleep;
 
 use crate::large::{Large, Room};
+use crate::mirror::Mirror;
 use crate::record::{MESSAGE_LIMIT_BYTES, Record};
 use crate::socket::Link;
 use crate::{Change, Error, Finding, FromWire, Name};
@@ -28,7 +29,7 @@ pub struct SocketSubscription<T> {
     path: PathBuf,
     large: Large,
     from_wire: FromWire<T>,
-    values: BTreeMap<String, T>,
+    known: Mirror<T>,
     link: Option<Link>,
     retry: Option<Pin<Box<Sleep>>>,
     buffer: Vec<u8>,
@@ -40,9 +41,6 @@ pub struct SocketSubscription<T> {
     bad: BTreeMap<String, String>,
     /// The last fault of the publisher itself.
     fault: Option<String>,
-    restarted: u32,
-    synced: bool,
-    told: VecDeque<Change<T>>,
 }
 
 impl<T: Clone + PartialEq> SocketSubscription<T> {
@@ -57,7 +55,7 @@ impl<T: Clone + PartialEq> SocketSubscription<T> {
             path,
             large: Large::of(name, root),
             from_wire,
-            values: BTreeMap::new(),
+            known: Mirror::default(),
             link: None,
             retry: None,
             buffer: vec![0; MESSAGE_LIMIT_BYTES + 1],
@@ -65,16 +63,13 @@ impl<T: Clone + PartialEq> SocketSubscription<T> {
             through: false,
             bad: BTreeMap::new(),
             fault: None,
-            restarted: 0,
-            synced: false,
-            told: VecDeque::new(),
         })
     }
 
     /// The next change. It waits for ever when there is none. Dropping it loses nothing.
     pub async fn next(&mut self) -> Change<T> {
         loop {
-            if let Some(change) = self.told.pop_front() {
+            if let Some(change) = self.known.take() {
                 return change;
             }
             let Some(link) = &self.link else {
@@ -91,12 +86,12 @@ impl<T: Clone + PartialEq> SocketSubscription<T> {
     /// The value under `key` as far as changes were read.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&T> {
-        self.values.get(key)
+        self.known.get(key)
     }
 
     /// All keys with their values as far as changes were read, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
-        self.values.iter().map(|(key, value)| (key.as_str(), value))
+        self.known.iter()
     }
 
     /// Connects and asks, once the pause after the last try is over.
@@ -148,12 +143,7 @@ impl<T: Clone + PartialEq> SocketSubscription<T> {
             Ok(Record::Update { key, value, .. }) => self.put(key, &value),
             Ok(Record::Delete { key, .. }) => self.gone(&key),
             Ok(Record::Complete { .. }) => self.complete(),
-            Ok(Record::Restarted { count, .. }) => {
-                if self.restarted != count {
-                    self.restarted = count;
-                    self.told.push_back(Change::Restarted(count));
-                }
-            }
+            Ok(Record::Restarted { count, .. }) => self.known.count(count),
             Ok(Record::Request { .. }) => self.blame("it sent a request".to_owned()),
             Err(fault) => self.blame(fault.to_string()),
         }
@@ -168,15 +158,12 @@ impl<T: Clone + PartialEq> SocketSubscription<T> {
         match read {
             Ok(value) => {
                 self.bad.remove(&key);
-                if self.values.get(&key) != Some(&value) {
-                    let old = self.values.insert(key.clone(), value.clone());
-                    self.told.push_back(Change::Put { key, value, old });
-                }
+                self.known.put(&key, value);
             }
             Err(error) => {
                 let reason = format!("key {key:?}: {}", crate::error::chain(&*error));
                 if self.bad.insert(key, reason.clone()).as_ref() != Some(&reason) {
-                    self.told.push_back(Change::Bad(Finding { path: self.path.clone(), reason }));
+                    self.known.bad(Finding { path: self.path.clone(), reason });
                 }
             }
         }
@@ -187,30 +174,26 @@ impl<T: Clone + PartialEq> SocketSubscription<T> {
         if let Some(seen) = &mut self.seen {
             seen.remove(key);
         }
-        if let Some(old) = self.values.remove(key) {
-            self.told.push_back(Change::Gone { key: key.to_owned(), old });
-        }
+        self.known.gone(key);
     }
 
     fn complete(&mut self) {
         let Some(seen) = self.seen.take() else { return };
         self.through = true;
-        let stale: Vec<String> = self.values.keys().filter(|key| !seen.contains(*key)).cloned().collect();
+        let stale = self.known.iter().map(|(key, _)| key).filter(|key| !seen.contains(*key));
+        let stale: Vec<String> = stale.map(str::to_owned).collect();
         for key in stale {
             self.gone(&key);
         }
         self.bad.retain(|key, _| seen.contains(key));
-        if !self.synced {
-            self.synced = true;
-            self.told.push_back(Change::Synced);
-        }
+        self.known.synced();
     }
 
     /// The publisher broke the protocol: told once in a row. What it said is dropped.
     fn blame(&mut self, reason: String) {
         if self.fault.as_ref() != Some(&reason) {
             self.fault = Some(reason.clone());
-            self.told.push_back(Change::Bad(Finding { path: self.path.clone(), reason }));
+            self.known.bad(Finding { path: self.path.clone(), reason });
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The subscriber's side of a topic: the directory is read, what differs is told, bad files are told once.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::{fs, mem};
 
 use crate::disk::Shelf;
+use crate::mirror::Mirror;
 use crate::name::{RESTARTED, SUFFIX};
 use crate::watch::{Bell, Dirt, Follows, Hub};
 use crate::{Codec, FILE_LIMIT_BYTES, Finding};
@@ -44,35 +45,21 @@ pub struct Subscription<T> {
     bell: Arc<Bell>,
     dir: PathBuf,
     codec: Codec<T>,
-    values: BTreeMap<String, T>,
+    known: Mirror<T>,
     /// Files that are left out, and why.
     bad: BTreeMap<OsString, String>,
-    restarted: u32,
-    synced: bool,
-    /// Changes of the last reading that were not yet handed over: at most a few for each key.
-    told: VecDeque<Change<T>>,
 }
 
 impl<T: Clone + PartialEq> Subscription<T> {
     pub(crate) fn new(hub: Arc<Hub>, dir: PathBuf, codec: Codec<T>) -> Self {
         let bell = Hub::bell(&dir, Follows::Topic);
-        Self {
-            hub,
-            bell,
-            dir,
-            codec,
-            values: BTreeMap::new(),
-            bad: BTreeMap::new(),
-            restarted: 0,
-            synced: false,
-            told: VecDeque::new(),
-        }
+        Self { hub, bell, dir, codec, known: Mirror::default(), bad: BTreeMap::new() }
     }
 
     /// The next change. It waits for ever when there is none. Dropping it loses nothing.
     pub async fn next(&mut self) -> Change<T> {
         loop {
-            if let Some(change) = self.told.pop_front() {
+            if let Some(change) = self.known.take() {
                 return change;
             }
             match self.bell.take() {
@@ -95,12 +82,12 @@ impl<T: Clone + PartialEq> Subscription<T> {
     /// The value under `key` as far as changes were read.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&T> {
-        self.values.get(key)
+        self.known.get(key)
     }
 
     /// All keys with their values as far as changes were read, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
-        self.values.iter().map(|(key, value)| (key.as_str(), value))
+        self.known.iter()
     }
 
     fn read_all(&mut self) {
@@ -111,11 +98,11 @@ impl<T: Clone + PartialEq> Subscription<T> {
             Ok(entries) => names.extend(entries.flatten().map(|entry| entry.file_name())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
-                self.told.push_back(Change::Bad(Finding { path: dir.clone(), reason: error.to_string() }));
+                self.known.bad(Finding { path: dir.clone(), reason: error.to_string() });
             }
         }
         // Files that went while nobody looked are read as well: they are found to be gone.
-        names.extend(self.values.keys().map(|key| OsString::from(format!("{key}{SUFFIX}"))));
+        names.extend(self.known.iter().map(|(key, _)| OsString::from(format!("{key}{SUFFIX}"))));
         names.extend(self.bad.keys().cloned());
         names.sort_unstable();
         names.dedup();
@@ -123,10 +110,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
             self.read(name, &mut files);
         }
         self.read(RESTARTED.as_ref(), &mut files);
-        if !self.synced {
-            self.synced = true;
-            self.told.push_back(Change::Synced);
-        }
+        self.known.synced();
     }
 
     fn read(&mut self, name: &OsStr, files: &mut Shelf<'_>) {
@@ -135,12 +119,24 @@ impl<T: Clone + PartialEq> Subscription<T> {
             return;
         }
         let fault = match (files.read(name, FILE_LIMIT_BYTES), key) {
-            (Ok(None), Some(key)) => self.gone(key),
-            (Ok(None), None) => self.count(0),
+            (Ok(None), Some(key)) => {
+                self.known.gone(key);
+                None
+            }
+            (Ok(None), None) => {
+                self.known.count(0);
+                None
+            }
             (Ok(Some([])), _) => Some("it is empty".to_owned()),
-            (Ok(Some(bytes)), Some(key)) => self.put(key, bytes),
+            (Ok(Some(bytes)), Some(key)) => {
+                let read = (self.codec.decode)(bytes).map(|value| self.known.put(key, value));
+                read.err().map(|error| error.to_string())
+            }
             // A text that is no number counts as one start, as the reference logs and does not do (D-P4).
-            (Ok(Some(bytes)), None) => self.count(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1)),
+            (Ok(Some(bytes)), None) => {
+                self.known.count(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1));
+                None
+            }
             (Err(error), _) => Some(error.to_string()),
         };
         let Some(reason) = fault else {
@@ -149,36 +145,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
         };
         if self.bad.get(name) != Some(&reason) {
             self.bad.insert(name.to_owned(), reason.clone());
-            self.told.push_back(Change::Bad(Finding { path: self.dir.join(name), reason }));
+            self.known.bad(Finding { path: self.dir.join(name), reason });
         }
-    }
-
-    /// Takes a file's content over, or returns what is wrong with it.
-    fn put(&mut self, key: &str, bytes: &[u8]) -> Option<String> {
-        let value = match (self.codec.decode)(bytes) {
-            Ok(value) => value,
-            Err(error) => return Some(error.to_string()),
-        };
-        let old = match self.values.get_mut(key) {
-            Some(known) if *known == value => return None,
-            Some(known) => Some(mem::replace(known, value.clone())),
-            None => self.values.insert(key.to_owned(), value.clone()),
-        };
-        self.told.push_back(Change::Put { key: key.to_owned(), value, old });
-        None
-    }
-
-    fn gone(&mut self, key: &str) -> Option<String> {
-        let old = self.values.remove(key)?;
-        self.told.push_back(Change::Gone { key: key.to_owned(), old });
-        None
-    }
-
-    fn count(&mut self, restarted: u32) -> Option<String> {
-        if self.restarted != restarted {
-            self.restarted = restarted;
-            self.told.push_back(Change::Restarted(restarted));
-        }
-        None
     }
 }
