@@ -76,9 +76,7 @@ fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
     match (asked.method.as_str(), target.name.as_deref(), target.sub.as_deref()) {
         ("GET", None, _) => list(shared, &target, asked),
         ("GET", Some(name), None | Some("status")) => {
-            let held = shared.store().get(&target.resource, &target.namespace, name).cloned();
-            let held = held.ok_or_else(|| Failure::not_found(&target, name))?;
-            let held = target.outward(held);
+            let held = target.outward(shared.store().held(&target, name)?);
             let meta = json!({ "resourceVersion": held["metadata"]["resourceVersion"] });
             let shown = match asked.table() {
                 Some(include) => table(&target, std::slice::from_ref(&held), &meta, include),
@@ -159,26 +157,22 @@ fn watch(
     items: Vec<Value>,
     asked: &Asked,
 ) -> Result<Answer, Failure> {
-    let newest = asked.given("resourceVersionMatch");
-    let initial = match (asked.given("sendInitialEvents"), newest) {
+    let invalid = |why: &str| {
+        Err(Failure::new(422, "Invalid", format!("ListOptions.meta.k8s.io \"\" is invalid: {why}")))
+    };
+    let initial = match (asked.given("sendInitialEvents"), asked.given("resourceVersionMatch")) {
         (None, None) => None,
         (Some(initial), Some("NotOlderThan")) => Some(matches!(initial, "true" | "1")),
         (Some(_), _) => {
-            let why = "sendInitialEvents: Forbidden: requires setting resourceVersionMatch to NotOlderThan";
-            return Err(Failure::new(
-                422,
-                "Invalid",
-                format!("ListOptions.meta.k8s.io \"\" is invalid: {why}"),
-            ));
+            return invalid(
+                "sendInitialEvents: Forbidden: requires setting resourceVersionMatch to NotOlderThan",
+            );
         }
         (None, Some(_)) => {
-            let why = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless \
-                       sendInitialEvents is provided";
-            return Err(Failure::new(
-                422,
-                "Invalid",
-                format!("ListOptions.meta.k8s.io \"\" is invalid: {why}"),
-            ));
+            return invalid(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless \
+                 sendInitialEvents is provided",
+            );
         }
     };
     let bookmarks = asked.is_set("allowWatchBookmarks");

@@ -28,8 +28,7 @@ pub(crate) fn answer(
     }
     let written = match asked.method.as_str() {
         "GET" => {
-            let held = shared.store().get(&target.resource, &target.namespace, name).cloned();
-            return Ok(Answer::Json(200, form(&held.ok_or_else(|| Failure::not_found(target, name))?)));
+            return Ok(Answer::Json(200, form(&shared.store().held(target, name)?)));
         }
         "PUT" => {
             let new = asked.json()?;

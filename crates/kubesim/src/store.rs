@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::failure::Failure;
 use crate::kinds::Resource;
+use crate::path::Target;
 
 /// `(resource, namespace, name)`.
 pub(crate) type Key = (String, String, String);
@@ -41,6 +43,12 @@ impl Store {
 
     pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<&Value> {
         self.objects.get(&(resource.to_owned(), namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The object `name` where `target` looks for it, or the failure that a client is told.
+    pub(crate) fn held(&self, target: &Target, name: &str) -> Result<Value, Failure> {
+        let held = self.get(&target.resource, &target.namespace, name).cloned();
+        held.ok_or_else(|| Failure::not_found(target, name))
     }
 
     pub(crate) fn list<'a>(&'a self, resource: &'a str) -> impl Iterator<Item = &'a Value> {

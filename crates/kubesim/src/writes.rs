@@ -127,8 +127,7 @@ pub(crate) fn replace(
 ) -> Result<Answer, Failure> {
     let dry = is_dry(target, asked, &Value::Null)?;
     shared.attempt(dry, |store| {
-        let held = store.get(&target.resource, &target.namespace, name).cloned();
-        let held = held.ok_or_else(|| Failure::not_found(target, name))?;
+        let held = store.held(target, name)?;
         let mut new = target.inward(change(&target.outward(held.clone()))?);
         check_types(shared, target, &new, asked)?;
         let (was, is) = (&held["metadata"], &new["metadata"]);
@@ -241,8 +240,7 @@ pub(crate) fn delete(
 /// Asks an object to end, with what it owns.
 fn remove(store: &mut Store, target: &Target, name: &str, options: &Value) -> Result<Value, Failure> {
     let (resource, namespace) = (target.resource.as_str(), target.namespace.as_str());
-    let held = store.get(resource, namespace, name).cloned();
-    let held = held.ok_or_else(|| Failure::not_found(target, name))?;
+    let held = store.held(target, name)?;
     for (condition, shown) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let wanted = &options["preconditions"][condition];
         let present = &held["metadata"][condition];

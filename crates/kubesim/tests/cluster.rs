@@ -34,10 +34,7 @@ async fn workloads_come_up_on_all_nodes() {
     sim.add_deployment("shop", "web", 3);
     sim.add_stateful_set("shop", "db", 2);
     sim.add_daemon_set("kube-system", "agent");
-    tokio::select! {
-        () = sim.until("pods", |pods| ready(pods, 8)) => {}
-        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("{:#?}", sim.list("pods")),
-    }
+    soon(&sim, "pods", |pods| ready(pods, 8)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,10 +44,7 @@ async fn a_pod_that_comes_later_runs_too() {
     sim.until("pods", |pods| ready(pods, 3)).await;
     sim.add_bare_pod("tools", "shell", "n1");
     sim.add_bare_pod("tools", "import", "n1");
-    tokio::select! {
-        () = sim.until("pods", |pods| ready(pods, 5)) => {}
-        () = tokio::time::sleep(Duration::from_secs(60)) => panic!("{:#?}", sim.list("pods")),
-    }
+    soon(&sim, "pods", |pods| ready(pods, 5)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,13 +57,7 @@ async fn all_kinds_of_workload_run_side_by_side() {
     sim.until("pods", |pods| pods.len() >= 8 && ready(pods, pods.len())).await;
     sim.add_bare_pod("tools", "shell", "n1");
     sim.add_bare_pod("tools", "import", "n1");
-    tokio::select! {
-        () = sim.until("pods", |pods| ready(pods, 10)) => {}
-        () = tokio::time::sleep(Duration::from_secs(60)) => {
-            let names: Vec<String> = sim.list("pods").iter().map(|pod| format!("{} {}", pod["metadata"]["name"], pod["status"])).collect();
-            panic!("{names:#?}")
-        }
-    }
+    soon(&sim, "pods", |pods| ready(pods, 10)).await;
 }
 
 fn code(error: &kube::Error) -> u16 {
