@@ -6,21 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pubsub::{Bus, Change, Codec, FileRule, FileState, Name, Publication, Published, Subscription, store};
+use pubsub::{Bus, Change, FileRule, FileState, Name, Publication, Published, Subscription, store};
+
+#[path = "quoted/codec.rs"]
+mod quoted;
+
+use quoted::codec;
 
 /// A state that takes longer than this does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn codec() -> Codec<String> {
-    Codec {
-        encode: |text| Ok(format!("\"{text}\"").into_bytes()),
-        decode: |bytes| {
-            let text = std::str::from_utf8(bytes)?;
-            let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-            inner.map(str::to_owned).ok_or_else(|| format!("no text in quotes: {text}").into())
-        },
-    }
-}
 
 struct Place {
     root: tempfile::TempDir,

@@ -9,21 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use pubsub::{Bus, Change, Codec, Name, Publication, Published, Subscription, store};
+use pubsub::{Bus, Change, Name, Publication, Published, Subscription, store};
+
+#[path = "quoted/codec.rs"]
+mod quoted;
+
+use quoted::codec;
 
 /// A state that takes longer than this does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn codec() -> Codec<String> {
-    Codec {
-        encode: |text| Ok(format!("\"{text}\"").into_bytes()),
-        decode: |bytes| {
-            let text = std::str::from_utf8(bytes)?;
-            let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-            inner.map(str::to_owned).ok_or_else(|| format!("no text in quotes: {text}").into())
-        },
-    }
-}
 
 fn names() -> [Name; 2] {
     [Name::volatile("tester", "Topic"), Name::persistent("tester", "Topic")]
