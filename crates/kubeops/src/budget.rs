@@ -10,7 +10,9 @@ use std::fmt;
 /// One budget and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetFacts {
-    /// Its name, within a namespace that the reader knows.
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
     pub name: String,
     /// What it selects, `None` for nothing.
     pub selector: Option<Selector>,
@@ -92,8 +94,11 @@ impl BudgetFacts {
 /// For a person: name and numbers.
 impl fmt::Display for BudgetFacts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, allowed, healthy, desired, expected, selector: _ } = self;
-        write!(out, "budget {name} allows {allowed} to go: {healthy} of {expected} healthy, {desired} needed")
+        let Self { namespace, name, allowed, healthy, desired, expected, selector: _ } = self;
+        write!(
+            out,
+            "budget {namespace}/{name} allows {allowed} of {expected}; {healthy} healthy, {desired} needed"
+        )
     }
 }
 
@@ -138,6 +143,7 @@ mod tests {
     #[test]
     fn a_budget_without_selector_guards_nothing() {
         let mut budget = BudgetFacts {
+            namespace: "shop".to_owned(),
             name: "web".to_owned(),
             selector: None,
             allowed: 0,
@@ -148,6 +154,6 @@ mod tests {
         assert!(!budget.guards(&labels(&[])));
         budget.selector = Some(Selector::default());
         assert!(budget.guards(&labels(&[])));
-        assert_eq!(budget.to_string(), "budget web allows 0 to go: 2 of 3 healthy, 2 needed");
+        assert_eq!(budget.to_string(), "budget shop/web allows 0 of 3; 2 healthy, 2 needed");
     }
 }

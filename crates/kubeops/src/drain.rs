@@ -22,7 +22,7 @@ use crate::cordon::CordonOwner;
 use crate::engine::{Effect, Engine, Event, Failure, Rules, Said};
 use crate::names::NodeName;
 use crate::node::Cordoned;
-use crate::progress::{Outcome, Progress};
+use crate::progress::{Marks, Outcome, Progress};
 use crate::watch::{Heard, follow};
 use crate::{evict, node, pods};
 
@@ -37,6 +37,8 @@ pub struct Order {
     pub owner: CordonOwner,
     /// Limits.
     pub rules: Rules,
+    /// Where an attempt of this boot stood that was cut off, or what an earlier attempt learned.
+    pub marks: Marks,
 }
 
 /// Empties the node: one attempt. The node must have been cordoned; if somebody uncordons it, it is cordoned

@@ -15,7 +15,7 @@ use crate::engine::Rules;
 use crate::fake::{Change, Fake, Kubelet, World, budget, owned, pod};
 use crate::mock::{self, Answer, Calls};
 use crate::names::NodeName;
-use crate::progress::{BlockCode, Outcome, Progress};
+use crate::progress::{BlockCode, Marks, Outcome, Progress};
 
 fn order() -> Order {
     Order {
@@ -23,6 +23,7 @@ fn order() -> Order {
         device_uuid: "d1".to_owned(),
         owner: CordonOwner { boot_id: "b1".to_owned(), requested_by: 2, requested_at: "t".to_owned() },
         rules: Rules::default(),
+        marks: Marks::default(),
     }
 }
 
@@ -109,7 +110,7 @@ async fn d5_the_proof_is_two_lists_from_the_store_a_second_apart() {
     let (_fake, cluster, calls) = Fake::new(vec![]);
     let attempt = Attempt::start(&cluster);
     let outcome = attempt.future.await;
-    assert_eq!(outcome, Outcome::Drained { took: secs(1), evicted: 0, recordons: 0 });
+    assert_eq!(outcome, Outcome::Drained { took: secs(1), evicted: 0, recordons: 0, left: vec![] });
     let looks = calls.lines().iter().filter(|line| line.as_str() == "GET /api/v1/nodes/n1").count();
     assert_eq!(looks, 2);
     let lists: Vec<String> = calls
@@ -142,7 +143,7 @@ async fn d4_a_pod_that_its_budget_holds_delays_nobody_and_is_named_with_numbers(
     assert_eq!(seen.blockers[0].code, BlockCode::Budget);
     assert_eq!(
         seen.blockers[0].reason,
-        "pod shop/held is held: budget web allows 0 to go: 2 of 2 healthy, 2 needed"
+        "pod shop/held is held: budget shop/web allows 0 of 2; 2 healthy, 2 needed"
     );
 
     // With room again it goes at once, not at its next turn.

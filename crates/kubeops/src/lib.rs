@@ -1,7 +1,7 @@
 //! What is done to a cluster: reading and cordoning our own node, and emptying it.
 //!
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
-//! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`) decide; the
+//! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`) decide; the
 //! others (`client`, `kubeconfig`, `watch`, `node`, `pods`, `evict`, `drain`) call. Sources: design.md sections 3 and 7,
 //! spec/agents.md 4.3 to 4.6.
 
@@ -28,14 +28,16 @@ pub mod plan;
 pub mod pods;
 pub mod progress;
 pub mod reply;
+pub mod tier;
 mod watch;
 
 pub use client::Cluster;
 pub use cordon::{Cordon, CordonOwner, NodeFacts, every_peer_drains};
 pub use drain::{Order, drain};
-pub use engine::Rules;
+pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 pub use error::Error;
 pub use names::{NodeName, PodRef, PodUid};
 pub use node::{Cordoned, Uncordoned};
-pub use progress::{BlockCode, Blocker, Counts, Outcome, Phase, Progress};
+pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress};
 pub use reply::{Reach, Reply};
+pub use tier::Tier;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::names::PodRef;
+use crate::tier::Tier;
 
 /// Values of the label `app` that a drain leaves alone: Longhorn's own parts, which must serve the volumes of
 /// the pods that leave (spec/agents.md 4.4).
@@ -38,6 +39,17 @@ pub struct PodFacts {
     pub grace: Duration,
     /// Who made it.
     pub owner: Owner,
+    /// The controller's kind and name, as `ReplicaSet/web-5f7d`; a pod with the same one in the same namespace is
+    /// the same workload come back. Empty without a controller.
+    pub workload: String,
+    /// When it leaves.
+    pub tier: Tier,
+    /// Its priority; lower ones leave first within a tier.
+    pub priority: i32,
+    /// Names of the PersistentVolumeClaims that it mounts, within its namespace.
+    pub claims: Vec<String>,
+    /// It tolerates the taint of a cordon, so the scheduler may put its like here again.
+    pub tolerates_cordon: bool,
 }
 
 /// The controller of a pod, as far as a drain cares.
@@ -115,6 +127,11 @@ pub(crate) mod tests {
             terminating: false,
             grace: Duration::from_secs(30),
             owner: Owner::Other,
+            workload: format!("ReplicaSet/{name}"),
+            tier: Tier::Application,
+            priority: 0,
+            claims: Vec::new(),
+            tolerates_cordon: false,
         }
     }
 

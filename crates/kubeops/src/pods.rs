@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::names::{NodeName, PodRef, PodUid};
 use crate::plan::{KEPT_APPS_SELECTOR, Owner, PodFacts};
 use crate::reply::Reply;
+use crate::tier::Tier;
 use crate::watch::Scope;
 
 /// Kubernetes puts this on the kubelet's images of static pods.
@@ -129,7 +130,25 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
             Some(owner) if owner.kind == "DaemonSet" => Owner::DaemonSet,
             Some(_) => Owner::Other,
         },
+        workload: controller(pod).map(|it| format!("{}/{}", it.kind, it.name)).unwrap_or_default(),
+        tier: Tier::Application,
+        priority: spec.and_then(|spec| spec.priority).unwrap_or(0),
+        claims: claims(pod),
+        tolerates_cordon: false,
     }
+}
+
+/// The claims that the pod mounts; a generic ephemeral volume has one named after pod and volume.
+fn claims(pod: &Pod) -> Vec<String> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes
+        .filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+            (Some(claim), _) => Some(claim.claim_name.clone()),
+            (None, Some(_)) => Some(format!("{name}-{}", volume.name)),
+            (None, None) => None,
+        })
+        .collect()
 }
 
 /// Name and identity of a pod.
@@ -145,6 +164,7 @@ pub(crate) fn pod_ref(pod: &Pod) -> PodRef {
 pub(crate) fn budget_facts(budget: &PodDisruptionBudget) -> BudgetFacts {
     let status = budget.status.as_ref();
     BudgetFacts {
+        namespace: budget.metadata.namespace.clone().unwrap_or_default(),
         name: budget.metadata.name.clone().unwrap_or_default(),
         selector: budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()).map(selector),
         allowed: status.and_then(|status| status.disruptions_allowed).unwrap_or(0),
@@ -291,7 +311,7 @@ mod tests {
             "status": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4},
         });
         let found = budget_facts(&serde_json::from_value(budget).unwrap());
-        assert_eq!(found.to_string(), "budget web allows 1 to go: 3 of 4 healthy, 2 needed");
+        assert_eq!(found.to_string(), "budget shop/web allows 1 of 4; 3 healthy, 2 needed");
         let held: Vec<Holds> = found.selector.unwrap().conditions.into_iter().map(|it| it.holds).collect();
         let x = || vec!["x".to_owned()];
         assert_eq!(

@@ -3,21 +3,33 @@
 //! Not here: how it comes to it (`engine`). Sources: goals O1, O2; the counts and blockers of `NodeDrainProgress`.
 //! Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use step::Mono;
 
-use crate::names::PodRef;
+use crate::names::{PodRef, PodUid};
+use crate::tier::Tier;
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
     /// What is going on.
     pub phase: Phase,
+    /// Which pods leave now, while some do.
+    pub tier: Option<Tier>,
     /// Pods by state.
     pub counts: Counts,
     /// What holds the drain up, in the order of the pods' names.
     pub blockers: Vec<Blocker>,
+    /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`.
+    pub volumes: Vec<String>,
+    /// What stays or went in another way than by eviction and proof, because a rule says so.
+    pub left: Vec<Left>,
+    /// When the attempt is expected to be done, where that can be told.
+    pub estimate: Option<Mono>,
+    /// What a restart must not forget.
+    pub marks: Marks,
     /// Evictions that the server has accepted.
     pub evicted: u32,
     /// How often the node was found uncordoned and cordoned again.
@@ -26,12 +38,40 @@ pub struct Progress {
     pub trouble: String,
 }
 
+/// Since when the limits of an attempt run, so that a restart in the same boot does not start them anew, and what
+/// was learned about workloads.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// When the attempt began.
+    pub attempt: Option<Mono>,
+    /// The tier that leaves, and since when.
+    pub tier: Option<(Tier, Mono)>,
+    /// Since when volumes are waited for.
+    pub volumes: Option<Mono>,
+    /// Pods that have been held for longer than half a minute, and since when they are being asked to leave. At
+    /// most 64.
+    pub pods: BTreeMap<PodUid, Mono>,
+    /// How often pods of a workload (namespace, kind/name) have come back, where they have. At most 64.
+    pub returns: BTreeMap<(String, String), u32>,
+}
+
+/// Something that a rule lets pass, in words and by name; never silently.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Left {
+    /// What: a pod as `shop/web-0`, or a volume as in [`Progress::volumes`].
+    pub what: String,
+    /// Why, and by which rule.
+    pub why: String,
+}
+
 /// What an attempt is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
     /// Pods leave.
     #[default]
     Draining,
+    /// None is left; volumes of those that have left are being detached.
+    Detaching,
     /// None is left as far as we know; the lists that prove it are being read.
     Proving,
 }
@@ -81,6 +121,14 @@ pub enum BlockCode {
     Refused,
     /// It was asked to end and takes longer than its grace period.
     SlowToEnd,
+    /// A disruption budget has no room and will not get any by itself.
+    BudgetStuck,
+    /// Its workload comes back to this node again and again.
+    Sticky,
+    /// It has been asked to leave for longer than its limit.
+    OverTime,
+    /// No other node can take it.
+    NoOtherNode,
 }
 
 impl BlockCode {
@@ -95,6 +143,30 @@ impl BlockCode {
             Self::ApiTrouble => "api-trouble",
             Self::Refused => "refused",
             Self::SlowToEnd => "slow-to-end",
+            Self::BudgetStuck => "budget-stuck",
+            Self::Sticky => "sticky",
+            Self::OverTime => "over-time",
+            Self::NoOtherNode => "no-other-node",
+        }
+    }
+
+    /// What a person can do about it.
+    #[must_use]
+    pub const fn next_step(self) -> &'static str {
+        match self {
+            Self::Budget => "wait for the budget to get room; if it stays: add a replica or mend its pods",
+            Self::BudgetStuck => "add a replica, mend the pods that are not Ready, or change the budget",
+            Self::ManyBudgets => "let all budgets of the pod get room, or leave one budget for it",
+            Self::NamespaceEnding => "look at what holds the namespace: kubectl get namespace -o yaml",
+            Self::Throttled => "wait; the API server has too much to do",
+            Self::ApiTrouble => "wait, or look at the log of the API server",
+            Self::Refused => {
+                "give the user of the kubeconfig the role that pillar-rs ships, or look at admission webhooks"
+            }
+            Self::SlowToEnd => "look at the pod's finalizers and at the kubelet of this node",
+            Self::Sticky => "take the toleration for a cordon, or the fixed node name, out of the workload",
+            Self::OverTime => "look at the pod, or delete it yourself",
+            Self::NoOtherNode => "make another node fit: its labels, its taints, its room",
         }
     }
 }
@@ -110,6 +182,8 @@ pub enum Outcome {
         evicted: u32,
         /// How often the cordon had to be renewed.
         recordons: u32,
+        /// What a rule has let pass.
+        left: Vec<Left>,
     },
     /// The attempt came to nothing.
     Failed {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use kube::Client;
 use kubeops::{
-    BlockCode, Cluster, CordonOwner, Cordoned, NodeName, Order, Outcome, Progress, Rules, Uncordoned, drain,
-    node,
+    BlockCode, Cluster, CordonOwner, Cordoned, Marks, NodeName, Order, Outcome, Progress, Rules, Uncordoned,
+    drain, node,
 };
 use kubesim::{Fault, Sim, SimConfig};
 use serde_json::{Value, json};
@@ -73,8 +73,13 @@ impl Attempt {
     fn start(cluster: &Cluster) -> Self {
         let (sender, progress) = watch::channel(Progress::default());
         let cluster = cluster.clone();
-        let order =
-            Order { node: n1(), device_uuid: DEVICE.to_owned(), owner: owner(), rules: Rules::default() };
+        let order = Order {
+            node: n1(),
+            device_uuid: DEVICE.to_owned(),
+            owner: owner(),
+            rules: Rules::default(),
+            marks: Marks::default(),
+        };
         let future = async move { drain(&cluster, &order, clock(), &sender).await };
         Self { future: Box::pin(future), progress }
     }
@@ -136,7 +141,7 @@ async fn a_pod_that_its_budget_holds_delays_no_other_and_goes_when_there_is_room
     let held = &seen.blockers[0];
     assert_eq!((held.code, held.pod.namespace.as_str()), (BlockCode::Budget, "shop"));
     attempt
-        .until(|it| it.blockers[0].reason.contains("budget web allows 0 to go: 3 of 3 healthy, 3 needed"))
+        .until(|it| it.blockers[0].reason.contains("budget shop/web allows 0 of 3; 3 healthy, 3 needed"))
         .await;
     attempt.pass(Duration::from_secs(120)).await;
     sim.edit(BUDGET, "shop", "web", |budget| budget["spec"]["minAvailable"] = json!(2));

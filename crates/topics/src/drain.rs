@@ -82,6 +82,8 @@ numbers! {
         DeviceOp = 2,
         /// baseosmgr, for an image.
         Update = 3,
+        /// A person with a shell, for work on the node (ours; the reference knows no such number and leaves it).
+        Operator = 4,
     }
 }
 
@@ -193,6 +195,11 @@ pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
         (DrainStatus::Stranger(number), _) => {
             refuse(format!("status {number} does not exist; write a Status from 1 to 9"))
         }
+        (_, Requester::Operator) => refuse(
+            "requester 4 is a person who can take the request back (zedbox drain cancel); write RequestedBy 2 \
+             (reboot, shutdown) or 3 (update)"
+                .to_owned(),
+        ),
         (_, Requester::Stranger(number)) => {
             refuse(format!("requester {number} does not exist; write RequestedBy 2 (reboot, shutdown) or 3 (update)"))
         }

@@ -27,14 +27,26 @@ pub struct NodeDrainProgress {
     pub max_attempts: u32,
     /// Whose cordon is on the node.
     pub cordon: CordonOwner,
+    /// Which pods leave now: applications first, then what they use; empty while none do.
+    pub tier: String,
     /// Pods of this attempt.
     pub counts: PodCounts,
     /// Pods that do not leave, and why.
     pub blockers: Vec<Blocker>,
+    /// Volumes of pods that have left, which are still attached to this node, as `shop/data (pv pvc-1)`.
+    pub volumes: Vec<String>,
+    /// Pods that stay on the node because a rule says so, as `shop/web-0: why`.
+    pub left: Vec<String>,
+    /// Evictions that the server has accepted in this attempt.
+    pub evicted: u32,
+    /// How often somebody uncordoned the node in this attempt and it was cordoned again.
+    pub recordons: u32,
     /// When this drain began.
     pub started_at: GoTime,
     /// When this attempt is given up.
     pub deadline: GoTime,
+    /// When this attempt is expected to be done; zero while that cannot be told.
+    pub estimate: GoTime,
     /// Why the drain was left out, or empty.
     pub skip: String,
     /// Why things are as they are, in one sentence.
@@ -71,6 +83,8 @@ pub enum DrainPhase {
     Cordoning,
     /// Pods leave.
     Draining,
+    /// Pods have left; their volumes are being detached.
+    Detaching,
     /// Reads the lists that prove the node empty.
     Proving,
     /// Waits before the next attempt.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use agent::{Outbox, Station};
 use kubeops::reply::Reach;
 use kubeops::{
-    Cluster, Cordon, CordonOwner, Cordoned, Error, NodeName, Order, Outcome, Phase, Progress, Rules, node,
+    Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Phase, Progress, Rules,
+    node,
 };
 use tokio::sync::watch;
 use topics::NodeDrainRequest;
@@ -106,8 +107,9 @@ impl Work {
             attempt: limit,
             at_once: usize::try_from(self.limits.evictions_at_once).unwrap_or(usize::MAX),
             proof_gap: self.limits.proof_gap(),
+            ..Rules::default()
         };
-        let order = Order { node, device_uuid, owner: self.owner(&request), rules };
+        let order = Order { node, device_uuid, owner: self.owner(&request), rules, marks: Marks::default() };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {

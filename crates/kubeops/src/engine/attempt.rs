@@ -100,6 +100,7 @@ impl Engine {
             evicted,
             recordons: self.recordons,
             trouble: self.trouble.clone(),
+            ..Progress::default()
         }
     }
 
@@ -130,7 +131,8 @@ impl Engine {
             Some(first) if now.since(first) >= self.rules.proof_gap => {
                 let (_, evicted) = self.roster.counts();
                 let took = now.since(self.started);
-                self.over = Some(Outcome::Drained { took, evicted, recordons: self.recordons });
+                self.over =
+                    Some(Outcome::Drained { took, evicted, recordons: self.recordons, left: Vec::new() });
             }
             first => {
                 let first = first.unwrap_or(now);

@@ -8,4 +8,4 @@ mod track;
 mod words;
 
 pub use attempt::Engine;
-pub use words::{Effect, Event, Failure, Rules, Said};
+pub use words::{Effect, Event, Failure, Limit, PodAction, Rules, Said, StickyAction, VolumeAction};

@@ -196,6 +196,9 @@ impl Track {
             BlockCode::ApiTrouble => format!("pod {pod} waits as its eviction failed in passing: {text}"),
             BlockCode::Refused => format!("pod {pod} cannot be evicted: {text}"),
             BlockCode::SlowToEnd => format!("pod {pod} is slow to end: {text}"),
+            BlockCode::BudgetStuck | BlockCode::Sticky | BlockCode::OverTime | BlockCode::NoOtherNode => {
+                format!("pod {pod} is held ({}): {text}", code.text())
+            }
         }
     }
 }

@@ -21,11 +21,72 @@ pub struct Rules {
     pub at_once: usize,
     /// Least time between the two lists of the proof (goals D5).
     pub proof_gap: Duration,
+    /// For one pod, from its first eviction call to its end.
+    pub pod: Limit<PodAction>,
+    /// For one tier, from the moment that the one before it is over.
+    pub tier: Limit<PodAction>,
+    /// For the volumes, from the moment that the last pod is gone.
+    pub volumes: Limit<VolumeAction>,
+    /// What becomes of a workload whose pods come back to this node (goals D10).
+    pub sticky: StickyAction,
+    /// Returns to this node that make a workload sticky.
+    pub sticky_returns: u32,
+}
+
+/// A time, and what is done when it is over (goals D15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit<A> {
+    /// The time; `None` for none of its own: then only the attempt's limit holds.
+    pub after: Option<Duration>,
+    /// What is done then.
+    pub then: A,
+}
+
+/// What is done about a pod that is over its time, or its tier's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PodAction {
+    /// It is named as over its time, and waited for all the same.
+    Wait,
+    /// The attempt fails and names it.
+    GiveUp,
+    /// It is deleted with its own grace period, whatever its budgets say, and named.
+    Delete,
+}
+
+/// What is done about volumes that are over their time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VolumeAction {
+    /// They are named as over their time, and waited for all the same.
+    Wait,
+    /// The attempt fails and names them.
+    GiveUp,
+    /// The drain goes on without them and names them.
+    GoOn,
+}
+
+/// What is done about pods of a workload that comes back to this node again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StickyAction {
+    /// They stay, are named, and do not count in the proof: as if a `DaemonSet` had made them.
+    Leave,
+    /// They are named as blocked until a person acts or the attempt is over.
+    Wait,
+    /// The attempt fails and names them.
+    GiveUp,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { attempt: Duration::from_secs(24 * 3600), at_once: 32, proof_gap: Duration::from_secs(1) }
+        Self {
+            attempt: Duration::from_secs(24 * 3600),
+            at_once: 32,
+            proof_gap: Duration::from_secs(1),
+            pod: Limit { after: None, then: PodAction::Wait },
+            tier: Limit { after: None, then: PodAction::Wait },
+            volumes: Limit { after: Some(Duration::from_secs(600)), then: VolumeAction::GoOn },
+            sticky: StickyAction::Leave,
+            sticky_returns: 3,
+        }
     }
 }
 

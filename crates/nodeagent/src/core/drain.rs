@@ -25,7 +25,11 @@ use super::Note;
 pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, Note)> {
     let device_op = match status.requested_by {
         Requester::DeviceOp => true,
-        Requester::Unset | Requester::None | Requester::Update | Requester::Stranger(_) => false,
+        Requester::Unset
+        | Requester::None
+        | Requester::Update
+        | Requester::Operator
+        | Requester::Stranger(_) => false,
     };
     match status.status {
         DrainStatus::NotSupported | DrainStatus::NotRequested => Some((false, Note::NoDrain(status))),

@@ -56,6 +56,7 @@ impl Zedkube {
             reason,
             next_step,
             answers: self.answers.clone(),
+            ..NodeDrainProgress::default()
         }
     }
 

@@ -49,6 +49,7 @@ fn failed(reply: Reply) -> Failure {
 
 fn budgets(allowed: i32) -> Event {
     let web = BudgetFacts {
+        namespace: "shop".to_owned(),
         name: "web".to_owned(),
         selector: Some(Selector { labels: pod("x").labels, conditions: vec![] }),
         allowed,

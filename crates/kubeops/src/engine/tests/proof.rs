@@ -12,7 +12,7 @@ fn d5_an_empty_node_is_proven_by_two_lists_a_second_apart() {
     bench.pass(Duration::from_millis(1));
     assert_eq!((bench.looks.len(), bench.end.clone()), (2, None));
     bench.look();
-    assert_eq!(bench.end, Some(Outcome::Drained { took: secs(1), evicted: 0, recordons: 0 }));
+    assert_eq!(bench.end, Some(Outcome::Drained { took: secs(1), evicted: 0, recordons: 0, left: vec![] }));
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn pods_are_evicted_and_counted_until_nothing_is_left() {
     bench.look();
     bench.pass(secs(1));
     bench.look();
-    assert_eq!(bench.end, Some(Outcome::Drained { took: secs(1), evicted: 2, recordons: 0 }));
+    assert_eq!(bench.end, Some(Outcome::Drained { took: secs(1), evicted: 2, recordons: 0, left: vec![] }));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn d18_an_uncordoned_node_is_cordoned_again_and_proven_anew() {
     bench.look();
     assert_eq!(
         bench.end,
-        Some(Outcome::Drained { took: Duration::from_millis(4500), evicted: 0, recordons: 1 })
+        Some(Outcome::Drained { took: Duration::from_millis(4500), evicted: 0, recordons: 1, left: vec![] })
     );
 }
 
