@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -27,6 +27,8 @@ use crate::watch::Scope;
 
 /// Kubernetes puts this on the kubelet's images of static pods.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
+pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// What the API server gives a pod that asks for nothing.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// `DaemonSet`s looked up at the same time.
@@ -134,8 +136,24 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         tier: Tier::Application,
         priority: spec.and_then(|spec| spec.priority).unwrap_or(0),
         claims: claims(pod),
-        tolerates_cordon: false,
+        tolerates_cordon: spec
+            .and_then(|spec| spec.tolerations.as_ref())
+            .is_some_and(|all| all.iter().any(tolerates_cordon)),
     }
+}
+
+/// Whether this is a toleration of the taint that the cluster puts on a cordoned node: the key or any key, the
+/// effect or any effect, and a value that fits the taint's empty one. Source: the Kubernetes page "Taints and
+/// Tolerations".
+fn tolerates_cordon(toleration: &Toleration) -> bool {
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    let equal = matches!(toleration.operator.as_deref(), None | Some("" | "Equal"));
+    let key = match toleration.key.as_deref().unwrap_or_default() {
+        "" => exists,
+        key => key == CORDON_TAINT,
+    };
+    let value = exists || (equal && toleration.value.as_deref().unwrap_or_default().is_empty());
+    key && value && matches!(toleration.effect.as_deref().unwrap_or_default(), "" | "NoSchedule")
 }
 
 /// The claims that the pod mounts; a generic ephemeral volume has one named after pod and volume.
@@ -260,6 +278,31 @@ mod tests {
             (parsed(ending.clone()).terminating, parsed(ending).grace),
             (true, Duration::from_secs(5))
         );
+    }
+
+    #[test]
+    fn d10_a_pod_tolerates_the_cordon_by_key_and_effect_or_by_any() {
+        let taint = "node.kubernetes.io/unschedulable";
+        let table = [
+            (json!({"key": taint, "operator": "Exists", "effect": "NoSchedule"}), true),
+            (json!({"key": taint, "operator": "Exists"}), true),
+            (json!({"operator": "Exists"}), true),
+            (json!({"operator": "Exists", "effect": "NoSchedule"}), true),
+            (json!({"key": taint}), true),
+            (json!({"key": taint, "operator": "Equal", "value": "", "effect": "NoSchedule"}), true),
+            (json!({"key": taint, "operator": "Equal", "value": "true"}), false),
+            (json!({"key": taint, "operator": "Exists", "effect": "NoExecute"}), false),
+            (json!({"operator": "Exists", "effect": "NoExecute"}), false),
+            (json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}), false),
+            (json!({"key": taint, "operator": "Gt", "value": "1"}), false),
+            (json!({}), false),
+        ];
+        for (toleration, expected) in table {
+            let mut pod = pod_object("a");
+            pod["spec"]["tolerations"] = json!([toleration]);
+            assert_eq!(parsed(pod).tolerates_cordon, expected, "{toleration}");
+        }
+        assert!(!parsed(pod_object("a")).tolerates_cordon);
     }
 
     #[tokio::test(start_paused = true)]
