@@ -3,7 +3,7 @@
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`) decide; the others (`client`, `kubeconfig`, `watch`, `node`, `pods`, `ailing`, `volumes`, `evict`,
-//! `remove`, `changed`, `drain`) call. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
+//! `remove`, `changed`, `streams`, `drain`) call. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
 pub mod budget;
@@ -32,6 +32,7 @@ pub mod pods;
 pub mod progress;
 pub mod remove;
 pub mod reply;
+mod streams;
 pub mod tier;
 pub mod volumes;
 mod watch;
