@@ -3,8 +3,8 @@
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`, `held`, `placement`, `forecast`) decide; the others (`client`, `kubeconfig`, `watch`, `node`, `pods`,
-//! `ailing`, `volumes`, `evict`, `remove`, `changed`, `scheduling`, `survey`, `drain`) call. Sources: design.md
-//! sections 3 and 7, spec/agents.md 4.3 to 4.6.
+//! `ailing`, `volumes`, `evict`, `remove`, `changed`, `streams`, `scheduling`, `survey`, `drain`) call. Sources:
+//! design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
 pub mod budget;
@@ -39,6 +39,7 @@ pub mod progress;
 pub mod remove;
 pub mod reply;
 mod scheduling;
+mod streams;
 pub mod survey;
 pub mod tier;
 pub mod volumes;
