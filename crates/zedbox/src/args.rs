@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use agent::device::Choice;
-use clap::{Args as Group, Parser, Subcommand};
+use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+use topics::GoTime;
 
 /// Agents that a link to the program may be named after.
 const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
@@ -15,7 +16,7 @@ const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
 #[command(
     after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone.\n\
     Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why) or check found something,\n\
-    2 wrong words on the command line."
+    2 wrong words on the command line; those of drain are told by `zedbox drain --help`."
 )]
 pub(crate) struct Args {
     /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`.
@@ -43,6 +44,91 @@ pub(crate) enum Command {
     Check(CheckOptions),
     /// Show a whole drained reboot on an embedded three-node cluster.
     Demo(DemoOptions),
+    /// Look at the drain of this node, ask for one, take it back, or force its status.
+    Drain(DrainCommand),
+}
+
+/// The drain of this node, over the files of the agents: no controller is needed.
+#[derive(Debug, Clone, Group)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Exit codes:\n  \
+    0    done, or nothing is asked for\n  \
+    1    it could not be done; standard error says why and what to do\n  \
+    2    wrong words on the command line\n  \
+    3    a drain is under way\n  \
+    4    a drain is under way, and pods or volumes block it\n  \
+    5    the drain failed (status 6 or 8)\n  \
+    6    nothing is known: zedkube has published nothing, or its file is broken\n  \
+    130  watching was ended with Ctrl-C; the drain goes on\n\
+    With -o json standard output holds JSON and nothing else; errors and warnings are text on standard error."
+)]
+pub(crate) struct DrainCommand {
+    /// Directory that holds `run` and `persist`.
+    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
+    pub(crate) root: PathBuf,
+    /// For people or for programs.
+    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
+    pub(crate) output: Output,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: DrainAction,
+}
+
+/// In which form results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Output {
+    /// For people: at most as wide as the terminal; 80 columns when it is none.
+    #[default]
+    Text,
+    /// For programs: members stand as in the topic files.
+    Json,
+}
+
+/// What can be done about the drain of this node.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum DrainAction {
+    /// Say how far the drain is, what blocks it, since when, until when, and what to do.
+    Status(StatusOptions),
+}
+
+/// How the state of a drain is told.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct StatusOptions {
+    /// Reckon "ago" and "in" from this moment, for files that were copied from a node earlier [default: now].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) as_of: Option<GoTime>,
+}
+
+/// Whose drain is foretold: the options of `Plan(PlanOptions)` among the actions.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct PlanOptions {
+    /// Node object to plan for [default: this device's, by its name].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// Cluster to read from [default: <root>/run/.kube/k3s/k3s.yaml].
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// What the environment says about the terminal and its user.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Surroundings {
+    /// `NO_COLOR` is set, to anything but nothing; or `TERM` is `dumb`.
+    pub(crate) plain: bool,
+    /// Who called `sudo`.
+    pub(crate) sudo_user: Option<String>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub(crate) fn of_this_process() -> Self {
+        let text = |name| std::env::var_os(name).filter(|text| !text.is_empty());
+        Self {
+            plain: text("NO_COLOR").is_some() || text("TERM").is_some_and(|term| term == "dumb"),
+            sudo_user: text("SUDO_USER").and_then(|user| user.into_string().ok()),
+        }
+    }
 }
 
 /// What is checked.
@@ -82,7 +168,7 @@ impl Command {
     /// What is logged unless something else is asked for: the demo tells its own story.
     pub(crate) const fn quiet(&self) -> &'static str {
         match self {
-            Self::Demo(_) | Self::Check(_) => "error",
+            Self::Demo(_) | Self::Check(_) | Self::Drain(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"

@@ -1,0 +1,39 @@
+//! `zedbox drain`: the drain of this node for a person with a shell, over the agents' own files.
+//!
+//! Not here: any decision about a drain; zedkube makes them all.
+
+mod seen;
+mod stand;
+mod status;
+mod text;
+mod voice;
+
+use agent::Clock;
+use anyhow::Context as _;
+use pubsub::Bus;
+
+use crate::Exit;
+use crate::args::{DrainAction, DrainCommand, Surroundings};
+use voice::Voice;
+
+/// Does what `command` says. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(command: &DrainCommand) -> Exit {
+    let surroundings = Surroundings::of_this_process();
+    let voice = Voice::new(command.output, &surroundings);
+    match act(command, &voice).await {
+        Ok(exit) => exit,
+        Err(error) => {
+            Voice::warn(&format!("failed to {error:#}"));
+            Exit::Failed
+        }
+    }
+}
+
+async fn act(command: &DrainCommand, voice: &Voice) -> anyhow::Result<Exit> {
+    let clock = Clock::new();
+    let bus =
+        Bus::open(&command.root).with_context(|| format!("open the root {}", command.root.display()))?;
+    match &command.action {
+        DrainAction::Status(options) => status::run(&bus, clock, options, voice).await,
+    }
+}

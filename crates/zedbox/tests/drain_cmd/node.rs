@@ -1,0 +1,116 @@
+//! A node for one test: a copy of a tree under a root of its own, and the program called on it.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use pubsub::store;
+use tempfile::TempDir;
+
+/// The moment from which the tests reckon.
+pub(crate) const NOW: &str = "2026-03-14T09:41:00Z";
+
+/// The repository.
+pub(crate) fn top() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// A root directory, and what stands in for zedkube on it.
+pub(crate) struct Node {
+    dir: TempDir,
+    zedkube: Option<Child>,
+}
+
+impl Node {
+    /// An empty root.
+    pub(crate) fn empty() -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), zedkube: None }
+    }
+
+    /// A copy of a tree of `run-fixtures`.
+    pub(crate) fn of(tree: &str) -> Self {
+        let node = Self::empty();
+        copy(&top().join("run-fixtures").join(tree), node.root());
+        node
+    }
+
+    /// The same with a live process that is called zedkube.
+    pub(crate) fn with_zedkube(mut self) -> Self {
+        let sleeper = Command::new("cat").arg0("zedkube").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let sleeper = sleeper.unwrap();
+        self.put("run/zedkube.pid", &sleeper.id().to_string());
+        self.zedkube = Some(sleeper);
+        self
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.root().join(relative)
+    }
+
+    pub(crate) fn put(&self, relative: &str, text: &str) {
+        store::replace(&self.path(relative), text.as_bytes()).unwrap();
+    }
+
+    /// The program with these words, not yet started. Nothing of this machine's environment reaches it.
+    pub(crate) fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+        command.arg("drain").args(words.split_whitespace()).arg("--root").arg(self.root());
+        command.env_clear().current_dir("/");
+        command
+    }
+
+    /// What the program says and how it ends.
+    pub(crate) fn drain(&self, words: &str) -> Told {
+        Told::of(self.command(words).output().unwrap())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut zedkube) = self.zedkube.take() {
+            drop(zedkube.kill());
+            drop(zedkube.wait());
+        }
+    }
+}
+
+/// What a program has said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Told {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Standard output as the one JSON value that it is.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
