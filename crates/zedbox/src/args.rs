@@ -60,7 +60,7 @@ pub(crate) enum Command {
     4    a drain is under way, and pods or volumes block it\n  \
     5    the drain failed (status 6 or 8)\n  \
     6    nothing is known: zedkube has published nothing, or its file is broken\n  \
-    130  watching was ended with Ctrl-C; the drain goes on\n\
+    130  watching was ended with Ctrl-C, or nobody reads any more; the drain goes on\n\
     With -o json standard output holds JSON and nothing else; errors and warnings are text on standard error."
 )]
 pub(crate) struct DrainCommand {
@@ -90,6 +90,11 @@ pub(crate) enum Output {
 pub(crate) enum DrainAction {
     /// Say how far the drain is, what blocks it, since when, until when, and what to do.
     Status(StatusOptions),
+    /// Follow the drain until it is complete (0), failed (5) or taken back (0); Ctrl-C ends this with 130.
+    ///
+    /// On a terminal the sheet of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
+    /// with `-o json`.
+    Watch,
 }
 
 /// How the state of a drain is told.
@@ -114,8 +119,10 @@ pub(crate) struct PlanOptions {
 /// What the environment says about the terminal and its user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Surroundings {
-    /// `NO_COLOR` is set, to anything but nothing; or `TERM` is `dumb`.
-    pub(crate) plain: bool,
+    /// `NO_COLOR` is set, to anything but nothing.
+    pub(crate) no_colour: bool,
+    /// `TERM` is `dumb`: the terminal knows neither colours nor ways to move its cursor.
+    pub(crate) dumb: bool,
     /// Who called `sudo`.
     pub(crate) sudo_user: Option<String>,
 }
@@ -125,7 +132,8 @@ impl Surroundings {
     pub(crate) fn of_this_process() -> Self {
         let text = |name| std::env::var_os(name).filter(|text| !text.is_empty());
         Self {
-            plain: text("NO_COLOR").is_some() || text("TERM").is_some_and(|term| term == "dumb"),
+            no_colour: text("NO_COLOR").is_some(),
+            dumb: text("TERM").is_some_and(|term| term == "dumb"),
             sudo_user: text("SUDO_USER").and_then(|user| user.into_string().ok()),
         }
     }

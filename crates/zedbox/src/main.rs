@@ -36,7 +36,7 @@ enum Exit {
     DrainFailed = 5,
     /// Nothing is known of a drain: zedkube has published nothing, or its file is broken.
     Unknown = 6,
-    /// A person had seen enough of a drain that goes on.
+    /// A person had seen enough of a drain, which goes on.
     Interrupted = 130,
 }
 

@@ -6,3 +6,7 @@
 mod node;
 #[path = "drain_cmd/status.rs"]
 mod status;
+#[path = "drain_cmd/terminal.rs"]
+mod terminal;
+#[path = "drain_cmd/watch.rs"]
+mod watch;

@@ -2,11 +2,13 @@
 //!
 //! Not here: any decision about a drain; zedkube makes them all.
 
+mod course;
 mod seen;
 mod stand;
 mod status;
 mod text;
 mod voice;
+mod watch;
 
 use agent::Clock;
 use anyhow::Context as _;
@@ -14,6 +16,7 @@ use pubsub::Bus;
 
 use crate::Exit;
 use crate::args::{DrainAction, DrainCommand, Surroundings};
+use course::Goal;
 use voice::Voice;
 
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
@@ -35,5 +38,6 @@ async fn act(command: &DrainCommand, voice: &Voice) -> anyhow::Result<Exit> {
         Bus::open(&command.root).with_context(|| format!("open the root {}", command.root.display()))?;
     match &command.action {
         DrainAction::Status(options) => status::run(&bus, clock, options, voice).await,
+        DrainAction::Watch => watch::run(&bus, clock, Goal::Any, voice).await,
     }
 }

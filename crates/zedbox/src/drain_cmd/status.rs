@@ -31,7 +31,7 @@ pub(super) async fn run(
     match voice.output {
         Output::Json => voice.json(seen, false)?,
         Output::Text => voice.print(&sheet(seen, now, voice.columns(), voice.colours))?,
-    }
+    };
     for line in warnings(bus, seen) {
         Voice::warn(&line);
     }
@@ -95,6 +95,10 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize, colours: bool) -> 
             None => add("force file", &format!("{FORCE_FILE} is refused: {}", forced.refused)),
         }
     }
+    if !seen.broken.is_empty() {
+        let count = seen.broken.len();
+        add("broken", &format!("{count} files cannot be used; `zedbox drain status` names them"));
+    }
     add("next step", &next_step(seen));
     add("zedkube", &live_words(seen.live, now));
     out
@@ -114,7 +118,7 @@ fn painted(text: &str, stand: Stand, colours: bool) -> String {
 /// `CORDONED (5): pods leave; for a reboot, asked 09:30:00 UTC, 11 min ago; attempt 1 of 5`.
 pub(super) fn headline(seen: &Seen, now: GoTime) -> String {
     let Some(status) = seen.drain_status() else { return "UNKNOWN: nothing is known of a drain".to_owned() };
-    let phase = seen.agreed().map_or_else(|| meaning(status), |it| phase_words(it.phase, status));
+    let phase = phase_words(seen);
     let mut line = format!("{} ({}): {phase}", name(status), status.number());
     let asked = match (seen.agreed(), seen.served()) {
         (Some(it), _) if !it.requested_at.is_zero() => {
@@ -261,20 +265,25 @@ fn meaning(status: DrainStatus) -> &'static str {
     }
 }
 
-fn phase_words(phase: DrainPhase, status: DrainStatus) -> &'static str {
-    match phase {
-        DrainPhase::Cordoning => "makes the node unschedulable",
-        DrainPhase::Draining => "pods leave",
-        DrainPhase::Detaching => "pods have left, their volumes are being detached",
-        DrainPhase::Proving => "no pod is left, that is being proved",
-        DrainPhase::Complete => "drained",
-        DrainPhase::Skipped => "done without a drain",
-        DrainPhase::Forced => "a person has forced this status",
-        DrainPhase::Withdrawing => "the request was taken back, the cordon is being removed",
-        DrainPhase::Idle
-        | DrainPhase::Checking
-        | DrainPhase::Pausing
-        | DrainPhase::FailedCordon
-        | DrainPhase::FailedDrain => meaning(status),
+/// What is going on, in words.
+pub(super) fn phase_words(seen: &Seen) -> &'static str {
+    let status = seen.drain_status().unwrap_or_default();
+    match seen.agreed().map(|it| it.phase) {
+        Some(DrainPhase::Cordoning) => "makes the node unschedulable",
+        Some(DrainPhase::Draining) => "pods leave",
+        Some(DrainPhase::Detaching) => "pods have left, their volumes are being detached",
+        Some(DrainPhase::Proving) => "no pod is left, that is being proved",
+        Some(DrainPhase::Complete) => "drained",
+        Some(DrainPhase::Skipped) => "done without a drain",
+        Some(DrainPhase::Forced) => "a person has forced this status",
+        Some(DrainPhase::Withdrawing) => "the request was taken back, the cordon is being removed",
+        Some(
+            DrainPhase::Idle
+            | DrainPhase::Checking
+            | DrainPhase::Pausing
+            | DrainPhase::FailedCordon
+            | DrainPhase::FailedDrain,
+        )
+        | None => meaning(status),
     }
 }

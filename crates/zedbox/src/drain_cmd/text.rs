@@ -70,6 +70,40 @@ pub(super) fn row(label: &str, text: &str, columns: usize) -> String {
     paragraph(&format!("{label:<LABEL$}"), text, columns)
 }
 
+/// Lines behind a cut: the next step and whether zedkube runs.
+const TAIL: usize = 3;
+
+/// `text` in fewer than `rows` lines: what is too much goes from the middle, before the last lines.
+pub(super) fn fit(text: &str, rows: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let room = rows.saturating_sub(1).max(TAIL + 2);
+    if lines.len() <= room {
+        return text.to_owned();
+    }
+    let cut = lines.len() - room + 1;
+    let (head, tail) = lines.split_at(lines.len() - TAIL);
+    let (head, _) = head.split_at(head.len() - cut);
+    let more = format!("... {cut} lines more; `zedbox drain status` shows them");
+    head.iter().chain([&more.as_str()]).chain(tail).map(|line| format!("{line}\n")).collect()
+}
+
+/// How many rows of a terminal `text` takes, colours not counted.
+pub(super) fn height(text: &str, columns: usize) -> usize {
+    let of_line = |line: &str| {
+        let (mut seen, mut escaped) = (0_usize, false);
+        for letter in line.chars() {
+            match letter {
+                '\x1b' => escaped = true,
+                'm' if escaped => escaped = false,
+                _ if escaped => {}
+                _ => seen += 1,
+            }
+        }
+        seen.div_ceil(columns.max(1)).max(1)
+    };
+    text.lines().map(of_line).sum()
+}
+
 /// `[#####.....]`: `part` of `whole`; full only when nothing is left.
 pub(super) fn bar(part: u32, whole: u32) -> String {
     let steps = u64::try_from(BAR).unwrap_or_default();
@@ -105,6 +139,12 @@ pub(super) fn clock_time(at: GoTime, now: GoTime) -> String {
         (GoTime::from(at.to_timestamp()).to_string(), GoTime::from(now.to_timestamp()).to_string());
     let (Some(date), Some(time)) = (at.get(..10), at.get(11..19)) else { return at };
     if now.get(..10) == Some(date) { format!("{time} UTC") } else { format!("{date} {time} UTC") }
+}
+
+/// The time to the second, for lines of a log.
+pub(super) fn seconds(at: GoTime) -> String {
+    let text = GoTime::from(at.to_timestamp()).to_string();
+    text.get(..19).map_or(text.clone(), |secs| format!("{secs}Z"))
 }
 
 /// `at` in both ways: `09:30:04 UTC, 11 min ago`, or `10:30:00 UTC, in 48 min`.
@@ -153,6 +193,27 @@ mod tests {
             assert_eq!(bar(part, whole).matches('#').count(), full, "{part} of {whole}");
             assert_eq!(bar(part, whole).len(), 22);
         }
+    }
+
+    #[test]
+    fn a_sheet_that_is_too_high_loses_lines_in_its_middle() {
+        let text: String = (1..=20).map(|line| format!("{line}\n")).collect();
+        assert_eq!(fit(&text, 24), text);
+        let cut = fit(&text, 10);
+        assert_eq!(cut.lines().count(), 9);
+        assert!(
+            cut.starts_with("1\n2\n3\n4\n5\n... 12 lines more") && cut.ends_with("18\n19\n20\n"),
+            "{cut}"
+        );
+        // A window of no height still gets the first line and the last ones.
+        assert_eq!(fit(&text, 0).lines().count(), 5);
+    }
+
+    #[test]
+    fn a_terminal_that_became_narrower_holds_more_rows() {
+        let text = format!("\x1b[1;33m{}\x1b[0m\n\nshort\n", "x".repeat(80));
+        assert_eq!((height(&text, 80), height(&text, 79), height(&text, 20)), (3, 4, 6));
+        assert_eq!(height("", 80), 0);
     }
 
     #[test]

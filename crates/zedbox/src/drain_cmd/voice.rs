@@ -10,6 +10,8 @@ use crate::args::{Output, Surroundings};
 
 /// Columns where there is no terminal, or one that does not know its width.
 const COLUMNS: usize = 80;
+/// Rows likewise.
+const ROWS: usize = 24;
 /// A narrower terminal is written to as if it had these.
 const FEWEST_COLUMNS: usize = 40;
 
@@ -19,7 +21,9 @@ pub(super) struct Voice {
     /// For people or for programs.
     pub(super) output: Output,
     /// Standard output is a terminal.
-    pub(super) terminal: bool,
+    terminal: bool,
+    /// Its cursor can be moved back.
+    pub(super) redraws: bool,
     /// It takes colours.
     pub(super) colours: bool,
 }
@@ -27,30 +31,36 @@ pub(super) struct Voice {
 impl Voice {
     pub(super) fn new(output: Output, surroundings: &Surroundings) -> Self {
         let terminal = stdout().is_terminal();
-        Self { output, terminal, colours: terminal && !surroundings.plain }
+        let redraws = terminal && !surroundings.dumb;
+        Self { output, terminal, redraws, colours: redraws && !surroundings.no_colour }
     }
 
     /// Columns of the terminal right now.
     pub(super) fn columns(&self) -> usize {
-        let asked = if self.terminal { rustix::termios::tcgetwinsize(stdout()).ok() } else { None };
-        asked
-            .map(|size| usize::from(size.ws_col))
-            .filter(|cols| *cols > 0)
-            .unwrap_or(COLUMNS)
-            .max(FEWEST_COLUMNS)
+        self.size().0
     }
 
-    /// Prints `text` as it is, at once. A reader that has gone is no fault.
-    pub(super) fn print(&self, text: &str) -> anyhow::Result<()> {
+    /// Columns and rows of the terminal right now.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let asked = if self.terminal { rustix::termios::tcgetwinsize(stdout()).ok() } else { None };
+        // A serial console knows neither.
+        let given = |size: u16, default: usize| if size == 0 { default } else { usize::from(size) };
+        let (columns, rows) =
+            asked.map_or((COLUMNS, ROWS), |it| (given(it.ws_col, COLUMNS), given(it.ws_row, ROWS)));
+        (columns.max(FEWEST_COLUMNS), rows)
+    }
+
+    /// Prints `text` as it is, at once. False when the reader has gone, which is no fault.
+    pub(super) fn print(&self, text: &str) -> anyhow::Result<bool> {
         let mut out = stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            done => done.context("print to standard output"),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            done => done.map(|()| true).context("print to standard output"),
         }
     }
 
     /// Prints `value` as JSON and a new line: in one line for a stream of values, else for reading.
-    pub(super) fn json(&self, value: &impl Serialize, one_line: bool) -> anyhow::Result<()> {
+    pub(super) fn json(&self, value: &impl Serialize, one_line: bool) -> anyhow::Result<bool> {
         let text = if one_line { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
         self.print(&format!("{}\n", text.context("print as JSON")?))
     }

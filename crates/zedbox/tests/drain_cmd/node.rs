@@ -1,9 +1,10 @@
 //! A node for one test: a copy of a tree under a root of its own, and the program called on it.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Lines};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use pubsub::store;
 use tempfile::TempDir;
@@ -64,18 +65,80 @@ impl Node {
         command
     }
 
+    /// Takes over what zedkube tells in another tree, in the order in which it writes.
+    pub(crate) fn zedkube_tells(&self, tree: &str) {
+        for topic in ["NodeDrainProgress", "NodeDrainStatus"] {
+            let file = format!("run/zedkube/{topic}/global.json");
+            self.put(&file, &fs::read_to_string(top().join("run-fixtures").join(tree).join(&file)).unwrap());
+        }
+    }
+
+    /// The program at work, its lines to be read as they come.
+    pub(crate) fn start(&self, words: &str) -> Reader {
+        let mut child = self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Reader { child, lines, read: Vec::new() }
+    }
+
     /// What the program says and how it ends.
     pub(crate) fn drain(&self, words: &str) -> Told {
         Told::of(self.command(words).output().unwrap())
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
+impl Node {
+    pub(crate) fn kill_zedkube(&mut self) {
         if let Some(mut zedkube) = self.zedkube.take() {
             drop(zedkube.kill());
             drop(zedkube.wait());
         }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill_zedkube();
+    }
+}
+
+/// A program at work whose lines are read one by one.
+pub(crate) struct Reader {
+    pub(crate) child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// All lines so far.
+    pub(crate) read: Vec<String>,
+}
+
+impl Reader {
+    /// Reads until a line that holds `words`; a program that ends without one fails the test.
+    pub(crate) fn until(&mut self, words: &str) -> String {
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            self.read.push(line.clone());
+            if line.contains(words) {
+                return line;
+            }
+        }
+        unreachable!("it ended without a line with `{words}`: {:#?}", self.read)
+    }
+
+    /// Reads to the end; the exit code.
+    pub(crate) fn end(&mut self) -> i32 {
+        self.read.extend(self.lines.by_ref().map(Result::unwrap));
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+
+    /// What Ctrl-C does.
+    pub(crate) fn interrupt(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
