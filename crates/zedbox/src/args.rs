@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use agent::device::Choice;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
-use topics::GoTime;
+use topics::{DrainStatus, GoTime, Requester};
 
 /// Agents that a link to the program may be named after.
 const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
@@ -95,6 +95,81 @@ pub(crate) enum DrainAction {
     /// On a terminal the sheet of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
     /// with `-o json`.
     Watch,
+    /// Ask zedkube to cordon and drain this node, for work on it. Nothing is rebooted.
+    Request(RequestOptions),
+    /// Take the request of a person back: evictions stop, and zedkube removes its own cordon.
+    Cancel,
+    /// Force a status when you know better than the drain: a waiting operation goes ahead.
+    Force(ForceOptions),
+}
+
+/// What a person asks for.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct RequestOptions {
+    /// Why, in at most 200 bytes; it stands in the status, the log and the report with your name.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Go on as `watch` until this request is answered.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+/// What a person forces.
+#[derive(Debug, Clone, Group)]
+#[command(after_help = "Status by number or name:\n  \
+    1 notsupported    as if the node were in no cluster, while the file stays\n  \
+    2 notrequested, 3 requested, 4 starting, 5 cordoned, 6 failedcordon, 7 drainretrying, 8 faileddrain:\n    \
+    shown while the file stays\n  \
+    9 complete        the waiting operation goes ahead without a proved drain; used once")]
+pub(crate) struct ForceOptions {
+    /// Number or name of the status, as `9` or `complete`.
+    #[arg(value_name = "STATUS", value_parser = drain_status, required_unless_present = "remove")]
+    pub(crate) status: Option<DrainStatus>,
+    /// Whose operation it is for; needed with complete.
+    #[arg(long = "for", value_name = "WHOM", value_enum)]
+    pub(crate) whom: Option<Whom>,
+    /// Replace a force file that stands already.
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Force complete also when no such operation waits now.
+    #[arg(long)]
+    pub(crate) even_if_nobody_waits: bool,
+    /// Remove the force file.
+    #[arg(long, conflicts_with_all = ["status", "whom", "replace", "even_if_nobody_waits"])]
+    pub(crate) remove: bool,
+}
+
+/// Whose operation a forced status is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Whom {
+    /// A reboot or a shutdown.
+    #[value(alias = "shutdown")]
+    Reboot,
+    /// An OS update.
+    Update,
+}
+
+impl Whom {
+    /// Who asks for its drain.
+    pub(crate) const fn requester(self) -> Requester {
+        match self {
+            Self::Reboot => Requester::DeviceOp,
+            Self::Update => Requester::Update,
+        }
+    }
+}
+
+/// A status by its number, or by its name in any case, with or without `-`, `_` and blanks.
+fn drain_status(text: &str) -> Result<DrainStatus, String> {
+    if let Ok(number) = text.parse::<u8>() {
+        return Ok(DrainStatus::from(number));
+    }
+    let bare = |text: &str| text.replace(['-', '_', ' '], "").to_lowercase();
+    let known = (1..=9).map(DrainStatus::from);
+    known.clone().find(|status| bare(status.text()) == bare(text)).ok_or_else(|| {
+        let names: Vec<String> = known.map(|it| format!("{} {}", it.number(), bare(it.text()))).collect();
+        format!("no status is called so; there are {}", names.join(", "))
+    })
 }
 
 /// How the state of a drain is told.
@@ -228,6 +303,18 @@ mod tests {
         assert_eq!(options.device, Choice::Systemd);
         let refused = parse("zedbox run --root / --device magic").unwrap_err().to_string();
         assert!(refused.contains("record, systemd or exec:"), "{refused}");
+    }
+
+    #[test]
+    fn a_status_has_a_number_and_a_name() {
+        for (text, number) in
+            [("9", 9), ("complete", 9), ("not-supported", 1), ("FAILED_DRAIN", 8), ("12", 12)]
+        {
+            assert_eq!(drain_status(text).unwrap().number(), number, "{text}");
+        }
+        for wrong in ["", "done", "-1", "999", "unknown"] {
+            assert!(drain_status(wrong).unwrap_err().contains("9 complete"), "{wrong}");
+        }
     }
 
     #[test]

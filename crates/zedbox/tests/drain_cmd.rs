@@ -2,8 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+#[path = "drain_cmd/force.rs"]
+mod force;
 #[path = "drain_cmd/node.rs"]
 mod node;
+#[path = "drain_cmd/request.rs"]
+mod request;
 #[path = "drain_cmd/status.rs"]
 mod status;
 #[path = "drain_cmd/terminal.rs"]

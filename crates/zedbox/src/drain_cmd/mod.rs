@@ -3,6 +3,9 @@
 //! Not here: any decision about a drain; zedkube makes them all.
 
 mod course;
+mod force;
+mod person;
+mod request;
 mod seen;
 mod stand;
 mod status;
@@ -23,7 +26,7 @@ use voice::Voice;
 pub(crate) async fn run(command: &DrainCommand) -> Exit {
     let surroundings = Surroundings::of_this_process();
     let voice = Voice::new(command.output, &surroundings);
-    match act(command, &voice).await {
+    match act(command, &surroundings, &voice).await {
         Ok(exit) => exit,
         Err(error) => {
             Voice::warn(&format!("failed to {error:#}"));
@@ -32,12 +35,15 @@ pub(crate) async fn run(command: &DrainCommand) -> Exit {
     }
 }
 
-async fn act(command: &DrainCommand, voice: &Voice) -> anyhow::Result<Exit> {
+async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<Exit> {
     let clock = Clock::new();
     let bus =
         Bus::open(&command.root).with_context(|| format!("open the root {}", command.root.display()))?;
     match &command.action {
         DrainAction::Status(options) => status::run(&bus, clock, options, voice).await,
+        DrainAction::Request(options) => request::ask(&bus, clock, options, surroundings, voice).await,
+        DrainAction::Cancel => request::cancel(&bus, clock, voice).await,
+        DrainAction::Force(options) => force::run(&bus, options, voice).await,
         DrainAction::Watch => watch::run(&bus, clock, Goal::Any, voice).await,
     }
 }

@@ -19,7 +19,7 @@ pub(super) const OPERATOR: &str = "zedbox";
 /// Who may ask for a drain: the agents, and a person by this program.
 pub(super) const REQUESTERS: [&str; 3] = ["zedagent", "baseosmgr", OPERATOR];
 /// No force file is longer.
-const FORCE_BYTES: u64 = 4096;
+pub(super) const FORCE_BYTES: u64 = 4096;
 
 /// All that is known right now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _, stderr, stdout};
 use anyhow::Context as _;
 use serde::Serialize;
 
-use super::text::clean;
+use super::text::{clean, paragraph};
 use crate::args::{Output, Surroundings};
 
 /// Columns where there is no terminal, or one that does not know its width.
@@ -57,6 +57,11 @@ impl Voice {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             done => done.map(|()| true).context("print to standard output"),
         }
+    }
+
+    /// Prints sentences, wrapped.
+    pub(super) fn paragraph(&self, text: &str) -> anyhow::Result<bool> {
+        self.print(&paragraph("", text, self.columns()))
     }
 
     /// Prints `value` as JSON and a new line: in one line for a stream of values, else for reading.

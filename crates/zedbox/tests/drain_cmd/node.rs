@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -60,7 +61,7 @@ impl Node {
     /// The program with these words, not yet started. Nothing of this machine's environment reaches it.
     pub(crate) fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
-        command.arg("drain").args(words.split_whitespace()).arg("--root").arg(self.root());
+        command.args(["drain", "--root"]).arg(self.root()).args(words.split_whitespace());
         command.env_clear().current_dir("/");
         command
     }
@@ -80,9 +81,47 @@ impl Node {
         Reader { child, lines, read: Vec::new() }
     }
 
+    /// What the program says to a user who may enter `run` and no further; `None`, with the reason printed, where
+    /// no other user can be had.
+    pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Told> {
+        let mode =
+            |path: &Path, mode: u32| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        mode(self.root(), 0o755);
+        mode(&self.path("run"), 0o755);
+        for entry in fs::read_dir(self.path("run")).unwrap() {
+            let path = entry.unwrap().path();
+            mode(&path, if path.is_dir() { 0o700 } else { 0o600 });
+        }
+        // The program where everybody may run it.
+        let program = self.path("zedbox");
+        fs::copy(env!("CARGO_BIN_EXE_zedbox"), &program).unwrap();
+        let line = format!("{} drain {words} --root {}", program.display(), self.root().display());
+        let told = match Command::new("su").args(["nobody", "-s", "/bin/sh", "-c", &line]).output() {
+            Ok(output) => Told::of(output),
+            Err(cause) => {
+                println!("skipped: su cannot be called: {cause}; run this as root where su is installed");
+                return None;
+            }
+        };
+        if told.err.contains("su:") {
+            println!("skipped: su refuses, run this as root: {}", told.err);
+            return None;
+        }
+        Some(told)
+    }
+
     /// What the program says and how it ends.
     pub(crate) fn drain(&self, words: &str) -> Told {
         Told::of(self.command(words).output().unwrap())
+    }
+
+    /// The same with one more word, which may hold blanks.
+    pub(crate) fn drain_with(&self, words: &str, last: &str) -> Told {
+        Told::of(self.command(words).arg(last).output().unwrap())
+    }
+
+    pub(crate) fn text(&self, relative: &str) -> String {
+        fs::read_to_string(self.path(relative)).unwrap()
     }
 }
 

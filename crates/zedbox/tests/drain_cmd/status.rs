@@ -1,9 +1,8 @@
 //! `zedbox drain status`: what it says of every state, and how it ends.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
+use std::os::unix::fs::symlink;
 
-use crate::node::{NOW, Node, Told};
+use crate::node::{NOW, Node};
 
 /// Every tree with its exit code and what its first line begins with.
 const TREES: [(&str, i32, &str); 12] = [
@@ -124,26 +123,7 @@ fn texts_in_the_files_cannot_steer_the_terminal() {
 #[test]
 fn without_permission_it_says_to_become_root() {
     let node = Node::of("drain-5-cordoned");
-    for dir in ["", "run"] {
-        std::fs::set_permissions(node.path(dir), PermissionsExt::from_mode(0o755)).unwrap();
-    }
-    std::fs::set_permissions(node.path("run/zedkube"), PermissionsExt::from_mode(0o700)).unwrap();
-    // The program where everybody may run it.
-    let program = node.path("zedbox");
-    std::fs::copy(env!("CARGO_BIN_EXE_zedbox"), &program).unwrap();
-    let line = format!("{} drain status --root {}", program.display(), node.root().display());
-    let output = Command::new("su").args(["nobody", "-s", "/bin/sh", "-c", &line]).output();
-    let told = match output {
-        Ok(output) => Told::of(output),
-        Err(cause) => {
-            return println!(
-                "skipped: su cannot be called ({cause}); run this test as root with su installed"
-            );
-        }
-    };
-    if told.err.contains("su:") {
-        return println!("skipped: su refuses: {}", told.err);
-    }
+    let Some(told) = node.drain_as_nobody("status") else { return };
     assert_eq!(told.code, 6, "{told:?}");
     assert!(told.err.contains("run this as root, with sudo"), "{}", told.err);
 }
