@@ -1,0 +1,224 @@
+//! What the files say about the drain of this node, read as the agents read them, once or for good.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use agent::{pid, wire};
+use pubsub::{Bus, Change, FileRule, FileState, FileWatch, Finding, Subscription};
+use serde::Serialize;
+use topics::{
+    DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic,
+    read_force,
+};
+
+/// Key of topics that have one value.
+pub(super) const GLOBAL: &str = "global";
+/// Under whose name a person's request is published.
+pub(super) const OPERATOR: &str = "zedbox";
+/// Who may ask for a drain: the agents, and a person by this program.
+pub(super) const REQUESTERS: [&str; 3] = ["zedagent", "baseosmgr", OPERATOR];
+/// No force file is longer.
+pub(super) const FORCE_BYTES: u64 = 4096;
+
+/// All that is known right now.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Seen {
+    /// How far the drain is.
+    pub(super) status: Option<NodeDrainStatus>,
+    /// The same with all that a person needs to know; a zedkube of the reference does not tell it.
+    pub(super) progress: Option<NodeDrainProgress>,
+    /// The standing requests by the agent that publishes them.
+    pub(super) requests: BTreeMap<&'static str, NodeDrainRequest>,
+    /// Reboots and shutdowns that are wanted, by name.
+    pub(super) pending: BTreeMap<String, DeviceOpPending>,
+    /// The force file; `None` without one.
+    pub(super) force: Option<Forced>,
+    /// Whether zedkube runs.
+    pub(super) live: Live,
+    /// Files that cannot be used, and why.
+    pub(super) broken: BTreeMap<PathBuf, String>,
+}
+
+/// The force file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Forced {
+    /// What it orders; `None` when it is refused.
+    pub(super) order: Option<NodeDrainStatus>,
+    /// Why the agents refuse it, or empty.
+    pub(super) refused: String,
+}
+
+/// Whether zedkube runs: topic files stay when it dies.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Live {
+    /// The process that its pid file names is alive on this machine.
+    pub(super) running: bool,
+    /// That process; 0 when none runs.
+    #[serde(rename = "PID")]
+    pub(super) pid: u32,
+    /// When it last had a turn, by its touch file; zero without one.
+    pub(super) last_turn: GoTime,
+}
+
+impl Live {
+    /// The live zedkube of `bus`, as far as its files tell.
+    pub(super) fn of(bus: &Bus) -> Self {
+        // A link or an unreadable file names no process that could be trusted.
+        let pid = pid::running(&bus.path("run/zedkube.pid"), "zedkube").unwrap_or_default();
+        Self {
+            running: pid.is_some(),
+            pid: pid.unwrap_or_default(),
+            last_turn: touched(&bus.path("run/zedkube.touch")),
+        }
+    }
+}
+
+fn touched(path: &Path) -> GoTime {
+    let modified = path.symlink_metadata().and_then(|seen| seen.modified()).ok();
+    let since = modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let nanos = since.and_then(|since| i128::try_from(since.as_nanos()).ok());
+    nanos.and_then(GoTime::from_unix_nanos).unwrap_or_default()
+}
+
+/// Follows the files for good: before zedkube runs, and while it starts anew.
+pub(super) struct Follow {
+    bus: Bus,
+    seen: Seen,
+    status: Subscription<NodeDrainStatus>,
+    progress: Subscription<NodeDrainProgress>,
+    requests: [Subscription<NodeDrainRequest>; 3],
+    pending: Subscription<DeviceOpPending>,
+    force: FileWatch,
+    /// Readings of topics that are not through yet.
+    unread: usize,
+}
+
+impl Follow {
+    /// Reads all files once and follows them from then on. To be called within a runtime.
+    pub(super) async fn open(bus: &Bus) -> Self {
+        fn topic<T: Topic>(bus: &Bus, agent: &str) -> Subscription<T> {
+            bus.subscription(&wire::name::<T>(agent), wire::codec::<T>())
+        }
+        let rule = FileRule { limit_bytes: FORCE_BYTES, order: true };
+        let mut follow = Self {
+            seen: Seen { live: Live::of(bus), ..Seen::default() },
+            status: topic(bus, "zedkube"),
+            progress: topic(bus, "zedkube"),
+            requests: REQUESTERS.map(|agent| topic(bus, agent)),
+            pending: topic(bus, "zedagent"),
+            force: bus.file(bus.path(FORCE_FILE), rule),
+            unread: 6,
+            bus: bus.clone(),
+        };
+        let force = follow.force.next().await;
+        follow.forced(force);
+        while follow.unread > 0 {
+            follow.hear().await;
+        }
+        follow
+    }
+
+    /// What is known.
+    pub(super) const fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// Returns once something that is known is another thing. Dropping it loses nothing.
+    pub(super) async fn changed(&mut self) {
+        let before = self.seen.clone();
+        while self.seen == before {
+            self.hear().await;
+        }
+    }
+
+    /// Looks whether zedkube lives, and whether broken files are gone: neither causes an event.
+    pub(super) fn look(&mut self) {
+        self.seen.live = Live::of(&self.bus);
+        self.seen.broken.retain(|path, _| path.symlink_metadata().is_ok());
+    }
+
+    async fn hear(&mut self) {
+        let [zedagent, baseosmgr, operator] = &mut self.requests;
+        let seen = &mut self.seen;
+        let broken = &mut seen.broken;
+        let bus = &self.bus;
+        let through = tokio::select! {
+            change = self.status.next() => {
+                let through = note(bus, "zedkube", &change, broken);
+                seen.status = self.status.get(GLOBAL).copied();
+                through
+            }
+            change = self.progress.next() => {
+                let through = note(bus, "zedkube", &change, broken);
+                seen.progress = self.progress.get(GLOBAL).cloned();
+                through
+            }
+            change = zedagent.next() => request(bus, REQUESTERS[0], zedagent, &change, seen),
+            change = baseosmgr.next() => request(bus, REQUESTERS[1], baseosmgr, &change, seen),
+            change = operator.next() => request(bus, REQUESTERS[2], operator, &change, seen),
+            change = self.pending.next() => {
+                let through = note(bus, "zedagent", &change, broken);
+                seen.pending = self.pending.iter().map(|(key, op)| (key.to_owned(), op.clone())).collect();
+                through
+            }
+            state = self.force.next() => {
+                self.forced(state);
+                false
+            }
+        };
+        if through {
+            self.unread = self.unread.saturating_sub(1);
+        }
+    }
+
+    fn forced(&mut self, state: FileState) {
+        let refused = |refused: String| Some(Forced { order: None, refused });
+        self.seen.force = match state {
+            FileState::Absent => None,
+            FileState::Present(bytes) => match read_force(&bytes) {
+                Ok(order) => Some(Forced { order: Some(order), refused: String::new() }),
+                Err(cause) => refused(cause.to_string()),
+            },
+            FileState::Bad(finding) => refused(finding.reason),
+        };
+    }
+}
+
+fn request(
+    bus: &Bus,
+    agent: &'static str,
+    topic: &Subscription<NodeDrainRequest>,
+    change: &Change<NodeDrainRequest>,
+    seen: &mut Seen,
+) -> bool {
+    match topic.get(GLOBAL) {
+        Some(request) => drop(seen.requests.insert(agent, request.clone())),
+        None => drop(seen.requests.remove(agent)),
+    }
+    note(bus, agent, change, &mut seen.broken)
+}
+
+/// Notes which files are broken; true when the first reading of the topic is through.
+fn note<T: Topic>(
+    bus: &Bus,
+    agent: &str,
+    change: &Change<T>,
+    broken: &mut BTreeMap<PathBuf, String>,
+) -> bool {
+    match change {
+        Change::Put { key, .. } | Change::Gone { key, .. } => {
+            broken.remove(&wire::name::<T>(agent).dir(bus.root()).join(format!("{key}.json")));
+            false
+        }
+        Change::Bad(Finding { path, reason }) => {
+            broken.insert(path.clone(), reason.clone());
+            false
+        }
+        Change::Synced => true,
+        Change::Restarted(_) => false,
+    }
+}
