@@ -9,13 +9,12 @@ use std::time::Duration;
 use agent::{Outbox, Station};
 use kubeops::reply::Reach;
 use kubeops::{
-    Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Phase, Progress, Rules,
-    node,
+    Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Progress, node,
 };
 use tokio::sync::watch;
 use topics::NodeDrainRequest;
 
-use crate::core::{Done, Draining, Event, Failure, RunId, Seen};
+use crate::core::{Done, Event, Failure, RunId, Seen};
 use crate::limits::Limits;
 
 /// Our node, once its name is known.
@@ -87,12 +86,12 @@ impl Work {
         Some(Event::Cordoned(run, result))
     }
 
-    /// One attempt to drain, with its progress.
+    /// One attempt to drain, with its progress; its newest comes before its end.
     pub(crate) async fn drain(
         self,
         run: RunId,
         request: NodeDrainRequest,
-        limit: Duration,
+        (limit, marks): (Duration, Marks),
         outbox: Outbox<Event>,
     ) {
         let (node, device_uuid) = match self.target.get() {
@@ -103,13 +102,8 @@ impl Work {
                 return;
             }
         };
-        let rules = Rules {
-            attempt: limit,
-            at_once: usize::try_from(self.limits.evictions_at_once).unwrap_or(usize::MAX),
-            proof_gap: self.limits.proof_gap(),
-            ..Rules::default()
-        };
-        let order = Order { node, device_uuid, owner: self.owner(&request), rules, marks: Marks::default() };
+        let rules = self.limits.rules(limit);
+        let order = Order { node, device_uuid, owner: self.owner(&request), rules, marks };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {
@@ -121,8 +115,14 @@ impl Work {
                 () = &mut tell => drain.await,
             }
         };
+        let newest = sender.borrow().clone();
+        if !outbox.send(Event::Draining(run, Box::new(newest))).await {
+            return;
+        }
         let result = match outcome {
-            Outcome::Drained { took, evicted, .. } => Ok(Done { took, evicted }),
+            Outcome::Drained { took, evicted, recordons, left } => {
+                Ok(Done { took, evicted, recordons, left })
+            }
             Outcome::Failed { reason, blockers } => {
                 let others = node::others(&self.cluster, &order.node).await;
                 let all_drain = others.is_ok_and(|others| kubeops::every_peer_drains(&others));
@@ -172,13 +172,7 @@ impl Work {
 async fn tell(run: RunId, mut progress: watch::Receiver<Progress>, outbox: Outbox<Event>) {
     while progress.changed().await.is_ok() {
         let newest = progress.borrow_and_update().clone();
-        let draining = Draining {
-            proving: newest.phase == Phase::Proving,
-            counts: newest.counts,
-            blockers: newest.blockers,
-            trouble: newest.trouble,
-        };
-        if !outbox.send(Event::Draining(run, Box::new(draining))).await {
+        if !outbox.send(Event::Draining(run, Box::new(newest))).await {
             return;
         }
     }

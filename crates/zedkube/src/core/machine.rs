@@ -5,13 +5,16 @@
 use std::collections::BTreeMap;
 
 use agent::settings::{self, Properties};
+use kubeops::{Counts, Left, Marks, Progress};
 use step::{Core, Mono};
 use topics::{
     Answer, CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, Requester,
 };
 
-use super::facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said};
+use super::facts::{Done, Effect, Event, Failure, Force, RunId, Said};
+use super::gap::Gap;
+use super::resume::{Resume, learned};
 use super::run::{Care, End, Run, Sent};
 use crate::limits::Limits;
 
@@ -34,6 +37,10 @@ pub struct Zedkube {
     /// The request in whose name the run works.
     pub(super) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
+    /// The attempt of an earlier run of this agent, until it is gone on with.
+    pub(super) resume: Option<Resume>,
+    /// What rules have let pass, in attempts that are over.
+    pub(super) left: Vec<String>,
     /// What was said before this agent started anew, while the run catches up.
     pub(super) floor: Option<DrainStatus>,
     pub(super) answers: Vec<Answer>,
@@ -47,10 +54,16 @@ pub struct Zedkube {
     pub(super) care_trouble: String,
     pub(super) said_status: Option<NodeDrainStatus>,
     pub(super) said_progress: Option<Box<NodeDrainProgress>>,
+    pub(super) progress_gap: Gap,
     pub(super) said_journal: DrainJournal,
+    pub(super) marks_gap: Gap,
 }
 
 impl Zedkube {
+    /// Who may ask, in the order in which they are named.
+    pub(super) const REQUESTERS: [Requester; 3] =
+        [Requester::DeviceOp, Requester::Update, Requester::Operator];
+
     /// Starts with what an earlier run left, and says what follows from it at once.
     #[must_use]
     pub fn new(
@@ -77,6 +90,8 @@ impl Zedkube {
             run_id: 0,
             serves: None,
             started_at: GoTime::ZERO,
+            resume: None,
+            left: Vec::new(),
             floor: None,
             answers: Vec::new(),
             second_from: None,
@@ -88,12 +103,16 @@ impl Zedkube {
             care_trouble: String::new(),
             said_status: None,
             said_progress: None,
+            progress_gap: Gap::default(),
             said_journal: journal.clone(),
+            marks_gap: Gap::default(),
         };
         if same_boot {
             core.cordon = journal.cordon;
             core.started_at = journal.started_at;
             core.answers.clone_from(&journal.answers);
+            core.left.clone_from(&journal.left);
+            core.resume = Resume::from(&journal);
             if journal.status != DrainStatus::NotRequested {
                 core.run = Run::Ended(End::Resumed(journal.status));
             }
@@ -105,7 +124,8 @@ impl Zedkube {
     }
 
     pub(super) fn wall(&self, at: Mono) -> GoTime {
-        self.wall.0.plus(at.since(self.wall.1))
+        let (wall, then) = self.wall;
+        if at < then { wall.minus(then.since(at)) } else { wall.plus(at.since(then)) }
     }
 
     /// Whether this node is in a cluster as far as drains are concerned.
@@ -117,7 +137,7 @@ impl Zedkube {
 
     /// Whether it is known which requests stand.
     pub(super) fn knows_requests(&self) -> bool {
-        self.read.len() == 2
+        self.read.len() == Self::REQUESTERS.len()
     }
 
     /// What time alone brings.
@@ -137,13 +157,15 @@ impl Zedkube {
                 self.cordon_now(out);
                 Run::Cordoning { tried: tried + 1, again: None, trouble }
             }
-            Run::Pausing { attempt, until, .. } if now >= until => self.attempt(now, attempt + 1, out),
+            Run::Pausing { attempt, until, last, .. } if now >= until => {
+                self.attempt(now, attempt + 1, learned(&last.marks), out)
+            }
             run @ (Run::Idle
             | Run::Probing { .. }
             | Run::Cordoning { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
-            | Run::Holding(..)
+            | Run::Holding { .. }
             | Run::Ended(_)) => run,
         };
         if let Care::Due(at) = self.care
@@ -157,19 +179,22 @@ impl Zedkube {
         }
     }
 
-    /// A cordon of ours stays while a drain runs or is complete for a request that stands.
+    /// A cordon of ours stays while a drain runs or is complete for a request that stands, also when the drain for
+    /// another one fails.
     pub(super) fn keeps_cordon(&self) -> bool {
+        let complete = || Self::REQUESTERS.iter().any(|who| self.completed(*who));
         match &self.run {
-            Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain(_)) => false,
+            Run::Idle => false,
+            Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => complete(),
             Run::Ended(End::Resumed(status)) => {
-                !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
+                !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain) || complete()
             }
             Run::Taken
             | Run::Probing { .. }
             | Run::Cordoning { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
-            | Run::Holding(..)
+            | Run::Holding { .. }
             | Run::Ended(End::Drained { .. } | End::Skipped(_)) => true,
         }
     }
@@ -181,13 +206,62 @@ impl Zedkube {
         }
     }
 
-    pub(super) fn attempt(&self, now: Mono, attempt: u32, out: &mut Vec<Effect>) -> Run {
+    /// Attempt number `attempt`, which began now or when the marks say.
+    fn attempt(&self, now: Mono, attempt: u32, marks: Marks, out: &mut Vec<Effect>) -> Run {
         let limit = self.properties.time(settings::DRAIN_TIMEOUT);
+        let began = marks.attempt.unwrap_or(now);
+        let marks = Marks { attempt: Some(began), ..marks };
         out.push(Effect::Say(Said::Attempt(attempt, self.limits.drain_tries)));
         if let Some(request) = &self.serves {
-            out.push(Effect::Drain(self.run_id, request.clone(), limit));
+            out.push(Effect::Drain(self.run_id, request.clone(), limit, Box::new(marks.clone())));
         }
-        Run::Draining { attempt, deadline: now + limit, now: Box::default() }
+        let pods = Progress { marks, ..Progress::default() };
+        Run::Draining { attempt, deadline: began + limit, now: Box::new(pods) }
+    }
+
+    /// The first attempt, or the one that an earlier run of this agent was in.
+    fn first_attempt(&mut self, now: Mono, out: &mut Vec<Effect>) -> Run {
+        let Some(Resume { attempt, marks, pause, .. }) = self.resume.take() else {
+            return self.attempt(now, 1, Marks::default(), out);
+        };
+        match pause {
+            None => self.attempt(now, attempt, marks, out),
+            Some((until, reason)) if now < until => {
+                out.push(Effect::Say(Said::PauseKept(attempt, until.since(now))));
+                let last = Box::new(Progress { marks, ..Progress::default() });
+                Run::Pausing { attempt, until, reason, last }
+            }
+            Some(_) => self.attempt(now, attempt + 1, learned(&marks), out),
+        }
+    }
+
+    fn draining(&mut self, newest: Box<Progress>) {
+        if let Run::Draining { now: held, .. } = &mut self.run {
+            let marks = std::mem::take(&mut held.marks);
+            *held = newest;
+            // Until the attempt has marks of its own, those that it was given stand.
+            if held.marks.attempt.is_none() {
+                held.marks = marks;
+            }
+        }
+    }
+
+    /// What held the failed attempt up is no longer what it was: the next one starts at once (goals D16).
+    fn changed(&mut self, now: Mono, what: String, out: &mut Vec<Effect>) {
+        if let Run::Pausing { attempt, last, .. } = &self.run {
+            let (next, marks) = (attempt + 1, learned(&last.marks));
+            out.push(Effect::Say(Said::BlockerChanged(what)));
+            self.run = self.attempt(now, next, marks, out);
+        }
+    }
+
+    pub(super) fn let_pass(&mut self, left: &[Left]) {
+        for it in left {
+            let text = format!("{}: {}", it.what, it.why);
+            if !self.left.contains(&text) {
+                self.left.push(text);
+            }
+        }
     }
 
     pub(super) fn probed(&mut self, now: Mono, result: Result<(), String>, out: &mut Vec<Effect>) {
@@ -223,6 +297,7 @@ impl Zedkube {
         out.push(Effect::Say(Said::Skipped(skip.clone())));
         self.answer(now, DrainStatus::Complete, &skip);
         self.run = Run::Ended(End::Skipped(skip));
+        self.resume = None;
     }
 
     pub(super) fn cordoned(&mut self, now: Mono, result: Result<CordonOwner, String>, out: &mut Vec<Effect>) {
@@ -232,7 +307,7 @@ impl Zedkube {
                 self.cordon = owner;
                 self.floor = None;
                 out.push(Effect::Say(Said::Cordoned(owner)));
-                self.run = self.attempt(now, 1, out);
+                self.run = self.first_attempt(now, out);
             }
             Err(trouble) => {
                 out.push(Effect::Say(Said::CordonFailed(tried, trouble.clone())));
@@ -250,6 +325,7 @@ impl Zedkube {
         self.answer(now, status, "");
         self.run = Run::Ended(end);
         self.floor = None;
+        self.resume = None;
         self.care = Care::Due(now);
     }
 
@@ -258,10 +334,20 @@ impl Zedkube {
         let (attempt, last) = (*attempt, last.clone());
         match result {
             Ok(done) => {
-                self.run = Run::Holding(done, attempt);
+                self.let_pass(&done.left);
+                let last = Box::new(Progress {
+                    counts: Counts { total: last.counts.total, gone: last.counts.total, ..Counts::default() },
+                    marks: last.marks,
+                    evicted: done.evicted,
+                    recordons: done.recordons,
+                    ..Progress::default()
+                });
+                self.run = Run::Holding { done, attempt, last };
                 self.release(now, out);
             }
             Err(failure) => {
+                self.let_pass(&last.left);
+                let last = Box::new(Progress { blockers: failure.blockers, left: Vec::new(), ..*last });
                 out.push(Effect::Say(Said::AttemptFailed(attempt, failure.reason.clone())));
                 if failure.all_drain {
                     out.push(Effect::Say(Said::NobodyLeft));
@@ -272,11 +358,12 @@ impl Zedkube {
                     self.skip(now, skip, out);
                 } else if attempt < self.limits.drain_tries {
                     let until = now + self.limits.drain_pause();
-                    let last = Box::new(Draining { blockers: failure.blockers, ..*last });
                     self.run = Run::Pausing { attempt, until, reason: failure.reason, last };
+                    out.push(Effect::Await(self.run_id));
                 } else {
-                    out.push(Effect::Say(Said::GivingUp(failure.reason.clone())));
-                    self.fail(now, DrainStatus::FailedDrain, End::FailedDrain(failure.reason));
+                    let reason = failure.reason;
+                    out.push(Effect::Say(Said::GivingUp(reason.clone())));
+                    self.fail(now, DrainStatus::FailedDrain, End::FailedDrain { attempt, reason, last });
                 }
             }
         }
@@ -284,46 +371,16 @@ impl Zedkube {
 
     /// A proved drain becomes COMPLETE, unless the fault-injection file holds it.
     pub(super) fn release(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let Run::Holding(done, attempt) = &self.run else { return };
+        let Run::Holding { done, attempt, last } = &self.run else { return };
         if self.hold {
             return;
         }
-        let (done, attempt) = (done.clone(), *attempt);
+        let end = End::Drained { attempt: *attempt, last: last.clone() };
+        out.extend(self.left.iter().map(|it| Effect::Say(Said::Left(it.clone()))));
         out.push(Effect::Say(Said::Complete(done.took)));
         self.answer(now, DrainStatus::Complete, "");
-        self.run = Run::Ended(End::Drained { attempt, evicted: done.evicted });
+        self.run = Run::Ended(end);
         self.care = Care::Due(now + self.limits.complete_poll());
-    }
-}
-
-/// A status that ends a request.
-pub(super) fn is_final(status: DrainStatus) -> bool {
-    match status {
-        DrainStatus::Complete | DrainStatus::FailedCordon | DrainStatus::FailedDrain => true,
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::NotRequested
-        | DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::DrainRetrying
-        | DrainStatus::Stranger(_) => false,
-    }
-}
-
-pub(super) fn is_under_way(status: DrainStatus) -> bool {
-    match status {
-        DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::DrainRetrying => true,
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::NotRequested
-        | DrainStatus::FailedCordon
-        | DrainStatus::FailedDrain
-        | DrainStatus::Complete
-        | DrainStatus::Stranger(_) => false,
     }
 }
 
@@ -350,17 +407,15 @@ impl Core for Zedkube {
             Event::Properties(properties) => self.properties = properties,
             Event::Probed(run, result) if run == self.run_id => self.probed(now, result, &mut out),
             Event::Cordoned(run, result) if run == self.run_id => self.cordoned(now, result, &mut out),
-            Event::Draining(run, newest) if run == self.run_id => {
-                if let Run::Draining { now: held, .. } = &mut self.run {
-                    *held = newest;
-                }
-            }
+            Event::Draining(run, newest) if run == self.run_id => self.draining(newest),
             Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
+            Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
             Event::Probed(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
             | Event::Drained(..)
+            | Event::BlockerChanged(..)
             | Event::Looked(..)
             | Event::Tick => {}
         }
@@ -381,7 +436,8 @@ impl Core for Zedkube {
             Care::Due(at) if self.node_known && self.knows_requests() => Some(at),
             Care::Due(_) | Care::Done | Care::Looking => None,
         };
-        [self.run.due(), care, self.second_from].into_iter().flatten().min()
+        let held_back = [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min();
+        [self.run.due(), care, self.second_from, held_back].into_iter().flatten().min()
     }
 
     fn tick() -> Event {

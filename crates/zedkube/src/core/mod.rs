@@ -1,7 +1,9 @@
 //! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
 
 mod facts;
+mod gap;
 mod machine;
+mod resume;
 mod run;
 mod settle;
 mod told;
@@ -18,5 +20,5 @@ mod standing;
 #[cfg(test)]
 mod world;
 
-pub use facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said, Seen};
+pub use facts::{Done, Effect, Event, Failure, Force, RunId, Said, Seen};
 pub use machine::Zedkube;
