@@ -5,14 +5,13 @@
 use std::collections::BTreeMap;
 
 use agent::settings::{self, Properties};
-use kubeops::{Counts, Left, Marks, Progress};
 use step::{Core, Mono};
 use topics::{
     Answer, CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, Requester,
 };
 
-use super::facts::{Done, Effect, Event, Failure, Force, RunId, Said};
+use super::facts::{Effect, Event, Force, RunId, Said};
 use super::gap::Gap;
 use super::resume::{Resume, learned};
 use super::run::{Care, End, Run, Sent};
@@ -179,15 +178,12 @@ impl Zedkube {
         }
     }
 
-    /// A cordon of ours stays while a drain runs or is complete for a request that stands, also when the drain for
-    /// another one fails.
+    /// A cordon of ours stays while a drain runs or is complete for a request that stands.
     pub(super) fn keeps_cordon(&self) -> bool {
-        let complete = || Self::REQUESTERS.iter().any(|who| self.completed(*who));
         match &self.run {
-            Run::Idle => false,
-            Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => complete(),
+            Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
             Run::Ended(End::Resumed(status)) => {
-                !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain) || complete()
+                !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
             }
             Run::Taken
             | Run::Probing { .. }
@@ -203,64 +199,6 @@ impl Zedkube {
         if let Some(request) = &self.serves {
             self.sent = Sent::Cordon;
             out.push(Effect::Cordon(self.run_id, request.clone()));
-        }
-    }
-
-    /// Attempt number `attempt`, which began now or when the marks say.
-    fn attempt(&self, now: Mono, attempt: u32, marks: Marks, out: &mut Vec<Effect>) -> Run {
-        let limit = self.properties.time(settings::DRAIN_TIMEOUT);
-        let began = marks.attempt.unwrap_or(now);
-        let marks = Marks { attempt: Some(began), ..marks };
-        out.push(Effect::Say(Said::Attempt(attempt, self.limits.drain_tries)));
-        if let Some(request) = &self.serves {
-            out.push(Effect::Drain(self.run_id, request.clone(), limit, Box::new(marks.clone())));
-        }
-        let pods = Progress { marks, ..Progress::default() };
-        Run::Draining { attempt, deadline: began + limit, now: Box::new(pods) }
-    }
-
-    /// The first attempt, or the one that an earlier run of this agent was in.
-    fn first_attempt(&mut self, now: Mono, out: &mut Vec<Effect>) -> Run {
-        let Some(Resume { attempt, marks, pause, .. }) = self.resume.take() else {
-            return self.attempt(now, 1, Marks::default(), out);
-        };
-        match pause {
-            None => self.attempt(now, attempt, marks, out),
-            Some((until, reason)) if now < until => {
-                out.push(Effect::Say(Said::PauseKept(attempt, until.since(now))));
-                let last = Box::new(Progress { marks, ..Progress::default() });
-                Run::Pausing { attempt, until, reason, last }
-            }
-            Some(_) => self.attempt(now, attempt + 1, learned(&marks), out),
-        }
-    }
-
-    fn draining(&mut self, newest: Box<Progress>) {
-        if let Run::Draining { now: held, .. } = &mut self.run {
-            let marks = std::mem::take(&mut held.marks);
-            *held = newest;
-            // Until the attempt has marks of its own, those that it was given stand.
-            if held.marks.attempt.is_none() {
-                held.marks = marks;
-            }
-        }
-    }
-
-    /// What held the failed attempt up is no longer what it was: the next one starts at once (goals D16).
-    fn changed(&mut self, now: Mono, what: String, out: &mut Vec<Effect>) {
-        if let Run::Pausing { attempt, last, .. } = &self.run {
-            let (next, marks) = (attempt + 1, learned(&last.marks));
-            out.push(Effect::Say(Said::BlockerChanged(what)));
-            self.run = self.attempt(now, next, marks, out);
-        }
-    }
-
-    pub(super) fn let_pass(&mut self, left: &[Left]) {
-        for it in left {
-            let text = format!("{}: {}", it.what, it.why);
-            if !self.left.contains(&text) {
-                self.left.push(text);
-            }
         }
     }
 
@@ -327,60 +265,6 @@ impl Zedkube {
         self.floor = None;
         self.resume = None;
         self.care = Care::Due(now);
-    }
-
-    pub(super) fn drained(&mut self, now: Mono, result: Result<Done, Failure>, out: &mut Vec<Effect>) {
-        let Run::Draining { attempt, now: last, .. } = &self.run else { return };
-        let (attempt, last) = (*attempt, last.clone());
-        match result {
-            Ok(done) => {
-                self.let_pass(&done.left);
-                let last = Box::new(Progress {
-                    counts: Counts { total: last.counts.total, gone: last.counts.total, ..Counts::default() },
-                    marks: last.marks,
-                    evicted: done.evicted,
-                    recordons: done.recordons,
-                    ..Progress::default()
-                });
-                self.run = Run::Holding { done, attempt, last };
-                self.release(now, out);
-            }
-            Err(failure) => {
-                self.let_pass(&last.left);
-                let last = Box::new(Progress { blockers: failure.blockers, left: Vec::new(), ..*last });
-                out.push(Effect::Say(Said::AttemptFailed(attempt, failure.reason.clone())));
-                if failure.all_drain {
-                    out.push(Effect::Say(Said::NobodyLeft));
-                    let skip = format!(
-                        "every other node is being drained too, nothing can move: {}",
-                        failure.reason
-                    );
-                    self.skip(now, skip, out);
-                } else if attempt < self.limits.drain_tries {
-                    let until = now + self.limits.drain_pause();
-                    self.run = Run::Pausing { attempt, until, reason: failure.reason, last };
-                    out.push(Effect::Await(self.run_id));
-                } else {
-                    let reason = failure.reason;
-                    out.push(Effect::Say(Said::GivingUp(reason.clone())));
-                    self.fail(now, DrainStatus::FailedDrain, End::FailedDrain { attempt, reason, last });
-                }
-            }
-        }
-    }
-
-    /// A proved drain becomes COMPLETE, unless the fault-injection file holds it.
-    pub(super) fn release(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let Run::Holding { done, attempt, last } = &self.run else { return };
-        if self.hold {
-            return;
-        }
-        let end = End::Drained { attempt: *attempt, last: last.clone() };
-        out.extend(self.left.iter().map(|it| Effect::Say(Said::Left(it.clone()))));
-        out.push(Effect::Say(Said::Complete(done.took)));
-        self.answer(now, DrainStatus::Complete, "");
-        self.run = Run::Ended(end);
-        self.care = Care::Due(now + self.limits.complete_poll());
     }
 }
 

@@ -1,5 +1,6 @@
 //! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
 
+mod attempts;
 mod facts;
 mod gap;
 mod machine;
@@ -14,7 +15,13 @@ mod any_order;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
+mod operator;
+#[cfg(test)]
+mod restarted;
+#[cfg(test)]
 mod rules;
+#[cfg(test)]
+mod said;
 #[cfg(test)]
 mod standing;
 #[cfg(test)]
