@@ -205,8 +205,7 @@ impl Hands for Shell {
                 let work = self.work.clone();
                 self.tasks.events(RUN, move |outbox| work.drain(run, request, (limit, *marks), outbox));
             }
-            // Nothing tells of changes yet: the pause ends by its time.
-            Effect::Await(_) => self.tasks.cancel(RUN),
+            Effect::Await(run, watched) => self.tasks.start(RUN, self.work.clone().changed(run, watched)),
             Effect::Cancel => {
                 self.tasks.cancel(RUN);
                 self.tasks.cancel(LOOK);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::{Outbox, Station};
 use kubeops::reply::Reach;
 use kubeops::{
-    Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Progress, node,
+    Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Progress, Watched, node,
 };
 use tokio::sync::watch;
 use topics::NodeDrainRequest;
@@ -97,7 +97,13 @@ impl Work {
         let (node, device_uuid) = match self.target.get() {
             Ok(target) => target,
             Err(reason) => {
-                let failure = Failure { reason, blockers: Vec::new(), all_drain: false };
+                let failure = Failure {
+                    reason,
+                    blockers: Vec::new(),
+                    all_drain: false,
+                    watched: Watched::default(),
+                    marks: Marks::default(),
+                };
                 outbox.send(Event::Drained(run, Err(failure))).await;
                 return;
             }
@@ -123,13 +129,20 @@ impl Work {
             Outcome::Drained { took, evicted, recordons, left } => {
                 Ok(Done { took, evicted, recordons, left })
             }
-            Outcome::Failed { reason, blockers } => {
+            Outcome::Failed { reason, blockers, watched, marks } => {
                 let others = node::others(&self.cluster, &order.node).await;
                 let all_drain = others.is_ok_and(|others| kubeops::every_peer_drains(&others));
-                Err(Failure { reason, blockers, all_drain })
+                Err(Failure { reason, blockers, all_drain, watched, marks })
             }
         };
         outbox.send(Event::Drained(run, result)).await;
+    }
+
+    /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.
+    pub(crate) async fn changed(self, run: RunId, watched: Box<Watched>) -> Option<Event> {
+        let (node, _) = self.target.get().ok()?;
+        let what = kubeops::until_changed(&self.cluster, &node, &watched).await;
+        Some(Event::BlockerChanged(run, what))
     }
 
     /// Looks at the node, and removes a cordon of ours that has to go: one of this boot at once, one of an

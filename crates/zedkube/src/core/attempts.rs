@@ -89,7 +89,12 @@ impl Zedkube {
             }
             Err(failure) => {
                 self.let_pass(&last.left);
-                let last = Box::new(Progress { blockers: failure.blockers, left: Vec::new(), ..*last });
+                let last = Box::new(Progress {
+                    blockers: failure.blockers,
+                    left: Vec::new(),
+                    marks: failure.marks,
+                    ..*last
+                });
                 out.push(Effect::Say(Said::AttemptFailed(attempt, failure.reason.clone())));
                 if failure.all_drain {
                     out.push(Effect::Say(Said::NobodyLeft));
@@ -101,7 +106,7 @@ impl Zedkube {
                 } else if attempt < self.limits.drain_tries {
                     let until = now + self.limits.drain_pause();
                     self.run = Run::Pausing { attempt, until, reason: failure.reason, last };
-                    out.push(Effect::Await(self.run_id));
+                    out.push(Effect::Await(self.run_id, Box::new(failure.watched)));
                 } else {
                     let reason = failure.reason;
                     out.push(Effect::Say(Said::GivingUp(reason.clone())));

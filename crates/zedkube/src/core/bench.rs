@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use kubeops::Left;
+use kubeops::{Left, Marks, Watched};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
 
@@ -22,6 +22,17 @@ pub(super) fn request(by: Requester, secs: u64) -> NodeDrainRequest {
         requested_at: wall().plus(Duration::from_secs(secs)),
         requested_by: by,
         context: "reboot".into(),
+    }
+}
+
+/// An attempt that came to nothing.
+pub(super) fn failed(reason: &str, all_drain: bool) -> Failure {
+    Failure {
+        reason: reason.into(),
+        blockers: Vec::new(),
+        all_drain,
+        watched: Watched::default(),
+        marks: Marks::default(),
     }
 }
 
@@ -134,7 +145,8 @@ impl Bench {
     }
 
     pub(super) fn fail(&mut self, run: RunId, all_drain: bool) {
-        let failure = Failure { reason: "budget shop/web".into(), blockers: Vec::new(), all_drain };
+        let marks = self.core.run.pods().map(|pods| pods.marks.clone()).unwrap_or_default();
+        let failure = Failure { marks, ..failed("budget shop/web", all_drain) };
         self.hear(Event::Drained(run, Err(failure)));
     }
 

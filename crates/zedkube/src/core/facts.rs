@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent::settings::Properties;
-use kubeops::{Blocker, Left, Marks, Progress};
+use kubeops::{Blocker, Left, Marks, Progress, Watched};
 use topics::{CordonOwner, DrainJournal, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
 /// Number of a run: results of another one are not listened to.
@@ -79,6 +79,10 @@ pub struct Failure {
     pub blockers: Vec<Blocker>,
     /// Every other node that takes workloads is being drained by us too.
     pub all_drain: bool,
+    /// What was last known of all that held it up.
+    pub watched: Watched,
+    /// What the next attempt takes over.
+    pub marks: Marks,
 }
 
 /// Our node after a look at it, in which a cordon of ours that had to go was removed.
@@ -110,7 +114,7 @@ pub enum Effect {
     /// Drain the node: one attempt, at most so long, from these marks on.
     Drain(RunId, NodeDrainRequest, Duration, Box<Marks>),
     /// Wait for a change of what held the failed attempt up.
-    Await(RunId),
+    Await(RunId, Box<Watched>),
     /// End whatever task is at work on the cluster.
     Cancel,
     /// Look at the node; `give_back` removes a cordon of ours.

@@ -8,7 +8,7 @@ use kubeops::{BlockCode, Blocker, Counts, Left, Phase, PodRef, PodUid, Progress,
 use step::Core as _;
 use topics::{DrainPhase, NodeDrainProgress, PodCounts, Requester};
 
-use super::bench::{Bench, T0, done_with, request, wall};
+use super::bench::{Bench, T0, done_with, failed, request, wall};
 use super::{Effect, Event, Failure, Said};
 use crate::limits::Limits;
 
@@ -137,9 +137,8 @@ fn a_drain_that_fails_for_good_still_shows_its_attempt_and_who_blocked() {
     let (mut bench, run) = draining();
     for attempt in 1..=5 {
         let failure = Failure {
-            reason: "pod shop/web-1 is over its time".into(),
             blockers: vec![blocker("web-1", BlockCode::OverTime)],
-            all_drain: false,
+            ..failed("pod shop/web-1 is over its time", false)
         };
         bench.hear(Event::Drained(run, Err(failure)));
         if attempt < 5 {

@@ -12,8 +12,8 @@ use topics::{
     RequestId, Requester,
 };
 
-use super::bench::done_with;
-use super::{Effect, Event, Failure, Force, RunId, Seen, Zedkube};
+use super::bench::{done_with, failed};
+use super::{Effect, Event, Force, RunId, Seen, Zedkube};
 use crate::limits::Limits;
 
 pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
@@ -169,7 +169,7 @@ impl World {
                     self.attempt = marks.attempt.map(|began| (self.journal.attempt, began));
                     self.begin(Task::Drain(run));
                 }
-                Effect::Await(run) => self.begin(Task::Await(run)),
+                Effect::Await(run, _) => self.begin(Task::Await(run)),
                 Effect::Cancel => self.cancel(),
                 Effect::Look { nth, give_back } => {
                     assert!(self.look.is_none(), "two looks at once");
@@ -409,9 +409,8 @@ pub(super) fn ended(task: Task, how: u8, node: CordonOwner) -> Event {
             Event::Cordoned(run, if how == 0 { Ok(whose) } else { Err(trouble()) })
         }
         Task::Drain(run) => {
-            let failure = Failure { reason: trouble(), blockers: Vec::new(), all_drain: how == 2 };
             let done = done_with(Vec::new());
-            Event::Drained(run, if how == 0 { Ok(done) } else { Err(failure) })
+            Event::Drained(run, if how == 0 { Ok(done) } else { Err(failed("trouble", how == 2)) })
         }
         Task::Await(run) => Event::BlockerChanged(run, "budget shop/web now allows 1".to_owned()),
     }
