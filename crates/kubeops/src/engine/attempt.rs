@@ -326,6 +326,9 @@ impl Core for Engine {
     type Effect = Effect;
 
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        if let Some(outcome) = &self.over {
+            return vec![Effect::End(outcome.clone())];
+        }
         let mut effects = Vec::new();
         match event {
             Event::Pods(pods) => {

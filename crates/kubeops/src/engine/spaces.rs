@@ -10,7 +10,7 @@ use step::Mono;
 
 use super::words::Effect;
 use crate::budget::BudgetFacts;
-use crate::hindrance::{Hindrance, Why};
+use crate::hindrance::Hindrance;
 use crate::plan::PodFacts;
 
 /// How long a refusal is kept back while the numbers behind it are being read, so that its sentence changes no
@@ -204,18 +204,5 @@ impl Spaces {
         let quiet = self.0.values().filter(|space| !space.told).map(|space| space.followed + QUIET);
         let inspections = self.0.values().flat_map(Space::to_inspect).map(|(_, at)| at);
         quiet.chain(inspections).min()
-    }
-}
-
-/// Whether the budget cannot get room by itself: none of its pods is merely starting.
-pub(super) fn is_stuck(budget: &BudgetFacts) -> bool {
-    !budget.has_room() && budget.healthy <= budget.desired && budget.healthy == budget.expected
-}
-
-/// The scheduler's sentence about a pod that no node takes.
-pub(super) fn unplaced(hindrance: &Hindrance) -> Option<&str> {
-    match &hindrance.why {
-        Why::Unplaced(sentence) if !sentence.is_empty() => Some(sentence),
-        Why::Unplaced(_) | Why::NotReady | Why::Ending => None,
     }
 }
