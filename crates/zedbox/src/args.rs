@@ -57,7 +57,7 @@ pub(crate) enum Command {
     1    it could not be done; standard error says why and what to do\n  \
     2    wrong words on the command line\n  \
     3    a drain is under way\n  \
-    4    a drain is under way, and pods or volumes block it\n  \
+    4    a drain is under way, and pods or volumes block it; or a plan foresees that\n  \
     5    the drain failed (status 6 or 8)\n  \
     6    nothing is known: zedkube has published nothing, or its file is broken\n  \
     130  watching was ended with Ctrl-C, or nobody reads any more; the drain goes on\n\
@@ -95,6 +95,8 @@ pub(crate) enum DrainAction {
     /// On a terminal the sheet of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
     /// with `-o json`.
     Watch,
+    /// Foretell a drain: which pods leave in which order, and what would block it (4). Nothing is written.
+    Plan(PlanOptions),
     /// Ask zedkube to cordon and drain this node, for work on it. Nothing is rebooted.
     Request(RequestOptions),
     /// Take the request of a person back: evictions stop, and zedkube removes its own cordon.
@@ -180,7 +182,7 @@ pub(crate) struct StatusOptions {
     pub(crate) as_of: Option<GoTime>,
 }
 
-/// Whose drain is foretold: the options of `Plan(PlanOptions)` among the actions.
+/// Whose drain is foretold.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct PlanOptions {
     /// Node object to plan for [default: this device's, by its name].

@@ -153,12 +153,11 @@ fn asked_by_hand(file: FileState) -> Option<Event> {
     }
 }
 
-/// The Node object's name is the device's in lower case, with `_` as `-`.
 fn node_known(target: &Target, info: &EdgeNodeInfo) -> Option<Event> {
     if info.device_name.is_empty() {
         return None;
     }
-    let name = info.device_name.to_lowercase().replace('_', "-");
+    let name = info.kube_name();
     match NodeName::parse(&name) {
         Ok(node) => {
             target.set(node, info.device_id.to_string());

@@ -5,6 +5,7 @@
 mod course;
 mod force;
 mod person;
+mod plan;
 mod request;
 mod seen;
 mod stand;
@@ -44,6 +45,7 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
         DrainAction::Request(options) => request::ask(&bus, clock, options, surroundings, voice).await,
         DrainAction::Cancel => request::cancel(&bus, clock, voice).await,
         DrainAction::Force(options) => force::run(&bus, options, voice).await,
+        DrainAction::Plan(options) => plan::run(&bus, options, voice).await,
         DrainAction::Watch => watch::run(&bus, clock, Goal::Any, voice).await,
     }
 }
