@@ -79,9 +79,9 @@ async fn d6_pods_with_two_budgets_leave_one_by_one_and_only_while_both_have_room
     let here = || on_n1(&sim.list("pods")).iter().filter(|name| name.starts_with("web")).count();
     assert!(here() > 0, "one of the two has no room");
     sim.edit(BUDGET, "shop", "web-too", |budget| budget["spec"]["minAvailable"] = json!(2));
-    let begin = clock();
+    let now = clock();
     attempt.drained().await;
-    assert!(begin().since_start() < secs(10), "{:?}", begin());
+    assert!(now().since_start() < secs(10), "{:?}", now());
     assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
     assert!(sim.faults().count("PUT", "poddisruptionbudgets/web-too/status") > 0);
 }
@@ -152,6 +152,23 @@ async fn d13_volumes_of_evicted_pods_are_listed_and_waited_for() {
     assert_eq!(attempt.progress.borrow().phase, Phase::Detaching);
     attempt.drained().await;
     assert_eq!(attachments(&sim), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d18_a_node_uncordoned_while_volumes_detach_or_in_the_proof_is_cordoned_within_five_seconds() {
+    for phase in [Phase::Detaching, Phase::Proving] {
+        let (sim, cluster) = with_volume(SimConfig { detach_time: secs(20), ..SimConfig::default() }).await;
+        let mut attempt = Attempt::start(&cluster);
+        attempt.until(|it| it.phase == phase).await;
+        sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = json!(false));
+        let now = clock();
+        attempt.until(|it| it.recordons == 1).await;
+        assert!(now().since_start() <= secs(5), "{phase:?}");
+        assert_eq!(sim.get("nodes", "", "n1").unwrap()["spec"]["unschedulable"], json!(true));
+        let again = clock();
+        let (_, recordons) = attempt.drained().await;
+        assert!(recordons == 1 && again().since_start() >= secs(1), "{phase:?}: the proof starts over");
+    }
 }
 
 #[tokio::test(start_paused = true)]
