@@ -102,6 +102,7 @@ impl Roster {
             tier: self.clock.open(),
             pods: pods.collect(),
             returns: self.returns.marks(),
+            claims: self.book.all_claims(),
             ..Marks::default()
         }
     }

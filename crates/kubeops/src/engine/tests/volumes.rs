@@ -166,3 +166,25 @@ fn d18_the_cordon_is_guarded_while_volumes_are_detached() {
     bench.prove();
     assert!(matches!(bench.end, Some(Outcome::Drained { recordons: 1, .. })), "{:?}", bench.end);
 }
+
+#[test]
+fn d13_volumes_are_owed_by_the_next_attempt_and_after_a_restart_whoever_finds_the_pods_gone() {
+    let mut bench = Bench::by(vec![with("a", &["data"])], by(60, VolumeAction::GiveUp));
+    let known = bench.progress().marks;
+    assert_eq!(known.claims, BTreeSet::from([claim("data")]), "also before the pod has gone");
+    bench.leave("a");
+    bench.hear(attached(&["data"]));
+    bench.pass(secs(60));
+    let Some(Outcome::Failed { marks, .. }) = bench.end else { panic!("{:?}", bench.end) };
+    for marks in [known, marks] {
+        let mut next =
+            Bench::on_from(Vec::new(), Rules::default(), &Marks { claims: marks.claims, ..Marks::default() });
+        assert_eq!(next.volumes, [BTreeSet::from([claim("data")])]);
+        next.pass(secs(30));
+        next.hear(attached(&["data"]));
+        assert_eq!((next.progress().phase, next.looks.len()), (Phase::Detaching, 1));
+        next.hear(attached(&[]));
+        next.prove();
+        assert!(matches!(next.end, Some(Outcome::Drained { .. })), "{:?}", next.end);
+    }
+}
