@@ -176,6 +176,7 @@ impl BlockCode {
 }
 
 /// How an attempt ended.
+#[expect(clippy::large_enum_variant, reason = "there is one in an attempt, and it is taken apart by value")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Two lists at least the proof gap apart showed nothing left on a cordoned node.

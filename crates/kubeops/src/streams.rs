@@ -46,9 +46,9 @@ impl watch::Object for Seen {
 pub(crate) fn pod_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
     follow::<Seen>(cluster.clone(), pods::scope(node), seed)
         .map(|heard| match heard {
-            Heard::Listed(all) => Event::Pods(all.into_iter().map(|seen| seen.facts).collect()),
-            Heard::Put(seen) => Event::Pod(seen.facts),
-            Heard::Gone(seen) => Event::PodGone(seen.facts.pod.uid),
+            Heard::Listed(all) => Event::Pods(all.into_iter().map(|pod| pod.facts).collect()),
+            Heard::Put(pod) => Event::Pod(pod.facts),
+            Heard::Gone(pod) => Event::PodGone(pod.facts.pod.uid),
             Heard::Trouble(error) => Event::Trouble(error.line()),
         })
         .boxed()
