@@ -3,7 +3,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kubeops::{Marks, PodUid, Progress, Tier};
@@ -75,6 +75,7 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
         volumes: None,
         pods: BTreeMap::from([(PodUid::new("u1"), began + Duration::from_secs(7))]),
         returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
+        claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
     };
     let run = bench.core.run_id;
     bench.hear(Event::Draining(run, Box::new(Progress { marks: marks.clone(), ..Progress::default() })));
@@ -171,6 +172,11 @@ fn the_journal_is_not_written_with_every_pod_and_marks_soon() {
     assert_eq!(written, 2);
     bench.now = bench.now + Duration::from_secs(5);
     bench.hear(Event::Tick);
+    assert_eq!(journals(&bench), 1);
+    // What is owed for pods that go is kept before they are gone.
+    let claims = BTreeSet::from([("shop".to_owned(), "data".to_owned())]);
+    let marks = Marks { attempt: Some(T0), claims, ..Marks::default() };
+    bench.hear(Event::Draining(run, Box::new(Progress { marks, ..Progress::default() })));
     assert_eq!(journals(&bench), 1);
     // Pods alone are nothing to keep.
     let marks = Marks { attempt: Some(T0), ..Marks::default() };

@@ -211,9 +211,13 @@ async fn never_complete_when_the_node_object_is_gone() {
 async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log() {
     let volumes = Limits { volumes_limit_ms: 60_000, volumes_limit_then: VolumeAction::GoOn, ..limits() };
     let sticky = Limits { sticky_then: StickyAction::Leave, ..limits() };
-    for (mut device, name) in
-        [(with_volume(volumes).await, "shop/data"), (with_sticky(sticky).await, "shop/pinned")]
-    {
+    for is_sticky in [true, false] {
+        // One after the other: the log is that of the device made last.
+        let (mut device, name) = if is_sticky {
+            (with_sticky(sticky.clone()).await, "shop/pinned")
+        } else {
+            (with_volume(volumes.clone()).await, "shop/data")
+        };
         device.ask(US, 1).await;
         device.until(DrainStatus::Complete, US, 1).await;
         device.rest().await;

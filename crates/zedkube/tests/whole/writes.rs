@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use topics::{DrainPhase, DrainStatus, Requester};
 
 use crate::device::Device;
@@ -18,7 +18,9 @@ struct Renames(OwnedFd);
 impl Renames {
     fn of(device: &Device, topic: &str) -> Self {
         let queue = inotify::init(CreateFlags::NONBLOCK).unwrap();
-        inotify::add_watch(&queue, device.bus.path(topic), WatchFlags::MOVED_TO).unwrap();
+        // The kernel makes one of equal neighbours: what is written beside the place keeps them apart.
+        let asked = WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM;
+        inotify::add_watch(&queue, device.bus.path(topic), asked).unwrap();
         Self(queue)
     }
 
@@ -27,7 +29,9 @@ impl Renames {
         let mut reader = Reader::new(&self.0, &mut buffer);
         let mut count = 0;
         while let Ok(event) = reader.next() {
-            count += usize::from(event.file_name().is_some_and(|name| name.to_bytes() == b"global.json"));
+            let placed = event.events().contains(ReadFlags::MOVED_TO);
+            count +=
+                usize::from(placed && event.file_name().is_some_and(|it| it.to_bytes() == b"global.json"));
         }
         count
     }
