@@ -116,9 +116,8 @@ fn end_of_own(seen: &Seen, id: RequestId) -> Option<End> {
             Some(End { exit: Exit::Done, words })
         }
         Stand::Failed => {
-            let words =
-                format!("{}; `zedbox drain cancel` takes the request back, then ask again", failed(seen));
-            Some(End { exit: Exit::DrainFailed, words })
+            let ways = "`zedbox drain request` asks again, `zedbox drain cancel` gives up";
+            Some(End { exit: Exit::DrainFailed, words: format!("{}; {ways}", failed(seen)) })
         }
         Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Blocked => None,
     }
@@ -137,7 +136,7 @@ fn complete(seen: &Seen) -> String {
 
 fn failed(seen: &Seen) -> String {
     match seen.agreed() {
-        Some(progress) => format!("failed: {}; {}", progress.reason, progress.next_step),
+        Some(progress) => format!("failed: {}", progress.reason),
         None => "failed; the log of zedkube says why".to_owned(),
     }
 }

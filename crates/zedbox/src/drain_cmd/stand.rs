@@ -55,10 +55,9 @@ impl Seen {
     pub(super) fn stand(&self) -> Stand {
         match self.drain_status() {
             None | Some(DrainStatus::Unknown | DrainStatus::Stranger(_)) => Stand::Unknown,
-            Some(DrainStatus::NotSupported) => Stand::Idle,
             // Asked for, and not yet taken.
             Some(DrainStatus::NotRequested) if !self.requests.is_empty() => Stand::UnderWay,
-            Some(DrainStatus::NotRequested) => Stand::Idle,
+            Some(DrainStatus::NotSupported | DrainStatus::NotRequested) => Stand::Idle,
             Some(
                 DrainStatus::Requested
                 | DrainStatus::Starting

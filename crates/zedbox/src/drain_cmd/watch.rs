@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::course::{Course, End, Goal};
 use super::seen::{Follow, Seen};
 use super::status::{sheet, warnings};
-use super::text::{clean, fit, height, seconds};
+use super::text::{clean, fit, height, lines_of, seconds};
 use super::voice::Voice;
 use crate::Exit;
 use crate::args::Output;
@@ -90,9 +90,9 @@ impl Teller<'_> {
             Output::Text if self.voice.redraws => self.draw(seen),
             Output::Text => {
                 let time = seconds(self.clock.wall());
-                let lines: String =
-                    course.news(seen).iter().map(|it| format!("{time} {}\n", clean(it))).collect();
-                if lines.is_empty() { Ok(true) } else { self.voice.print(&lines) }
+                let news = course.news(seen);
+                let lines = lines_of(news.iter().map(|it| format!("{time} {}", clean(it))), "\n");
+                if lines.is_empty() { Ok(true) } else { Voice::print(&lines) }
             }
         }
     }
@@ -105,7 +105,7 @@ impl Teller<'_> {
             return Ok(true);
         }
         self.last = Some(now);
-        self.voice.json(seen, true)
+        Voice::json(seen, true)
     }
 
     /// Draws the sheet over the last one.
@@ -114,9 +114,9 @@ impl Teller<'_> {
         let sheet = fit(&sheet(seen, self.clock.wall(), columns, self.voice.colours), rows);
         let up = height(&self.shown, columns);
         let back = if up > 0 { format!("\r\x1b[{up}A") } else { String::new() };
-        let lines: String = sheet.lines().map(|line| format!("{line}\x1b[K\r\n")).collect();
+        let lines = lines_of(sheet.lines(), "\x1b[K\r\n");
         self.shown = sheet;
-        self.voice.print(&format!("{back}{lines}\x1b[J"))
+        Voice::print(&format!("{back}{lines}\x1b[J"))
     }
 
     /// The end in words, for people.
@@ -131,6 +131,6 @@ impl Teller<'_> {
             Output::Text => format!("{} {words}\n", seconds(self.clock.wall())),
         };
         // It is over, whether or not somebody still reads.
-        self.voice.print(&line).map(|_| ())
+        Voice::print(&line).map(|_| ())
     }
 }

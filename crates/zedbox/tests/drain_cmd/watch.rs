@@ -31,7 +31,7 @@ fn a_failed_drain_ends_it_with_5_and_the_reason() {
     let mut watch = node.start("watch");
     watch.until("CORDONED (5)");
     node.zedkube_tells("failed-drain-8");
-    watch.until("failed: could not drain: not done within 86400 s, left: shop/web-5f7d-e757f; mend that");
+    watch.until("failed: could not drain: not done within 86400 s, left: shop/web-5f7d-e757f");
     assert_eq!(watch.end(), 5);
 }
 
