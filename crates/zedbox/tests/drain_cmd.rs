@@ -6,6 +6,8 @@
 mod force;
 #[path = "drain_cmd/node.rs"]
 mod node;
+#[path = "drain_cmd/readme.rs"]
+mod readme;
 #[path = "drain_cmd/request.rs"]
 mod request;
 #[path = "drain_cmd/status.rs"]

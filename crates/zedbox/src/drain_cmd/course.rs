@@ -92,7 +92,7 @@ impl Course {
 
     fn end_of_any(&mut self, seen: &Seen) -> Option<End> {
         // Between two files of zedkube nothing ends.
-        let settled = seen.progress.is_none() || seen.agreed().is_some();
+        let settled = seen.settled();
         match seen.stand() {
             Stand::UnderWay | Stand::Blocked => {
                 self.under_way = true;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
-use agent::{pid, report, wire};
+use agent::{Clock, pid, report, wire};
 use pubsub::{Bus, Change, FileRule, FileState, FileWatch, Finding, Subscription};
 use serde::Serialize;
 use topics::{
@@ -32,6 +32,9 @@ pub(super) const fn order(limit_bytes: u64) -> FileRule {
 pub(super) fn operator_file(bus: &Bus) -> PathBuf {
     wire::name::<NodeDrainRequest>(OPERATOR).dir(bus.root()).join(format!("{GLOBAL}.json"))
 }
+
+/// zedkube writes progress and status one after the other; longer than this they differ only when it died between.
+pub(super) const SETTLING: Duration = Duration::from_millis(300);
 
 /// All that is known right now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -137,6 +140,17 @@ impl Follow {
             follow.hear().await;
         }
         follow
+    }
+
+    /// Waits for the second file of a change that zedkube is in the middle of, but not for long.
+    pub(super) async fn settle(&mut self, clock: Clock) {
+        let until = clock.now() + SETTLING;
+        while !self.seen.settled() && clock.now() < until {
+            tokio::select! {
+                () = self.changed() => {}
+                () = clock.sleep_until(Some(until)) => {}
+            }
+        }
     }
 
     /// What is known.

@@ -46,6 +46,11 @@ impl Seen {
         self.progress.as_ref().filter(|it| self.status.is_none_or(|status| status.status == it.status))
     }
 
+    /// Whether status and progress tell the same. Between the two files of one change they do not.
+    pub(super) fn settled(&self) -> bool {
+        self.progress.is_none() || self.agreed().is_some()
+    }
+
     /// Pods that do not leave.
     pub(super) fn blockers(&self) -> &[Blocker] {
         self.agreed().map(|it| it.blockers.as_slice()).unwrap_or_default()

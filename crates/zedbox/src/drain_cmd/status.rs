@@ -25,7 +25,8 @@ pub(super) async fn run(
     options: &StatusOptions,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let follow = Follow::open(bus).await;
+    let mut follow = Follow::open(bus).await;
+    follow.settle(clock).await;
     let seen = follow.seen();
     let now = options.as_of.unwrap_or_else(|| clock.wall());
     match voice.output {

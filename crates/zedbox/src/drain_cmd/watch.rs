@@ -13,7 +13,7 @@ use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::course::{Course, End, Goal};
-use super::seen::{Follow, Seen};
+use super::seen::{Follow, SETTLING, Seen};
 use super::status::{sheet, warnings};
 use super::text::{clean, fit, height, lines_of, seconds};
 use super::voice::Voice;
@@ -37,24 +37,27 @@ pub(super) async fn run(bus: &Bus, clock: Clock, goal: Goal, voice: &Voice) -> a
     }
     let (mut drawn, mut looked): (Option<Mono>, Mono) = (None, clock.now());
     let mut stale = true;
+    let mut unsettled: Option<Mono> = None;
     loop {
-        let end = course.end(follow.seen());
-        let may_draw = drawn.is_none_or(|at| clock.now().since(at) >= DRAW_PAUSE);
-        if end.is_some() || (stale && may_draw) {
+        let now = clock.now();
+        unsettled = if follow.seen().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
+        // In the middle of a change of zedkube nothing is told that the next file takes back.
+        let held = unsettled.filter(|until| now < *until);
+        let end = if held.is_some() { None } else { course.end(follow.seen()) };
+        let may_draw = drawn.is_none_or(|at| now.since(at) >= DRAW_PAUSE);
+        if end.is_some() || (stale && may_draw && held.is_none()) {
             if !teller.tell(follow.seen(), &mut course)? {
                 return Ok(Exit::Interrupted);
             }
-            (stale, drawn) = (false, Some(clock.now()));
+            (stale, drawn) = (false, Some(now));
         }
         if let Some(End { exit, words }) = end {
             teller.last_words(&words)?;
             return Ok(exit);
         }
         let next_look = looked + SECOND;
-        let due = match drawn {
-            Some(at) if stale => next_look.min(at + DRAW_PAUSE),
-            Some(_) | None => next_look,
-        };
+        let may_draw_at = drawn.filter(|_| stale && held.is_none()).map(|at| at + DRAW_PAUSE);
+        let due = [may_draw_at, held].into_iter().flatten().fold(next_look, Mono::min);
         tokio::select! {
             biased;
             _ = interrupt.recv() => {

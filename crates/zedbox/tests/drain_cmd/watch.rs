@@ -93,3 +93,20 @@ fn for_programs_each_change_is_one_json_object_in_one_line() {
         assert!(serde_json::from_str::<serde_json::Value>(line).unwrap().is_object(), "{line}");
     }
 }
+
+#[test]
+fn a_zedkube_that_dies_between_its_two_files_has_not_ended_the_drain() {
+    let node = Node::of("drain-5-cordoned");
+    let mut watch = node.start("watch");
+    watch.until("2 of 4 gone");
+    let complete = Node::of("drain-9-complete");
+    for (topic, words) in [
+        ("NodeDrainProgress", "CORDONED (5): the node is cordoned, pods leave"),
+        ("NodeDrainStatus", "complete: drained"),
+    ] {
+        let file = format!("run/zedkube/{topic}/global.json");
+        node.put(&file, &complete.text(&file));
+        watch.until(words);
+    }
+    assert_eq!(watch.end(), 0);
+}
