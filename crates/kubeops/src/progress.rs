@@ -10,6 +10,7 @@ use step::Mono;
 
 use crate::names::{PodRef, PodUid};
 use crate::tier::Tier;
+use crate::watched::Watched;
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -191,5 +192,9 @@ pub enum Outcome {
         reason: String,
         /// What held it up at the end.
         blockers: Vec<Blocker>,
+        /// What was last known of all that can hold it up: a change of it is worth another attempt.
+        watched: Watched,
+        /// What the next attempt may take over.
+        marks: Marks,
     },
 }

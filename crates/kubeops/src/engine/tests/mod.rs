@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use step::{Core, Mono};
 
-use super::{Effect, Engine, Event, Failure, Rules, Said};
+use super::{Claim, Effect, Engine, Event, Failure, Rules, Said};
 use crate::budget::{BudgetFacts, Selector};
 use crate::cordon::{Cordon, CordonOwner, NodeFacts};
+use crate::hindrance::{Hindrance, Why};
 use crate::names::{NodeName, PodRef, PodUid};
 use crate::plan::tests::pod;
 use crate::plan::{Owner, PodFacts};
-use crate::progress::{BlockCode, Outcome, Phase};
+use crate::progress::{BlockCode, Marks, Outcome, Phase, Progress};
 use crate::reply::Reply;
 
 fn node(open: bool) -> NodeFacts {
@@ -60,6 +61,10 @@ fn budgets(allowed: i32) -> Event {
     Event::Budgets { namespace: "shop".to_owned(), budgets: vec![web] }
 }
 
+fn hindered(found: Vec<Hindrance>) -> Event {
+    Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found: Ok(found) }
+}
+
 /// An engine with a clock, and the pods as the server has them.
 struct Bench {
     engine: Engine,
@@ -68,6 +73,10 @@ struct Bench {
     open: bool,
     evictions: Vec<(Mono, PodRef)>,
     looks: Vec<Mono>,
+    removals: Vec<(Mono, PodRef)>,
+    deletions: Vec<(Mono, PodRef)>,
+    inspections: Vec<(Mono, String)>,
+    volumes: Vec<BTreeSet<Claim>>,
     cordons: Vec<Mono>,
     follows: Vec<String>,
     said: Vec<Said>,
@@ -80,14 +89,22 @@ struct Bench {
 
 impl Bench {
     fn new(there: Vec<PodFacts>) -> Self {
+        Self::with(there, Rules::default(), &Marks::default())
+    }
+
+    fn with(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
         let now = Mono::from_start(Duration::from_secs(1000));
         Self {
-            engine: Engine::new(Rules::default(), now, 7),
+            engine: Engine::new(rules, marks, now, 7),
             now,
             there,
             open: false,
             evictions: vec![],
             looks: vec![],
+            removals: vec![],
+            deletions: vec![],
+            inspections: vec![],
+            volumes: vec![],
             cordons: vec![],
             follows: vec![],
             said: vec![],
@@ -115,7 +132,19 @@ impl Bench {
                     self.evictions.push((self.now, pod));
                 }
                 Effect::Cordon => self.cordons.push(self.now),
+                Effect::Remove(pod, _) => {
+                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
+                    self.removals.push((self.now, pod));
+                }
+                Effect::Delete(pod) => {
+                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
+                    self.deletions.push((self.now, pod));
+                }
                 Effect::FollowBudgets(namespace) => self.follows.push(namespace),
+                Effect::Inspect { namespace, budget, .. } => {
+                    self.inspections.push((self.now, format!("{namespace}/{budget}")));
+                }
+                Effect::FollowVolumes(claims) => self.volumes.push(claims),
                 Effect::Say(said) => self.said.push(said),
                 Effect::End(outcome) => self.end = Some(outcome),
             }
@@ -163,10 +192,34 @@ impl Bench {
     }
 
     fn started(there: Vec<PodFacts>) -> Self {
-        let mut bench = Self::new(there);
+        Self::by(there, Rules::default())
+    }
+
+    /// Started, by these rules.
+    fn by(there: Vec<PodFacts>, rules: Rules) -> Self {
+        Self::on_from(there, rules, &Marks::default())
+    }
+
+    /// Started, where an attempt was cut off.
+    fn on_from(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
+        let mut bench = Self::with(there, rules, marks);
         bench.hear(Event::Tick);
         bench.look();
         bench
+    }
+
+    fn progress(&self) -> Progress {
+        self.engine.progress(self.now)
+    }
+
+    /// Nothing is left: waits for the proof.
+    fn prove(&mut self) {
+        for _ in 0..3 {
+            self.look();
+            if self.end.is_none() {
+                self.pass(secs(1));
+            }
+        }
     }
 
     fn evicted_names(&self) -> Vec<&str> {
