@@ -8,6 +8,8 @@ mod force;
 mod node;
 #[path = "drain_cmd/plan.rs"]
 mod plan;
+#[path = "drain_cmd/readme.rs"]
+mod readme;
 #[path = "drain_cmd/request.rs"]
 mod request;
 #[path = "drain_cmd/status.rs"]

@@ -92,7 +92,7 @@ impl Course {
 
     fn end_of_any(&mut self, seen: &Seen) -> Option<End> {
         // Between two files of zedkube nothing ends.
-        let settled = seen.progress.is_none() || seen.agreed().is_some();
+        let settled = seen.settled();
         match seen.stand() {
             Stand::UnderWay | Stand::Blocked => {
                 self.under_way = true;
@@ -116,9 +116,8 @@ fn end_of_own(seen: &Seen, id: RequestId) -> Option<End> {
             Some(End { exit: Exit::Done, words })
         }
         Stand::Failed => {
-            let words =
-                format!("{}; `zedbox drain cancel` takes the request back, then ask again", failed(seen));
-            Some(End { exit: Exit::DrainFailed, words })
+            let ways = "`zedbox drain request` asks again, `zedbox drain cancel` gives up";
+            Some(End { exit: Exit::DrainFailed, words: format!("{}; {ways}", failed(seen)) })
         }
         Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Blocked => None,
     }
@@ -137,7 +136,7 @@ fn complete(seen: &Seen) -> String {
 
 fn failed(seen: &Seen) -> String {
     match seen.agreed() {
-        Some(progress) => format!("failed: {}; {}", progress.reason, progress.next_step),
+        Some(progress) => format!("failed: {}", progress.reason),
         None => "failed; the log of zedkube says why".to_owned(),
     }
 }

@@ -5,12 +5,12 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, FileRule, FileState, store};
+use pubsub::{Bus, FileState, store};
 use serde::Serialize;
 use topics::{DrainStatus, FORCE_FILE, NodeDrainStatus, Requester, go_json, read_force};
 
 use super::person;
-use super::seen::{FORCE_BYTES, Follow, Seen};
+use super::seen::{FORCE_BYTES, Follow, Seen, order};
 use super::voice::Voice;
 use crate::Exit;
 use crate::args::{ForceOptions, Output, Whom};
@@ -45,8 +45,8 @@ async fn write(
 ) -> anyhow::Result<Exit> {
     let doing = || format!("force {}", super::status::name(status));
     let requested_by = options.whom.map_or(Requester::None, Whom::requester);
-    let order = NodeDrainStatus { status, requested_by };
-    let bytes = go_json::to_vec(&order).with_context(doing)?;
+    let forced = NodeDrainStatus { status, requested_by };
+    let bytes = go_json::to_vec(&forced).with_context(doing)?;
     // The agents' own judgement, in their words.
     read_force(&bytes).with_context(doing)?;
     let waits = waits(seen, options.whom);
@@ -61,8 +61,7 @@ async fn write(
     refuse_directory(&file).with_context(doing)?;
     put(&file, &bytes, options.replace).with_context(doing)?;
     // Seen with the agents' eyes: what they refuse must not look done.
-    let rule = FileRule { limit_bytes: FORCE_BYTES, order: true };
-    match bus.file(&file, rule).next().await {
+    match bus.file(&file, order(FORCE_BYTES)).next().await {
         FileState::Bad(finding) => bail!("{}: the agents refuse the file: {}", doing(), finding.reason),
         // An agent may have used it up already.
         FileState::Absent | FileState::Present(_) => {}
@@ -73,10 +72,11 @@ async fn write(
         );
     }
     match voice.output {
-        Output::Json => voice.json(&Done { result: "forced", file: &file, order: Some(order) }, false)?,
+        Output::Json => Voice::json(&Done { result: "forced", file: &file, order: Some(forced) }, false)?,
         Output::Text => voice.paragraph(&format!(
-            "{} says {order}: {}",
+            "{} says {}: {}",
             file.display(),
+            String::from_utf8_lossy(&bytes),
             effect(status, waits.as_deref(), options.whom)
         ))?,
     };
@@ -90,7 +90,7 @@ fn remove(bus: &Bus, seen: &Seen, voice: &Voice) -> anyhow::Result<Exit> {
     }
     let order = seen.force.as_ref().and_then(|it| it.order);
     match voice.output {
-        Output::Json => voice.json(&Done { result: "removed", file: &file, order }, false)?,
+        Output::Json => Voice::json(&Done { result: "removed", file: &file, order }, false)?,
         Output::Text => {
             let what = match (&seen.force, order) {
                 (_, Some(order)) => format!("it ordered {order}"),

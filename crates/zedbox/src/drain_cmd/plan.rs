@@ -38,8 +38,8 @@ pub(crate) async fn run(bus: &Bus, options: &PlanOptions, voice: &Voice) -> anyh
         Err(error) => bail!("plan a drain of node {node}: {}; {}", error.line(), error.next_step()),
     };
     match voice.output {
-        Output::Json => voice.json(&Form::from(&plan), false)?,
-        Output::Text => voice.print(&sheet(&plan, voice.columns()))?,
+        Output::Json => Voice::json(&Form::from(&plan), false)?,
+        Output::Text => Voice::print(&sheet(&plan, voice.columns()))?,
     };
     Ok(if plan.blockers.is_empty() { Exit::Done } else { Exit::Blocked })
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: requests of the controller; those belong to zedagent and baseosmgr.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use agent::{Clock, wire};
 use anyhow::{Context as _, bail};
@@ -12,7 +12,8 @@ use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Reque
 
 use super::course::Goal;
 use super::person;
-use super::seen::{Follow, GLOBAL, OPERATOR, Seen};
+use super::seen::{Follow, GLOBAL, OPERATOR, Seen, operator_file};
+use super::stand::Stand;
 use super::status::request_words;
 use super::voice::Voice;
 use super::watch;
@@ -45,8 +46,8 @@ pub(super) async fn ask(
     let reason = reason(&options.reason)?;
     let seen = Follow::open(bus).await.seen().clone();
     let mut own = publication(bus, "ask for a drain")?;
-    let file = own_file(bus);
-    refuse_second(&own, &file, clock.wall())?;
+    let file = operator_file(bus);
+    refuse_second(&own, &seen, &file, clock.wall())?;
     let request = NodeDrainRequest {
         requested_at: clock.wall(),
         requested_by: Requester::Operator,
@@ -62,7 +63,7 @@ pub(super) async fn ask(
     let id = request.id();
     match voice.output {
         Output::Json if !options.wait => {
-            voice.json(&Done { result: "requested", file: &file, request: Some(&request) }, false)?;
+            Voice::json(&Done { result: "requested", file: &file, request: Some(&request) }, false)?;
         }
         Output::Json => {}
         Output::Text => {
@@ -87,7 +88,7 @@ pub(super) async fn ask(
 
 /// Takes a person's own request back.
 pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
-    let file = own_file(bus);
+    let file = operator_file(bus);
     let seen = Follow::open(bus).await.seen().clone();
     if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         let others: Vec<String> = seen
@@ -112,14 +113,14 @@ pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Re
     drop(own);
     match voice.output {
         Output::Json => {
-            voice.json(&Done { result: "cancelled", file: &file, request: request.as_ref() }, false)?;
+            Voice::json(&Done { result: "cancelled", file: &file, request: request.as_ref() }, false)?;
         }
         Output::Text => {
             let what = match &request {
                 Some(it) => request_words(it, clock.wall()),
-                None => "that nobody could read".to_owned(),
+                None => "which nobody could read".to_owned(),
             };
-            voice.paragraph(&format!("Took the request back {what}: removed {}.", file.display()))?;
+            voice.paragraph(&format!("Took the request back, {what}: removed {}.", file.display()))?;
             voice.paragraph(after_cancel(&seen))?;
         }
     }
@@ -190,10 +191,6 @@ fn own_name() -> Name {
     wire::name::<NodeDrainRequest>(OPERATOR)
 }
 
-fn own_file(bus: &Bus) -> PathBuf {
-    own_name().dir(bus.root()).join(format!("{GLOBAL}.json"))
-}
-
 /// Becomes the publisher for a moment. It tells by files alone: a socket would end with this program.
 fn publication(bus: &Bus, doing: &str) -> anyhow::Result<Publication<NodeDrainRequest>> {
     bus.publication(own_name(), wire::codec::<NodeDrainRequest>())
@@ -201,9 +198,18 @@ fn publication(bus: &Bus, doing: &str) -> anyhow::Result<Publication<NodeDrainRe
         .with_context(|| doing.to_owned())
 }
 
-fn refuse_second(own: &Publication<NodeDrainRequest>, file: &Path, now: GoTime) -> anyhow::Result<()> {
+/// A request that failed may be made anew; any other one that stands is kept.
+fn refuse_second(
+    own: &Publication<NodeDrainRequest>,
+    seen: &Seen,
+    file: &Path,
+    now: GoTime,
+) -> anyhow::Result<()> {
     let path = file.display();
     if let Some(standing) = own.get(GLOBAL) {
+        if seen.stand_of(standing.id()) == Stand::Failed {
+            return Ok(());
+        }
         let words = request_words(standing, now);
         bail!("ask for a drain: {path} stands already, {words}; `zedbox drain cancel` takes it back");
     }

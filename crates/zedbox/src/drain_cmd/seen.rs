@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
-use agent::{pid, wire};
+use agent::{Clock, pid, report, wire};
 use pubsub::{Bus, Change, FileRule, FileState, FileWatch, Finding, Subscription};
 use serde::Serialize;
 use topics::{
-    DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic,
-    read_force,
+    DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester,
+    Topic, go_json, read_force,
 };
 
 /// Key of topics that have one value.
@@ -18,8 +18,23 @@ pub(super) const GLOBAL: &str = "global";
 pub(super) const OPERATOR: &str = "zedbox";
 /// Who may ask for a drain: the agents, and a person by this program.
 pub(super) const REQUESTERS: [&str; 3] = ["zedagent", "baseosmgr", OPERATOR];
+/// No request of a person is longer.
+const REQUEST_BYTES: u64 = 64 << 10;
 /// No force file is longer.
 pub(super) const FORCE_BYTES: u64 = 4096;
+
+/// Only root, or whoever runs this program, can have written such a file.
+pub(super) const fn order(limit_bytes: u64) -> FileRule {
+    FileRule { limit_bytes, order: true }
+}
+
+/// The request of a person.
+pub(super) fn operator_file(bus: &Bus) -> PathBuf {
+    wire::name::<NodeDrainRequest>(OPERATOR).dir(bus.root()).join(format!("{GLOBAL}.json"))
+}
+
+/// zedkube writes progress and status one after the other; longer than this they differ only when it died between.
+pub(super) const SETTLING: Duration = Duration::from_millis(300);
 
 /// All that is known right now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -90,7 +105,9 @@ pub(super) struct Follow {
     seen: Seen,
     status: Subscription<NodeDrainStatus>,
     progress: Subscription<NodeDrainProgress>,
-    requests: [Subscription<NodeDrainRequest>; 3],
+    zedagent: Subscription<NodeDrainRequest>,
+    baseosmgr: Subscription<NodeDrainRequest>,
+    operator: FileWatch,
     pending: Subscription<DeviceOpPending>,
     force: FileWatch,
     /// Readings of topics that are not through yet.
@@ -103,23 +120,37 @@ impl Follow {
         fn topic<T: Topic>(bus: &Bus, agent: &str) -> Subscription<T> {
             bus.subscription(&wire::name::<T>(agent), wire::codec::<T>())
         }
-        let rule = FileRule { limit_bytes: FORCE_BYTES, order: true };
         let mut follow = Self {
             seen: Seen { live: Live::of(bus), ..Seen::default() },
             status: topic(bus, "zedkube"),
             progress: topic(bus, "zedkube"),
-            requests: REQUESTERS.map(|agent| topic(bus, agent)),
+            zedagent: topic(bus, "zedagent"),
+            baseosmgr: topic(bus, "baseosmgr"),
+            operator: bus.file(operator_file(bus), order(REQUEST_BYTES)),
             pending: topic(bus, "zedagent"),
-            force: bus.file(bus.path(FORCE_FILE), rule),
-            unread: 6,
+            force: bus.file(bus.path(FORCE_FILE), order(FORCE_BYTES)),
+            unread: 5,
             bus: bus.clone(),
         };
         let force = follow.force.next().await;
         follow.forced(force);
+        let operator = follow.operator.next().await;
+        follow.asked(operator);
         while follow.unread > 0 {
             follow.hear().await;
         }
         follow
+    }
+
+    /// Waits for the second file of a change that zedkube is in the middle of, but not for long.
+    pub(super) async fn settle(&mut self, clock: Clock) {
+        let until = clock.now() + SETTLING;
+        while !self.seen.settled() && clock.now() < until {
+            tokio::select! {
+                () = self.changed() => {}
+                () = clock.sleep_until(Some(until)) => {}
+            }
+        }
     }
 
     /// What is known.
@@ -142,7 +173,6 @@ impl Follow {
     }
 
     async fn hear(&mut self) {
-        let [zedagent, baseosmgr, operator] = &mut self.requests;
         let seen = &mut self.seen;
         let broken = &mut seen.broken;
         let bus = &self.bus;
@@ -157,9 +187,12 @@ impl Follow {
                 seen.progress = self.progress.get(GLOBAL).cloned();
                 through
             }
-            change = zedagent.next() => request(bus, REQUESTERS[0], zedagent, &change, seen),
-            change = baseosmgr.next() => request(bus, REQUESTERS[1], baseosmgr, &change, seen),
-            change = operator.next() => request(bus, REQUESTERS[2], operator, &change, seen),
+            change = self.zedagent.next() => request(bus, "zedagent", &self.zedagent, &change, seen),
+            change = self.baseosmgr.next() => request(bus, "baseosmgr", &self.baseosmgr, &change, seen),
+            state = self.operator.next() => {
+                self.asked(state);
+                false
+            }
             change = self.pending.next() => {
                 let through = note(bus, "zedagent", &change, broken);
                 seen.pending = self.pending.iter().map(|(key, op)| (key.to_owned(), op.clone())).collect();
@@ -172,6 +205,27 @@ impl Follow {
         };
         if through {
             self.unread = self.unread.saturating_sub(1);
+        }
+    }
+
+    /// The request of a person, by the rule for orders that zedkube goes by.
+    fn asked(&mut self, state: FileState) {
+        let file = operator_file(&self.bus);
+        let read = match state {
+            FileState::Absent => Ok(None),
+            FileState::Present(bytes) => go_json::from_slice::<NodeDrainRequest>(&bytes)
+                .map(Some)
+                .map_err(|cause| report::chain(&cause)),
+            FileState::Bad(finding) => Err(finding.reason),
+        };
+        self.seen.broken.remove(&file);
+        self.seen.requests.remove(OPERATOR);
+        match read {
+            // Whose file it is says who asks.
+            Ok(request) => self.seen.requests.extend(
+                request.map(|it| (OPERATOR, NodeDrainRequest { requested_by: Requester::Operator, ..it })),
+            ),
+            Err(reason) => drop(self.seen.broken.insert(file, reason)),
         }
     }
 

@@ -46,6 +46,11 @@ impl Seen {
         self.progress.as_ref().filter(|it| self.status.is_none_or(|status| status.status == it.status))
     }
 
+    /// Whether status and progress tell the same. Between the two files of one change they do not.
+    pub(super) fn settled(&self) -> bool {
+        self.progress.is_none() || self.agreed().is_some()
+    }
+
     /// Pods that do not leave.
     pub(super) fn blockers(&self) -> &[Blocker] {
         self.agreed().map(|it| it.blockers.as_slice()).unwrap_or_default()
@@ -55,10 +60,9 @@ impl Seen {
     pub(super) fn stand(&self) -> Stand {
         match self.drain_status() {
             None | Some(DrainStatus::Unknown | DrainStatus::Stranger(_)) => Stand::Unknown,
-            Some(DrainStatus::NotSupported) => Stand::Idle,
             // Asked for, and not yet taken.
             Some(DrainStatus::NotRequested) if !self.requests.is_empty() => Stand::UnderWay,
-            Some(DrainStatus::NotRequested) => Stand::Idle,
+            Some(DrainStatus::NotSupported | DrainStatus::NotRequested) => Stand::Idle,
             Some(
                 DrainStatus::Requested
                 | DrainStatus::Starting

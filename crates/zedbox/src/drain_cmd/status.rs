@@ -25,12 +25,13 @@ pub(super) async fn run(
     options: &StatusOptions,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let follow = Follow::open(bus).await;
+    let mut follow = Follow::open(bus).await;
+    follow.settle(clock).await;
     let seen = follow.seen();
     let now = options.as_of.unwrap_or_else(|| clock.wall());
     match voice.output {
-        Output::Json => voice.json(seen, false)?,
-        Output::Text => voice.print(&sheet(seen, now, voice.columns(), voice.colours))?,
+        Output::Json => Voice::json(seen, false)?,
+        Output::Text => Voice::print(&sheet(seen, now, voice.columns(), voice.colours))?,
     };
     for line in warnings(bus, seen) {
         Voice::warn(&line);
@@ -67,14 +68,14 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize, colours: bool) -> 
     let stand = seen.stand();
     let headline = headline(seen, now);
     let mut out = painted(&paragraph("", &headline, columns), stand, colours);
-    let mut add = |label: &str, text: &str| {
-        if !headline.contains(text) {
-            out.push_str(&row(label, text, columns));
-        }
-    };
+    let mut add = |label: &str, text: &str| out.push_str(&row(label, text, columns));
     if let Some(progress) = seen.agreed() {
-        for (label, text) in progress_rows(progress, stand, now) {
-            add(label, &text);
+        let rows = progress_rows(progress, stand, now);
+        // A reason that the first line gives already is not given twice.
+        for (label, text) in
+            rows.iter().filter(|(label, text)| *label != "reason" || !headline.contains(text))
+        {
+            add(label, text);
         }
     }
     let served = seen.served();
@@ -140,7 +141,7 @@ pub(super) fn headline(seen: &Seen, now: GoTime) -> String {
 pub(super) fn purpose(by: Requester, context: &str) -> String {
     match by {
         Requester::Update => format!("for OS image {context}"),
-        Requester::Operator => format!("for {context}"),
+        Requester::Operator => format!("by {context}"),
         Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
             format!("for a {context}")
         }
@@ -268,6 +269,9 @@ fn meaning(status: DrainStatus) -> &'static str {
 /// What is going on, in words.
 pub(super) fn phase_words(seen: &Seen) -> &'static str {
     let status = seen.drain_status().unwrap_or_default();
+    if status == DrainStatus::NotRequested && !seen.requests.is_empty() {
+        return "asked for, and not yet taken by zedkube";
+    }
     match seen.agreed().map(|it| it.phase) {
         Some(DrainPhase::Cordoning) => "makes the node unschedulable",
         Some(DrainPhase::Draining) => "pods leave",

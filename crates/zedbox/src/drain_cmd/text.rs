@@ -20,6 +20,11 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// All `lines` in one text, each with `end` behind it.
+pub(super) fn lines_of<T: AsRef<str>>(lines: impl IntoIterator<Item = T>, end: &str) -> String {
+    lines.into_iter().fold(String::new(), |text, line| text + line.as_ref() + end)
+}
+
 /// Lines of at most `width` characters; a longer word is cut.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
@@ -84,7 +89,7 @@ pub(super) fn fit(text: &str, rows: usize) -> String {
     let (head, tail) = lines.split_at(lines.len() - TAIL);
     let (head, _) = head.split_at(head.len() - cut);
     let more = format!("... {cut} lines more; `zedbox drain status` shows them");
-    head.iter().chain([&more.as_str()]).chain(tail).map(|line| format!("{line}\n")).collect()
+    lines_of(head.iter().chain([&more.as_str()]).chain(tail), "\n")
 }
 
 /// How many rows of a terminal `text` takes, colours not counted.
@@ -197,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_sheet_that_is_too_high_loses_lines_in_its_middle() {
-        let text: String = (1..=20).map(|line| format!("{line}\n")).collect();
+        let text: String = lines_of((1..=20).map(|line| line.to_string()), "\n");
         assert_eq!(fit(&text, 24), text);
         let cut = fit(&text, 10);
         assert_eq!(cut.lines().count(), 9);

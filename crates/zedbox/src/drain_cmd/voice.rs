@@ -51,7 +51,7 @@ impl Voice {
     }
 
     /// Prints `text` as it is, at once. False when the reader has gone, which is no fault.
-    pub(super) fn print(&self, text: &str) -> anyhow::Result<bool> {
+    pub(super) fn print(text: &str) -> anyhow::Result<bool> {
         let mut out = stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -61,13 +61,13 @@ impl Voice {
 
     /// Prints sentences, wrapped.
     pub(super) fn paragraph(&self, text: &str) -> anyhow::Result<bool> {
-        self.print(&paragraph("", text, self.columns()))
+        Self::print(&paragraph("", text, self.columns()))
     }
 
     /// Prints `value` as JSON and a new line: in one line for a stream of values, else for reading.
-    pub(super) fn json(&self, value: &impl Serialize, one_line: bool) -> anyhow::Result<bool> {
+    pub(super) fn json(value: &impl Serialize, one_line: bool) -> anyhow::Result<bool> {
         let text = if one_line { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
-        self.print(&format!("{}\n", text.context("print as JSON")?))
+        Self::print(&format!("{}\n", text.context("print as JSON")?))
     }
 
     /// A line on standard error. It is not wrapped: paths and commands in it are there to be copied.

@@ -13,9 +13,9 @@ use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::course::{Course, End, Goal};
-use super::seen::{Follow, Seen};
+use super::seen::{Follow, SETTLING, Seen};
 use super::status::{sheet, warnings};
-use super::text::{clean, fit, height, seconds};
+use super::text::{clean, fit, height, lines_of, seconds};
 use super::voice::Voice;
 use crate::Exit;
 use crate::args::Output;
@@ -37,24 +37,27 @@ pub(super) async fn run(bus: &Bus, clock: Clock, goal: Goal, voice: &Voice) -> a
     }
     let (mut drawn, mut looked): (Option<Mono>, Mono) = (None, clock.now());
     let mut stale = true;
+    let mut unsettled: Option<Mono> = None;
     loop {
-        let end = course.end(follow.seen());
-        let may_draw = drawn.is_none_or(|at| clock.now().since(at) >= DRAW_PAUSE);
-        if end.is_some() || (stale && may_draw) {
+        let now = clock.now();
+        unsettled = if follow.seen().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
+        // In the middle of a change of zedkube nothing is told that the next file takes back.
+        let held = unsettled.filter(|until| now < *until);
+        let end = if held.is_some() { None } else { course.end(follow.seen()) };
+        let may_draw = drawn.is_none_or(|at| now.since(at) >= DRAW_PAUSE);
+        if end.is_some() || (stale && may_draw && held.is_none()) {
             if !teller.tell(follow.seen(), &mut course)? {
                 return Ok(Exit::Interrupted);
             }
-            (stale, drawn) = (false, Some(clock.now()));
+            (stale, drawn) = (false, Some(now));
         }
         if let Some(End { exit, words }) = end {
             teller.last_words(&words)?;
             return Ok(exit);
         }
         let next_look = looked + SECOND;
-        let due = match drawn {
-            Some(at) if stale => next_look.min(at + DRAW_PAUSE),
-            Some(_) | None => next_look,
-        };
+        let may_draw_at = drawn.filter(|_| stale && held.is_none()).map(|at| at + DRAW_PAUSE);
+        let due = [may_draw_at, held].into_iter().flatten().fold(next_look, Mono::min);
         tokio::select! {
             biased;
             _ = interrupt.recv() => {
@@ -90,9 +93,9 @@ impl Teller<'_> {
             Output::Text if self.voice.redraws => self.draw(seen),
             Output::Text => {
                 let time = seconds(self.clock.wall());
-                let lines: String =
-                    course.news(seen).iter().map(|it| format!("{time} {}\n", clean(it))).collect();
-                if lines.is_empty() { Ok(true) } else { self.voice.print(&lines) }
+                let news = course.news(seen);
+                let lines = lines_of(news.iter().map(|it| format!("{time} {}", clean(it))), "\n");
+                if lines.is_empty() { Ok(true) } else { Voice::print(&lines) }
             }
         }
     }
@@ -105,7 +108,7 @@ impl Teller<'_> {
             return Ok(true);
         }
         self.last = Some(now);
-        self.voice.json(seen, true)
+        Voice::json(seen, true)
     }
 
     /// Draws the sheet over the last one.
@@ -114,9 +117,9 @@ impl Teller<'_> {
         let sheet = fit(&sheet(seen, self.clock.wall(), columns, self.voice.colours), rows);
         let up = height(&self.shown, columns);
         let back = if up > 0 { format!("\r\x1b[{up}A") } else { String::new() };
-        let lines: String = sheet.lines().map(|line| format!("{line}\x1b[K\r\n")).collect();
+        let lines = lines_of(sheet.lines(), "\x1b[K\r\n");
         self.shown = sheet;
-        self.voice.print(&format!("{back}{lines}\x1b[J"))
+        Voice::print(&format!("{back}{lines}\x1b[J"))
     }
 
     /// The end in words, for people.
@@ -131,6 +134,6 @@ impl Teller<'_> {
             Output::Text => format!("{} {words}\n", seconds(self.clock.wall())),
         };
         // It is over, whether or not somebody still reads.
-        self.voice.print(&line).map(|_| ())
+        Voice::print(&line).map(|_| ())
     }
 }

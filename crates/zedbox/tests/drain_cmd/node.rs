@@ -83,6 +83,7 @@ impl Node {
 
     /// What the program says to a user who may enter `run` and no further; `None`, with the reason printed, where
     /// no other user can be had.
+    #[expect(clippy::print_stdout, reason = "a part that is left out says so")]
     pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Told> {
         let mode =
             |path: &Path, mode: u32| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();

@@ -148,7 +148,7 @@ fn cancel_removes_a_persons_request_only_and_says_what_follows() {
     let told = node.drain("cancel");
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!((told.code, told.err.as_str()), (0, ""));
-    assert!(said.contains("Took the request back for operator") && said.contains(FILE), "{said}");
+    assert!(said.contains("Took the request back, by operator") && said.contains(FILE), "{said}");
     assert!(said.contains("A request of the controller still stands"), "{said}");
     assert!(!node.path(FILE).exists() && node.path("run/zedagent/NodeDrainRequest/global.json").exists());
     let again = node.drain("cancel");
@@ -180,4 +180,29 @@ fn a_request_that_nobody_can_read_blocks_the_next_one_until_it_is_cancelled() {
         assert_eq!((&json["Result"], &json["Request"]), (&"cancelled".into(), &serde_json::Value::Null));
         assert!(fs::symlink_metadata(node.path(FILE)).is_err() && outside.exists());
     }
+}
+
+#[test]
+fn a_request_that_failed_may_be_made_anew() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    assert_eq!(node.drain("request --reason first").code, 0);
+    answer(&node, "failed-drain-8");
+    let told = node.drain("request --reason second");
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(request(&node).context.ends_with(": second"));
+}
+
+#[test]
+fn a_request_that_others_could_have_written_is_shown_as_zedkube_takes_it_as_none() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    assert_eq!(node.drain("request --reason disk").code, 0);
+    assert_eq!(node.drain("status").code, 3);
+    fs::set_permissions(node.path(FILE), fs::Permissions::from_mode(0o666)).unwrap();
+    let told = node.drain("status");
+    assert_eq!(told.code, 0);
+    assert!(
+        told.err.contains("others may write it") && told.err.contains("`zedbox drain cancel`"),
+        "{}",
+        told.err
+    );
 }

@@ -31,7 +31,7 @@ fn a_failed_drain_ends_it_with_5_and_the_reason() {
     let mut watch = node.start("watch");
     watch.until("CORDONED (5)");
     node.zedkube_tells("failed-drain-8");
-    watch.until("failed: could not drain: not done within 86400 s, left: shop/web-5f7d-e757f; mend that");
+    watch.until("failed: could not drain: not done within 86400 s, left: shop/web-5f7d-e757f");
     assert_eq!(watch.end(), 5);
 }
 
@@ -92,4 +92,21 @@ fn for_programs_each_change_is_one_json_object_in_one_line() {
     for line in &watch.read {
         assert!(serde_json::from_str::<serde_json::Value>(line).unwrap().is_object(), "{line}");
     }
+}
+
+#[test]
+fn a_zedkube_that_dies_between_its_two_files_has_not_ended_the_drain() {
+    let node = Node::of("drain-5-cordoned");
+    let mut watch = node.start("watch");
+    watch.until("2 of 4 gone");
+    let complete = Node::of("drain-9-complete");
+    for (topic, words) in [
+        ("NodeDrainProgress", "CORDONED (5): the node is cordoned, pods leave"),
+        ("NodeDrainStatus", "complete: drained"),
+    ] {
+        let file = format!("run/zedkube/{topic}/global.json");
+        node.put(&file, &complete.text(&file));
+        watch.until(words);
+    }
+    assert_eq!(watch.end(), 0);
 }
