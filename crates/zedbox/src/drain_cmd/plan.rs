@@ -20,6 +20,8 @@ use crate::args::{Output, PlanOptions};
 
 /// Blanks between two columns of the table.
 const GAP: usize = 2;
+/// A cell without names.
+const NOTHING: &str = "-";
 /// What stands under a pod or a blocker is indented so far.
 const INDENT: &str = "    ";
 
@@ -80,18 +82,26 @@ fn sheet(plan: &Plan, columns: usize) -> String {
     out
 }
 
-/// One line for each pod; where that is too wide, budgets and volumes stand below the pod.
+/// One line for each pod; where that is too wide, budgets and volumes stand below the pod. Columns of those are
+/// left out when they would be empty.
 fn table(pods: &[Planned], columns: usize) -> String {
     let head = ["POD", "CLASS", "TIER", "PRIORITY", "BUDGETS", "VOLUMES"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = std::iter::once(head).chain(pods.iter().map(cells)).collect();
+    let mut rows: Vec<Vec<String>> =
+        std::iter::once(head).chain(pods.iter().map(cells)).map(Vec::from).collect();
+    for column in [5, 4] {
+        if rows.iter().skip(1).all(|row| row[column] == NOTHING) {
+            rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        }
+    }
+    let shown = rows[0].len();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
+    let widths: Vec<usize> = (0..shown).map(width).collect();
     let line = |row: &[String]| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         format!("{}\n", cells.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end())
     };
     let needed = |shown: usize| widths.iter().take(shown).sum::<usize>() + GAP * shown.saturating_sub(1);
-    if needed(6) <= columns {
+    if needed(shown) <= columns {
         return rows.iter().map(|row| line(row)).collect();
     }
     let mut out = String::new();
@@ -101,16 +111,16 @@ fn table(pods: &[Planned], columns: usize) -> String {
         } else if at > 0 {
             out.push_str(&paragraph("", &row[..4].join(" "), columns));
         }
-        let below = [("budgets", &row[4]), ("volumes", &row[5])];
-        for (what, names) in below.into_iter().filter(|(_, names)| at > 0 && *names != "-") {
-            out.push_str(&paragraph(INDENT, &format!("{what} {names}"), columns));
+        let below = rows[0].iter().zip(row).skip(4);
+        for (what, names) in below.filter(|(_, names)| at > 0 && *names != NOTHING) {
+            out.push_str(&paragraph(INDENT, &format!("{} {names}", what.to_lowercase()), columns));
         }
     }
     out
 }
 
 fn cells(pod: &Planned) -> [String; 6] {
-    let names = |names: &[String]| if names.is_empty() { "-".to_owned() } else { names.join(",") };
+    let names = |names: &[String]| if names.is_empty() { NOTHING.to_owned() } else { names.join(",") };
     let priority = if pod.priority_class.is_empty() {
         pod.priority.to_string()
     } else {
@@ -315,5 +325,10 @@ shop/agent? keep-daemonset storage 7
 (high)
 ";
         assert_eq!(table(&pods, 40), least);
+        let bare = "\
+POD          CLASS           TIER     PRIORITY
+shop/agent?  keep-daemonset  storage  7 (high)
+";
+        assert_eq!(table(&pods[1..], 80), bare);
     }
 }

@@ -9,6 +9,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 use crate::node::{Node, Told};
+use crate::readme::shown;
 
 /// A cluster behind a port, and a node whose kubeconfig leads there.
 struct Place {
@@ -19,7 +20,7 @@ struct Place {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Two nodes, of which the device's is `edge-node-1`; a Deployment behind a budget that allows nothing.
+/// Two nodes, of which the device's is `edge-node-1`; a `StatefulSet` behind a budget that allows nothing.
 fn place() -> Place {
     let (stop, stopped) = oneshot::channel::<()>();
     let (tell, told) = mpsc::channel();
@@ -29,7 +30,7 @@ fn place() -> Place {
             let sim = Sim::new(SimConfig::default());
             sim.add_node("edge-node-1", "uuid-1");
             sim.add_node("n2", "uuid-2");
-            sim.add_deployment("shop", "web", 2);
+            sim.add_stateful_set("shop", "web", 2);
             sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 2 }));
             sim.add_daemon_set("kube-system", "agent");
             let ready = |pod: &Value| {
@@ -76,9 +77,9 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
     assert_eq!(told.err, "");
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
-        "POD CLASS TIER PRIORITY shop/web-",
-        " evict application 0 budgets web ",
-        "kube-system/agent-edge-node-1 keep-daemonset application 0 ",
+        "POD CLASS TIER PRIORITY BUDGETS shop/web-0",
+        " evict application 0 web ",
+        "kube-system/agent-edge-node-1 keep-daemonset application 0 - ",
         "blocked [budget-stuck] pod shop/web-",
         "budget shop/web allows 0 of 2; 2 healthy, 2 needed",
         "next step add a replica, mend the pods that are not Ready, or change the budget",
@@ -86,6 +87,7 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
     ] {
         assert!(said.contains(words), "no `{words}` in {}", told.out);
     }
+    assert_eq!(shown("zedbox drain plan"), told.out, "README.md differs");
     assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
 }
 
@@ -118,7 +120,7 @@ fn o5_a_plan_for_programs_is_one_object_with_the_members_of_the_topics() {
     assert_eq!(plan["Tiers"], json!([{"Tier": "application", "Pods": 1}]));
     let pod = &plan["Pods"][0];
     assert_eq!((&pod["Class"], &pod["Budgets"]), (&json!("evict"), &json!(["web"])));
-    assert!(pod["Workload"].as_str().unwrap().starts_with("ReplicaSet/web"), "{pod}");
+    assert!(pod["Workload"].as_str().unwrap().starts_with("StatefulSet/web"), "{pod}");
 
     place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(2));
     let blocked: Value = serde_json::from_str(&place.plan("-o json").out).unwrap();

@@ -8,7 +8,7 @@ use topics::GoTime;
 use crate::node::{NOW, Node, Told, top};
 
 /// What the README shows as the output of `command`.
-fn shown(command: &str) -> String {
+pub(crate) fn shown(command: &str) -> String {
     let readme = std::fs::read_to_string(top().join("README.md")).unwrap();
     let (_, rest) = readme.split_once(&format!("```text\n$ {command}\n")).unwrap_or_else(|| {
         unreachable!("README.md shows no `$ {command}`");
