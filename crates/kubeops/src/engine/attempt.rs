@@ -351,10 +351,14 @@ impl Core for Engine {
             Event::Evicted { uid, reply } => self.roster.answered(now, &uid, reply, &mut effects),
             Event::Budgets { namespace, budgets } => self.roster.budgets(now, &namespace, budgets),
             Event::Inspected { namespace, budget, found } => {
+                self.trouble.clear();
                 let found = found.map_err(|failure| self.trouble = failure.text).ok();
                 self.roster.spaces.inspected(&namespace, &budget, found);
             }
-            Event::Volumes(attached) => self.volumes.heard(attached),
+            Event::Volumes(attached) => {
+                self.trouble.clear();
+                self.volumes.heard(attached);
+            }
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::Cordoned(result) => self.cordoned(now, result),
             Event::Trouble(text) => self.trouble = text,
