@@ -23,7 +23,8 @@ pub struct Progress {
     pub counts: Counts,
     /// What holds the drain up, in the order of the pods' names.
     pub blockers: Vec<Blocker>,
-    /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`.
+    /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`; by the claim alone while
+    /// attachments have not been heard of; with `, over its 600 s` when they are late.
     pub volumes: Vec<String>,
     /// What stays or went in another way than by eviction and proof, because a rule says so.
     pub left: Vec<Left>,

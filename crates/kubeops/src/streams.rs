@@ -117,3 +117,25 @@ pub(crate) fn volume_events(
         })
         .boxed()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_a_pod_only_its_version_and_its_facts_are_kept() {
+        let pod = json!({
+            "metadata": {
+                "namespace": "shop", "name": "a", "uid": "u", "resourceVersion": "7", "labels": {"app": "web"},
+                "annotations": {"long": "x".repeat(1000)}, "managedFields": [{"manager": "m"}],
+            },
+            "spec": {"nodeName": "n1", "containers": []},
+            "status": {"phase": "Running"},
+        });
+        let seen: Seen = serde_json::from_value(pod.clone()).unwrap();
+        assert_eq!(seen.meta, ObjectMeta { resource_version: Some("7".to_owned()), ..ObjectMeta::default() });
+        assert_eq!(seen.facts, pods::facts(&serde_json::from_value(pod).unwrap()));
+    }
+}

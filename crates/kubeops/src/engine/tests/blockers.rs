@@ -161,6 +161,8 @@ fn a_look_at_what_hinders_that_fails_is_trouble_and_is_repeated() {
     assert_eq!(bench.blockers()[0].code, BlockCode::Budget, "it is told all the same");
     bench.pass(secs(30));
     assert_eq!(bench.inspections.len(), 2);
+    bench.hear(hindered(vec![]));
+    assert_eq!(bench.progress().trouble, "");
 }
 
 #[test]
