@@ -23,7 +23,8 @@ pub struct Progress {
     pub counts: Counts,
     /// What holds the drain up, in the order of the pods' names.
     pub blockers: Vec<Blocker>,
-    /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`.
+    /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`; by the claim alone while
+    /// attachments have not been heard of; with `, over its 600 s` when they are late.
     pub volumes: Vec<String>,
     /// What stays or went in another way than by eviction and proof, because a rule says so.
     pub left: Vec<Left>,
@@ -176,6 +177,7 @@ impl BlockCode {
 }
 
 /// How an attempt ended.
+#[expect(clippy::large_enum_variant, reason = "there is one in an attempt, and it is taken apart by value")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Two lists at least the proof gap apart showed nothing left on a cordoned node.

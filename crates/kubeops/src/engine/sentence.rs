@@ -87,10 +87,8 @@ fn by_budget(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, S
     let (pod, text) = (&track.facts.pod, refusal.reply.text());
     let guards = spaces.guards(&track.facts);
     if guards.is_empty() {
-        let why = match refusal.code {
-            BlockCode::ManyBudgets => "has more than one budget",
-            _ => "is held by a disruption budget",
-        };
+        let many = refusal.code == BlockCode::ManyBudgets;
+        let why = if many { "has more than one budget" } else { "is held by a disruption budget" };
         return (refusal.code, format!("pod {pod} {why}: {text}"));
     }
     let full = guards.iter().filter(|budget| !budget.has_room());

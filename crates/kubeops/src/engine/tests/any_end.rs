@@ -89,6 +89,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..150)
 }
 
+/// The pods, and whether the node was open.
+type Read = (Vec<PodFacts>, bool);
+
 struct World {
     engine: Engine,
     now: Mono,
@@ -100,9 +103,10 @@ struct World {
     attached: Vec<AttachmentFacts>,
     followed: BTreeSet<Claim>,
     watch: VecDeque<Event>,
-    look: Option<(u64, Option<(Vec<PodFacts>, bool)>)>,
+    /// The look that is open, with what the server has read for it.
+    look: Option<(u64, Option<Read>)>,
     /// What the last look that was answered had read.
-    seen: Option<(Vec<PodFacts>, bool)>,
+    seen: Option<Read>,
     calls: VecDeque<(PodRef, bool)>,
     accepted: BTreeSet<PodUid>,
     budgets: (i32, i32),
@@ -163,12 +167,10 @@ impl World {
         if self.end.is_some() {
             return;
         }
-        match &event {
-            Event::Pods(pods) | Event::Looked { seen: Ok((pods, _)), .. } => {
-                self.told.extend(pods.iter().map(|it| it.pod.uid.clone()));
-            }
-            Event::Pod(facts) => drop(self.told.insert(facts.pod.uid.clone())),
-            _ => {}
+        if let Event::Pods(pods) | Event::Looked { seen: Ok((pods, _)), .. } = &event {
+            self.told.extend(pods.iter().map(|it| it.pod.uid.clone()));
+        } else if let Event::Pod(facts) = &event {
+            self.told.insert(facts.pod.uid.clone());
         }
         for effect in self.engine.step(self.now, event) {
             match effect {

@@ -131,6 +131,26 @@ fn d7_what_hinders_a_budget_is_read_at_once_when_its_numbers_change_and_at_most_
 }
 
 #[test]
+fn d7_a_budget_that_opens_and_closes_all_the_time_is_not_looked_at_each_time() {
+    let mut bench = Bench::started(vec![pod("a"), pod("b")]);
+    bench.reply("b", budget_reply());
+    for number in 0..20 {
+        bench.hear(budgets(0));
+        bench.hear(hindered(vec![not_ready()]));
+        assert_eq!(
+            bench.blockers()[0].reason.contains("is not Ready"),
+            number == 0,
+            "{number}: {:?}",
+            bench.blockers()
+        );
+        bench.hear(budgets(1));
+        bench.reply("b", budget_reply());
+        bench.pass(secs(1));
+    }
+    assert_eq!(bench.inspections.len(), 1);
+}
+
+#[test]
 fn a_look_at_what_hinders_that_fails_is_trouble_and_is_repeated() {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", budget_reply());
@@ -141,6 +161,8 @@ fn a_look_at_what_hinders_that_fails_is_trouble_and_is_repeated() {
     assert_eq!(bench.blockers()[0].code, BlockCode::Budget, "it is told all the same");
     bench.pass(secs(30));
     assert_eq!(bench.inspections.len(), 2);
+    bench.hear(hindered(vec![]));
+    assert_eq!(bench.progress().trouble, "");
 }
 
 #[test]

@@ -77,6 +77,15 @@ fn d6_a_pod_whose_two_budgets_are_known_is_not_evicted_in_vain() {
 }
 
 #[test]
+fn d6_a_finished_pod_is_evicted_whatever_its_budgets_say() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", many_budgets());
+    bench.hear(two(0, 0));
+    bench.bind(PodFacts { finished: true, ..pod("b") });
+    assert_eq!(bench.evicted_names(), ["a", "b"]);
+}
+
+#[test]
 fn d6_a_removal_that_is_refused_is_asked_again_and_one_that_lost_a_race_too() {
     for reply in [Reply::Conflict { text: "409".to_owned() }, budget_reply(), transient()] {
         let mut bench = Bench::started(vec![pod("a")]);

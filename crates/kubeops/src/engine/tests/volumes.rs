@@ -38,6 +38,7 @@ fn d13_the_proof_begins_when_the_volumes_of_evicted_pods_are_detached() {
     );
     bench.hear(attached(&["log", "data"]));
     assert_eq!(bench.progress().volumes, ["shop/data (pv pv-data)", "shop/log (pv pv-log)"]);
+    assert_eq!(bench.progress().estimate, None);
     bench.hear(attached(&["data"]));
     bench.pass(secs(60));
     assert_eq!((bench.progress().volumes.len(), bench.looks.len()), (1, 1));
