@@ -16,3 +16,5 @@ mod status;
 mod terminal;
 #[path = "drain_cmd/watch.rs"]
 mod watch;
+#[path = "drain_cmd/whole.rs"]
+mod whole;
