@@ -18,3 +18,5 @@ mod status;
 mod terminal;
 #[path = "drain_cmd/watch.rs"]
 mod watch;
+#[path = "drain_cmd/whole.rs"]
+mod whole;

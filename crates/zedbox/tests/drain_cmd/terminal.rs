@@ -43,6 +43,14 @@ impl Terminal {
         }
     }
 
+    /// The window is made this wide.
+    fn resize(&self, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.screen, size).unwrap();
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::WINCH).unwrap();
+    }
+
     fn more(&mut self) -> bool {
         let mut bytes = [0; 4096];
         // A terminal whose other end is closed answers with an error.
@@ -84,6 +92,23 @@ fn the_sheet_is_drawn_over_itself_until_the_end() {
         rows_before = Some(lines.len());
     }
     assert!(rows_before.is_some() && terminal.read.is_ascii(), "{}", terminal.read);
+}
+
+#[test]
+fn a_window_that_becomes_narrower_gets_a_narrower_sheet_in_the_place_of_the_old_one() {
+    let node = Node::of("drain-5-cordoned").with_zedkube();
+    let mut terminal = Terminal::start(&node, "watch", 100, &[("TERM", "vt100")]);
+    terminal.until("\x1b[J");
+    let wide: Vec<String> = terminal.read.lines().map(bare).filter(|line| !line.is_empty()).collect();
+    terminal.resize(40);
+    // Two sheets later all that was drawn for the wide window is gone.
+    terminal.until("\x1b[J");
+    terminal.until("\x1b[J");
+    let frames: Vec<&str> = terminal.read.split_inclusive("\x1b[J").collect();
+    let narrow = frames.iter().position(|frame| frame.lines().all(|line| bare(line).chars().count() <= 40));
+    let narrow = frames[narrow.unwrap()];
+    let rows: usize = wide.iter().map(|line| line.chars().count().div_ceil(40)).sum();
+    assert!(rows > wide.len() && narrow.starts_with(&format!("\r\x1b[{rows}A")), "{rows}: {narrow:?}");
 }
 
 #[test]
