@@ -180,6 +180,7 @@ impl Device {
             request_file(Requester::DeviceOp),
             request_file(Requester::Update),
         ];
+        drop(store::remove(&self.bus.path(request_file(Requester::Operator))));
         for file in volatile {
             store::remove(&self.bus.path(file)).unwrap();
         }
