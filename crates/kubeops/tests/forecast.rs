@@ -48,7 +48,7 @@ fn add_pinned(sim: &Sim, name: &str, replicas: u64) {
     sim.add_deployment("shop", name, replicas);
     let selector = json!({ "kubernetes.io/hostname": "n1" });
     sim.edit("apps/deployments", "shop", name, |it| {
-        it["spec"]["template"]["spec"]["nodeSelector"] = selector.clone()
+        it["spec"]["template"]["spec"]["nodeSelector"] = selector.clone();
     });
     for set in sim.list("apps/replicasets") {
         let set_name = set["metadata"]["name"].as_str().unwrap();

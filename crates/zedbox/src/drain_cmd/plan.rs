@@ -82,15 +82,17 @@ fn sheet(plan: &Plan, columns: usize) -> String {
     out
 }
 
-/// One line for each pod; where that is too wide, budgets and volumes stand below the pod. Columns of those are
-/// left out when they would be empty.
+/// One line for each pod; where that is too wide, budgets and volumes stand below the pod. Empty columns at
+/// the end are left out.
 fn table(pods: &[Planned], columns: usize) -> String {
     let head = ["POD", "CLASS", "TIER", "PRIORITY", "BUDGETS", "VOLUMES"].map(str::to_owned);
     let mut rows: Vec<Vec<String>> =
         std::iter::once(head).chain(pods.iter().map(cells)).map(Vec::from).collect();
     for column in [5, 4] {
-        if rows.iter().skip(1).all(|row| row[column] == NOTHING) {
-            rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        if rows.iter().skip(1).all(|row| row[column..].iter().all(|cell| cell == NOTHING)) {
+            for row in &mut rows {
+                row.truncate(column);
+            }
         }
     }
     let shown = rows[0].len();

@@ -123,12 +123,12 @@ fn o5_a_plan_for_programs_is_one_object_with_the_members_of_the_topics() {
     assert!(pod["Workload"].as_str().unwrap().starts_with("StatefulSet/web"), "{pod}");
 
     place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(2));
-    let blocked: Value = serde_json::from_str(&place.plan("-o json").out).unwrap();
-    let blocker = &blocked["Blockers"][0];
-    assert_eq!(blocker["Code"], "budget-stuck");
-    assert_eq!(blocker["Pod"], blocked["Pods"][0]["Pod"]);
-    assert_eq!(blocker["UID"], blocked["Pods"][0]["UID"]);
-    assert!(blocker["NextStep"].as_str().unwrap().contains("replica"));
+    let held: Value = serde_json::from_str(&place.plan("-o json").out).unwrap();
+    let first = &held["Blockers"][0];
+    assert_eq!(first["Code"], "budget-stuck");
+    assert_eq!(first["Pod"], held["Pods"][0]["Pod"]);
+    assert_eq!(first["UID"], held["Pods"][0]["UID"]);
+    assert!(first["NextStep"].as_str().unwrap().contains("replica"));
 }
 
 #[test]
