@@ -63,17 +63,19 @@ fn d6_removals_of_a_namespace_go_one_after_another() {
 
 #[test]
 fn d6_a_pod_whose_two_budgets_are_known_is_not_evicted_in_vain() {
-    let mut bench = Bench::started(vec![pod("a")]);
-    bench.reply("a", many_budgets());
-    bench.hear(two(0, 0));
-    bench.bind(pod("b"));
-    bench.pass(secs(1));
-    assert_eq!(bench.evicted_names(), ["a"]);
-    let held: Vec<(String, BlockCode)> =
-        bench.blockers().into_iter().map(|it| (it.pod.name, it.code)).collect();
-    let many = BlockCode::ManyBudgets;
-    assert_eq!(held, [("a".to_owned(), many), ("b".to_owned(), many)]);
-    assert_eq!(bench.progress().counts.blocked, 2);
+    for (one, other) in [(0, 0), (1, 0), (0, 1)] {
+        let mut bench = Bench::started(vec![pod("a")]);
+        bench.reply("a", many_budgets());
+        bench.hear(two(one, other));
+        bench.bind(pod("b"));
+        bench.pass(secs(1));
+        assert_eq!((bench.evicted_names(), removed(&bench)), (vec!["a"], vec![]), "{one} {other}");
+        let held: Vec<(String, BlockCode)> =
+            bench.blockers().into_iter().map(|it| (it.pod.name, it.code)).collect();
+        let many = BlockCode::ManyBudgets;
+        assert_eq!(held, [("a".to_owned(), many), ("b".to_owned(), many)]);
+        assert_eq!(bench.progress().counts.blocked, 2);
+    }
 }
 
 #[test]
