@@ -22,13 +22,13 @@ fn at(secs: u64) -> Mono {
 
 /// An attempt and the limit and marks with which it begins.
 fn begun(bench: &Bench) -> Option<(u32, Duration, Marks)> {
-    let attempt = bench.last.iter().find_map(|it| match it {
-        Effect::Say(Said::Attempt(attempt, 5)) => Some(*attempt),
-        _ => None,
-    })?;
-    bench.last.iter().find_map(|it| match it {
-        Effect::Drain(_, _, limit, marks) => Some((attempt, *limit, (**marks).clone())),
-        _ => None,
+    let attempt = bench
+        .last
+        .iter()
+        .find_map(|it| if let Effect::Say(Said::Attempt(attempt, 5)) = it { Some(*attempt) } else { None })?;
+    bench.last.iter().find_map(|it| {
+        let Effect::Drain(_, _, limit, marks) = it else { return None };
+        Some((attempt, *limit, (**marks).clone()))
     })
 }
 
