@@ -1,7 +1,5 @@
 //! Many pods: how often the API server is asked, and that each pod is evicted once.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use kube::Client;
 use kubeops::{Cluster, CordonOwner, Marks, NodeName, Order, Outcome, Progress, Rules, drain};
 use kubesim::{Sim, SimConfig};

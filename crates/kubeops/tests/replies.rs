@@ -34,6 +34,9 @@ const OTHER: &str = "other";
 const TWO_BUDGETS: &str =
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
 
+/// What is done to the cluster before the answer is given.
+type Change = fn(&Sim);
+
 /// What becomes of the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
@@ -238,7 +241,6 @@ async fn d2_success_and_pods_that_are_no_longer_there_are_done() {
     let other_uid = json!({ "reason": "Conflict", "message":
         "Operation cannot be fulfilled on Pod \"asked\": the UID in the precondition (1) does not match the UID in \
          record (2). The object might have been deleted and then recreated" });
-    type Change = fn(&Sim);
     let rows: [(&'static str, How, Change); 4] = [
         ("201", status(201, "", &json!({ "status": "Success" })), ending),
         ("200 with a body that is no JSON", answer(200, "", "text/plain", "fine"), ending),

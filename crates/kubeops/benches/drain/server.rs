@@ -16,6 +16,8 @@ use crate::case::{Case, DEVICE, NAMESPACE, NODE, OTHER, START, STOP, Way};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     pub(crate) secs: f64,
+    /// Of them on a processor; what a busy machine leaves as it is.
+    pub(crate) cpu_secs: f64,
     /// As the server counts them; a real one is not asked.
     pub(crate) requests: Option<usize>,
     /// The most that was resident at a time, in MiB.
@@ -26,11 +28,11 @@ pub(crate) struct Sample {
 
 impl fmt::Display for Sample {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { secs, requests, peak_mib, own_mib } = self;
+        let Self { secs, cpu_secs, requests, peak_mib, own_mib } = self;
         let requests = requests.map_or("uncounted".to_owned(), |it| it.to_string());
         write!(
             out,
-            "{secs:.2} s, {requests} requests, {peak_mib:.1} MiB resident, {own_mib:.1} MiB of its own"
+            "{secs:.2} s, {cpu_secs:.2} s on a processor, {requests} requests, {peak_mib:.1} MiB resident, {own_mib:.1} MiB of its own"
         )
     }
 }
@@ -102,8 +104,8 @@ impl Server {
         };
         let line = Role::start(role, self.case, &self.kubeconfig).line();
         let numbers: Vec<f64> = line.split(' ').map(|it| it.parse().unwrap()).collect();
-        let [secs, peak_mib, own_mib] = numbers[..] else { unreachable!("{line}") };
-        Sample { secs, requests: None, peak_mib, own_mib }
+        let [secs, cpu_secs, peak_mib, own_mib] = numbers[..] else { unreachable!("{line}") };
+        Sample { secs, cpu_secs, requests: None, peak_mib, own_mib }
     }
 
     /// Whether the node is empty and how often the server was asked; the server is gone then.
@@ -161,5 +163,8 @@ pub(crate) fn took(time: std::time::Duration) {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
     };
-    said(format_args!("{} {} {}", time.as_secs_f64(), mib("VmHWM:"), mib("RssAnon:")));
+    // Nanoseconds of the one thread that does it all.
+    let schedule = std::fs::read_to_string("/proc/self/schedstat").unwrap();
+    let cpu = schedule.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9;
+    said(format_args!("{} {cpu} {} {}", time.as_secs_f64(), mib("VmHWM:"), mib("RssAnon:")));
 }

@@ -60,6 +60,11 @@ pub(crate) fn print(rows: &[Row]) {
         let secs =
             |(least, median, most): (f64, f64, f64)| format!("{median:.2} s ({least:.2} to {most:.2})");
         println!("| {} | {} | {} | ≤ {target:.2} s | {met} |", case.what, secs(floor_time), secs(our_time));
+        let cpu = |samples: &[Sample]| {
+            let (least, median, most) = spread(samples, |it| it.cpu_secs);
+            format!("{median:.2} s ({least:.2} to {most:.2})")
+        };
+        println!("| of it on a processor | {} | {} | – | – |", cpu(floor), cpu(ours));
         if let (Some(floor), Some(ours)) = (requests(floor), requests(ours)) {
             let count = |(least, median, most): (f64, f64, f64)| format!("{median} ({least} to {most})");
             let (target, met) = case.requests().map_or(("–".to_owned(), "–"), |target| {
