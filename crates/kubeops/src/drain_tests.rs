@@ -156,6 +156,27 @@ async fn d4_a_pod_that_its_budget_holds_delays_nobody_and_is_named_with_numbers(
 }
 
 #[tokio::test(start_paused = true)]
+async fn o2_a_held_pod_is_told_with_its_numbers_and_never_otherwise() {
+    let (fake, cluster, _) = Fake::new(vec![pod("held")]);
+    fake.world().budgets.push(budget("web", 2, 2));
+    let mut attempt = Attempt::start(&cluster);
+    let mut told = std::collections::BTreeSet::new();
+    let mut progress = attempt.progress.clone();
+    let collect = async {
+        loop {
+            progress.changed().await.unwrap();
+            told.extend(progress.borrow_and_update().blockers.iter().map(|it| it.reason.clone()));
+        }
+    };
+    tokio::select! {
+        () = attempt.pass(secs(60)) => {}
+        () = collect => {}
+    }
+    let expected = "pod shop/held is held: budget shop/web allows 0 of 2; 2 healthy, 2 needed";
+    assert_eq!(told.into_iter().collect::<Vec<_>>(), [expected]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_behind_one_budget_go_one_after_another() {
     let (fake, cluster, _) = Fake::new(vec![owned("web-1", "ReplicaSet"), owned("web-2", "ReplicaSet")]);
     fake.world().budgets.push(budget("web", 3, 2));

@@ -100,7 +100,8 @@ fn daemon_set(pod: &Pod) -> Option<((String, String), &str)> {
     Some(((pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone()), &owner.uid))
 }
 
-fn looked_up(pod: &Pod, alive: &BTreeMap<(String, String), Option<String>>) -> PodFacts {
+/// The facts about a pod whose `DaemonSet` is looked for among those `alive`, by namespace and name with their UIDs.
+pub(crate) fn looked_up(pod: &Pod, alive: &BTreeMap<(String, String), Option<String>>) -> PodFacts {
     let mut facts = facts(pod);
     if let Some((key, uid)) = daemon_set(pod) {
         let there = alive.get(&key).is_some_and(|found| found.as_deref() == Some(uid));

@@ -46,9 +46,9 @@ impl watch::Object for Seen {
 pub(crate) fn pod_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
     follow::<Seen>(cluster.clone(), pods::scope(node), seed)
         .map(|heard| match heard {
-            Heard::Listed(all) => Event::Pods(all.into_iter().map(|seen| seen.facts).collect()),
-            Heard::Put(seen) => Event::Pod(seen.facts),
-            Heard::Gone(seen) => Event::PodGone(seen.facts.pod.uid),
+            Heard::Listed(all) => Event::Pods(all.into_iter().map(|pod| pod.facts).collect()),
+            Heard::Put(pod) => Event::Pod(pod.facts),
+            Heard::Gone(pod) => Event::PodGone(pod.facts.pod.uid),
             Heard::Trouble(error) => Event::Trouble(error.line()),
         })
         .boxed()
@@ -116,4 +116,26 @@ pub(crate) fn volume_events(
             Err(error) => Event::Trouble(error.line()),
         })
         .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_a_pod_only_its_version_and_its_facts_are_kept() {
+        let pod = json!({
+            "metadata": {
+                "namespace": "shop", "name": "a", "uid": "u", "resourceVersion": "7", "labels": {"app": "web"},
+                "annotations": {"long": "x".repeat(1000)}, "managedFields": [{"manager": "m"}],
+            },
+            "spec": {"nodeName": "n1", "containers": []},
+            "status": {"phase": "Running"},
+        });
+        let seen: Seen = serde_json::from_value(pod.clone()).unwrap();
+        assert_eq!(seen.meta, ObjectMeta { resource_version: Some("7".to_owned()), ..ObjectMeta::default() });
+        assert_eq!(seen.facts, pods::facts(&serde_json::from_value(pod).unwrap()));
+    }
 }

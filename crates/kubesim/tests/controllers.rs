@@ -1,6 +1,6 @@
 //! Volumes, scheduling and claimed disruptions: what the controllers make of objects.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 use std::time::Duration;
 
@@ -146,10 +146,10 @@ async fn a_cordoned_node_takes_only_pods_that_tolerate_the_cordon() {
         let condition = sim.get("pods", "shop", name).unwrap()["status"]["conditions"][0].clone();
         let said = (&condition["type"], &condition["status"], &condition["reason"]);
         assert_eq!(said, (&json!("PodScheduled"), &json!("False"), &json!("Unschedulable")));
-        let none = "0/2 nodes are available";
+        let nowhere = "0/2 nodes are available";
         let message = format!(
-            "{none}: 1 node(s) had untolerated taint {{disk: old}}, 1 node(s) were unschedulable. \
-             preemption: {none}: 2 Preemption is not helpful for scheduling."
+            "{nowhere}: 1 node(s) had untolerated taint {{disk: old}}, 1 node(s) were unschedulable. \
+             preemption: {nowhere}: 2 Preemption is not helpful for scheduling."
         );
         assert_eq!(condition["message"], message.as_str());
     }

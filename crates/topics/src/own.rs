@@ -6,7 +6,7 @@
 //!
 //! Enums are words on disk, as people read these files. Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -233,6 +233,8 @@ pub struct DrainMarks {
     pub pods_ms: BTreeMap<String, u64>,
     /// How often pods of a workload have come back to this node, by `namespace/kind/name`.
     pub returns: BTreeMap<String, u32>,
+    /// Claims of pods that leave or have left, whose volumes have to be detached, as `shop/data`.
+    pub claims: BTreeSet<String>,
 }
 
 impl Topic for DrainJournal {

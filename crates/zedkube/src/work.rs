@@ -104,7 +104,7 @@ impl Work {
                     watched: Watched::default(),
                     marks: Marks::default(),
                 };
-                outbox.send(Event::Drained(run, Err(failure))).await;
+                outbox.send(Event::Drained(run, Err(Box::new(failure)))).await;
                 return;
             }
         };
@@ -132,7 +132,7 @@ impl Work {
             Outcome::Failed { reason, blockers, watched, marks } => {
                 let others = node::others(&self.cluster, &order.node).await;
                 let all_drain = others.is_ok_and(|others| kubeops::every_peer_drains(&others));
-                Err(Failure { reason, blockers, all_drain, watched, marks })
+                Err(Box::new(Failure { reason, blockers, all_drain, watched, marks }))
             }
         };
         outbox.send(Event::Drained(run, result)).await;

@@ -76,8 +76,8 @@ pub struct Engine {
     /// Cordons that had to be written.
     recordons: u32,
     trouble: String,
-    /// The counts at the last change of them, and when the attempt was to be done by then.
-    estimated: (Counts, Option<Mono>),
+    /// Counts and phase at the last change of them, and when the attempt was to be done by then.
+    estimated: (Counts, Phase, Option<Mono>),
     over: Option<Outcome>,
 }
 
@@ -85,6 +85,7 @@ impl Engine {
     /// An attempt that starts `now`, or goes on from `marks`. `seed` is for jitter.
     #[must_use]
     pub fn new(rules: Rules, marks: &Marks, now: Mono, seed: u64) -> Self {
+        let rules = Rules { at_once: rules.at_once.max(1), ..rules };
         Self {
             pace: Pace::new(seed),
             started: marks.attempt.map_or(now, |mark| mark.min(now)),
@@ -103,27 +104,30 @@ impl Engine {
             cordon_from: now,
             recordons: 0,
             trouble: String::new(),
-            estimated: (Counts::default(), None),
+            estimated: (Counts::default(), Phase::Draining, None),
             over: None,
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match self.empty_since {
+            Some(_) => Phase::Proving,
+            None if !self.roster.is_active() && !self.volumes.is_over() => Phase::Detaching,
+            None => Phase::Draining,
         }
     }
 
     /// The attempt as it stands.
     #[must_use]
     pub fn progress(&self, now: Mono) -> Progress {
-        let phase = match self.empty_since {
-            Some(_) => Phase::Proving,
-            None if !self.roster.is_active() && !self.volumes.is_over() => Phase::Detaching,
-            None => Phase::Draining,
-        };
         Progress {
-            phase,
+            phase: self.phase(),
             tier: self.roster.book.open_tier(),
             counts: self.roster.book.counts,
             blockers: self.roster.blockers(now),
             volumes: self.volumes.waited_for(),
             left: self.left(),
-            estimate: self.estimated.1,
+            estimate: self.estimated.2,
             marks: self.marks(now),
             evicted: self.roster.book.evicted,
             recordons: self.recordons,
@@ -287,13 +291,13 @@ impl Engine {
         }
     }
 
-    /// Foresees the end anew when the counts are others than before.
+    /// Foresees the end anew when counts or phase are others than before. How long volumes take nobody can tell.
     fn foresee(&mut self, now: Mono) {
-        let counts = self.roster.book.counts;
-        if self.estimated.0 != counts {
+        let (counts, phase) = (self.roster.book.counts, self.phase());
+        if (self.estimated.0, self.estimated.1) != (counts, phase) {
             let grace = self.roster.book.last_grace();
             let at = estimate(now, self.began, counts, grace, self.rules.proof_gap);
-            self.estimated = (counts, at);
+            self.estimated = (counts, phase, at.filter(|_| phase != Phase::Detaching));
         }
     }
 
@@ -326,6 +330,9 @@ impl Core for Engine {
     type Effect = Effect;
 
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        if let Some(outcome) = &self.over {
+            return vec![Effect::End(outcome.clone())];
+        }
         let mut effects = Vec::new();
         match event {
             Event::Pods(pods) => {
@@ -344,10 +351,14 @@ impl Core for Engine {
             Event::Evicted { uid, reply } => self.roster.answered(now, &uid, reply, &mut effects),
             Event::Budgets { namespace, budgets } => self.roster.budgets(now, &namespace, budgets),
             Event::Inspected { namespace, budget, found } => {
+                self.trouble.clear();
                 let found = found.map_err(|failure| self.trouble = failure.text).ok();
                 self.roster.spaces.inspected(&namespace, &budget, found);
             }
-            Event::Volumes(attached) => self.volumes.heard(attached),
+            Event::Volumes(attached) => {
+                self.trouble.clear();
+                self.volumes.heard(attached);
+            }
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::Cordoned(result) => self.cordoned(now, result),
             Event::Trouble(text) => self.trouble = text,

@@ -71,7 +71,7 @@ impl Roster {
         let guards = self.spaces.guards(&track.facts);
         let full: BTreeSet<String> =
             guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()).collect();
-        let many = guards.len() > 1;
+        let many = guards.len() > 1 && !track.facts.finished;
         self.spaces.hold(&namespace, &full);
         let told = self.spaces.is_told(&namespace);
         self.book.change(uid, |track| {
@@ -94,7 +94,8 @@ impl Roster {
             let Some(track) = self.book.get(&uid) else { continue };
             let guards = self.spaces.guards(&track.facts);
             holding.extend(guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()));
-            let on_hold = guards.len() > 1 && guards.iter().any(|it| !it.has_room());
+            let many = guards.len() > 1 && !track.facts.finished;
+            let on_hold = many && guards.iter().any(|it| !it.has_room());
             let room = guards.iter().all(|it| it.allowed > taken.get(&it.name).copied().unwrap_or(0));
             let was = |all: &Vec<BudgetFacts>| {
                 all.iter().filter(|it| it.guards(&track.facts.labels)).eq(guards.iter().copied())
@@ -123,8 +124,9 @@ impl Roster {
         if track.doomed.is_some() {
             return Some(Way::Delete);
         }
+        // The eviction API lets a finished pod go, whatever its budgets say.
         let guards = self.spaces.guards(&track.facts);
-        if guards.len() < 2 {
+        if guards.len() < 2 || track.facts.finished {
             return Some(Way::Evict);
         }
         guards.iter().all(|budget| budget.has_room()).then_some(Way::Remove)

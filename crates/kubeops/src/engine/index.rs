@@ -57,6 +57,21 @@ pub(super) struct Book {
 }
 
 impl Book {
+    /// No pods yet; of those that have left before, these claims are known.
+    pub(super) fn owing(claims: BTreeSet<Claim>) -> Self {
+        Self { claims, ..Self::default() }
+    }
+
+    /// The claims of pods that are gone and of those that are to go.
+    pub(super) fn all_claims(&self) -> BTreeSet<Claim> {
+        let of = |track: &Track| {
+            let namespace = track.facts.pod.namespace.clone();
+            let claims = track.facts.claims.clone();
+            claims.into_iter().map(move |claim| (namespace.clone(), claim))
+        };
+        self.claims.iter().cloned().chain(self.pods.values().flat_map(of)).collect()
+    }
+
     pub(super) fn get(&self, uid: &PodUid) -> Option<&Track> {
         self.pods.get(uid)
     }

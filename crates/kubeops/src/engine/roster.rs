@@ -55,7 +55,7 @@ pub(super) struct Roster {
 impl Roster {
     pub(super) fn new(rules: Rules, marks: &Marks, now: Mono, pace: Pace) -> Self {
         Self {
-            book: Book::default(),
+            book: Book::owing(marks.claims.clone()),
             spaces: Spaces::default(),
             clock: TierClock::new(marks.tier),
             returns: Returns::new(rules.sticky_returns, marks.returns.clone()),

@@ -5,15 +5,12 @@
 
 use step::Mono;
 
-use super::spaces::{Spaces, is_stuck, unplaced};
+use super::spaces::Spaces;
 use super::track::{Over, Refusal, State, Track};
 use super::words::Rules;
-use crate::budget::BudgetFacts;
+use crate::held;
 use crate::hindrance::Hindrance;
 use crate::progress::{BlockCode, Blocker};
-
-/// So many pods that hinder a budget are named in one sentence.
-const NAMED: usize = 3;
 
 /// What holds the pod, when something does.
 pub(super) fn blocker(
@@ -73,7 +70,7 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, Str
     let (pod, text) = (&track.facts.pod, refusal.reply.text());
     let reason = match refusal.code {
         BlockCode::Budget | BlockCode::ManyBudgets => return by_budget(track, refusal, spaces),
-        BlockCode::NamespaceEnding => format!("pod {pod} waits for the end of its namespace: {text}"),
+        BlockCode::NamespaceEnding => held::by_namespace(pod, text),
         BlockCode::Throttled => format!("pod {pod} waits as the API server has too much to do: {text}"),
         BlockCode::ApiTrouble => format!("pod {pod} waits as its eviction failed in passing: {text}"),
         BlockCode::Refused => format!("pod {pod} cannot be evicted: {text}"),
@@ -90,27 +87,11 @@ fn by_budget(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, S
     let (pod, text) = (&track.facts.pod, refusal.reply.text());
     let guards = spaces.guards(&track.facts);
     if guards.is_empty() {
-        let why = match refusal.code {
-            BlockCode::ManyBudgets => "has more than one budget",
-            _ => "is held by a disruption budget",
-        };
+        let many = refusal.code == BlockCode::ManyBudgets;
+        let why = if many { "has more than one budget" } else { "is held by a disruption budget" };
         return (refusal.code, format!("pod {pod} {why}: {text}"));
     }
-    let numbers = guards.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    let full: Vec<&&BudgetFacts> = guards.iter().filter(|budget| !budget.has_room()).collect();
-    let hindrances: Vec<&Hindrance> = full.iter().flat_map(|budget| spaces.hindrances(budget)).collect();
-    if let Some((other, sentence)) = hindrances.iter().find_map(|it| Some((&it.pod, unplaced(it)?))) {
-        let reason = format!("pod {pod} is held: {numbers}; no other node can take pod {other} ({sentence})");
-        return (BlockCode::NoOtherNode, reason);
-    }
-    let code = if full.iter().any(|budget| is_stuck(budget)) { BlockCode::BudgetStuck } else { refusal.code };
-    let why = if guards.len() > 1 { "is held until all its budgets have room" } else { "is held" };
-    let mut reason = format!("pod {pod} {why}: {numbers}");
-    for hindrance in hindrances.iter().take(NAMED) {
-        reason.push_str(&format!("; {hindrance}"));
-    }
-    if let Some(more) = hindrances.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        reason.push_str(&format!("; and {more} more"));
-    }
-    (code, reason)
+    let full = guards.iter().filter(|budget| !budget.has_room());
+    let hindrances: Vec<&Hindrance> = full.flat_map(|budget| spaces.hindrances(budget)).collect();
+    held::by_budgets(pod, &guards, &hindrances, refusal.code)
 }

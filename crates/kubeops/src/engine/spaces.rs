@@ -10,7 +10,7 @@ use step::Mono;
 
 use super::words::Effect;
 use crate::budget::BudgetFacts;
-use crate::hindrance::{Hindrance, Why};
+use crate::hindrance::Hindrance;
 use crate::plan::PodFacts;
 
 /// How long a refusal is kept back while the numbers behind it are being read, so that its sentence changes no
@@ -32,7 +32,7 @@ struct Space {
     told: bool,
     /// `None` while they have not been heard of.
     budgets: Option<Vec<BudgetFacts>>,
-    /// Budgets that hold a pod, by name.
+    /// Budgets that hold a pod, or have held one, by name.
     holding: BTreeMap<String, Inspection>,
 }
 
@@ -46,6 +46,8 @@ struct Inspection {
     looks: u32,
     flying: bool,
     answered: bool,
+    /// The budget holds a pod now.
+    wanted: bool,
     found: Vec<Hindrance>,
 }
 
@@ -72,7 +74,7 @@ impl Space {
     /// Budgets that hold a pod and have no room, and when to look at what hinders them.
     fn to_inspect(&self) -> impl Iterator<Item = (&BudgetFacts, Mono)> {
         self.holding.iter().filter_map(|(name, inspection)| {
-            let budget = self.budget(name).filter(|budget| !budget.has_room())?;
+            let budget = self.budget(name).filter(|budget| inspection.wanted && !budget.has_room())?;
             budget.selector.as_ref()?;
             Some((budget, inspection.due(numbers(budget))?))
         })
@@ -81,7 +83,7 @@ impl Space {
     /// Whether all that can be said about its refusals is known.
     fn is_clear(&self) -> bool {
         let inspected = |(name, inspection): (&String, &Inspection)| {
-            inspection.answered || self.budget(name).is_none_or(BudgetFacts::has_room)
+            inspection.answered || !inspection.wanted || self.budget(name).is_none_or(BudgetFacts::has_room)
         };
         self.budgets.is_some() && self.holding.iter().all(inspected)
     }
@@ -129,18 +131,22 @@ impl Spaces {
     /// These budgets of the namespace, and no others, hold a pod.
     pub(super) fn hold_only(&mut self, namespace: &str, names: &BTreeSet<String>) {
         if let Some(space) = self.0.get_mut(namespace) {
-            space.holding.retain(|name, _| names.contains(name));
+            for (name, inspection) in &mut space.holding {
+                if !names.contains(name) {
+                    inspection.wanted = false;
+                    // What hindered it then may be over when it holds a pod again.
+                    inspection.found.clear();
+                }
+            }
         }
         self.hold(namespace, names);
     }
 
     /// These budgets of the namespace hold a pod.
-    pub(super) fn hold<'a>(&mut self, namespace: &str, names: impl IntoIterator<Item = &'a String>) {
+    pub(super) fn hold(&mut self, namespace: &str, names: &BTreeSet<String>) {
         if let Some(space) = self.0.get_mut(namespace) {
             for name in names {
-                if !space.holding.contains_key(name) {
-                    space.holding.insert(name.clone(), Inspection::default());
-                }
+                space.holding.entry(name.clone()).or_default().wanted = true;
             }
         }
     }
@@ -166,10 +172,11 @@ impl Spaces {
     /// The answer to [`Effect::Inspect`]; `None` when it came to nothing, which leaves what was known.
     pub(super) fn inspected(&mut self, namespace: &str, budget: &str, found: Option<Vec<Hindrance>>) {
         let space = self.0.get_mut(namespace);
-        if let Some(inspection) = space.and_then(|space| space.holding.get_mut(budget)) {
+        let inspection = space.and_then(|space| space.holding.get_mut(budget));
+        if let Some(inspection) = inspection.filter(|inspection| inspection.flying) {
             inspection.flying = false;
             inspection.answered = true;
-            if let Some(found) = found {
+            if let Some(found) = found.filter(|_| inspection.wanted) {
                 inspection.found = found;
             }
         }
@@ -204,18 +211,5 @@ impl Spaces {
         let quiet = self.0.values().filter(|space| !space.told).map(|space| space.followed + QUIET);
         let inspections = self.0.values().flat_map(Space::to_inspect).map(|(_, at)| at);
         quiet.chain(inspections).min()
-    }
-}
-
-/// Whether the budget cannot get room by itself: none of its pods is merely starting.
-pub(super) fn is_stuck(budget: &BudgetFacts) -> bool {
-    !budget.has_room() && budget.healthy <= budget.desired && budget.healthy == budget.expected
-}
-
-/// The scheduler's sentence about a pod that no node takes.
-pub(super) fn unplaced(hindrance: &Hindrance) -> Option<&str> {
-    match &hindrance.why {
-        Why::Unplaced(sentence) if !sentence.is_empty() => Some(sentence),
-        Why::Unplaced(_) | Why::NotReady | Why::Ending => None,
     }
 }

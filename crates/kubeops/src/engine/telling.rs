@@ -25,7 +25,8 @@ impl Roster {
     /// When [`Roster::ask_due`] or [`Roster::inspect`] has something to do, as far as time decides it.
     pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
         let due = self.book.next_due().filter(|_| self.book.asking < self.rules.at_once);
-        let marked = self.book.asked_before(now).take(MARKED).count() < MARKED;
+        let before = Mono::from_start(now.since_start().saturating_sub(MARKED_AFTER));
+        let marked = self.book.asked_before(before).take(MARKED).count() < MARKED;
         let mark = self.book.next_asked_for(now, MARKED_AFTER).filter(|_| marked);
         let all = [due, mark, self.spaces.next_due(), self.next_limit()];
         all.into_iter().flatten().min()
@@ -101,6 +102,7 @@ impl Roster {
             tier: self.clock.open(),
             pods: pods.collect(),
             returns: self.returns.marks(),
+            claims: self.book.all_claims(),
             ..Marks::default()
         }
     }

@@ -71,7 +71,7 @@ impl Zedkube {
         }
     }
 
-    pub(super) fn drained(&mut self, now: Mono, result: Result<Done, Failure>, out: &mut Vec<Effect>) {
+    pub(super) fn drained(&mut self, now: Mono, result: Result<Done, Box<Failure>>, out: &mut Vec<Effect>) {
         let Run::Draining { attempt, now: last, .. } = &self.run else { return };
         let (attempt, last) = (*attempt, last.clone());
         match result {
@@ -88,6 +88,7 @@ impl Zedkube {
                 self.release(now, out);
             }
             Err(failure) => {
+                let failure = *failure;
                 self.let_pass(&last.left);
                 let last = Box::new(Progress {
                     blockers: failure.blockers,

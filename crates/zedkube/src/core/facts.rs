@@ -36,7 +36,7 @@ pub enum Event {
     /// How far [`Effect::Drain`] is.
     Draining(RunId, Box<Progress>),
     /// Answer to [`Effect::Drain`].
-    Drained(RunId, Result<Done, Failure>),
+    Drained(RunId, Result<Done, Box<Failure>>),
     /// Answer to [`Effect::Await`]: what has changed, in words.
     BlockerChanged(RunId, String),
     /// Answer to [`Effect::Look`]: whose cordon is on the node now, or why that is not known.

@@ -3,7 +3,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kubeops::{Marks, PodUid, Progress, Tier};
@@ -22,13 +22,13 @@ fn at(secs: u64) -> Mono {
 
 /// An attempt and the limit and marks with which it begins.
 fn begun(bench: &Bench) -> Option<(u32, Duration, Marks)> {
-    let attempt = bench.last.iter().find_map(|it| match it {
-        Effect::Say(Said::Attempt(attempt, 5)) => Some(*attempt),
-        _ => None,
-    })?;
-    bench.last.iter().find_map(|it| match it {
-        Effect::Drain(_, _, limit, marks) => Some((attempt, *limit, (**marks).clone())),
-        _ => None,
+    let attempt = bench
+        .last
+        .iter()
+        .find_map(|it| if let Effect::Say(Said::Attempt(attempt, 5)) = it { Some(*attempt) } else { None })?;
+    bench.last.iter().find_map(|it| {
+        let Effect::Drain(_, _, limit, marks) = it else { return None };
+        Some((attempt, *limit, (**marks).clone()))
     })
 }
 
@@ -75,6 +75,7 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
         volumes: None,
         pods: BTreeMap::from([(PodUid::new("u1"), began + Duration::from_secs(7))]),
         returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
+        claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
     };
     let run = bench.core.run_id;
     bench.hear(Event::Draining(run, Box::new(Progress { marks: marks.clone(), ..Progress::default() })));
@@ -171,6 +172,11 @@ fn the_journal_is_not_written_with_every_pod_and_marks_soon() {
     assert_eq!(written, 2);
     bench.now = bench.now + Duration::from_secs(5);
     bench.hear(Event::Tick);
+    assert_eq!(journals(&bench), 1);
+    // What is owed for pods that go is kept before they are gone.
+    let claims = BTreeSet::from([("shop".to_owned(), "data".to_owned())]);
+    let marks = Marks { attempt: Some(T0), claims, ..Marks::default() };
+    bench.hear(Event::Draining(run, Box::new(Progress { marks, ..Progress::default() })));
     assert_eq!(journals(&bench), 1);
     // Pods alone are nothing to keep.
     let marks = Marks { attempt: Some(T0), ..Marks::default() };

@@ -83,9 +83,9 @@ impl Kept {
     }
 }
 
-/// What an attempt is told of the one before it: what was learned, not since when its limits ran.
+/// What an attempt is told of the one before it: what was learned and is still owed, not since when its limits ran.
 pub(super) fn learned(last: &Marks) -> Marks {
-    Marks { returns: last.returns.clone(), ..Marks::default() }
+    Marks { returns: last.returns.clone(), claims: last.claims.clone(), ..Marks::default() }
 }
 
 fn ms(at: Mono) -> u64 {
@@ -113,6 +113,7 @@ fn kept_marks(held: &Marks) -> DrainMarks {
             .iter()
             .map(|((namespace, workload), count)| (format!("{namespace}/{workload}"), *count))
             .collect(),
+        claims: held.claims.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect(),
     }
 }
 
@@ -126,17 +127,20 @@ fn marks(kept: &DrainMarks) -> Marks {
         returns: kept
             .returns
             .iter()
-            .filter_map(|(name, count)| {
-                let (namespace, workload) = name.split_once('/')?;
-                Some(((namespace.to_owned(), workload.to_owned()), *count))
-            })
+            .filter_map(|(name, count)| Some((in_namespace(name)?, *count)))
             .collect(),
+        claims: kept.claims.iter().filter_map(|name| in_namespace(name)).collect(),
     }
+}
+
+fn in_namespace(text: &str) -> Option<(String, String)> {
+    let (namespace, name) = text.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
 
@@ -150,6 +154,7 @@ mod tests {
                 volumes: Some(at(3)),
                 pods: BTreeMap::from([(PodUid::new("u1".to_owned()), at(4))]),
                 returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
+                claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
             };
             assert_eq!(marks(&kept_marks(&held)), held);
         }

@@ -140,7 +140,7 @@ fn a_drain_that_fails_for_good_still_shows_its_attempt_and_who_blocked() {
             blockers: vec![blocker("web-1", BlockCode::OverTime)],
             ..failed("pod shop/web-1 is over its time", false)
         };
-        bench.hear(Event::Drained(run, Err(failure)));
+        bench.hear(Event::Drained(run, Err(Box::new(failure))));
         if attempt < 5 {
             bench.now = bench.now + Duration::from_secs(300);
             bench.hear(Event::Tick);

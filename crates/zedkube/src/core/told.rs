@@ -1,7 +1,7 @@
 //! What is said, and in whose name. Pure: no clock, no I/O, no task.
 
 use step::Mono;
-use topics::{Answer, DrainJournal, DrainStatus, NodeDrainStatus, Requester};
+use topics::{Answer, DrainJournal, DrainMarks, DrainStatus, NodeDrainStatus, Requester};
 
 use super::facts::{Effect, Force, Said};
 use super::machine::Zedkube;
@@ -77,14 +77,16 @@ impl Zedkube {
         *out = told;
     }
 
-    /// Everything but the marks of limits is kept at once; those change with pods, and may be a little old.
+    /// Everything is kept at once but since when limits run: that changes with pods, and may be a little old. The
+    /// claims whose volumes are owed may not: nobody else knows of them once their pods are gone.
     fn tell_journal(&mut self, now: Mono, told: &mut Vec<Effect>) {
         let journal = self.journal();
         if self.said_journal == journal {
             self.marks_gap.settled();
             return;
         }
-        let marks = self.said_journal.marks.clone();
+        let claims = journal.marks.claims.clone();
+        let marks = DrainMarks { claims, ..self.said_journal.marks.clone() };
         let marks_alone = DrainJournal { marks, ..journal.clone() } == self.said_journal;
         if !marks_alone || self.marks_gap.opens(now, self.limits.marks_gap()) {
             told.push(Effect::Journal(Box::new(journal.clone())));

@@ -410,7 +410,7 @@ pub(super) fn ended(task: Task, how: u8, node: CordonOwner) -> Event {
         }
         Task::Drain(run) => {
             let done = done_with(Vec::new());
-            Event::Drained(run, if how == 0 { Ok(done) } else { Err(failed("trouble", how == 2)) })
+            Event::Drained(run, if how == 0 { Ok(done) } else { Err(Box::new(failed("trouble", how == 2))) })
         }
         Task::Await(run) => Event::BlockerChanged(run, "budget shop/web now allows 1".to_owned()),
     }

@@ -1,23 +1,35 @@
 //! An attempt against answers from the hand, with the time in the hand: the bench.
 
+mod any_end;
 mod any_order;
+mod blockers;
+mod ends;
+mod limits;
 mod pods;
 mod proof;
+mod sticky;
+mod tiers;
+mod two_budgets;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use step::{Core, Mono};
 
-use super::{Claim, Effect, Engine, Event, Failure, Rules, Said};
+use super::{
+    Claim, Effect, Engine, Event, Failure, Limit, PodAction, Rules, Said, StickyAction, VolumeAction,
+};
 use crate::budget::{BudgetFacts, Selector};
 use crate::cordon::{Cordon, CordonOwner, NodeFacts};
 use crate::hindrance::{Hindrance, Why};
 use crate::names::{NodeName, PodRef, PodUid};
 use crate::plan::tests::pod;
 use crate::plan::{Owner, PodFacts};
-use crate::progress::{BlockCode, Marks, Outcome, Phase, Progress};
+use crate::progress::{BlockCode, Blocker, Left, Marks, Outcome, Phase, Progress};
 use crate::reply::Reply;
+use crate::tier::Tier;
+use crate::volumes::AttachmentFacts;
 
 fn node(open: bool) -> NodeFacts {
     NodeFacts {
@@ -49,16 +61,29 @@ fn failed(reply: Reply) -> Failure {
 }
 
 fn budgets(allowed: i32) -> Event {
-    let web = BudgetFacts {
+    all_budgets(&[budget("web", allowed, 2 + allowed, 2, 3)])
+}
+
+/// A budget with these numbers, `web` selecting all pods.
+fn budget(name: &str, allowed: i32, healthy: i32, desired: i32, expected: i32) -> BudgetFacts {
+    BudgetFacts {
         namespace: "shop".to_owned(),
-        name: "web".to_owned(),
+        name: name.to_owned(),
         selector: Some(Selector { labels: pod("x").labels, conditions: vec![] }),
         allowed,
-        healthy: 2 + allowed,
-        desired: 2,
-        expected: 3,
-    };
-    Event::Budgets { namespace: "shop".to_owned(), budgets: vec![web] }
+        healthy,
+        desired,
+        expected,
+    }
+}
+
+/// The budgets of the shop are these.
+fn all_budgets(budgets: &[BudgetFacts]) -> Event {
+    Event::Budgets { namespace: "shop".to_owned(), budgets: budgets.to_vec() }
+}
+
+fn many_budgets() -> Reply {
+    Reply::ManyBudgets { text: "500: more than one PodDisruptionBudget".to_owned() }
 }
 
 fn hindered(found: Vec<Hindrance>) -> Event {
@@ -206,6 +231,16 @@ impl Bench {
         bench.hear(Event::Tick);
         bench.look();
         bench
+    }
+
+    fn blockers(&self) -> Vec<Blocker> {
+        self.progress().blockers
+    }
+
+    /// The pod is bound to the node, and the watch tells.
+    fn bind(&mut self, facts: PodFacts) {
+        self.there.push(facts.clone());
+        self.hear(Event::Pod(facts));
     }
 
     fn progress(&self) -> Progress {
