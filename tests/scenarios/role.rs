@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use scenarios::{At, World};
+use serde_json::json;
 use topics::{DrainStatus, NodeDrainProgress};
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
@@ -33,14 +34,19 @@ fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> 
         ("POST", _) => "create",
         ("PATCH", _) => "patch",
         ("PUT", _) => "update",
+        ("DELETE", true) => "delete",
         (other, _) => other,
     };
     Some((group, resource, verb.to_owned()))
 }
 
-#[tokio::test]
-async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
-    let role: ClusterRole = serde_saphyr::from_str(include_str!("../../docs/role.yaml")).unwrap();
+type Grants = BTreeSet<(String, String, String)>;
+
+/// What the role of this name grants.
+fn granted(name: &str) -> Grants {
+    let roles = include_str!("../../docs/role.yaml").split("\n---\n");
+    let mut roles = roles.map(|text| serde_saphyr::from_str::<ClusterRole>(text).unwrap());
+    let role = roles.find(|role| role.metadata.name.as_deref() == Some(name)).unwrap();
     let mut granted = BTreeSet::new();
     for rule in role.rules.unwrap() {
         for group in rule.api_groups.iter().flatten() {
@@ -51,7 +57,38 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
             }
         }
     }
+    granted
+}
+
+fn granted_and_used(role: &str, asked: &[(String, String)]) {
+    let granted = granted(role);
+    let used: Grants = asked.iter().filter_map(needed).collect();
+    let missing: Vec<_> = used.difference(&granted).collect();
+    assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
+    let unused: Vec<_> = granted.difference(&used).collect();
+    assert!(unused.is_empty(), "granted, but never asked for: {unused:?}");
+}
+
+#[tokio::test]
+async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let node = kubeops::NodeName::parse("edge-node-1").unwrap();
+    kubeops::survey::plan(&world.cluster.handle(), &node).await.unwrap();
+    granted_and_used("pillar-rs-drain-plan", &world.cluster.asked_by_agents());
+}
+
+#[tokio::test]
+async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     let mut world = World::new().await;
+    // One pod mounts a volume, one has two budgets.
+    let sim = world.cluster.sim();
+    sim.add_claim("shop", "films", "pv-films");
+    sim.add_mounting_pod("shop", "player", "edge-node-1", "films");
+    sim.add_bare_pod("shop", "twice", "edge-node-1");
+    for budget in ["one", "other"] {
+        sim.add_budget("shop", budget, "twice", &json!({ "minAvailable": 0 }));
+    }
+    sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
     // A budget that blocks first, so that budgets are looked at and followed.
     world.prepare(At::Status(DrainStatus::Cordoned)).await;
     world.start_all();
@@ -68,10 +105,5 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.start_all();
     world.executed(7).await;
     world.cluster.until_schedulable().await;
-    let asked = world.cluster.asked_by_agents();
-    let used: BTreeSet<_> = asked.iter().filter_map(needed).collect();
-    let missing: Vec<_> = used.difference(&granted).collect();
-    assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
-    let unused: Vec<_> = granted.difference(&used).collect();
-    assert!(unused.is_empty(), "granted, but never asked for: {unused:?}");
+    granted_and_used("pillar-rs-node-drain", &world.cluster.asked_by_agents());
 }

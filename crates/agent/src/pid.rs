@@ -30,9 +30,8 @@ pub fn write(station: &Station, agent: &str) -> Result<(), Error> {
     let name = format!("run/{agent}.pid");
     let path = station.bus.path(&name);
     let failed = || Error::pubsub(name.clone());
-    let held = store::read(&path, LIMIT_BYTES).map_err(failed())?.unwrap_or_default();
-    let other = String::from_utf8_lossy(&held).trim().parse::<u32>().ok();
-    if let Some(other) = other.filter(|pid| *pid != process::id() && runs_agent(*pid, agent)) {
+    let other = running(&path, agent).map_err(failed())?;
+    if let Some(other) = other.filter(|pid| *pid != process::id()) {
         return Err(Error::Effect {
             doing: "start",
             reason: format!("process {other} of {} is this agent already; stop it first", path.display()),
@@ -43,6 +42,17 @@ pub fn write(station: &Station, agent: &str) -> Result<(), Error> {
         doing: "make the pid file readable",
         reason: format!("{}: {cause}", path.display()),
     })
+}
+
+/// The live process of `agent` that the file at `path` names; `None` without a file, or when that process is gone
+/// or another program's.
+///
+/// # Errors
+/// The file is a link or cannot be read.
+pub fn running(path: &Path, agent: &str) -> Result<Option<u32>, pubsub::Error> {
+    let held = store::read(path, LIMIT_BYTES)?.unwrap_or_default();
+    let named = String::from_utf8_lossy(&held).trim().parse::<u32>().ok();
+    Ok(named.filter(|pid| runs_agent(*pid, agent)))
 }
 
 /// Whether the process exists and was started in words that run `agent`: under the agent's name, or as the program

@@ -140,7 +140,7 @@ async fn d4_a_pod_that_its_budget_holds_delays_nobody_and_is_named_with_numbers(
         .await;
     assert!((attempt.now)().since(begin) <= secs(2));
     assert_eq!((seen.counts.total, seen.counts.blocked), (200, 1));
-    assert_eq!(seen.blockers[0].code, BlockCode::Budget);
+    assert_eq!(seen.blockers[0].code, BlockCode::BudgetStuck, "no pod of it is merely starting");
     assert_eq!(
         seen.blockers[0].reason,
         "pod shop/held is held: budget shop/web allows 0 of 2; 2 healthy, 2 needed"
@@ -153,6 +153,27 @@ async fn d4_a_pod_that_its_budget_holds_delays_nobody_and_is_named_with_numbers(
     attempt.until(|it| it.counts.gone == 200).await;
     assert!((attempt.now)().since(begin) < Duration::from_millis(500));
     assert_eq!(attempt.drained().await, (200, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn o2_a_held_pod_is_told_with_its_numbers_and_never_otherwise() {
+    let (fake, cluster, _) = Fake::new(vec![pod("held")]);
+    fake.world().budgets.push(budget("web", 2, 2));
+    let mut attempt = Attempt::start(&cluster);
+    let mut told = std::collections::BTreeSet::new();
+    let mut progress = attempt.progress.clone();
+    let collect = async {
+        loop {
+            progress.changed().await.unwrap();
+            told.extend(progress.borrow_and_update().blockers.iter().map(|it| it.reason.clone()));
+        }
+    };
+    tokio::select! {
+        () = attempt.pass(secs(60)) => {}
+        () = collect => {}
+    }
+    let expected = "pod shop/held is held: budget shop/web allows 0 of 2; 2 healthy, 2 needed";
+    assert_eq!(told.into_iter().collect::<Vec<_>>(), [expected]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,7 +298,7 @@ async fn d2_a_refusal_for_good_fails_the_attempt_and_names_the_pod() {
     let (fake, cluster, _) = Fake::new(vec![pod("a"), pod("b")]);
     fake.world().instead.push_back(("/a/eviction", mock::status(403, "pods \"a\" is forbidden")));
     let outcome = Attempt::start(&cluster).future.await;
-    let Outcome::Failed { reason, blockers } = outcome else { panic!("{outcome:?}") };
+    let Outcome::Failed { reason, blockers, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(reason, "the API server refuses to evict shop/a");
     assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: 403: pods \"a\" is forbidden");
     assert_eq!(fake.world().pods.len(), 1, "the other one has gone");

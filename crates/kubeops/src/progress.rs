@@ -3,13 +3,14 @@
 //! Not here: how it comes to it (`engine`). Sources: goals O1, O2; the counts and blockers of `NodeDrainProgress`.
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use step::Mono;
 
 use crate::names::{PodRef, PodUid};
 use crate::tier::Tier;
+use crate::watched::Watched;
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,7 +23,8 @@ pub struct Progress {
     pub counts: Counts,
     /// What holds the drain up, in the order of the pods' names.
     pub blockers: Vec<Blocker>,
-    /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`.
+    /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`; by the claim alone while
+    /// attachments have not been heard of; with `, over its 600 s` when they are late.
     pub volumes: Vec<String>,
     /// What stays or went in another way than by eviction and proof, because a rule says so.
     pub left: Vec<Left>,
@@ -53,6 +55,9 @@ pub struct Marks {
     pub pods: BTreeMap<PodUid, Mono>,
     /// How often pods of a workload (namespace, kind/name) have come back, where they have. At most 64.
     pub returns: BTreeMap<(String, String), u32>,
+    /// Claims (namespace, name) of all pods that leave or have left, also in an earlier attempt: their volumes have
+    /// to be detached whoever finds the pods gone.
+    pub claims: BTreeSet<(String, String)>,
 }
 
 /// Something that a rule lets pass, in words and by name; never silently.
@@ -172,6 +177,7 @@ impl BlockCode {
 }
 
 /// How an attempt ended.
+#[expect(clippy::large_enum_variant, reason = "there is one in an attempt, and it is taken apart by value")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Two lists at least the proof gap apart showed nothing left on a cordoned node.
@@ -191,5 +197,9 @@ pub enum Outcome {
         reason: String,
         /// What held it up at the end.
         blockers: Vec<Blocker>,
+        /// What was last known of all that can hold it up: a change of it is worth another attempt.
+        watched: Watched,
+        /// What the next attempt may take over.
+        marks: Marks,
     },
 }

@@ -2,113 +2,16 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
-use std::pin::Pin;
+mod stage;
+
 use std::time::Duration;
 
-use kube::Client;
-use kubeops::{
-    BlockCode, Cluster, CordonOwner, Cordoned, Marks, NodeName, Order, Outcome, Progress, Rules, Uncordoned,
-    drain, node,
-};
-use kubesim::{Fault, Sim, SimConfig};
-use serde_json::{Value, json};
-use step::Mono;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use kubeops::{BlockCode, Cordoned, Progress, Uncordoned, node};
+use kubesim::{Fault, SimConfig};
+use serde_json::json;
+use stage::{Attempt, DEVICE, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1, owner};
 
-const DEVICE: &str = "uuid-1";
 const BUDGET: &str = "policy/poddisruptionbudgets";
-
-#[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
-fn clock() -> impl Fn() -> Mono + Send {
-    let start = Instant::now();
-    move || Mono::from_start(start.elapsed())
-}
-
-fn n1() -> NodeName {
-    NodeName::parse("n1").unwrap()
-}
-
-fn owner() -> CordonOwner {
-    CordonOwner { boot_id: "b1".to_owned(), requested_by: 2, requested_at: "2025-01-01T00:00:00Z".to_owned() }
-}
-
-fn on_n1(pods: &[Value]) -> Vec<String> {
-    let here = pods.iter().filter(|pod| pod["spec"]["nodeName"] == "n1");
-    here.map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
-}
-
-fn are_ready(pods: &[Value], count: usize) -> bool {
-    pods.len() == count && pods.iter().all(|pod| pod["status"]["conditions"][0]["status"] == "True")
-}
-
-/// Three nodes, with a Deployment behind a budget, a `StatefulSet`, a `DaemonSet` and, on n1, two bare pods.
-async fn cluster(least: u64) -> (Sim, Cluster) {
-    cluster_with(least, SimConfig::default()).await
-}
-
-async fn cluster_with(least: u64, config: SimConfig) -> (Sim, Cluster) {
-    let sim = Sim::new(config);
-    for number in 1..=3 {
-        sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
-    }
-    sim.add_deployment("shop", "web", 3);
-    sim.add_budget("shop", "web", "web", &json!({ "minAvailable": least }));
-    sim.add_stateful_set("shop", "db", 3);
-    sim.add_daemon_set("kube-system", "agent");
-    sim.until("pods", |pods| are_ready(pods, 9)).await;
-    sim.add_bare_pod("tools", "shell", "n1");
-    sim.add_bare_pod("tools", "import", "n1");
-    sim.until("pods", |pods| are_ready(pods, 11)).await;
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
-    (sim, cluster)
-}
-
-struct Attempt {
-    future: Pin<Box<dyn Future<Output = Outcome> + Send>>,
-    progress: watch::Receiver<Progress>,
-}
-
-impl Attempt {
-    fn start(cluster: &Cluster) -> Self {
-        let (sender, progress) = watch::channel(Progress::default());
-        let cluster = cluster.clone();
-        let order = Order {
-            node: n1(),
-            device_uuid: DEVICE.to_owned(),
-            owner: owner(),
-            rules: Rules::default(),
-            marks: Marks::default(),
-        };
-        let future = async move { drain(&cluster, &order, clock(), &sender).await };
-        Self { future: Box::pin(future), progress }
-    }
-
-    async fn until(&mut self, so: impl FnMut(&Progress) -> bool) -> Progress {
-        tokio::select! {
-            outcome = &mut self.future => panic!("ended too early: {outcome:?}"),
-            seen = self.progress.wait_for(so) => seen.unwrap().clone(),
-        }
-    }
-
-    async fn pass(&mut self, time: Duration) {
-        tokio::select! {
-            outcome = &mut self.future => panic!("ended too early: {outcome:?}"),
-            () = sleep(time) => {}
-        }
-    }
-
-    async fn drained(self) -> (u32, u32) {
-        match self.future.await {
-            Outcome::Drained { evicted, recordons, .. } => (evicted, recordons),
-            Outcome::Failed { reason, .. } => panic!("{reason}"),
-        }
-    }
-}
-
-async fn cordoned(cluster: &Cluster) {
-    assert_eq!(node::cordon(cluster, &n1(), DEVICE, &owner()).await.unwrap(), Cordoned::Written);
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_cordoned_drained_and_given_back() {
@@ -139,7 +42,7 @@ async fn a_pod_that_its_budget_holds_delays_no_other_and_goes_when_there_is_room
         .await;
     assert!(on_n1(&sim.list("pods")).iter().all(|name| name.starts_with("web") || name.starts_with("agent")));
     let held = &seen.blockers[0];
-    assert_eq!((held.code, held.pod.namespace.as_str()), (BlockCode::Budget, "shop"));
+    assert_eq!((held.code, held.pod.namespace.as_str()), (BlockCode::BudgetStuck, "shop"), "all are needed");
     attempt
         .until(|it| it.blockers[0].reason.contains("budget shop/web allows 0 of 3; 3 healthy, 3 needed"))
         .await;

@@ -214,6 +214,14 @@ pub struct EdgeNodeInfo {
     pub enterprise_id: String,
 }
 
+impl EdgeNodeInfo {
+    /// The name of the Kubernetes node, as the reference makes it: not checked.
+    #[must_use]
+    pub fn kube_name(&self) -> String {
+        self.device_name.to_lowercase().replace('_', "-")
+    }
+}
+
 impl Topic for EdgeNodeInfo {
     const NAME: &'static str = "EdgeNodeInfo";
     const KIND: Kind = Kind::Volatile;

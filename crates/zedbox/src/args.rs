@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use agent::device::Choice;
-use clap::{Args as Group, Parser, Subcommand};
+use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+use topics::{DrainStatus, GoTime, Requester};
 
 /// Agents that a link to the program may be named after.
 const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
@@ -15,7 +16,7 @@ const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
 #[command(
     after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone.\n\
     Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why) or check found something,\n\
-    2 wrong words on the command line."
+    2 wrong words on the command line; those of drain are told by `zedbox drain --help`."
 )]
 pub(crate) struct Args {
     /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`.
@@ -43,6 +44,176 @@ pub(crate) enum Command {
     Check(CheckOptions),
     /// Show a whole drained reboot on an embedded three-node cluster.
     Demo(DemoOptions),
+    /// Look at the drain of this node, ask for one, take it back, or force its status.
+    Drain(DrainCommand),
+}
+
+/// The drain of this node, over the files of the agents: no controller is needed.
+#[derive(Debug, Clone, Group)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Exit codes:\n  \
+    0    done, or nothing is asked for\n  \
+    1    it could not be done; standard error says why and what to do\n  \
+    2    wrong words on the command line\n  \
+    3    a drain is under way\n  \
+    4    a drain is under way, and pods or volumes block it; or a plan foresees that\n  \
+    5    the drain failed (status 6 or 8)\n  \
+    6    nothing is known: zedkube has published nothing, or its file is broken\n  \
+    130  watching was ended with Ctrl-C, or nobody reads any more; the drain goes on\n\
+    With -o json standard output holds JSON and nothing else; errors and warnings are text on standard error."
+)]
+pub(crate) struct DrainCommand {
+    /// Directory that holds `run` and `persist`.
+    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
+    pub(crate) root: PathBuf,
+    /// For people or for programs.
+    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
+    pub(crate) output: Output,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: DrainAction,
+}
+
+/// In which form results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Output {
+    /// For people: at most as wide as the terminal; 80 columns when it is none.
+    #[default]
+    Text,
+    /// For programs: members stand as in the topic files.
+    Json,
+}
+
+/// What can be done about the drain of this node.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum DrainAction {
+    /// Say how far the drain is, what blocks it, since when, until when, and what to do.
+    Status(StatusOptions),
+    /// Follow the drain until it is complete (0), failed (5) or taken back (0); Ctrl-C ends this with 130.
+    ///
+    /// On a terminal the sheet of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
+    /// with `-o json`.
+    Watch,
+    /// Foretell a drain: which pods leave in which order, and what would block it (4). Nothing is written.
+    Plan(PlanOptions),
+    /// Ask zedkube to cordon and drain this node, for work on it. Nothing is rebooted.
+    Request(RequestOptions),
+    /// Take the request of a person back: evictions stop, and zedkube removes its own cordon.
+    Cancel,
+    /// Force a status when you know better than the drain: a waiting operation goes ahead.
+    Force(ForceOptions),
+}
+
+/// What a person asks for.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct RequestOptions {
+    /// Why, in at most 200 bytes; it stands in the status, the log and the report with your name.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Go on as `watch` until this request is answered.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+/// What a person forces.
+#[derive(Debug, Clone, Group)]
+#[command(after_help = "Status by number or name:\n  \
+    1 notsupported    as if the node were in no cluster, while the file stays\n  \
+    2 notrequested, 3 requested, 4 starting, 5 cordoned, 6 failedcordon, 7 drainretrying, 8 faileddrain:\n    \
+    shown while the file stays\n  \
+    9 complete        the waiting operation goes ahead without a proved drain; used once")]
+pub(crate) struct ForceOptions {
+    /// Number or name of the status, as `9` or `complete`.
+    #[arg(value_name = "STATUS", value_parser = drain_status, required_unless_present = "remove")]
+    pub(crate) status: Option<DrainStatus>,
+    /// Whose operation it is for; needed with complete.
+    #[arg(long = "for", value_name = "WHOM", value_enum)]
+    pub(crate) whom: Option<Whom>,
+    /// Replace a force file that stands already.
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Force complete also when no such operation waits now.
+    #[arg(long)]
+    pub(crate) even_if_nobody_waits: bool,
+    /// Remove the force file.
+    #[arg(long, conflicts_with_all = ["status", "whom", "replace", "even_if_nobody_waits"])]
+    pub(crate) remove: bool,
+}
+
+/// Whose operation a forced status is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Whom {
+    /// A reboot or a shutdown.
+    #[value(alias = "shutdown")]
+    Reboot,
+    /// An OS update.
+    Update,
+}
+
+impl Whom {
+    /// Who asks for its drain.
+    pub(crate) const fn requester(self) -> Requester {
+        match self {
+            Self::Reboot => Requester::DeviceOp,
+            Self::Update => Requester::Update,
+        }
+    }
+}
+
+/// A status by its number, or by its name in any case, with or without `-`, `_` and blanks.
+fn drain_status(text: &str) -> Result<DrainStatus, String> {
+    if let Ok(number) = text.parse::<u8>() {
+        return Ok(DrainStatus::from(number));
+    }
+    let bare = |text: &str| text.replace(['-', '_', ' '], "").to_lowercase();
+    let known = (1..=9).map(DrainStatus::from);
+    known.clone().find(|status| bare(status.text()) == bare(text)).ok_or_else(|| {
+        let names: Vec<String> = known.map(|it| format!("{} {}", it.number(), bare(it.text()))).collect();
+        format!("no status is called so; there are {}", names.join(", "))
+    })
+}
+
+/// How the state of a drain is told.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct StatusOptions {
+    /// Reckon "ago" and "in" from this moment, for files that were copied from a node earlier [default: now].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) as_of: Option<GoTime>,
+}
+
+/// Whose drain is foretold.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct PlanOptions {
+    /// Node object to plan for [default: this device's, by its name].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// Cluster to read from [default: <root>/run/.kube/k3s/k3s.yaml].
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// What the environment says about the terminal and its user.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Surroundings {
+    /// `NO_COLOR` is set, to anything but nothing.
+    pub(crate) no_colour: bool,
+    /// `TERM` is `dumb`: the terminal knows neither colours nor ways to move its cursor.
+    pub(crate) dumb: bool,
+    /// Who called `sudo`.
+    pub(crate) sudo_user: Option<String>,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub(crate) fn of_this_process() -> Self {
+        let text = |name| std::env::var_os(name).filter(|text| !text.is_empty());
+        Self {
+            no_colour: text("NO_COLOR").is_some(),
+            dumb: text("TERM").is_some_and(|term| term == "dumb"),
+            sudo_user: text("SUDO_USER").and_then(|user| user.into_string().ok()),
+        }
+    }
 }
 
 /// What is checked.
@@ -82,7 +253,7 @@ impl Command {
     /// What is logged unless something else is asked for: the demo tells its own story.
     pub(crate) const fn quiet(&self) -> &'static str {
         match self {
-            Self::Demo(_) | Self::Check(_) => "error",
+            Self::Demo(_) | Self::Check(_) | Self::Drain(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"
@@ -134,6 +305,18 @@ mod tests {
         assert_eq!(options.device, Choice::Systemd);
         let refused = parse("zedbox run --root / --device magic").unwrap_err().to_string();
         assert!(refused.contains("record, systemd or exec:"), "{refused}");
+    }
+
+    #[test]
+    fn a_status_has_a_number_and_a_name() {
+        for (text, number) in
+            [("9", 9), ("complete", 9), ("not-supported", 1), ("FAILED_DRAIN", 8), ("12", 12)]
+        {
+            assert_eq!(drain_status(text).unwrap().number(), number, "{text}");
+        }
+        for wrong in ["", "done", "-1", "999", "unknown"] {
+            assert!(drain_status(wrong).unwrap_err().contains("9 complete"), "{wrong}");
+        }
     }
 
     #[test]

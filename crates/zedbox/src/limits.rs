@@ -39,6 +39,11 @@ mod tests {
         pubsub::store::replace(&file, br#"{"zedkube":{"cordon_trials":3}}"#).unwrap();
         let refused = format!("{:#}", Limits::read(Some(&file)).unwrap_err());
         assert!(refused.contains("limits.json") && refused.contains("cordon_trials"), "{refused}");
+        pubsub::store::replace(&file, br#"{"zedkube":{"pod_limit_then":"kill"}}"#).unwrap();
+        let refused = format!("{:#}", Limits::read(Some(&file)).unwrap_err());
+        for word in ["limits.json", "pod_limit_then", "kill", "wait, give-up, delete"] {
+            assert!(refused.contains(word), "{refused}");
+        }
         assert!(Limits::read(None).is_ok());
     }
 }

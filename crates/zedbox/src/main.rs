@@ -5,6 +5,7 @@
 mod args;
 mod check;
 mod demo;
+mod drain_cmd;
 mod limits;
 mod supervisor;
 
@@ -27,6 +28,16 @@ enum Exit {
     /// findings.
     Failed = 1,
     // 2 is the command line's: clap uses it for wrong words.
+    /// A drain is under way.
+    UnderWay = 3,
+    /// A drain is under way, and something blocks it.
+    Blocked = 4,
+    /// The drain failed; it may be asked for again.
+    DrainFailed = 5,
+    /// Nothing is known of a drain: zedkube has published nothing, or its file is broken.
+    Unknown = 6,
+    /// A person had seen enough of a drain, which goes on.
+    Interrupted = 130,
 }
 
 fn main() -> ExitCode {
@@ -58,6 +69,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Nodeagent(options) => supervisor::run(&[supervisor::Agent::Nodeagent], &options).await,
         Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options).await,
         Command::Demo(options) => demo::run(&options).await,
+        Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
     }?;
     Ok(Exit::Done)
 }

@@ -1,0 +1,208 @@
+//! `zedbox drain force`: the force file, written and removed with the agents' own rules.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use pubsub::{Bus, FileState, store};
+use serde::Serialize;
+use topics::{DrainStatus, FORCE_FILE, NodeDrainStatus, Requester, go_json, read_force};
+
+use super::person;
+use super::seen::{FORCE_BYTES, Follow, Seen, order};
+use super::voice::Voice;
+use crate::Exit;
+use crate::args::{ForceOptions, Output, Whom};
+
+/// What became of the force file, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Done<'a> {
+    /// `forced` or `removed`.
+    result: &'a str,
+    /// The file.
+    file: &'a Path,
+    /// What it orders or ordered; null when it ordered nothing.
+    order: Option<NodeDrainStatus>,
+}
+
+/// Writes or removes the force file.
+pub(super) async fn run(bus: &Bus, options: &ForceOptions, voice: &Voice) -> anyhow::Result<Exit> {
+    let seen = Follow::open(bus).await.seen().clone();
+    match options.status {
+        Some(status) if !options.remove => write(bus, &seen, status, options, voice).await,
+        Some(_) | None => remove(bus, &seen, voice),
+    }
+}
+
+async fn write(
+    bus: &Bus,
+    seen: &Seen,
+    status: DrainStatus,
+    options: &ForceOptions,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
+    let doing = || format!("force {}", super::status::name(status));
+    let requested_by = options.whom.map_or(Requester::None, Whom::requester);
+    let forced = NodeDrainStatus { status, requested_by };
+    let bytes = go_json::to_vec(&forced).with_context(doing)?;
+    // The agents' own judgement, in their words.
+    read_force(&bytes).with_context(doing)?;
+    let waits = waits(seen, options.whom);
+    if status == DrainStatus::Complete && waits.is_none() && !options.even_if_nobody_waits {
+        bail!(
+            "{}: {}; add --even-if-nobody-waits if it is meant for one to come",
+            doing(),
+            nobody(options.whom)
+        );
+    }
+    let file = bus.path(FORCE_FILE);
+    refuse_directory(&file).with_context(doing)?;
+    put(&file, &bytes, options.replace).with_context(doing)?;
+    // Seen with the agents' eyes: what they refuse must not look done.
+    match bus.file(&file, order(FORCE_BYTES)).next().await {
+        FileState::Bad(finding) => bail!("{}: the agents refuse the file: {}", doing(), finding.reason),
+        // An agent may have used it up already.
+        FileState::Absent | FileState::Present(_) => {}
+    }
+    if status == DrainStatus::Complete {
+        Voice::warn(
+            "WARNING: no drain is proved; what still runs on this node is cut off when the operation goes ahead",
+        );
+    }
+    match voice.output {
+        Output::Json => Voice::json(&Done { result: "forced", file: &file, order: Some(forced) }, false)?,
+        Output::Text => voice.paragraph(&format!(
+            "{} says {}: {}",
+            file.display(),
+            String::from_utf8_lossy(&bytes),
+            effect(status, waits.as_deref(), options.whom)
+        ))?,
+    };
+    Ok(Exit::Done)
+}
+
+fn remove(bus: &Bus, seen: &Seen, voice: &Voice) -> anyhow::Result<Exit> {
+    let file = bus.path(FORCE_FILE);
+    if !store::remove(&file).map_err(person::root_needed).context("remove the force file")? {
+        bail!("remove the force file: there is no {}", file.display());
+    }
+    let order = seen.force.as_ref().and_then(|it| it.order);
+    match voice.output {
+        Output::Json => Voice::json(&Done { result: "removed", file: &file, order }, false)?,
+        Output::Text => {
+            let what = match (&seen.force, order) {
+                (_, Some(order)) => format!("it ordered {order}"),
+                (Some(forced), None) => format!("it was refused: {}", forced.refused),
+                (None, None) => "it was empty of orders".to_owned(),
+            };
+            voice.paragraph(&format!(
+                "Removed {}; {what}. What is under way shows again; an operation that went ahead by it is not \
+                 called back.",
+                file.display()
+            ))?
+        }
+    };
+    Ok(Exit::Done)
+}
+
+/// Puts the order there; an order that stands is replaced only when that is asked for.
+fn put(file: &Path, bytes: &[u8], replace: bool) -> anyhow::Result<()> {
+    if replace {
+        return store::replace(file, bytes).map_err(person::root_needed);
+    }
+    if store::create(file, bytes).map_err(person::root_needed)? {
+        return Ok(());
+    }
+    let held = match store::read(file, FORCE_BYTES) {
+        Ok(held) => format!("holds {}", String::from_utf8_lossy(&held.unwrap_or_default()).trim()),
+        Err(error) => format!("cannot be used ({error})"),
+    };
+    bail!(
+        "{} stands already and {held}; add --replace, or remove it with `zedbox drain force --remove`",
+        file.display()
+    )
+}
+
+/// Refuses a directory in which others could put orders, or one that is somewhere else.
+fn refuse_directory(file: &Path) -> anyhow::Result<()> {
+    let Some(dir) = file.parent() else { return Ok(()) };
+    let Ok(seen) = fs::symlink_metadata(dir) else { return Ok(()) };
+    let path = dir.display();
+    if seen.file_type().is_symlink() {
+        bail!("{path} is a link; an order is not written through it: remove the link");
+    }
+    if !seen.is_dir() {
+        bail!("{path} is no directory; remove it");
+    }
+    if seen.uid() != 0 && seen.uid() != rustix::process::geteuid().as_raw() {
+        bail!("{path} belongs to user {}, not to root; chown root {path}", seen.uid());
+    }
+    if seen.permissions().mode() & 0o022 != 0 {
+        bail!("others may put files into {path} (mode {:o}); chmod 700 {path}", seen.mode() & 0o777);
+    }
+    Ok(())
+}
+
+/// What waits for a drain on behalf of `whom`, in words.
+fn waits(seen: &Seen, whom: Option<Whom>) -> Option<String> {
+    match whom? {
+        Whom::Reboot => seen.requests.get("zedagent").map(|it| it.context.clone()),
+        Whom::Update => seen.requests.get("baseosmgr").map(|it| format!("update to {}", it.context)),
+    }
+}
+
+fn nobody(whom: Option<Whom>) -> &'static str {
+    match whom {
+        Some(Whom::Update) => "no update waits (baseosmgr has no NodeDrainRequest)",
+        Some(Whom::Reboot) | None => "no reboot or shutdown waits (zedagent has no NodeDrainRequest)",
+    }
+}
+
+/// What the order does.
+fn effect(status: DrainStatus, waits: Option<&str>, whom: Option<Whom>) -> String {
+    match (status, waits) {
+        (DrainStatus::Complete, Some(waits)) => {
+            format!("the waiting {waits} goes ahead WITHOUT a proved drain. The file is used once.")
+        }
+        (DrainStatus::Complete, None) => {
+            let next = if whom == Some(Whom::Update) { "update" } else { "reboot or shutdown" };
+            format!("the next {next} of this boot goes ahead WITHOUT a proved drain. The file is used once.")
+        }
+        (DrainStatus::NotSupported, _) => {
+            "the agents act as if this node were in no cluster: operations go ahead WITHOUT a drain while the file \
+             stays. `zedbox drain force --remove` ends it."
+                .to_owned()
+        }
+        _ => "this status is shown while the file stays. `zedbox drain force --remove` ends it.".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effect_of_complete_and_not_supported_says_that_no_drain_is_proved() {
+        for (status, loud) in [(9, true), (1, true), (2, false), (5, false), (8, false)] {
+            let told = effect(DrainStatus::from(status), Some("reboot"), Some(Whom::Reboot));
+            assert_eq!(told.contains("WITHOUT"), loud, "{status}: {told}");
+        }
+    }
+
+    #[test]
+    fn an_order_that_stands_is_shown_and_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("d/f");
+        put(&file, b"one", false).unwrap();
+        let told = put(&file, b"two", false).unwrap_err().to_string();
+        assert!(told.contains("holds one") && told.contains("--replace"), "{told}");
+        assert_eq!(fs::read(&file).unwrap(), b"one");
+        put(&file, b"two", true).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        let modes = [file.as_path(), file.parent().unwrap()]
+            .map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
+        assert_eq!(modes, [0o600, 0o700]);
+    }
+}

@@ -1,0 +1,51 @@
+//! `zedbox drain`: the drain of this node for a person with a shell, over the agents' own files.
+//!
+//! Not here: any decision about a drain; zedkube makes them all.
+
+mod course;
+mod force;
+mod person;
+mod plan;
+mod request;
+mod seen;
+mod stand;
+mod status;
+mod text;
+mod voice;
+mod watch;
+
+use agent::Clock;
+use anyhow::Context as _;
+use pubsub::Bus;
+
+use crate::Exit;
+use crate::args::{DrainAction, DrainCommand, Surroundings};
+use course::Goal;
+use voice::Voice;
+
+/// Does what `command` says. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(command: &DrainCommand) -> Exit {
+    let surroundings = Surroundings::of_this_process();
+    let voice = Voice::new(command.output, &surroundings);
+    match act(command, &surroundings, &voice).await {
+        Ok(exit) => exit,
+        Err(error) => {
+            Voice::warn(&format!("failed to {error:#}"));
+            Exit::Failed
+        }
+    }
+}
+
+async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<Exit> {
+    let clock = Clock::new();
+    let bus =
+        Bus::open(&command.root).with_context(|| format!("open the root {}", command.root.display()))?;
+    match &command.action {
+        DrainAction::Status(options) => status::run(&bus, clock, options, voice).await,
+        DrainAction::Request(options) => request::ask(&bus, clock, options, surroundings, voice).await,
+        DrainAction::Cancel => request::cancel(&bus, clock, voice).await,
+        DrainAction::Force(options) => force::run(&bus, options, voice).await,
+        DrainAction::Plan(options) => plan::run(&bus, options, voice).await,
+        DrainAction::Watch => watch::run(&bus, clock, Goal::Any, voice).await,
+    }
+}

@@ -1,0 +1,71 @@
+//! The person at the shell: the name that goes into requests, and the right to write.
+
+use std::io;
+
+use pubsub::store;
+use rustix::process::{geteuid, getuid};
+
+use crate::args::Surroundings;
+
+/// Names of users by number.
+const USERS: &str = "/etc/passwd";
+/// It is not longer.
+const USERS_BYTES: u64 = 1 << 20;
+/// A user's name is not longer.
+const NAME_CHARS: usize = 32;
+
+/// Who asks: whoever called `sudo`, else the user of this process by name, else by number.
+pub(super) fn name(surroundings: &Surroundings) -> String {
+    let sudo = surroundings.sudo_user.clone().filter(|name| plain(name));
+    sudo.unwrap_or_else(|| {
+        let uid = getuid().as_raw();
+        let users = store::read(USERS.as_ref(), USERS_BYTES).ok().flatten().unwrap_or_default();
+        of_number(&String::from_utf8_lossy(&users), uid).unwrap_or_else(|| format!("uid {uid}"))
+    })
+}
+
+/// The user `uid` in a text of the form of `/etc/passwd`.
+fn of_number(users: &str, uid: u32) -> Option<String> {
+    let line = |line: &str| {
+        let mut parts = line.split(':');
+        let (name, number) = (parts.next()?, parts.nth(1)?);
+        (number.parse() == Ok(uid) && plain(name)).then(|| name.to_owned())
+    };
+    users.lines().find_map(line)
+}
+
+/// Whether a name cannot be taken for anything else in a line of a log.
+fn plain(name: &str) -> bool {
+    let letter = |it: char| it.is_ascii_alphanumeric() || "._-@$+\\".contains(it);
+    !name.is_empty() && name.chars().count() <= NAME_CHARS && name.chars().all(letter)
+}
+
+/// Adds who must run this to an error for want of permission.
+pub(super) fn root_needed(error: pubsub::Error) -> anyhow::Error {
+    let denied = matches!(&error, pubsub::Error::Io { source, .. }
+        if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem));
+    let error = anyhow::Error::new(error);
+    if denied && !geteuid().is_root() { error.context("it takes root, run it with sudo") } else { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_named_by_sudo_then_by_the_list_then_by_number() {
+        let sudo = Surroundings { sudo_user: Some("ann".to_owned()), ..Surroundings::default() };
+        assert_eq!(name(&sudo), "ann");
+        let users = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\nbad name:x:7:7::/:\n";
+        assert_eq!(of_number(users, 1000).unwrap(), "ann");
+        assert_eq!((of_number(users, 7), of_number(users, 8)), (None, None));
+    }
+
+    #[test]
+    fn a_name_that_would_forge_a_line_is_not_taken() {
+        for forged in ["", "ann: reboot", "a\nb", "\x1b[2J", "operator root", &"x".repeat(33)] {
+            let sudo = Surroundings { sudo_user: Some(forged.to_owned()), ..Surroundings::default() };
+            assert_ne!(name(&sudo), forged);
+        }
+    }
+}

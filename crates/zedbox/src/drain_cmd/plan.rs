@@ -1,0 +1,336 @@
+//! `zedbox drain plan`: what a drain of a node would do and what it would meet, without a write.
+//!
+//! Not here: the foretelling (`kubeops::survey`). The JSON is for programs: members are added, never renamed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use agent::wire;
+use anyhow::{Context as _, bail};
+use kubeops::{Cluster, NodeName, Plan, Planned, survey};
+use pubsub::{Bus, store};
+use serde::Serialize;
+use topics::{EdgeNodeInfo, go_json};
+
+use super::seen::GLOBAL;
+use super::text::{clean, paragraph, row};
+use super::voice::Voice;
+use crate::Exit;
+use crate::args::{Output, PlanOptions};
+
+/// Blanks between two columns of the table.
+const GAP: usize = 2;
+/// A cell without names.
+const NOTHING: &str = "-";
+/// What stands under a pod or a blocker is indented so far.
+const INDENT: &str = "    ";
+
+/// Prints the plan. Ends with [`Exit::Blocked`] when something is certain to hold the drain up.
+pub(crate) async fn run(bus: &Bus, options: &PlanOptions, voice: &Voice) -> anyhow::Result<Exit> {
+    let node = match &options.node {
+        Some(name) => name.clone(),
+        None => own_node(bus)?,
+    };
+    let node = NodeName::parse(&node).context("plan a drain")?;
+    let kubeconfig = options.kubeconfig.clone();
+    let cluster =
+        Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| bus.root().join("run/.kube/k3s/k3s.yaml")));
+    let plan = match Box::pin(survey::plan(&cluster, &node)).await {
+        Ok(plan) => plan,
+        Err(error) => bail!("plan a drain of node {node}: {}; {}", error.line(), error.next_step()),
+    };
+    match voice.output {
+        Output::Json => Voice::json(&Form::from(&plan), false)?,
+        Output::Text => Voice::print(&sheet(&plan, voice.columns()))?,
+    };
+    Ok(if plan.blockers.is_empty() { Exit::Done } else { Exit::Blocked })
+}
+
+/// The name of this device's Node object, from zedagent's file.
+fn own_node(bus: &Bus) -> anyhow::Result<String> {
+    let file: PathBuf = wire::name::<EdgeNodeInfo>("zedagent").dir(bus.root()).join(format!("{GLOBAL}.json"));
+    let doing = || format!("find the name of this node in {}; name it with --node", file.display());
+    let bytes = store::read(&file, pubsub::FILE_LIMIT_BYTES).with_context(doing)?;
+    let Some(bytes) = bytes else { bail!("{}: there is no such file", doing()) };
+    let info: EdgeNodeInfo = go_json::from_slice(&bytes).with_context(doing)?;
+    if info.device_name.is_empty() {
+        bail!("{}: it holds no DeviceName", doing());
+    }
+    Ok(info.kube_name())
+}
+
+/// The plan for a person: the pods, what blocks, what else to know, one line of counts.
+fn sheet(plan: &Plan, columns: usize) -> String {
+    let mut out = table(&plan.pods, columns);
+    for pod in plan.pods.iter().filter(|pod| !pod.note.is_empty()) {
+        out.push_str(&row("pod", &format!("{}: {}", pod.pod, pod.note), columns));
+    }
+    for volume in &plan.volumes {
+        out.push_str(&row("volume", &format!("{volume} must be detached afterwards"), columns));
+    }
+    for (name, why) in plan.peers.iter().filter(|(_, why)| !why.is_empty()) {
+        out.push_str(&row("peer", &format!("node {name} {why}, and takes no pods"), columns));
+    }
+    for note in &plan.notes {
+        out.push_str(&row("note", note, columns));
+    }
+    for blocker in &plan.blockers {
+        out.push_str(&row("blocked", &format!("[{}] {}", blocker.code.text(), blocker.reason), columns));
+        out.push_str(&row("next step", blocker.code.next_step(), columns));
+    }
+    out.push_str(&paragraph("", &counts(plan), columns));
+    out
+}
+
+/// One line for each pod; where that is too wide, budgets and volumes stand below the pod. Empty columns at
+/// the end are left out.
+fn table(pods: &[Planned], columns: usize) -> String {
+    let head = ["POD", "CLASS", "TIER", "PRIORITY", "BUDGETS", "VOLUMES"].map(str::to_owned);
+    let mut rows: Vec<Vec<String>> =
+        std::iter::once(head).chain(pods.iter().map(cells)).map(Vec::from).collect();
+    for column in [5, 4] {
+        if rows.iter().skip(1).all(|row| row[column..].iter().all(|cell| cell == NOTHING)) {
+            for row in &mut rows {
+                row.truncate(column);
+            }
+        }
+    }
+    let shown = rows[0].len();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..shown).map(width).collect();
+    let line = |row: &[String]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end())
+    };
+    let needed = |shown: usize| widths.iter().take(shown).sum::<usize>() + GAP * shown.saturating_sub(1);
+    if needed(shown) <= columns {
+        return rows.iter().map(|row| line(row)).collect();
+    }
+    let mut out = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        if needed(4) <= columns {
+            out.push_str(&line(&row[..4]));
+        } else if at > 0 {
+            out.push_str(&paragraph("", &row[..4].join(" "), columns));
+        }
+        let below = rows[0].iter().zip(row).skip(4);
+        for (what, names) in below.filter(|(_, names)| at > 0 && *names != NOTHING) {
+            out.push_str(&paragraph(INDENT, &format!("{} {names}", what.to_lowercase()), columns));
+        }
+    }
+    out
+}
+
+fn cells(pod: &Planned) -> [String; 6] {
+    let names = |names: &[String]| if names.is_empty() { NOTHING.to_owned() } else { names.join(",") };
+    let priority = if pod.priority_class.is_empty() {
+        pod.priority.to_string()
+    } else {
+        format!("{} ({})", pod.priority, pod.priority_class)
+    };
+    let cells = [
+        pod.pod.to_string(),
+        pod.class.text().to_owned(),
+        pod.tier.text().to_owned(),
+        priority,
+        names(&pod.budgets),
+        names(&pod.claims),
+    ];
+    cells.map(|cell| clean(&cell))
+}
+
+/// `node n1: 6 pods; 3 leave, 1 is going, 2 stay; 1 would be blocked; order: application 3, storage 1`.
+fn counts(plan: &Plan) -> String {
+    let counts = plan.counts;
+    let order: Vec<String> =
+        plan.tiers.iter().map(|(tier, pods)| format!("{} {pods}", tier.text())).collect();
+    let order =
+        if order.is_empty() { "nothing to do".to_owned() } else { format!("order: {}", order.join(", ")) };
+    format!(
+        "node {}, cordon {}: {} pods; {} leave, {} going, {} stay; {} would be blocked; {order}",
+        plan.node, plan.cordon, counts.total, counts.leave, counts.going, counts.keep, counts.blocked
+    )
+}
+
+/// The plan for a program.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Form<'a> {
+    node: &'a str,
+    /// `none`, `ours` or `foreign`.
+    cordon: &'static str,
+    counts: CountsForm,
+    tiers: Vec<TierForm>,
+    pods: Vec<PodForm<'a>>,
+    blockers: Vec<BlockerForm>,
+    volumes: &'a [String],
+    peers: Vec<PeerForm<'a>>,
+    notes: &'a [String],
+    /// Resource by resource the version that was read.
+    resource_versions: &'a BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct CountsForm {
+    total: u32,
+    leave: u32,
+    going: u32,
+    keep: u32,
+    blocked: u32,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct TierForm {
+    tier: &'static str,
+    pods: u32,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct PodForm<'a> {
+    pod: String,
+    #[serde(rename = "UID")]
+    uid: &'a str,
+    class: &'static str,
+    tier: &'static str,
+    priority: i32,
+    priority_class: &'a str,
+    workload: &'a str,
+    budgets: &'a [String],
+    claims: &'a [String],
+    note: &'a str,
+}
+
+/// Members as in `NodeDrainProgress`, and the next step.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct BlockerForm {
+    pod: String,
+    #[serde(rename = "UID")]
+    uid: String,
+    code: &'static str,
+    reason: String,
+    next_step: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct PeerForm<'a> {
+    node: &'a str,
+    /// Why it takes no pods, or empty.
+    closed: &'a str,
+}
+
+impl<'a> From<&'a Plan> for Form<'a> {
+    fn from(plan: &'a Plan) -> Self {
+        let counts = plan.counts;
+        Self {
+            node: &plan.node,
+            cordon: plan.cordon,
+            counts: CountsForm {
+                total: counts.total,
+                leave: counts.leave,
+                going: counts.going,
+                keep: counts.keep,
+                blocked: counts.blocked,
+            },
+            tiers: plan
+                .tiers
+                .iter()
+                .map(|(tier, pods)| TierForm { tier: tier.text(), pods: *pods })
+                .collect(),
+            pods: plan.pods.iter().map(PodForm::from).collect(),
+            blockers: plan
+                .blockers
+                .iter()
+                .map(|it| BlockerForm {
+                    pod: it.pod.to_string(),
+                    uid: it.pod.uid.to_string(),
+                    code: it.code.text(),
+                    reason: it.reason.clone(),
+                    next_step: it.code.next_step(),
+                })
+                .collect(),
+            volumes: &plan.volumes,
+            peers: plan.peers.iter().map(|(node, closed)| PeerForm { node, closed }).collect(),
+            notes: &plan.notes,
+            resource_versions: &plan.versions,
+        }
+    }
+}
+
+impl<'a> From<&'a Planned> for PodForm<'a> {
+    fn from(pod: &'a Planned) -> Self {
+        Self {
+            pod: pod.pod.to_string(),
+            uid: pod.pod.uid.as_str(),
+            class: pod.class.text(),
+            tier: pod.tier.text(),
+            priority: pod.priority,
+            priority_class: &pod.priority_class,
+            workload: &pod.workload,
+            budgets: &pod.budgets,
+            claims: &pod.claims,
+            note: &pod.note,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeops::{PlanClass, PodRef, PodUid, Tier};
+
+    use super::*;
+
+    fn planned(name: &str, class: PlanClass, budgets: &[&str], claims: &[&str]) -> Planned {
+        let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
+        Planned {
+            pod: PodRef { namespace: "shop".to_owned(), name: name.to_owned(), uid: PodUid::new(name) },
+            class,
+            tier: Tier::Storage,
+            priority: 7,
+            priority_class: "high".to_owned(),
+            workload: String::new(),
+            budgets: names(budgets),
+            claims: names(claims),
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_table_is_as_wide_as_it_may_be_and_no_wider() {
+        let pods = [
+            planned("web-0", PlanClass::Evict, &["all", "web"], &["data"]),
+            planned("agent\u{1b}", PlanClass::KeepDaemonSet, &[], &[]),
+        ];
+        let wide = "\
+POD          CLASS           TIER     PRIORITY  BUDGETS  VOLUMES
+shop/web-0   evict           storage  7 (high)  all,web  data
+shop/agent?  keep-daemonset  storage  7 (high)  -        -
+";
+        assert_eq!(table(&pods, 64), wide);
+        let narrow = "\
+POD          CLASS           TIER     PRIORITY
+shop/web-0   evict           storage  7 (high)
+    budgets all,web
+    volumes data
+shop/agent?  keep-daemonset  storage  7 (high)
+";
+        assert_eq!(table(&pods, 62), narrow);
+        let least = "\
+shop/web-0 evict storage 7 (high)
+    budgets all,web
+    volumes data
+shop/agent? keep-daemonset storage 7
+(high)
+";
+        assert_eq!(table(&pods, 40), least);
+        let bare = "\
+POD          CLASS           TIER     PRIORITY
+shop/agent?  keep-daemonset  storage  7 (high)
+";
+        assert_eq!(table(&pods[1..], 80), bare);
+    }
+}

@@ -1,0 +1,79 @@
+//! The way out to a person or a program: standard output and standard error, as wide as the terminal.
+
+use std::io::{self, IsTerminal as _, Write as _, stderr, stdout};
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use super::text::{clean, paragraph};
+use crate::args::{Output, Surroundings};
+
+/// Columns where there is no terminal, or one that does not know its width.
+const COLUMNS: usize = 80;
+/// Rows likewise.
+const ROWS: usize = 24;
+/// A narrower terminal is written to as if it had these.
+const FEWEST_COLUMNS: usize = 40;
+
+/// Where results and warnings go, and in which form.
+#[derive(Debug, Clone)]
+pub(super) struct Voice {
+    /// For people or for programs.
+    pub(super) output: Output,
+    /// Standard output is a terminal.
+    terminal: bool,
+    /// Its cursor can be moved back.
+    pub(super) redraws: bool,
+    /// It takes colours.
+    pub(super) colours: bool,
+}
+
+impl Voice {
+    pub(super) fn new(output: Output, surroundings: &Surroundings) -> Self {
+        let terminal = stdout().is_terminal();
+        let redraws = terminal && !surroundings.dumb;
+        Self { output, terminal, redraws, colours: redraws && !surroundings.no_colour }
+    }
+
+    /// Columns of the terminal right now.
+    pub(super) fn columns(&self) -> usize {
+        self.size().0
+    }
+
+    /// Columns and rows of the terminal right now.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let asked = if self.terminal { rustix::termios::tcgetwinsize(stdout()).ok() } else { None };
+        // A serial console knows neither.
+        let given = |size: u16, default: usize| if size == 0 { default } else { usize::from(size) };
+        let (columns, rows) =
+            asked.map_or((COLUMNS, ROWS), |it| (given(it.ws_col, COLUMNS), given(it.ws_row, ROWS)));
+        (columns.max(FEWEST_COLUMNS), rows)
+    }
+
+    /// Prints `text` as it is, at once. False when the reader has gone, which is no fault.
+    pub(super) fn print(text: &str) -> anyhow::Result<bool> {
+        let mut out = stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            done => done.map(|()| true).context("print to standard output"),
+        }
+    }
+
+    /// Prints sentences, wrapped.
+    pub(super) fn paragraph(&self, text: &str) -> anyhow::Result<bool> {
+        Self::print(&paragraph("", text, self.columns()))
+    }
+
+    /// Prints `value` as JSON and a new line: in one line for a stream of values, else for reading.
+    pub(super) fn json(value: &impl Serialize, one_line: bool) -> anyhow::Result<bool> {
+        let text = if one_line { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
+        Self::print(&format!("{}\n", text.context("print as JSON")?))
+    }
+
+    /// A line on standard error. It is not wrapped: paths and commands in it are there to be copied.
+    pub(super) fn warn(text: &str) {
+        let line = format!("zedbox drain: {}\n", clean(text));
+        // Nobody is left to tell when this fails.
+        stderr().lock().write_all(line.as_bytes()).unwrap_or_default();
+    }
+}

@@ -1,0 +1,139 @@
+//! `zedbox drain watch`: follows a drain to its end, as a sheet that is drawn over itself on a terminal and as
+//! lines elsewhere.
+//!
+//! The files are followed by their events. Only what causes none is looked at each second: the clock, and whether
+//! zedkube's process lives.
+
+use std::time::Duration;
+
+use agent::Clock;
+use anyhow::Context as _;
+use pubsub::Bus;
+use step::Mono;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::course::{Course, End, Goal};
+use super::seen::{Follow, SETTLING, Seen};
+use super::status::{sheet, warnings};
+use super::text::{clean, fit, height, lines_of, seconds};
+use super::voice::Voice;
+use crate::Exit;
+use crate::args::Output;
+
+/// A sheet is drawn ten times a second at most.
+const DRAW_PAUSE: Duration = Duration::from_millis(100);
+/// The clock on the sheet moves, and zedkube's process is looked at.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Follows the drain that is the `goal` until it has ended, Ctrl-C is pressed, or nobody reads any more.
+pub(super) async fn run(bus: &Bus, clock: Clock, goal: Goal, voice: &Voice) -> anyhow::Result<Exit> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
+    let mut resized = signal(SignalKind::window_change()).context("listen for the terminal's size")?;
+    let mut follow = Follow::open(bus).await;
+    let mut course = Course::new(goal);
+    let mut teller = Teller { voice, clock, shown: String::new(), last: None };
+    for line in warnings(bus, follow.seen()) {
+        Voice::warn(&line);
+    }
+    let (mut drawn, mut looked): (Option<Mono>, Mono) = (None, clock.now());
+    let mut stale = true;
+    let mut unsettled: Option<Mono> = None;
+    loop {
+        let now = clock.now();
+        unsettled = if follow.seen().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
+        // In the middle of a change of zedkube nothing is told that the next file takes back.
+        let held = unsettled.filter(|until| now < *until);
+        let end = if held.is_some() { None } else { course.end(follow.seen()) };
+        let may_draw = drawn.is_none_or(|at| now.since(at) >= DRAW_PAUSE);
+        if end.is_some() || (stale && may_draw && held.is_none()) {
+            if !teller.tell(follow.seen(), &mut course)? {
+                return Ok(Exit::Interrupted);
+            }
+            (stale, drawn) = (false, Some(now));
+        }
+        if let Some(End { exit, words }) = end {
+            teller.last_words(&words)?;
+            return Ok(exit);
+        }
+        let next_look = looked + SECOND;
+        let may_draw_at = drawn.filter(|_| stale && held.is_none()).map(|at| at + DRAW_PAUSE);
+        let due = [may_draw_at, held].into_iter().flatten().fold(next_look, Mono::min);
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => {
+                teller.last_words("watching ended; the drain goes on as it is")?;
+                return Ok(Exit::Interrupted);
+            }
+            _ = resized.recv() => stale = true,
+            () = follow.changed() => stale = true,
+            () = clock.sleep_until(Some(due)) => if clock.now() >= next_look {
+                follow.look();
+                looked = clock.now();
+                stale = true;
+            }
+        }
+    }
+}
+
+/// Tells what is seen, in the form that suits the reader.
+struct Teller<'a> {
+    voice: &'a Voice,
+    clock: Clock,
+    /// The sheet that stands on the terminal.
+    shown: String,
+    /// What was printed last as JSON.
+    last: Option<Seen>,
+}
+
+impl Teller<'_> {
+    /// False when nobody reads any more.
+    fn tell(&mut self, seen: &Seen, course: &mut Course) -> anyhow::Result<bool> {
+        match self.voice.output {
+            Output::Json => self.object(seen),
+            Output::Text if self.voice.redraws => self.draw(seen),
+            Output::Text => {
+                let time = seconds(self.clock.wall());
+                let news = course.news(seen);
+                let lines = lines_of(news.iter().map(|it| format!("{time} {}", clean(it))), "\n");
+                if lines.is_empty() { Ok(true) } else { Voice::print(&lines) }
+            }
+        }
+    }
+
+    fn object(&mut self, seen: &Seen) -> anyhow::Result<bool> {
+        // That zedkube had another turn is no news.
+        let mut now = seen.clone();
+        now.live.last_turn = self.last.as_ref().map_or(now.live.last_turn, |last| last.live.last_turn);
+        if self.last.as_ref() == Some(&now) {
+            return Ok(true);
+        }
+        self.last = Some(now);
+        Voice::json(seen, true)
+    }
+
+    /// Draws the sheet over the last one.
+    fn draw(&mut self, seen: &Seen) -> anyhow::Result<bool> {
+        let (columns, rows) = self.voice.size();
+        let sheet = fit(&sheet(seen, self.clock.wall(), columns, self.voice.colours), rows);
+        let up = height(&self.shown, columns);
+        let back = if up > 0 { format!("\r\x1b[{up}A") } else { String::new() };
+        let lines = lines_of(sheet.lines(), "\x1b[K\r\n");
+        self.shown = sheet;
+        Voice::print(&format!("{back}{lines}\x1b[J"))
+    }
+
+    /// The end in words, for people.
+    fn last_words(&self, words: &str) -> anyhow::Result<()> {
+        let words = clean(words);
+        let line = match self.voice.output {
+            Output::Json => {
+                Voice::warn(&words);
+                return Ok(());
+            }
+            Output::Text if self.voice.redraws => format!("\r{words}\n"),
+            Output::Text => format!("{} {words}\n", seconds(self.clock.wall())),
+        };
+        // It is over, whether or not somebody still reads.
+        Voice::print(&line).map(|_| ())
+    }
+}

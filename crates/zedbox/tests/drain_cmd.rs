@@ -1,0 +1,22 @@
+//! `zedbox drain` as a person and a script call it, on copies of the trees in `run-fixtures`.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+#[path = "drain_cmd/force.rs"]
+mod force;
+#[path = "drain_cmd/node.rs"]
+mod node;
+#[path = "drain_cmd/plan.rs"]
+mod plan;
+#[path = "drain_cmd/readme.rs"]
+mod readme;
+#[path = "drain_cmd/request.rs"]
+mod request;
+#[path = "drain_cmd/status.rs"]
+mod status;
+#[path = "drain_cmd/terminal.rs"]
+mod terminal;
+#[path = "drain_cmd/watch.rs"]
+mod watch;
+#[path = "drain_cmd/whole.rs"]
+mod whole;

@@ -1,0 +1,121 @@
+//! `zedbox drain force`: the force file as the agents will read it, and everything that is refused.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use topics::FORCE_FILE;
+
+use crate::node::{Node, Told};
+
+fn mode(node: &Node, path: &str) -> u32 {
+    fs::metadata(node.path(path)).unwrap().permissions().mode() & 0o777
+}
+
+fn refused(told: &Told, words: &[&str]) {
+    assert_eq!((told.code, told.out.as_str()), (1, ""), "{told:?}");
+    for words in words {
+        assert!(told.err.contains(words), "no `{words}` in {}", told.err);
+    }
+}
+
+#[test]
+fn complete_for_a_waiting_reboot_is_written_for_root_alone_with_a_warning() {
+    let node = Node::of("failed-drain-8");
+    let told = node.drain("force complete --for reboot");
+    assert_eq!(told.code, 0, "{told:?}");
+    let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("the waiting reboot goes ahead WITHOUT a proved drain. The file is used once."),
+        "{said}"
+    );
+    assert!(told.err.contains("WARNING: no drain is proved"), "{}", told.err);
+    assert_eq!(node.text(FORCE_FILE), r#"{"Status":9,"RequestedBy":2}"#);
+    assert_eq!((mode(&node, FORCE_FILE), mode(&node, "persist/kube-status")), (0o600, 0o700));
+    let status = node.drain("status");
+    assert!(status.out.contains("orders\n           {Complete 2}"), "{}", status.out);
+}
+
+#[test]
+fn complete_for_nobody_who_waits_is_refused_unless_it_is_meant() {
+    let node = Node::of("cluster-idle");
+    refused(&node.drain("force 9 --for reboot"), &["no reboot or shutdown waits", "--even-if-nobody-waits"]);
+    refused(&node.drain("force 9 --for update"), &["no update waits", "--even-if-nobody-waits"]);
+    assert!(!node.path(FORCE_FILE).exists());
+    let told = node.drain("force 9 --for update --even-if-nobody-waits -o json");
+    assert_eq!(told.code, 0, "{told:?}");
+    assert_eq!(told.json()["Order"]["RequestedBy"], 3);
+    // An update waits only where baseosmgr asks.
+    assert_eq!(Node::of("update-5-cordoned").drain("force 9 --for update").code, 0);
+    refused(&Node::of("update-5-cordoned").drain("force 9 --for reboot"), &["no reboot"]);
+}
+
+#[test]
+fn what_the_agents_would_refuse_is_refused_in_their_words() {
+    let node = Node::of("drain-5-cordoned");
+    refused(&node.drain("force complete"), &["complete for nobody", "RequestedBy 2"]);
+    refused(&node.drain("force 0 --for reboot"), &["no status to force"]);
+    refused(&node.drain("force 12 --for reboot"), &["status 12 does not exist"]);
+    assert!(!node.path(FORCE_FILE).exists());
+    for words in ["force", "force done --for reboot", "force 9 --for operator", "force 9 --remove"] {
+        let told = node.drain(words);
+        assert_eq!((told.code, told.out.as_str()), (2, ""), "{words}: {told:?}");
+    }
+    assert_eq!(node.drain("force not-supported").code, 0);
+    assert_eq!(node.text(FORCE_FILE), r#"{"Status":1,"RequestedBy":1}"#);
+}
+
+#[test]
+fn an_order_that_stands_is_named_with_its_content_and_replaced_only_when_asked() {
+    let node = Node::of("forced");
+    let told = node.drain("force notsupported");
+    refused(&told, &[FORCE_FILE, r#"holds {"Status":9,"RequestedBy":2}"#, "--replace"]);
+    assert_eq!(node.drain("force notsupported --replace").code, 0);
+    assert_eq!(node.text(FORCE_FILE), r#"{"Status":1,"RequestedBy":1}"#);
+}
+
+#[test]
+fn links_and_directories_of_others_are_refused_by_name() {
+    let node = Node::of("drain-5-cordoned");
+    let (dir, elsewhere) = (node.path("persist/kube-status"), node.path("elsewhere"));
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, &dir).unwrap();
+    refused(&node.drain("force 9 --for reboot"), &["persist/kube-status is a link"]);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    fs::remove_file(&dir).unwrap();
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
+    refused(&node.drain("force 9 --for reboot"), &["others may put files into", "chmod 700"]);
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&dir, Some(65_534), None).unwrap();
+        refused(&node.drain("force 9 --for reboot"), &["belongs to user 65534", "chown root"]);
+        std::os::unix::fs::chown(&dir, Some(0), None).unwrap();
+    } else {
+        println!("skipped: only root can give a directory away; run this as root");
+    }
+    // A link in the file's place is not followed: it is named, and replaced when that is asked for.
+    symlink(elsewhere.join("target"), node.path(FORCE_FILE)).unwrap();
+    refused(&node.drain("force 9 --for reboot"), &[FORCE_FILE, "link"]);
+    assert_eq!(node.drain("force 9 --for reboot --replace").code, 0);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    assert!(fs::symlink_metadata(node.path(FORCE_FILE)).unwrap().is_file());
+}
+
+#[test]
+fn remove_takes_the_order_away_and_says_what_it_was() {
+    let node = Node::of("forced");
+    let told = node.drain("force --remove");
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(told.out.contains("it ordered {Complete 2}"), "{}", told.out);
+    refused(&node.drain("force --remove"), &["there is no", FORCE_FILE]);
+    let refused_one = Node::of("malformed").drain("force --remove -o json");
+    assert_eq!(refused_one.code, 0, "{refused_one:?}");
+    assert_eq!(refused_one.json()["Order"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_user_without_the_right_is_told_to_use_sudo() {
+    let node = Node::of("drain-5-cordoned");
+    let Some(told) = node.drain_as_nobody("force notsupported") else { return };
+    refused(&told, &["run it with sudo"]);
+}

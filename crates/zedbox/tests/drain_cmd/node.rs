@@ -1,0 +1,219 @@
+//! A node for one test: a copy of a tree under a root of its own, and the program called on it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Lines};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use pubsub::store;
+use tempfile::TempDir;
+
+/// The moment from which the tests reckon.
+pub(crate) const NOW: &str = "2026-03-14T09:41:00Z";
+
+/// The repository.
+pub(crate) fn top() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// A root directory, and what stands in for zedkube on it.
+pub(crate) struct Node {
+    dir: TempDir,
+    zedkube: Option<Child>,
+}
+
+impl Node {
+    /// An empty root.
+    pub(crate) fn empty() -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), zedkube: None }
+    }
+
+    /// A copy of a tree of `run-fixtures`.
+    pub(crate) fn of(tree: &str) -> Self {
+        let node = Self::empty();
+        copy(&top().join("run-fixtures").join(tree), node.root());
+        node
+    }
+
+    /// The same with a live process that is called zedkube.
+    pub(crate) fn with_zedkube(mut self) -> Self {
+        let sleeper = Command::new("cat").arg0("zedkube").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let sleeper = sleeper.unwrap();
+        self.put("run/zedkube.pid", &sleeper.id().to_string());
+        self.zedkube = Some(sleeper);
+        self
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.root().join(relative)
+    }
+
+    pub(crate) fn put(&self, relative: &str, text: &str) {
+        store::replace(&self.path(relative), text.as_bytes()).unwrap();
+    }
+
+    /// The program with these words, not yet started. Nothing of this machine's environment reaches it.
+    pub(crate) fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+        command.args(["drain", "--root"]).arg(self.root()).args(words.split_whitespace());
+        command.env_clear().current_dir("/");
+        command
+    }
+
+    /// Takes over what zedkube tells in another tree, in the order in which it writes.
+    pub(crate) fn zedkube_tells(&self, tree: &str) {
+        for topic in ["NodeDrainProgress", "NodeDrainStatus"] {
+            let file = format!("run/zedkube/{topic}/global.json");
+            self.put(&file, &fs::read_to_string(top().join("run-fixtures").join(tree).join(&file)).unwrap());
+        }
+    }
+
+    /// The program at work, its lines to be read as they come.
+    pub(crate) fn start(&self, words: &str) -> Reader {
+        let mut child = self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Reader { child, lines, read: Vec::new() }
+    }
+
+    /// What the program says to a user who may enter `run` and no further; `None`, with the reason printed, where
+    /// no other user can be had.
+    #[expect(clippy::print_stdout, reason = "a part that is left out says so")]
+    pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Told> {
+        let mode =
+            |path: &Path, mode: u32| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        mode(self.root(), 0o755);
+        mode(&self.path("run"), 0o755);
+        for entry in fs::read_dir(self.path("run")).unwrap() {
+            let path = entry.unwrap().path();
+            mode(&path, if path.is_dir() { 0o700 } else { 0o600 });
+        }
+        // The program where everybody may run it.
+        let program = self.path("zedbox");
+        fs::copy(env!("CARGO_BIN_EXE_zedbox"), &program).unwrap();
+        let line = format!("{} drain {words} --root {}", program.display(), self.root().display());
+        let told = match Command::new("su").args(["nobody", "-s", "/bin/sh", "-c", &line]).output() {
+            Ok(output) => Told::of(output),
+            Err(cause) => {
+                println!("skipped: su cannot be called: {cause}; run this as root where su is installed");
+                return None;
+            }
+        };
+        if told.err.contains("su:") {
+            println!("skipped: su refuses, run this as root: {}", told.err);
+            return None;
+        }
+        Some(told)
+    }
+
+    /// What the program says and how it ends.
+    pub(crate) fn drain(&self, words: &str) -> Told {
+        Told::of(self.command(words).output().unwrap())
+    }
+
+    /// The same with one more word, which may hold blanks.
+    pub(crate) fn drain_with(&self, words: &str, last: &str) -> Told {
+        Told::of(self.command(words).arg(last).output().unwrap())
+    }
+
+    pub(crate) fn text(&self, relative: &str) -> String {
+        fs::read_to_string(self.path(relative)).unwrap()
+    }
+}
+
+impl Node {
+    pub(crate) fn kill_zedkube(&mut self) {
+        if let Some(mut zedkube) = self.zedkube.take() {
+            drop(zedkube.kill());
+            drop(zedkube.wait());
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill_zedkube();
+    }
+}
+
+/// A program at work whose lines are read one by one.
+pub(crate) struct Reader {
+    pub(crate) child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// All lines so far.
+    pub(crate) read: Vec<String>,
+}
+
+impl Reader {
+    /// Reads until a line that holds `words`; a program that ends without one fails the test.
+    pub(crate) fn until(&mut self, words: &str) -> String {
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            self.read.push(line.clone());
+            if line.contains(words) {
+                return line;
+            }
+        }
+        unreachable!("it ended without a line with `{words}`: {:#?}", self.read)
+    }
+
+    /// Reads to the end; the exit code.
+    pub(crate) fn end(&mut self) -> i32 {
+        self.read.extend(self.lines.by_ref().map(Result::unwrap));
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+
+    /// What Ctrl-C does.
+    pub(crate) fn interrupt(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// What a program has said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Told {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Standard output as the one JSON value that it is.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}

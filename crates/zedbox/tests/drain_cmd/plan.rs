@@ -1,0 +1,156 @@
+//! `zedbox drain plan`: a table or an object, no write, and the next step when it cannot be had.
+
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use kubesim::{Sim, SimConfig};
+use serde_json::{Value, json};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+
+use crate::node::{Node, Told};
+use crate::readme::shown;
+
+/// A cluster behind a port, and a node whose kubeconfig leads there.
+struct Place {
+    sim: Sim,
+    node: Node,
+    /// The cluster's thread ends when this is dropped.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Two nodes, of which the device's is `edge-node-1`; a `StatefulSet` behind a budget that allows nothing.
+fn place() -> Place {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (tell, told) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let sim = Sim::new(SimConfig::default());
+            sim.add_node("edge-node-1", "uuid-1");
+            sim.add_node("n2", "uuid-2");
+            sim.add_stateful_set("shop", "web", 2);
+            sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 2 }));
+            sim.add_daemon_set("kube-system", "agent");
+            let ready = |pod: &Value| {
+                let conditions = pod["status"]["conditions"].as_array();
+                conditions
+                    .is_some_and(|all| all.iter().any(|it| it["type"] == "Ready" && it["status"] == "True"))
+            };
+            sim.until("pods", |pods| pods.len() == 4 && pods.iter().all(ready)).await;
+            let server = sim.serve().await.unwrap();
+            tell.send((sim, server.kubeconfig())).unwrap();
+            // The sender never sends: its end is the end.
+            drop(stopped.await);
+        });
+    });
+    let (sim, kubeconfig) = told.recv().unwrap();
+    let node = Node::of("drain-5-cordoned");
+    node.put("run/.kube/k3s/k3s.yaml", &kubeconfig);
+    Place { sim, node, stop: Some(stop), thread: Some(thread) }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Place {
+    fn plan(&self, words: &str) -> Told {
+        let told = self.node.drain(&format!("plan {words}"));
+        let written: Vec<_> = self.sim.faults().seen().into_iter().filter(|it| it.method != "GET").collect();
+        assert!(written.is_empty(), "a plan writes nothing: {written:?}");
+        told
+    }
+}
+
+#[test]
+fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
+    let place = place();
+    let told = place.plan("");
+    assert_eq!(told.code, 4, "{told:?}");
+    assert_eq!(told.err, "");
+    let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "POD CLASS TIER PRIORITY BUDGETS shop/web-0",
+        " evict application 0 web ",
+        "kube-system/agent-edge-node-1 keep-daemonset application 0 - ",
+        "blocked [budget-stuck] pod shop/web-",
+        "budget shop/web allows 0 of 2; 2 healthy, 2 needed",
+        "next step add a replica, mend the pods that are not Ready, or change the budget",
+        "node edge-node-1, cordon none: 2 pods; 1 leave, 0 going, 1 stay; 1 would be blocked; order: application 1",
+    ] {
+        assert!(said.contains(words), "no `{words}` in {}", told.out);
+    }
+    assert_eq!(shown("zedbox drain plan"), told.out, "README.md differs");
+    assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
+}
+
+#[test]
+fn o5_a_plan_for_programs_is_one_object_with_the_members_of_the_topics() {
+    let place = place();
+    place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(1));
+    let told = place.plan("--node n2 -o json");
+    assert_eq!(told.code, 0, "{told:?}");
+    let plan: Value = serde_json::from_str(&told.out).unwrap();
+    let members: Vec<&String> = plan.as_object().unwrap().keys().collect();
+    assert_eq!(
+        members,
+        [
+            "Blockers",
+            "Cordon",
+            "Counts",
+            "Node",
+            "Notes",
+            "Peers",
+            "Pods",
+            "ResourceVersions",
+            "Tiers",
+            "Volumes"
+        ]
+    );
+    assert_eq!((&plan["Node"], &plan["Blockers"]), (&json!("n2"), &json!([])));
+    assert_eq!(plan["Counts"], json!({"Total": 2, "Leave": 1, "Going": 0, "Keep": 1, "Blocked": 0}));
+    assert_eq!(plan["Peers"], json!([{"Node": "edge-node-1", "Closed": ""}]));
+    assert_eq!(plan["Tiers"], json!([{"Tier": "application", "Pods": 1}]));
+    let pod = &plan["Pods"][0];
+    assert_eq!((&pod["Class"], &pod["Budgets"]), (&json!("evict"), &json!(["web"])));
+    assert!(pod["Workload"].as_str().unwrap().starts_with("StatefulSet/web"), "{pod}");
+
+    place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(2));
+    let held: Value = serde_json::from_str(&place.plan("-o json").out).unwrap();
+    let first = &held["Blockers"][0];
+    assert_eq!(first["Code"], "budget-stuck");
+    assert_eq!(first["Pod"], held["Pods"][0]["Pod"]);
+    assert_eq!(first["UID"], held["Pods"][0]["UID"]);
+    assert!(first["NextStep"].as_str().unwrap().contains("replica"));
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_plan_is_named_with_the_next_step() {
+    let place = place();
+    let told = place.plan("--node n9");
+    assert_eq!((told.code, told.out.as_str()), (1, ""));
+    assert!(
+        told.err.contains("nodes \"n9\" not found; check the name with kubectl get nodes"),
+        "{}",
+        told.err
+    );
+    let told = place.plan("--node N_9");
+    assert!(told.code == 1 && told.err.contains("as a node name"), "{told:?}");
+    drop(place);
+
+    let node = Node::empty();
+    let told = node.drain("plan");
+    let file = node.path("run/zedagent/EdgeNodeInfo/global.json");
+    assert_eq!(told.code, 1);
+    assert!(told.err.contains(&format!("{}; name it with --node", file.display())), "{}", told.err);
+    let told = node.drain("plan --node n1");
+    assert_eq!(told.code, 1);
+    assert!(told.err.contains("k3s.yaml") && told.err.contains("k3s writes it at start"), "{}", told.err);
+}

@@ -1,0 +1,100 @@
+//! What README.md shows under "From a shell on the node" is what the program prints on the trees of `run-fixtures`.
+
+use std::fs::File;
+use std::time::{Duration, UNIX_EPOCH};
+
+use topics::GoTime;
+
+use crate::node::{NOW, Node, Told, top};
+
+/// What the README shows as the output of `command`.
+pub(crate) fn shown(command: &str) -> String {
+    let readme = std::fs::read_to_string(top().join("README.md")).unwrap();
+    let (_, rest) = readme.split_once(&format!("```text\n$ {command}\n")).unwrap_or_else(|| {
+        unreachable!("README.md shows no `$ {command}`");
+    });
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+/// What was printed, with the root of a device and the moment of the trees.
+fn printed(node: &Node, told: &Told) -> String {
+    let text = format!("{}{}", told.out, told.err);
+    text.replace(&format!("{}/", node.root().display()), "/")
+}
+
+/// Times of today as the README has them: `asked 09:41:00 UTC, now`.
+fn with_fixed_times(text: &str) -> String {
+    let fixed = |word: &str| match word.as_bytes() {
+        [_, _, b':', _, _, b':', ..] => "09:41:00".to_owned(),
+        [_, _, _, _, b'-', .., b'Z'] => NOW.to_owned(),
+        _ => word.to_owned(),
+    };
+    let words: Vec<String> = text.split_whitespace().map(fixed).collect();
+    let text = words.join(" ");
+    // A slow machine comes to it a second later.
+    (1..60).fold(text, |text, secs| text.replace(&format!("UTC, {secs} s ago"), "UTC, now"))
+}
+
+/// Lines are wrapped by the length of the root, which is another one here.
+fn same_words(node: &Node, command: &str, told: &Told) {
+    assert_eq!(told.code, 0, "{told:?}");
+    let printed = with_fixed_times(&printed(node, told));
+    assert_eq!(with_fixed_times(&shown(command)), printed, "README.md differs, of `{command}`");
+}
+
+#[test]
+fn the_readme_shows_what_status_prints() {
+    let node = Node::of("drain-5-cordoned").with_zedkube();
+    node.put("run/zedkube.touch", "");
+    let secs = NOW.parse::<GoTime>().unwrap().to_timestamp().as_second() - 4;
+    let turn = UNIX_EPOCH + Duration::from_secs(u64::try_from(secs).unwrap());
+    File::options().write(true).open(node.path("run/zedkube.touch")).unwrap().set_modified(turn).unwrap();
+    let told = node.drain(&format!("status --as-of {NOW}"));
+    assert_eq!(told.code, 4, "{told:?}");
+    assert_eq!(shown("zedbox drain status"), printed(&node, &told), "README.md differs");
+}
+
+#[test]
+fn the_readme_shows_what_watch_prints() {
+    let node = Node::of("drain-5-cordoned").with_zedkube();
+    let mut watch = node.start("watch");
+    watch.until("blocked [budget]");
+    node.zedkube_tells("drain-9-complete");
+    assert_eq!(watch.end(), 0);
+    let printed = watch.read.join("\n");
+    assert_eq!(
+        with_fixed_times(&shown("zedbox drain watch")),
+        with_fixed_times(&printed),
+        "README.md differs"
+    );
+}
+
+#[test]
+fn the_readme_shows_what_request_cancel_and_force_print() {
+    let ann = |node: &Node, words: &str, last: &[&str]| {
+        Told::of(node.command(words).args(last).env("SUDO_USER", "ann").output().unwrap())
+    };
+    let node = Node::of("cluster-idle").with_zedkube();
+    let told = ann(&node, "request --reason", &["new disk in bay 2"]);
+    same_words(&node, "sudo zedbox drain request --reason \"new disk in bay 2\"", &told);
+    // zedkube has worked on it since.
+    node.zedkube_tells("drain-9-complete");
+    same_words(&node, "sudo zedbox drain cancel", &ann(&node, "cancel", &[]));
+    let node = Node::of("failed-drain-8").with_zedkube();
+    same_words(
+        &node,
+        "sudo zedbox drain force complete --for reboot",
+        &ann(&node, "force complete --for reboot", &[]),
+    );
+    same_words(&node, "sudo zedbox drain force --remove", &ann(&node, "force --remove", &[]));
+}
+
+#[test]
+fn the_exit_codes_of_the_readme_are_those_of_the_help() {
+    let readme = std::fs::read_to_string(top().join("README.md")).unwrap();
+    let help = Node::empty().drain("--help").out;
+    for code in ["0", "1", "2", "3", "4", "5", "6", "130"] {
+        assert!(readme.contains(&format!("\n| {code} | ")), "README.md lacks exit code {code}");
+        assert!(help.contains(&format!("\n  {code:<4} ")), "--help lacks exit code {code}");
+    }
+}

@@ -1,0 +1,208 @@
+//! `zedbox drain request` and `cancel`: what is written, what is refused, what is waited for.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use topics::{NodeDrainProgress, NodeDrainRequest, Requester, go_json};
+
+use crate::node::Node;
+
+const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
+
+fn request(node: &Node) -> NodeDrainRequest {
+    go_json::from_slice(node.text(FILE).as_bytes()).unwrap()
+}
+
+/// zedkube answers the standing request of a person in this tree's words.
+fn answer(node: &Node, tree: &str) {
+    let request = request(node);
+    node.zedkube_tells(tree);
+    let file = "run/zedkube/NodeDrainProgress/global.json";
+    let mut progress: NodeDrainProgress = go_json::from_slice(node.text(file).as_bytes()).unwrap();
+    let answer = &mut progress.answers[0];
+    (answer.requested_by, answer.requested_at) = (Requester::Operator, request.requested_at);
+    node.put(file, &String::from_utf8(go_json::to_vec(&progress).unwrap()).unwrap());
+}
+
+#[test]
+fn a_request_names_who_asks_and_why_and_only_its_owner_may_read_it() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    let mut command = node.command("request --reason");
+    let told = command.arg("new disk in bay 2").env("SUDO_USER", "ann").output().unwrap();
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let (said, warned) = (String::from_utf8(told.stdout).unwrap(), String::from_utf8(told.stderr).unwrap());
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("says \"operator ann: new disk in bay 2\"")
+            && said.contains("`zedbox drain watch` follows it")
+    );
+    assert_eq!(warned, "");
+    let request = request(&node);
+    assert_eq!(request.requested_by, Requester::Operator);
+    assert_eq!(request.context, "operator ann: new disk in bay 2");
+    assert!(!request.requested_at.is_zero());
+    assert_eq!(fs::metadata(node.path(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn without_sudo_the_user_of_the_process_is_named() {
+    let node = Node::of("cluster-idle");
+    let told = node.drain("request --reason disk -o json");
+    assert_eq!(told.code, 0, "{told:?}");
+    let json = told.json();
+    assert_eq!(json["Result"], "requested");
+    let context = json["Request"]["Context"].as_str().unwrap();
+    let user = std::process::Command::new("id").arg("-un").output().unwrap().stdout;
+    assert_eq!(context, format!("operator {}: disk", String::from_utf8(user).unwrap().trim()));
+}
+
+#[test]
+fn a_second_request_is_refused_with_the_first_ones_file_reason_and_way_out() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    assert_eq!(node.drain("request --reason first").code, 0);
+    let before = node.text(FILE);
+    let told = node.drain("request --reason second");
+    assert_eq!((told.code, told.out.as_str()), (1, ""));
+    for words in [FILE, "stands already", ": first, asked", "`zedbox drain cancel`"] {
+        assert!(told.err.contains(words), "no `{words}` in {}", told.err);
+    }
+    assert_eq!(node.text(FILE), before);
+}
+
+#[test]
+fn a_reason_that_is_empty_too_long_or_steers_a_terminal_is_refused_and_nothing_is_written() {
+    let node = Node::of("cluster-idle");
+    for (reason, words) in [
+        (" ".to_owned(), "the reason is empty"),
+        ("x".repeat(201), "201 bytes, the limit is 200"),
+        ("a\x1b[2Jb".to_owned(), "control characters"),
+        ("a\nb".to_owned(), "control characters"),
+    ] {
+        let told = node.drain_with("request --reason", &reason);
+        assert_eq!((told.code, told.out.as_str()), (1, ""));
+        assert!(told.err.contains(words), "{}", told.err);
+    }
+    assert!(!node.path("run/zedbox").exists());
+    let told = node.drain("request");
+    assert_eq!(told.code, 2);
+    assert!(told.err.contains("--reason"), "{}", told.err);
+}
+
+#[test]
+fn nobody_who_would_drain_and_no_cluster_are_warned_of() {
+    let told = Node::of("single-node").drain("request --reason disk");
+    assert_eq!(told.code, 0);
+    assert!(told.err.contains("zedkube does not run"), "{}", told.err);
+    assert!(told.err.contains("this node is in no cluster"), "{}", told.err);
+    let waited = Node::of("single-node").drain("request --reason disk --wait");
+    assert_eq!(waited.code, 0);
+    assert!(waited.err.contains("does not wait"), "{}", waited.err);
+}
+
+#[test]
+fn a_user_without_the_right_is_told_to_use_sudo() {
+    let node = Node::of("cluster-idle");
+    let Some(told) = node.drain_as_nobody("request --reason disk") else { return };
+    assert_eq!(told.code, 1, "{told:?}");
+    assert!(told.err.contains("run it with sudo") && told.err.contains("/run/zedbox"), "{}", told.err);
+}
+
+#[test]
+fn a_waiting_request_ends_by_its_own_answer_and_not_by_the_controllers() {
+    let node = Node::of("drain-5-cordoned").with_zedkube();
+    let mut asked = node.start("request --reason disk --wait");
+    asked.until("CORDONED (5)");
+    // The reboot of the controller is done; this request is not answered yet.
+    node.zedkube_tells("drain-9-complete");
+    asked.until("COMPLETE (9)");
+    answer(&node, "drain-5-cordoned");
+    asked.until("CORDONED (5)");
+    answer(&node, "drain-9-complete");
+    asked.until("stays cordoned until `zedbox drain cancel`");
+    assert_eq!(asked.end(), 0);
+}
+
+#[test]
+fn a_waiting_request_ends_when_it_failed_or_was_taken_back_elsewhere() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    let mut asked = node.start("request --reason disk --wait");
+    asked.until("NOTREQUESTED (2)");
+    answer(&node, "failed-drain-8");
+    asked.until("failed: could not drain");
+    assert_eq!(asked.end(), 5);
+    assert_eq!(node.drain("cancel").code, 0);
+    node.zedkube_tells("cluster-idle");
+    let mut asked = node.start("request --reason disk --wait -o json");
+    asked.until("operator");
+    assert_eq!(node.drain("cancel").code, 0);
+    assert_eq!(asked.end(), 0);
+    for line in &asked.read {
+        assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn cancel_removes_a_persons_request_only_and_says_what_follows() {
+    let node = Node::of("drain-5-cordoned").with_zedkube();
+    assert_eq!(node.drain("request --reason disk").code, 0);
+    let told = node.drain("cancel");
+    let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!((told.code, told.err.as_str()), (0, ""));
+    assert!(said.contains("Took the request back, by operator") && said.contains(FILE), "{said}");
+    assert!(said.contains("A request of the controller still stands"), "{said}");
+    assert!(!node.path(FILE).exists() && node.path("run/zedagent/NodeDrainRequest/global.json").exists());
+    let again = node.drain("cancel");
+    assert_eq!((again.code, again.out.as_str()), (1, ""));
+    for words in
+        [FILE, "no request of a person stands", "for a reboot", "belongs to the controller, by zedagent"]
+    {
+        assert!(again.err.contains(words), "no `{words}` in {}", again.err);
+    }
+}
+
+#[test]
+fn a_request_that_nobody_can_read_blocks_the_next_one_until_it_is_cancelled() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    let outside = node.path("outside.json");
+    fs::rename(node.path("persist/status/rebootConfig"), &outside).unwrap();
+    for broken in ["garbage", "link"] {
+        if broken == "link" {
+            symlink(&outside, node.path(FILE)).unwrap();
+        } else {
+            node.put(FILE, "{\"Requ");
+        }
+        let told = node.drain("request --reason disk");
+        assert_eq!(told.code, 1, "{broken}: {told:?}");
+        assert!(told.err.contains("cannot be read") && told.err.contains(FILE), "{}", told.err);
+        let told = node.drain("cancel -o json");
+        assert_eq!(told.code, 0, "{broken}: {told:?}");
+        let json = told.json();
+        assert_eq!((&json["Result"], &json["Request"]), (&"cancelled".into(), &serde_json::Value::Null));
+        assert!(fs::symlink_metadata(node.path(FILE)).is_err() && outside.exists());
+    }
+}
+
+#[test]
+fn a_request_that_failed_may_be_made_anew() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    assert_eq!(node.drain("request --reason first").code, 0);
+    answer(&node, "failed-drain-8");
+    let told = node.drain("request --reason second");
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(request(&node).context.ends_with(": second"));
+}
+
+#[test]
+fn a_request_that_others_could_have_written_is_shown_as_zedkube_takes_it_as_none() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    assert_eq!(node.drain("request --reason disk").code, 0);
+    assert_eq!(node.drain("status").code, 3);
+    fs::set_permissions(node.path(FILE), fs::Permissions::from_mode(0o666)).unwrap();
+    let told = node.drain("status");
+    assert_eq!(told.code, 0);
+    assert!(
+        told.err.contains("others may write it") && told.err.contains("`zedbox drain cancel`"),
+        "{}",
+        told.err
+    );
+}

@@ -1,0 +1,112 @@
+//! `zedbox drain watch` into a pipe: a line for each change, and how it ends.
+
+use crate::node::Node;
+
+#[test]
+fn started_before_zedkube_it_tells_each_change_and_ends_with_complete() {
+    let node = Node::empty();
+    let mut watch = node.start("watch");
+    watch.until("nothing is known");
+    node.zedkube_tells("cluster-idle");
+    watch.until("NOTREQUESTED (2)");
+    node.zedkube_tells("drain-4-starting");
+    watch.until("STARTING (4)");
+    node.zedkube_tells("drain-5-cordoned");
+    let line = watch.until("2 of 4 gone, 1 going, 0 waiting, 1 blocked");
+    // A time, then words.
+    assert_eq!(line.split_whitespace().next().unwrap().len(), "2026-03-14T09:41:00Z".len(), "{line}");
+    watch.until("blocked [budget] pod shop/web-5f7d-e757f is held: budget shop/web allows 0 of 3");
+    node.zedkube_tells("drain-9-complete");
+    watch.until("no longer blocked: pod shop/web-5f7d-e757f");
+    watch.until("complete: drained: 4 pods evicted, none left");
+    assert_eq!(watch.end(), 0);
+    let said: Vec<&str> = watch.read.iter().map(|line| line.split_once(' ').unwrap().1).collect();
+    let again = said.windows(2).any(|two| two[0] == two[1]);
+    assert!(!again && !said.concat().contains('\x1b'), "{said:#?}");
+}
+
+#[test]
+fn a_failed_drain_ends_it_with_5_and_the_reason() {
+    let node = Node::of("drain-5-cordoned");
+    let mut watch = node.start("watch");
+    watch.until("CORDONED (5)");
+    node.zedkube_tells("failed-drain-8");
+    watch.until("failed: could not drain: not done within 86400 s, left: shop/web-5f7d-e757f");
+    assert_eq!(watch.end(), 5);
+}
+
+#[test]
+fn a_drain_that_is_taken_back_ends_it_with_0_in_these_words() {
+    let node = Node::of("drain-5-cordoned");
+    let mut watch = node.start("watch");
+    watch.until("CORDONED (5)");
+    std::fs::remove_file(node.path("run/zedagent/NodeDrainRequest/global.json")).unwrap();
+    node.zedkube_tells("cluster-idle");
+    watch.until("taken back: nothing is asked for any more");
+    assert_eq!(watch.end(), 0);
+}
+
+#[test]
+fn it_outlives_zedkube_and_its_files() {
+    let node = Node::of("drain-5-cordoned");
+    let mut watch = node.start("watch");
+    watch.until("CORDONED (5)");
+    std::fs::remove_dir_all(node.path("run/zedkube")).unwrap();
+    watch.until("nothing is known");
+    node.zedkube_tells("drain-7-retrying");
+    watch.until("DRAINRETRYING (7)");
+    node.put("run/zedkube/NodeDrainProgress/global.json", "{\"Phase\":");
+    watch.until("run/zedkube/NodeDrainProgress/global.json cannot be used: read JSON");
+    node.zedkube_tells("drain-9-complete");
+    watch.until("complete: drained");
+    assert_eq!(watch.end(), 0);
+}
+
+#[test]
+fn the_death_of_zedkube_is_told() {
+    let mut node = Node::of("drain-5-cordoned").with_zedkube();
+    let mut watch = node.start("watch");
+    assert!(!watch.until("CORDONED (5)").contains("does not run"));
+    node.kill_zedkube();
+    watch.until("; zedkube does not run");
+}
+
+#[test]
+fn ctrl_c_ends_the_watching_with_130_and_not_the_drain() {
+    let node = Node::of("drain-5-cordoned");
+    let mut watch = node.start("watch");
+    watch.until("CORDONED (5)");
+    watch.interrupt();
+    watch.until("watching ended; the drain goes on");
+    assert_eq!(watch.end(), 130);
+}
+
+#[test]
+fn for_programs_each_change_is_one_json_object_in_one_line() {
+    let node = Node::of("drain-5-cordoned");
+    let mut watch = node.start("watch -o json");
+    watch.until("\"Status\":{\"Status\":5");
+    node.zedkube_tells("drain-9-complete");
+    watch.until("\"Status\":{\"Status\":9");
+    assert_eq!(watch.end(), 0);
+    for line in &watch.read {
+        assert!(serde_json::from_str::<serde_json::Value>(line).unwrap().is_object(), "{line}");
+    }
+}
+
+#[test]
+fn a_zedkube_that_dies_between_its_two_files_has_not_ended_the_drain() {
+    let node = Node::of("drain-5-cordoned");
+    let mut watch = node.start("watch");
+    watch.until("2 of 4 gone");
+    let complete = Node::of("drain-9-complete");
+    for (topic, words) in [
+        ("NodeDrainProgress", "CORDONED (5): the node is cordoned, pods leave"),
+        ("NodeDrainStatus", "complete: drained"),
+    ] {
+        let file = format!("run/zedkube/{topic}/global.json");
+        node.put(&file, &complete.text(&file));
+        watch.until(words);
+    }
+    assert_eq!(watch.end(), 0);
+}

@@ -1,0 +1,106 @@
+//! `zedbox drain` beside the four agents as processes and a cluster: what a person does, and what comes of it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use scenarios::{At, World};
+use tokio::task::{JoinHandle, spawn_blocking};
+use topics::{DrainStatus, NodeDrainProgress, NodeDrainRequest, Requester};
+
+use crate::node::Told;
+
+const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
+
+/// Starts the program beside this test, whose cluster must go on meanwhile.
+fn start(world: &World, words: &str) -> JoinHandle<Told> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+    command.args(["drain", "--root"]).arg(world.bus.root()).args(words.split_whitespace());
+    command.env_clear().env("SUDO_USER", "ann").stdin(Stdio::null());
+    spawn_blocking(move || Told::of(command.output().unwrap()))
+}
+
+async fn drain(world: &World, words: &str) -> Told {
+    start(world, words).await.unwrap()
+}
+
+/// A device of processes whose drain a budget holds up.
+async fn held() -> World {
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    world.prepare(At::Status(DrainStatus::Cordoned)).await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world
+}
+
+async fn blocked(world: &World) {
+    world
+        .until::<NodeDrainProgress>("zedkube", "a pod that blocks", |it| {
+            it.is_some_and(|it| !it.blockers.is_empty() && it.status == DrainStatus::Cordoned)
+        })
+        .await;
+    world.status(DrainStatus::Cordoned).await;
+}
+
+#[tokio::test]
+async fn a_person_drains_the_node_works_on_it_and_gives_it_free_again() {
+    let mut world = held().await;
+    let waiting = start(&world, "request --reason disk --wait");
+    blocked(&world).await;
+    let told = drain(&world, "status").await;
+    assert_eq!(told.code, 4, "{told:?}");
+    assert!(told.out.contains("by operator ann: disk"), "{}", told.out);
+    assert!(told.out.contains("\nblocked    [") && told.out.contains("\nzedkube    runs"), "{}", told.out);
+    world.release().await;
+    let waited = waiting.await.unwrap();
+    assert_eq!(waited.code, 0, "{waited:?}");
+    assert!(waited.out.contains("complete: drained"), "{}", waited.out);
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+    assert!(world.cluster.cordoned().await);
+    assert_eq!(world.recorded().len(), 0, "a person's drain reboots nothing");
+    let request: NodeDrainRequest = world.read(FILE).unwrap();
+    let progress: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
+    let answer = progress.answer(request.id()).unwrap();
+    assert_eq!((answer.requested_by, answer.status), (Requester::Operator, DrainStatus::Complete));
+    assert_eq!(drain(&world, "status").await.code, 0);
+    let told = drain(&world, "cancel").await;
+    assert_eq!(told.code, 0, "{told:?}");
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn a_drain_that_is_cancelled_ends_those_who_watch_it_and_gives_the_cordon_back() {
+    let mut world = held().await;
+    assert_eq!(drain(&world, "request --reason disk").await.code, 0);
+    blocked(&world).await;
+    let watching = start(&world, "watch -o json");
+    let told = drain(&world, "cancel").await;
+    assert_eq!(told.code, 0, "{told:?}");
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    // Whoever began to watch when all was over waits for the next drain; this one ends with either.
+    assert_eq!(drain(&world, "request --reason again").await.code, 0);
+    blocked(&world).await;
+    assert_eq!(drain(&world, "cancel").await.code, 0);
+    let watched = watching.await.unwrap();
+    assert_eq!(watched.code, 0, "{watched:?}");
+    assert!(watched.err.contains("taken back"), "{}", watched.err);
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn a_reboot_that_is_held_up_goes_ahead_once_complete_is_forced() {
+    let mut world = held().await;
+    world.ask_reboot(7);
+    blocked(&world).await;
+    let told = drain(&world, "force complete --for update").await;
+    assert_eq!(told.code, 1, "{told:?}");
+    assert_eq!(world.recorded().len(), 0);
+    let told = drain(&world, "force complete --for reboot").await;
+    assert_eq!(told.code, 0, "{told:?}");
+    world.recorded_count(1).await;
+    let told = drain(&world, "force --remove").await;
+    assert_eq!(told.code, 1, "used once: {told:?}");
+    world.kill_all().await;
+}
