@@ -84,8 +84,8 @@ pub struct Engine {
 impl Engine {
     /// An attempt that starts `now`, or goes on from `marks`. `seed` is for jitter.
     #[must_use]
-    pub fn new(rules: Rules, marks: &Marks, now: Mono, seed: u64) -> Self {
-        let rules = Rules { at_once: rules.at_once.max(1), ..rules };
+    pub fn new(mut rules: Rules, marks: &Marks, now: Mono, seed: u64) -> Self {
+        rules.at_once = rules.at_once.max(1);
         Self {
             pace: Pace::new(seed),
             started: marks.attempt.map_or(now, |mark| mark.min(now)),

@@ -46,10 +46,11 @@ fn d10_a_sticky_pod_that_is_made_anew_in_the_proof_does_not_start_it_over() {
     bench.look();
     bench.look();
     assert_eq!(bench.progress().phase, Phase::Proving);
+    bench.pass(secs(1));
+    // The second list is on its way.
     bench.there.clear();
     bench.hear(Event::PodGone(back(3).pod.uid));
     bench.bind(back(4));
-    bench.pass(secs(1));
     bench.look();
     let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
     assert_eq!(left.len(), 1, "{left:?}");
