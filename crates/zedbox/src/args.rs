@@ -57,7 +57,7 @@ pub(crate) enum Command {
     1    it could not be done; standard error says why and what to do\n  \
     2    wrong words on the command line\n  \
     3    a drain is under way\n  \
-    4    a drain is under way, and pods or volumes block it; or a plan foresees that\n  \
+    4    a drain is under way, and something blocks it; or a plan foresees that\n  \
     5    the drain failed (status 6 or 8)\n  \
     6    nothing is known: zedkube has published nothing, or its file is broken\n  \
     130  watching was ended with Ctrl-C, or nobody reads any more; the drain goes on\n\

@@ -88,7 +88,7 @@ pub(super) fn fit(text: &str, rows: usize) -> String {
     let cut = lines.len() - room + 1;
     let (head, tail) = lines.split_at(lines.len() - TAIL);
     let (head, _) = head.split_at(head.len() - cut);
-    let more = format!("... {cut} lines more; `zedbox drain status` shows them");
+    let more = format!("... {cut} lines more");
     lines_of(head.iter().chain([&more.as_str()]).chain(tail), "\n")
 }
 

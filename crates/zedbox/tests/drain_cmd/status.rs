@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use crate::node::{NOW, Node};
 
 /// Every tree with its exit code and what its first line begins with.
-const TREES: [(&str, i32, &str); 12] = [
+const TREES: [(&str, i32, &str); 13] = [
     ("cluster-idle", 0, "NOTREQUESTED (2): nothing is asked for"),
     ("drain-3-requested", 3, "REQUESTED (3): the request is taken; for a reboot, asked 09:30:00 UTC, 11 min"),
     ("drain-4-starting", 3, "STARTING (4): "),
@@ -14,6 +14,7 @@ const TREES: [(&str, i32, &str); 12] = [
         4,
         "CORDONED (5): pods leave; for a reboot, asked 09:30:00 UTC, 11 min ago; attempt",
     ),
+    ("drain-5-detaching", 3, "CORDONED (5): pods have left, their volumes are being detached; for a reboot"),
     ("drain-7-retrying", 4, "DRAINRETRYING (7): "),
     ("drain-9-complete", 0, "COMPLETE (9): drained; for a reboot"),
     ("failed-cordon-6", 5, "FAILEDCORDON (6): gave up cordoning"),
@@ -51,7 +52,7 @@ fn a_blocked_drain_names_counts_blockers_deadline_and_the_next_step() {
         "deadline   2026-03-15 09:30:02 UTC, in 23 h 49 min",
         "[budget] pod shop/web-5f7d-e757f is held: budget shop/web allows 0 of",
         "since 09:30:04 UTC, 10 min ago",
-        "next step  see Blockers: add a replica or mend the pod that a budget waits for",
+        "next step  shop/web-5f7d-e757f: wait for the budget to get room; if it stays:",
         "zedkube    runs",
     ] {
         assert!(told.out.contains(words), "no `{words}` in\n{}", told.out);
