@@ -236,7 +236,7 @@ mod tests {
         let mine = NodeDrainRequest {
             requested_at: "2026-03-14T09:30:00Z".parse().unwrap(),
             requested_by: Requester::Operator,
-            context: "operator ann: disk".to_owned(),
+            context: "operator field: disk".to_owned(),
         };
         let told = |status: DrainStatus, by: Requester, answer: DrainStatus| {
             let mut seen = seen(status);

@@ -54,16 +54,16 @@ mod tests {
 
     #[test]
     fn a_user_is_named_by_sudo_then_by_the_list_then_by_number() {
-        let sudo = Surroundings { sudo_user: Some("ann".to_owned()), ..Surroundings::default() };
-        assert_eq!(name(&sudo), "ann");
+        let sudo = Surroundings { sudo_user: Some("field".to_owned()), ..Surroundings::default() };
+        assert_eq!(name(&sudo), "field");
         let users = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\nbad name:x:7:7::/:\n";
-        assert_eq!(of_number(users, 1000).unwrap(), "ann");
+        assert_eq!(of_number(users, 1000).unwrap(), "field");
         assert_eq!((of_number(users, 7), of_number(users, 8)), (None, None));
     }
 
     #[test]
     fn a_name_that_would_forge_a_line_is_not_taken() {
-        for forged in ["", "ann: reboot", "a\nb", "\x1b[2J", "operator root", &"x".repeat(33)] {
+        for forged in ["", "field: reboot", "a\nb", "\x1b[2J", "operator root", &"x".repeat(33)] {
             let sudo = Surroundings { sudo_user: Some(forged.to_owned()), ..Surroundings::default() };
             assert_ne!(name(&sudo), forged);
         }

@@ -71,22 +71,22 @@ fn the_readme_shows_what_watch_prints() {
 
 #[test]
 fn the_readme_shows_what_request_cancel_and_force_print() {
-    let ann = |node: &Node, words: &str, last: &[&str]| {
-        Told::of(node.command(words).args(last).env("SUDO_USER", "ann").output().unwrap())
+    let by_field = |node: &Node, words: &str, last: &[&str]| {
+        Told::of(node.command(words).args(last).env("SUDO_USER", "field").output().unwrap())
     };
     let node = Node::of("cluster-idle").with_zedkube();
-    let told = ann(&node, "request --reason", &["new disk in bay 2"]);
+    let told = by_field(&node, "request --reason", &["new disk in bay 2"]);
     same_words(&node, "sudo zedbox drain request --reason \"new disk in bay 2\"", &told);
     // zedkube has worked on it since.
     node.zedkube_tells("drain-9-complete");
-    same_words(&node, "sudo zedbox drain cancel", &ann(&node, "cancel", &[]));
+    same_words(&node, "sudo zedbox drain cancel", &by_field(&node, "cancel", &[]));
     let node = Node::of("failed-drain-8").with_zedkube();
     same_words(
         &node,
         "sudo zedbox drain force complete --for reboot",
-        &ann(&node, "force complete --for reboot", &[]),
+        &by_field(&node, "force complete --for reboot", &[]),
     );
-    same_words(&node, "sudo zedbox drain force --remove", &ann(&node, "force --remove", &[]));
+    same_words(&node, "sudo zedbox drain force --remove", &by_field(&node, "force --remove", &[]));
 }
 
 #[test]

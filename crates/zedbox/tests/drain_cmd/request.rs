@@ -28,18 +28,18 @@ fn answer(node: &Node, tree: &str) {
 fn a_request_names_who_asks_and_why_and_only_its_owner_may_read_it() {
     let node = Node::of("cluster-idle").with_zedkube();
     let mut command = node.command("request --reason");
-    let told = command.arg("new disk in bay 2").env("SUDO_USER", "ann").output().unwrap();
+    let told = command.arg("new disk in bay 2").env("SUDO_USER", "field").output().unwrap();
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     let (said, warned) = (String::from_utf8(told.stdout).unwrap(), String::from_utf8(told.stderr).unwrap());
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        said.contains("says \"operator ann: new disk in bay 2\"")
+        said.contains("says \"operator field: new disk in bay 2\"")
             && said.contains("`zedbox drain watch` follows it")
     );
     assert_eq!(warned, "");
     let request = request(&node);
     assert_eq!(request.requested_by, Requester::Operator);
-    assert_eq!(request.context, "operator ann: new disk in bay 2");
+    assert_eq!(request.context, "operator field: new disk in bay 2");
     assert!(!request.requested_at.is_zero());
     assert_eq!(fs::metadata(node.path(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
 }

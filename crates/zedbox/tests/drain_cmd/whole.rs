@@ -15,7 +15,7 @@ const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 fn start(world: &World, words: &str) -> JoinHandle<Told> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
     command.args(["drain", "--root"]).arg(world.bus.root()).args(words.split_whitespace());
-    command.env_clear().env("SUDO_USER", "ann").stdin(Stdio::null());
+    command.env_clear().env("SUDO_USER", "field").stdin(Stdio::null());
     spawn_blocking(move || Told::of(command.output().unwrap()))
 }
 
@@ -48,7 +48,7 @@ async fn a_person_drains_the_node_works_on_it_and_gives_it_free_again() {
     blocked(&world).await;
     let told = drain(&world, "status").await;
     assert_eq!(told.code, 4, "{told:?}");
-    assert!(told.out.contains("by operator ann: disk"), "{}", told.out);
+    assert!(told.out.contains("by operator field: disk"), "{}", told.out);
     assert!(told.out.contains("\nblocked    [") && told.out.contains("\nzedkube    runs"), "{}", told.out);
     world.release().await;
     let waited = waiting.await.unwrap();
