@@ -1,0 +1,159 @@
+//! Nothing is stuck (goals P4, P6): from every state, once the world turns benign, all that is wanted comes about.
+//!
+//! Benign: agents start, hear what is new, tasks end well, the device obeys, the force file is taken away, time
+//! passes for all alike. One such run is worked out from each state, step by step, always the same from the same
+//! state; it must come to rest with every wish fulfilled. A run that meets a state from which another run came to
+//! rest needs no end of its own, one that meets itself never ends.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use agent::zboot::PartitionState;
+use step::Mono;
+use topics::{CordonOwner, DeviceOp, DrainStatus, PendingState};
+
+use super::effects::Gone;
+use super::steps::{Action, How};
+use super::topics::{ALL, IMAGE, LINKS, Writer};
+use super::world::{State, Touched};
+
+/// States from which the benign run comes to rest.
+#[derive(Debug, Default)]
+pub(crate) struct Fair {
+    good: Mutex<HashSet<u64>>,
+}
+
+/// Why a run does not come to rest.
+#[derive(Debug)]
+pub(crate) struct Stuck {
+    pub(crate) why: String,
+    pub(crate) at: Box<State>,
+}
+
+impl Fair {
+    /// Whether the benign run from `state` comes to rest.
+    pub(crate) fn check(&self, state: &State) -> Result<(), Stuck> {
+        let mut chain: Vec<u64> = Vec::new();
+        let mut on_chain: HashSet<u64> = HashSet::new();
+        let mut at = state.clone();
+        loop {
+            if at.under.ghost.wrong.is_some() {
+                // A fault of another kind, which the search finds by itself or reports here.
+                let why = at.under.ghost.wrong.clone().unwrap_or_default();
+                return Err(Stuck { why, at: Box::new(at) });
+            }
+            let known = self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.fingerprint);
+            if known {
+                break;
+            }
+            if !on_chain.insert(at.fingerprint) {
+                return Err(Stuck {
+                    why: format!("goes round for ever: {}", at.unfulfilled()),
+                    at: Box::new(at),
+                });
+            }
+            chain.push(at.fingerprint);
+            match at.benign() {
+                Some(next) => at = next,
+                None if at.unfulfilled().is_empty() => break,
+                None => {
+                    let why = format!("waits for ever: {}", at.unfulfilled());
+                    return Err(Stuck { why, at: Box::new(at) });
+                }
+            }
+        }
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).extend(chain);
+        Ok(())
+    }
+
+    /// How many states are known to come to rest.
+    pub(crate) fn states(&self) -> usize {
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl State {
+    /// The next step of the benign run; `None` at rest with all wishes fulfilled, or when nothing can happen.
+    pub(crate) fn benign(&self) -> Option<Self> {
+        if self.disk.force.is_some() {
+            let mut next = self.clone();
+            next.disk().force = None;
+            let mut touched = Touched::default();
+            touched.files_of(Writer::Person);
+            next.seal(touched);
+            return Some(next);
+        }
+        let mut ready =
+            ALL.into_iter().filter(|who| self.takes_part(*who) && !self.runs(*who)).map(Action::Start);
+        let step = ready
+            .next()
+            .or_else(|| LINKS.iter().find(|link| self.has_news(**link)).map(|link| Action::Hear(*link)))
+            .or_else(|| (!self.under.results.is_empty()).then_some(Action::Result(0)))
+            .or_else(|| self.under.task.as_ref().map(|_| Action::Task(How::Well)))
+            .or_else(|| self.under.look.map(|_| Action::Look(How::Well)))
+            .or_else(|| self.under.device.as_ref().map(|_| Action::Device(How::Well)));
+        if let Some(step) = step {
+            return self.after(&step);
+        }
+        if self.unfulfilled().is_empty() {
+            return None;
+        }
+        self.time_passes()
+    }
+
+    /// All clocks go on to the next moment at which anybody wants to be woken.
+    fn time_passes(&self) -> Option<Self> {
+        let ahead = |who| self.wake(who).map(|due: Mono| (due.since(self.now(who)), who));
+        let (wait, who) = ALL.into_iter().filter_map(ahead).min_by_key(|(wait, _)| *wait)?;
+        let mut next = self.clone();
+        for other in ALL {
+            next.set_now(other, self.now(other) + wait);
+        }
+        let mut touched = Touched::ALL;
+        if next.tell(super::steps::tick(who), &mut None, &mut touched) == Err(Gone) {
+            next.boot();
+        }
+        next.seal(Touched::ALL);
+        Some(next)
+    }
+
+    /// What is wanted and has not come about, in words; empty when all is well.
+    pub(crate) fn unfulfilled(&self) -> String {
+        let disk = &self.disk;
+        let mut left = Vec::new();
+        let shut_down =
+            disk.pending.get(&DeviceOp::Shutdown).is_some_and(|it| it.state == PendingState::Commanded)
+                && disk.run.latched.as_ref().is_some_and(|it| it.done);
+        let wanted = [(DeviceOp::Reboot, disk.config.reboot), (DeviceOp::Shutdown, disk.config.shutdown)];
+        for (op, counter) in wanted {
+            let done = disk.counters.get(&op).map(|it| it.counter) == counter;
+            if !done && !(op == DeviceOp::Shutdown && shut_down) {
+                left.push(format!("{} {counter:?}", op.word()));
+            }
+        }
+        if self.scenario.with_images {
+            let running = disk.partitions.running();
+            if disk.config.image
+                && (running.short_version != IMAGE || running.state != PartitionState::Active)
+            {
+                left.push("the image".to_owned());
+            }
+            if disk.saved.fallback != Some(disk.config.fallback) && running.short_version == IMAGE {
+                left.push("the fallback".to_owned());
+            }
+        }
+        if !shut_down {
+            let standing = disk.run.requests.iter().flatten().map(|it| it.context.clone());
+            left.extend(standing.map(|it| format!("the request for {it} stands")));
+            match disk.run.status.map(|it| it.status) {
+                Some(DrainStatus::NotRequested) if disk.config.clustered => {}
+                Some(DrainStatus::NotSupported) if !disk.config.clustered => {}
+                other => left.push(format!("NodeDrainStatus is {other:?}")),
+            }
+            if self.under.node.cordon == CordonOwner::Ours {
+                left.push("our cordon is on the node".to_owned());
+            }
+        }
+        left.join(", ")
+    }
+}
