@@ -1,30 +1,30 @@
 //! One attempt to empty a node, carried out: the calls that `engine` asks for, and the watches it hears.
 //!
-//! Not here: any decision, the number of attempts and the pauses between them (zedkube). Sources: goals D1 to D5,
-//! D18, D19; the log words of spec/agents.md 6.
+//! Not here: any decision, the number of attempts and the pauses between them (zedkube). Sources: goals D1 to D6,
+//! D13, D18, D19; the log words of spec/agents.md 6.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{BoxStream, FuturesUnordered, SelectAll, StreamExt};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use futures::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
 use step::{Core, Mono};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::budget::BudgetFacts;
 use crate::client::Cluster;
 use crate::cordon::CordonOwner;
 use crate::engine::{Effect, Engine, Event, Failure, Rules, Said};
-use crate::names::NodeName;
+use crate::names::{NodeName, PodUid};
 use crate::node::Cordoned;
 use crate::progress::{Marks, Outcome, Progress};
-use crate::watch::{Heard, follow};
-use crate::{evict, node, pods};
+use crate::reply::Reply;
+use crate::{ailing, evict, node, pods, remove, streams};
+
+/// Least time between two states that are told; of those in between the newest is.
+const TOLD_APART: Duration = Duration::from_millis(50);
 
 /// What to empty, in whose name, by which rules.
 #[derive(Debug, Clone)]
@@ -55,12 +55,13 @@ pub async fn drain(
     now: impl Fn() -> Mono + Send,
     progress: &watch::Sender<Progress>,
 ) -> Outcome {
-    let mut engine = Engine::new(order.rules.clone(), now(), seed());
+    let mut engine = Engine::new(order.rules.clone(), &order.marks, now(), seed());
     let mut executor = Executor::new(cluster, order);
+    // When the state that was not told yet may be told, and when the next one may.
+    let (mut untold, mut next) = (None::<Mono>, now());
     loop {
         let at = now();
-        let due = engine.next_wake();
-        let event = match due {
+        let event = match engine.next_wake().into_iter().chain(untold).min() {
             Some(due) => tokio::select! {
                 event = executor.next() => event,
                 () = sleep(due.since(at)) => Event::Tick,
@@ -69,12 +70,19 @@ pub async fn drain(
         };
         let at = now();
         let effects = engine.step(at, event);
-        let newest = engine.progress(at);
-        progress.send_if_modified(|held| {
-            let changed = *held != newest;
-            *held = newest;
-            changed
-        });
+        let over = effects.iter().any(|effect| matches!(effect, Effect::End(_)));
+        untold = if over || next <= at {
+            let newest = engine.progress(at);
+            progress.send_if_modified(|held| {
+                let changed = *held != newest;
+                *held = newest;
+                changed
+            });
+            next = at + TOLD_APART;
+            None
+        } else {
+            Some(next)
+        };
         for effect in effects {
             if let Some(outcome) = executor.perform(effect) {
                 return outcome;
@@ -94,49 +102,67 @@ struct Executor<'a> {
     order: &'a Order,
     calls: FuturesUnordered<BoxFuture<'a, Event>>,
     watches: SelectAll<BoxStream<'static, Event>>,
+    volumes: BoxStream<'static, Event>,
 }
 
 impl<'a> Executor<'a> {
     fn new(cluster: &'a Cluster, order: &'a Order) -> Self {
         let mut watches = SelectAll::new();
-        watches.push(pod_events(cluster, order));
-        watches.push(node_events(cluster, order));
-        Self { cluster, order, calls: FuturesUnordered::new(), watches }
+        watches.push(streams::pod_events(cluster, &order.node, seed()));
+        watches.push(streams::node_events(cluster, &order.node, seed()));
+        Self { cluster, order, calls: FuturesUnordered::new(), watches, volumes: stream::pending().boxed() }
     }
 
     async fn next(&mut self) -> Event {
         tokio::select! {
             Some(event) = self.calls.next(), if !self.calls.is_empty() => event,
             Some(event) = self.watches.next() => event,
+            Some(event) = self.volumes.next() => event,
             // Watches never end; were there none, only time could pass.
             else => std::future::pending().await,
         }
     }
 
+    fn call(&mut self, call: impl Future<Output = Event> + Send + 'a) {
+        self.calls.push(call.boxed());
+    }
+
     fn perform(&mut self, effect: Effect) -> Option<Outcome> {
         let (cluster, order) = (self.cluster, self.order);
         match effect {
-            Effect::Look { turn } => self.calls.push(look(cluster, order, turn).boxed()),
-            Effect::Evict(pod) => self.calls.push(
-                async move {
-                    let reply = evict::evict(cluster, &pod).await;
-                    Event::Evicted { uid: pod.uid, reply }
-                }
-                .boxed(),
-            ),
-            Effect::Cordon => self.calls.push(
-                async move {
-                    let done = node::cordon(cluster, &order.node, &order.device_uuid, &order.owner).await;
-                    Event::Cordoned(done.map(|it| it == Cordoned::Written).map_err(Failure::from))
-                }
-                .boxed(),
-            ),
-            Effect::FollowBudgets(namespace) => self.watches.push(budget_events(cluster, namespace)),
+            Effect::Look { turn } => self.call(look(cluster, order, turn)),
+            Effect::Evict(pod) => {
+                self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod).await) });
+            }
+            Effect::Remove(pod, labels) => self.call(async move {
+                answered(pod.uid.clone(), remove::claim_and_delete(cluster, &pod, &labels).await)
+            }),
+            Effect::Delete(pod) => {
+                self.call(async move { answered(pod.uid.clone(), remove::delete(cluster, &pod).await) });
+            }
+            Effect::Inspect { namespace, budget, selector } => self.call(async move {
+                let found = ailing::hindrances(cluster, &namespace, &selector).await.map_err(Failure::from);
+                Event::Inspected { namespace, budget, found }
+            }),
+            Effect::Cordon => self.call(async move {
+                let done = node::cordon(cluster, &order.node, &order.device_uuid, &order.owner).await;
+                Event::Cordoned(done.map(|it| it == Cordoned::Written).map_err(Failure::from))
+            }),
+            Effect::FollowBudgets(namespace) => {
+                self.watches.push(streams::budget_events(cluster, namespace, seed()));
+            }
+            Effect::FollowVolumes(claims) => {
+                self.volumes = streams::volume_events(cluster, &order.node, claims, seed());
+            }
             Effect::Say(said) => say(&order.node, &said),
             Effect::End(outcome) => return Some(outcome),
         }
         None
     }
+}
+
+fn answered(uid: PodUid, reply: Reply) -> Event {
+    Event::Evicted { uid, reply }
 }
 
 async fn look(cluster: &Cluster, order: &Order, turn: u64) -> Event {
@@ -146,68 +172,16 @@ async fn look(cluster: &Cluster, order: &Order, turn: u64) -> Event {
     Event::Looked { turn, seen }
 }
 
-fn pod_events(cluster: &Cluster, order: &Order) -> BoxStream<'static, Event> {
-    follow::<Pod>(cluster.clone(), pods::scope(&order.node), seed())
-        .map(|heard| match heard {
-            Heard::Listed(all) => Event::Pods(all.iter().map(pods::facts).collect()),
-            Heard::Put(pod) => Event::Pod(pods::facts(&pod)),
-            Heard::Gone(pod) => Event::PodGone(pods::pod_ref(&pod).uid),
-            Heard::Trouble(error) => Event::Trouble(error.line()),
-        })
-        .boxed()
-}
-
-fn node_events(cluster: &Cluster, order: &Order) -> BoxStream<'static, Event> {
-    let name = order.node.clone();
-    follow::<Node>(cluster.clone(), node::scope(&order.node), seed())
-        .filter_map(move |heard| {
-            let node = match heard {
-                Heard::Listed(all) => {
-                    all.into_iter().find(|node| node.metadata.name.as_deref() == Some(name.as_str()))
-                }
-                Heard::Put(node) => Some(node),
-                // The look at the end tells what a vanished node means.
-                Heard::Gone(_) => None,
-                Heard::Trouble(error) => return std::future::ready(Some(Event::Trouble(error.line()))),
-            };
-            std::future::ready(node.and_then(|node| node::facts(&node).ok()).map(Event::Node))
-        })
-        .boxed()
-}
-
-fn budget_events(cluster: &Cluster, namespace: String) -> BoxStream<'static, Event> {
-    let known: BTreeMap<String, BudgetFacts> = BTreeMap::new();
-    follow::<PodDisruptionBudget>(cluster.clone(), pods::budget_scope(&namespace), seed())
-        .scan(known, move |known, heard| {
-            let event = match heard {
-                Heard::Listed(all) => {
-                    *known = all.iter().map(pods::budget_facts).map(|it| (it.name.clone(), it)).collect();
-                    None
-                }
-                Heard::Put(budget) => {
-                    let facts = pods::budget_facts(&budget);
-                    known.insert(facts.name.clone(), facts);
-                    None
-                }
-                Heard::Gone(budget) => {
-                    known.remove(budget.metadata.name.as_deref().unwrap_or_default());
-                    None
-                }
-                Heard::Trouble(error) => Some(Event::Trouble(error.line())),
-            };
-            let all = || Event::Budgets {
-                namespace: namespace.clone(),
-                budgets: known.values().cloned().collect(),
-            };
-            std::future::ready(Some(event.unwrap_or_else(all)))
-        })
-        .boxed()
-}
-
 fn say(node: &NodeName, said: &Said) {
     match said {
         Said::Evicted(pod) => {
             info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress eviction accepted");
+        }
+        Said::Deleted(pod, rule) => {
+            warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress deletion accepted");
+        }
+        Said::Left(pod, rule) => {
+            warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress pod stays");
         }
         Said::Gone(pod) => {
             info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress pod is gone");

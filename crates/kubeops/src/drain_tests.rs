@@ -140,7 +140,7 @@ async fn d4_a_pod_that_its_budget_holds_delays_nobody_and_is_named_with_numbers(
         .await;
     assert!((attempt.now)().since(begin) <= secs(2));
     assert_eq!((seen.counts.total, seen.counts.blocked), (200, 1));
-    assert_eq!(seen.blockers[0].code, BlockCode::Budget);
+    assert_eq!(seen.blockers[0].code, BlockCode::BudgetStuck, "no pod of it is merely starting");
     assert_eq!(
         seen.blockers[0].reason,
         "pod shop/held is held: budget shop/web allows 0 of 2; 2 healthy, 2 needed"
@@ -277,7 +277,7 @@ async fn d2_a_refusal_for_good_fails_the_attempt_and_names_the_pod() {
     let (fake, cluster, _) = Fake::new(vec![pod("a"), pod("b")]);
     fake.world().instead.push_back(("/a/eviction", mock::status(403, "pods \"a\" is forbidden")));
     let outcome = Attempt::start(&cluster).future.await;
-    let Outcome::Failed { reason, blockers } = outcome else { panic!("{outcome:?}") };
+    let Outcome::Failed { reason, blockers, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(reason, "the API server refuses to evict shop/a");
     assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: 403: pods \"a\" is forbidden");
     assert_eq!(fake.world().pods.len(), 1, "the other one has gone");

@@ -1,11 +1,14 @@
 //! What is done to a cluster: reading and cordoning our own node, and emptying it.
 //!
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
-//! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`) decide; the
-//! others (`client`, `kubeconfig`, `watch`, `node`, `pods`, `evict`, `drain`) call. Sources: design.md sections 3 and 7,
-//! spec/agents.md 4.3 to 4.6.
+//! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
+//! `watched`, `held`, `placement`, `forecast`) decide; the others (`client`, `kubeconfig`, `watch`, `node`, `pods`,
+//! `ailing`, `volumes`, `evict`, `remove`, `changed`, `streams`, `scheduling`, `survey`, `drain`) call. Sources:
+//! design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
+pub mod ailing;
 pub mod budget;
+pub mod changed;
 pub mod client;
 pub mod cordon;
 pub mod drain;
@@ -16,6 +19,11 @@ mod error;
 pub mod evict;
 #[cfg(test)]
 mod fake;
+pub mod forecast;
+#[cfg(test)]
+mod forecast_tests;
+pub mod held;
+pub mod hindrance;
 mod kubeconfig;
 #[cfg(test)]
 mod mock;
@@ -24,20 +32,30 @@ pub mod node;
 #[cfg(test)]
 mod node_tests;
 pub mod pace;
+pub mod placement;
 pub mod plan;
 pub mod pods;
 pub mod progress;
+pub mod remove;
 pub mod reply;
+mod scheduling;
+mod streams;
+pub mod survey;
 pub mod tier;
+pub mod volumes;
 mod watch;
+pub mod watched;
 
+pub use changed::until_changed;
 pub use client::Cluster;
 pub use cordon::{Cordon, CordonOwner, NodeFacts, every_peer_drains};
 pub use drain::{Order, drain};
 pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 pub use error::Error;
+pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned};
 pub use names::{NodeName, PodRef, PodUid};
 pub use node::{Cordoned, Uncordoned};
 pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress};
 pub use reply::{Reach, Reply};
 pub use tier::Tier;
+pub use watched::Watched;

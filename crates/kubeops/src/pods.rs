@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -22,11 +22,13 @@ use crate::error::Error;
 use crate::names::{NodeName, PodRef, PodUid};
 use crate::plan::{KEPT_APPS_SELECTOR, Owner, PodFacts};
 use crate::reply::Reply;
-use crate::tier::Tier;
+use crate::tier::{Signs, Tier};
 use crate::watch::Scope;
 
 /// Kubernetes puts this on the kubelet's images of static pods.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
+pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// What the API server gives a pod that asks for nothing.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// `DaemonSet`s looked up at the same time.
@@ -98,7 +100,8 @@ fn daemon_set(pod: &Pod) -> Option<((String, String), &str)> {
     Some(((pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone()), &owner.uid))
 }
 
-fn looked_up(pod: &Pod, alive: &BTreeMap<(String, String), Option<String>>) -> PodFacts {
+/// The facts about a pod whose `DaemonSet` is looked for among those `alive`, by namespace and name with their UIDs.
+pub(crate) fn looked_up(pod: &Pod, alive: &BTreeMap<(String, String), Option<String>>) -> PodFacts {
     let mut facts = facts(pod);
     if let Some((key, uid)) = daemon_set(pod) {
         let there = alive.get(&key).is_some_and(|found| found.as_deref() == Some(uid));
@@ -117,6 +120,7 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         .or_else(|| spec.and_then(|spec| spec.termination_grace_period_seconds))
         .and_then(|secs| u64::try_from(secs).ok())
         .map_or(DEFAULT_GRACE, Duration::from_secs);
+    let claims = claims(pod);
     let mirror = meta.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION));
     PodFacts {
         pod: pod_ref(pod),
@@ -131,11 +135,49 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
             Some(_) => Owner::Other,
         },
         workload: controller(pod).map(|it| format!("{}/{}", it.kind, it.name)).unwrap_or_default(),
-        tier: Tier::Application,
-        priority: spec.and_then(|spec| spec.priority).unwrap_or(0),
-        claims: claims(pod),
-        tolerates_cordon: false,
+        tier: tier(pod, !claims.is_empty()),
+        priority: priority(pod),
+        claims,
+        tolerates_cordon: spec
+            .and_then(|spec| spec.tolerations.as_ref())
+            .is_some_and(|all| all.iter().any(tolerates_cordon)),
     }
+}
+
+fn priority(pod: &Pod) -> i32 {
+    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+}
+
+fn tier(pod: &Pod, mounts_claims: bool) -> Tier {
+    let spec = pod.spec.as_ref();
+    let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+    let host_paths: Vec<&str> =
+        volumes.iter().filter_map(|volume| Some(volume.host_path.as_ref()?.path.as_str())).collect();
+    let none = BTreeMap::new();
+    Signs {
+        namespace: pod.metadata.namespace.as_deref().unwrap_or_default(),
+        labels: pod.metadata.labels.as_ref().unwrap_or(&none),
+        annotations: pod.metadata.annotations.as_ref().unwrap_or(&none),
+        priority_class: spec.and_then(|spec| spec.priority_class_name.as_deref()).unwrap_or_default(),
+        priority: priority(pod),
+        host_paths: &host_paths,
+        mounts_claims,
+    }
+    .tier()
+}
+
+/// Whether this is a toleration of the taint that the cluster puts on a cordoned node: the key or any key, the
+/// effect or any effect, and a value that fits the taint's empty one. Source: the Kubernetes page "Taints and
+/// Tolerations".
+fn tolerates_cordon(toleration: &Toleration) -> bool {
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    let equal = matches!(toleration.operator.as_deref(), None | Some("" | "Equal"));
+    let key = match toleration.key.as_deref().unwrap_or_default() {
+        "" => exists,
+        key => key == CORDON_TAINT,
+    };
+    let value = exists || (equal && toleration.value.as_deref().unwrap_or_default().is_empty());
+    key && value && matches!(toleration.effect.as_deref().unwrap_or_default(), "" | "NoSchedule")
 }
 
 /// The claims that the pod mounts; a generic ephemeral volume has one named after pod and volume.
@@ -260,6 +302,55 @@ mod tests {
             (parsed(ending.clone()).terminating, parsed(ending).grace),
             (true, Duration::from_secs(5))
         );
+    }
+
+    #[test]
+    fn d11_the_tier_follows_the_signs_of_the_object() {
+        let with = |spec: Value| {
+            let mut pod = pod_object("a");
+            pod["spec"] = spec;
+            parsed(pod)
+        };
+        let critical = with(json!({"priorityClassName": "system-cluster-critical", "priority": 7}));
+        assert_eq!((critical.tier, critical.priority), (Tier::System, 7));
+        assert_eq!(with(json!({"priority": 2_000_000_000})).tier, Tier::System);
+        let network = json!({"volumes": [{"name": "cni", "hostPath": {"path": "/etc/cni/net.d"}}]});
+        assert_eq!(with(network).tier, Tier::Network);
+        let claim = json!({"name": "d", "persistentVolumeClaim": {"claimName": "data"}});
+        let ephemeral = json!({"name": "scratch", "ephemeral": {}});
+        let mounting = with(json!({"priority": 2_000_000_000, "volumes": [claim, ephemeral]}));
+        assert_eq!(mounting.tier, Tier::Device);
+        assert_eq!(mounting.claims, ["data", "a-scratch"]);
+        let mut noted = pod_object("a");
+        noted["metadata"]["annotations"] = json!({"pillar-rs/drain-tier": "storage"});
+        assert_eq!(parsed(noted.clone()).tier, Tier::Storage);
+        noted["metadata"]["labels"]["pillar-rs/drain-tier"] = json!("address");
+        assert_eq!(parsed(noted).tier, Tier::Address);
+    }
+
+    #[test]
+    fn d10_a_pod_tolerates_the_cordon_by_key_and_effect_or_by_any() {
+        let taint = "node.kubernetes.io/unschedulable";
+        let table = [
+            (json!({"key": taint, "operator": "Exists", "effect": "NoSchedule"}), true),
+            (json!({"key": taint, "operator": "Exists"}), true),
+            (json!({"operator": "Exists"}), true),
+            (json!({"operator": "Exists", "effect": "NoSchedule"}), true),
+            (json!({"key": taint}), true),
+            (json!({"key": taint, "operator": "Equal", "value": "", "effect": "NoSchedule"}), true),
+            (json!({"key": taint, "operator": "Equal", "value": "true"}), false),
+            (json!({"key": taint, "operator": "Exists", "effect": "NoExecute"}), false),
+            (json!({"operator": "Exists", "effect": "NoExecute"}), false),
+            (json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}), false),
+            (json!({"key": taint, "operator": "Gt", "value": "1"}), false),
+            (json!({}), false),
+        ];
+        for (toleration, expected) in table {
+            let mut pod = pod_object("a");
+            pod["spec"]["tolerations"] = json!([toleration]);
+            assert_eq!(parsed(pod).tolerates_cordon, expected, "{toleration}");
+        }
+        assert!(!parsed(pod_object("a")).tolerates_cordon);
     }
 
     #[tokio::test(start_paused = true)]

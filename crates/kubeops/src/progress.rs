@@ -3,13 +3,14 @@
 //! Not here: how it comes to it (`engine`). Sources: goals O1, O2; the counts and blockers of `NodeDrainProgress`.
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use step::Mono;
 
 use crate::names::{PodRef, PodUid};
 use crate::tier::Tier;
+use crate::watched::Watched;
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -53,6 +54,9 @@ pub struct Marks {
     pub pods: BTreeMap<PodUid, Mono>,
     /// How often pods of a workload (namespace, kind/name) have come back, where they have. At most 64.
     pub returns: BTreeMap<(String, String), u32>,
+    /// Claims (namespace, name) of all pods that leave or have left, also in an earlier attempt: their volumes have
+    /// to be detached whoever finds the pods gone.
+    pub claims: BTreeSet<(String, String)>,
 }
 
 /// Something that a rule lets pass, in words and by name; never silently.
@@ -191,5 +195,9 @@ pub enum Outcome {
         reason: String,
         /// What held it up at the end.
         blockers: Vec<Blocker>,
+        /// What was last known of all that can hold it up: a change of it is worth another attempt.
+        watched: Watched,
+        /// What the next attempt may take over.
+        marks: Marks,
     },
 }

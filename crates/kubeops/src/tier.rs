@@ -1,7 +1,36 @@
 //! The order in which pods leave: first those that nothing else on the node uses.
 //!
-//! Not here: reading pods. Source: goals D11. A tier is over when none of its pods is left on the node.
+//! Not here: reading pods. Source: goals D11. A tier is over when none of its pods is left on the node. By what a
+//! pod is known to serve others: the Kubernetes pages "Device Plugins" (`/var/lib/kubelet/device-plugins`), "Network
+//! Plugins" (`/etc/cni/net.d`, `/opt/cni/bin`), "Guaranteed Scheduling For Critical Add-On Pods" (the two priority
+//! classes and their least value); the CSI community page "Deploying a Driver on Kubernetes"
+//! (`/var/lib/kubelet/plugins`, `plugins_registry`); the labels that Longhorn, KubeVirt, MetalLB and kube-vip put on
+//! their own pods.
 //! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+/// A label or annotation of a pod with the word of a tier: it counts before every other sign.
+pub const TIER_KEY: &str = "pillar-rs/drain-tier";
+/// Values of a priority from here on belong to the system.
+pub const SYSTEM_PRIORITY: i32 = 2_000_000_000;
+
+const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
+/// Where drivers of the Container Storage Interface put their sockets.
+const PLUGIN_DIR: &str = "/var/lib/kubelet/plugins";
+/// Where they announce themselves, as plugins of devices do too.
+const REGISTRY_DIR: &str = "/var/lib/kubelet/plugins_registry";
+const DEVICE_DIR: &str = "/var/lib/kubelet/device-plugins";
+/// Settings and programs of network plugins; the last as k3s moves them.
+const NETWORK_DIRS: [&str; 3] = ["/etc/cni", "/opt/cni", "/var/lib/rancher/k3s/agent/etc/cni"];
+const STORAGE_NAMESPACE: &str = "longhorn-system";
+const ADDRESS_NAMESPACES: [&str; 2] = ["metallb-system", "kube-vip"];
+/// The parts of KubeVirt and CDI: they serve machines, and use volumes and networks.
+const MACHINE_NAMESPACES: [&str; 2] = ["kubevirt", "cdi"];
+/// Names of programs that give addresses, as the start of a name label.
+const ADDRESS_NAMES: [&str; 4] = ["kube-vip", "metallb", "cni-dhcp", "dhcp-daemon"];
+/// Labels that name the program of a pod.
+const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "name"];
 
 /// Tiers leave in this order, each wholly before the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -33,5 +62,229 @@ impl Tier {
             Self::Network => "network",
             Self::System => "system",
         }
+    }
+
+    /// All tiers, in their order.
+    pub const ALL: [Self; 6] =
+        [Self::Application, Self::Address, Self::Device, Self::Storage, Self::Network, Self::System];
+
+    /// The tier of that word.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tier| tier.text() == text)
+    }
+}
+
+/// By what the tier of a pod is known.
+#[derive(Debug, Clone, Copy)]
+pub struct Signs<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its labels.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: &'a BTreeMap<String, String>,
+    /// Its `priorityClassName`, or empty.
+    pub priority_class: &'a str,
+    /// Its priority.
+    pub priority: i32,
+    /// Paths of the node that it mounts.
+    pub host_paths: &'a [&'a str],
+    /// It mounts a claim.
+    pub mounts_claims: bool,
+}
+
+impl Signs<'_> {
+    /// When the pod leaves. One that mounts a claim, and does not itself give volumes, leaves before storage,
+    /// however important it is and whatever its label says.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        let tier = self.told().unwrap_or_else(|| self.seen());
+        if self.mounts_claims && tier != Tier::Storage { tier.min(Tier::Device) } else { tier }
+    }
+
+    /// What a person has written on it. A word that is no tier says nothing.
+    fn told(&self) -> Option<Tier> {
+        [self.labels, self.annotations].into_iter().find_map(|from| Tier::parse(from.get(TIER_KEY)?))
+    }
+
+    fn seen(&self) -> Tier {
+        if self.labels.get("kubevirt.io").is_some_and(|it| it == "virt-launcher") {
+            Tier::Application
+        } else if self.gives_volumes() {
+            Tier::Storage
+        } else if self.mounts(DEVICE_DIR)
+            || self.mounts(REGISTRY_DIR)
+            || MACHINE_NAMESPACES.contains(&self.namespace)
+        {
+            Tier::Device
+        } else if self.gives_addresses() {
+            Tier::Address
+        } else if NETWORK_DIRS.iter().any(|dir| self.mounts(dir)) {
+            Tier::Network
+        } else if SYSTEM_CLASSES.contains(&self.priority_class) || self.priority >= SYSTEM_PRIORITY {
+            Tier::System
+        } else {
+            Tier::Application
+        }
+    }
+
+    fn gives_volumes(&self) -> bool {
+        let csi =
+            || self.host_paths.iter().any(|path| path.contains("csi")) || self.named(|it| it.contains("csi"));
+        self.namespace == STORAGE_NAMESPACE
+            || self.labels.contains_key("longhorn.io/component")
+            || self.named(|name| name == "longhorn" || name.starts_with("longhorn-"))
+            || self.mounts(PLUGIN_DIR)
+            || (self.mounts(REGISTRY_DIR) && csi())
+    }
+
+    fn gives_addresses(&self) -> bool {
+        ADDRESS_NAMESPACES.contains(&self.namespace)
+            || self.named(|name| ADDRESS_NAMES.iter().any(|start| name.starts_with(start)))
+    }
+
+    fn named(&self, fits: impl Fn(&str) -> bool) -> bool {
+        NAME_LABELS.iter().filter_map(|key| self.labels.get(*key)).any(|name| fits(name))
+    }
+
+    /// It mounts `dir` or something below; a mount of something above, as of `/`, is a look at the node and no
+    /// service.
+    fn mounts(&self, dir: &str) -> bool {
+        self.host_paths
+            .iter()
+            .any(|path| path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One pod: namespace, a label, an annotation, priority class, priority, host paths, claims.
+    type Row<'a> = (&'a str, &'a str, &'a str, &'a str, i32, &'a [&'a str], bool, Tier);
+
+    fn tier(row: &Row<'_>) -> Tier {
+        let pairs = |text: &str| -> BTreeMap<String, String> {
+            text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect()
+        };
+        let (namespace, label, annotation, priority_class, priority, host_paths, mounts_claims, _) = *row;
+        let (labels, annotations) = (pairs(label), pairs(annotation));
+        Signs {
+            namespace,
+            labels: &labels,
+            annotations: &annotations,
+            priority_class,
+            priority,
+            host_paths,
+            mounts_claims,
+        }
+        .tier()
+    }
+
+    #[test]
+    fn d11_each_sign_puts_a_pod_into_its_tier() {
+        use Tier::{Address, Application, Device, Network, Storage, System};
+        const NODE: &str = "system-node-critical";
+        const CLUSTER: &str = "system-cluster-critical";
+        let rows: [Row<'_>; 42] = [
+            ("shop", "", "", "", 0, &[], false, Application),
+            ("shop", "", "", "", 0, &["/", "/var/lib/kubelet", "/var/lib/kubelet/pods"], false, Application),
+            ("shop", "", "", "high", 1_000_000_000, &[], true, Application),
+            // What a person wrote.
+            (
+                "shop",
+                "pillar-rs/drain-tier=application",
+                "",
+                NODE,
+                2_000_001_000,
+                &["/opt/cni/bin"],
+                false,
+                Application,
+            ),
+            ("shop", "pillar-rs/drain-tier=address", "", "", 0, &[], false, Address),
+            ("shop", "pillar-rs/drain-tier=device", "", "", 0, &[], false, Device),
+            ("shop", "pillar-rs/drain-tier=storage", "", "", 0, &[], false, Storage),
+            ("shop", "", "pillar-rs/drain-tier=network", "", 0, &[], false, Network),
+            ("shop", "", "pillar-rs/drain-tier=system", "", 0, &[], false, System),
+            (
+                "shop",
+                "pillar-rs/drain-tier=storage",
+                "pillar-rs/drain-tier=system",
+                "",
+                0,
+                &[],
+                false,
+                Storage,
+            ),
+            ("shop", "pillar-rs/drain-tier=last", "pillar-rs/drain-tier=system", "", 0, &[], false, System),
+            ("shop", "pillar-rs/drain-tier=last", "", "", 0, &[], false, Application),
+            ("longhorn-system", "pillar-rs/drain-tier=application", "", "", 0, &[], false, Application),
+            // Volumes.
+            ("longhorn-system", "", "", "", 0, &[], false, Storage),
+            ("shop", "longhorn.io/component=instance-manager", "", "", 0, &[], false, Storage),
+            ("shop", "app=longhorn-manager", "", "", 0, &[], false, Storage),
+            ("shop", "app.kubernetes.io/name=longhorn", "", "", 0, &[], false, Storage),
+            ("shop", "app=longhorns", "", "", 0, &[], false, Application),
+            ("csi", "", "", NODE, 2_000_001_000, &["/var/lib/kubelet/plugins"], false, Storage),
+            ("csi", "", "", "", 0, &["/var/lib/kubelet/plugins/disk.csi.example"], false, Storage),
+            ("csi", "", "", "", 0, &["/var/lib/kubelet/plugins_registry", "/run/csi.sock"], false, Storage),
+            ("csi", "app=csi-disk", "", "", 0, &["/var/lib/kubelet/plugins_registry/"], false, Storage),
+            // Devices.
+            ("gpu", "", "", NODE, 2_000_001_000, &["/var/lib/kubelet/device-plugins"], false, Device),
+            ("gpu", "", "", "", 0, &["/var/lib/kubelet/plugins_registry"], false, Device),
+            ("kubevirt", "kubevirt.io=virt-handler", "", "", 0, &[], false, Device),
+            ("cdi", "", "", "", 0, &[], false, Device),
+            (
+                "shop",
+                "kubevirt.io=virt-launcher",
+                "",
+                "",
+                0,
+                &["/var/lib/kubelet/device-plugins"],
+                true,
+                Application,
+            ),
+            // Addresses.
+            ("metallb-system", "", "", "", 0, &[], false, Address),
+            ("shop", "app.kubernetes.io/name=metallb", "", "", 0, &[], false, Address),
+            (
+                "kube-system",
+                "app.kubernetes.io/name=kube-vip-ds",
+                "",
+                NODE,
+                2_000_001_000,
+                &[],
+                false,
+                Address,
+            ),
+            ("kube-system", "app=cni-dhcp-daemon", "", "", 0, &["/opt/cni/bin"], false, Address),
+            // Networks.
+            ("kube-system", "", "", NODE, 2_000_001_000, &["/etc/cni/net.d"], false, Network),
+            ("kube-system", "", "", "", 0, &["/opt/cni/bin"], false, Network),
+            ("kube-system", "", "", "", 0, &["/opt/cnidata"], false, Application),
+            // The system.
+            ("kube-system", "k8s-app=kube-dns", "", CLUSTER, 2_000_000_000, &[], false, System),
+            ("kube-system", "", "", NODE, 0, &[], false, System),
+            ("kube-system", "", "", "own", 2_000_000_000, &[], false, System),
+            // Who mounts a claim leaves before storage.
+            ("kube-system", "", "", CLUSTER, 2_000_000_000, &[], true, Device),
+            ("kube-system", "", "", "", 0, &["/etc/cni/net.d"], true, Device),
+            ("shop", "pillar-rs/drain-tier=system", "", "", 0, &[], true, Device),
+            ("metallb-system", "", "", "", 0, &[], true, Address),
+            ("longhorn-system", "", "", "", 0, &[], true, Storage),
+        ];
+        for row in rows {
+            assert_eq!(tier(&row), row.7, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn tiers_leave_users_first_and_each_word_is_read_back() {
+        assert!(Tier::ALL.is_sorted());
+        for tier in Tier::ALL {
+            assert_eq!(Tier::parse(tier.text()), Some(tier));
+        }
+        assert_eq!(Tier::parse("System"), None);
     }
 }

@@ -1,11 +1,22 @@
 //! Disruption budgets: their status, and whether an eviction fits.
+//!
+//! Pods for which a disruption was claimed count as not healthy until their end has begun, they are gone, or two
+//! minutes have passed, as with the disruption controller of Kubernetes.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use crate::selectors::spec_matches;
-use crate::store::{Store, is_true};
+use crate::store::{Changed, Place, Store, all, is_true, stamp};
+use crate::timers::{Timers, What};
 
 const BUDGETS: &str = "policy/poddisruptionbudgets";
+/// How long a claimed pod is given to begin its end.
+const CLAIM_HOLDS: Duration = Duration::from_secs(120);
 
 /// Why an eviction is refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,24 +40,69 @@ fn is_terminating(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Brings the status of every budget up to date.
-pub(crate) fn update(store: &mut Store) {
-    let budgets: Vec<Value> = store.list(BUDGETS).cloned().collect();
-    for budget in budgets {
-        let pods: Vec<&Value> = store.list("pods").filter(|pod| guards(&budget, pod)).collect();
-        let healthy = pods.iter().filter(|pod| is_true(pod, "Ready") && !is_terminating(pod)).count() as u64;
-        let expected = expected(store, &pods);
-        let desired = desired(&budget["spec"], expected);
-        let status = json!({
-            "currentHealthy": healthy,
-            "desiredHealthy": desired,
-            "expectedPods": expected,
-            "disruptionsAllowed": healthy.saturating_sub(desired),
-            "observedGeneration": 1,
-        });
-        if budget["status"] != status {
-            store
-                .edit(BUDGETS, text(&budget, "namespace"), text(&budget, "name"), |it| it["status"] = status);
+/// Brings the status of every budget up to date that the changes after a version have to do with.
+pub(crate) fn update(store: &mut Store, after: u64) {
+    let changes = store.since(after);
+    for budget in all(store, BUDGETS) {
+        let concerns = |change: &Changed| {
+            let (namespace, name) = change.place();
+            namespace == text(&budget, "namespace")
+                && match change.resource.as_str() {
+                    "pods" => change.forms().any(|pod| guards(&budget, pod)),
+                    BUDGETS => name == text(&budget, "name"),
+                    other => other.starts_with("apps/"),
+                }
+        };
+        if changes.as_ref().is_none_or(|changes| changes.iter().any(concerns)) {
+            count(store, &budget);
+        }
+    }
+}
+
+fn count(store: &mut Store, budget: &Value) {
+    let namespace = text(budget, "namespace");
+    let pods: Vec<&Value> = store.list_in("pods", namespace).filter(|pod| guards(budget, pod)).collect();
+    let mut claimed = Map::new();
+    for pod in pods.iter().filter(|pod| !is_terminating(pod)) {
+        if let Some(since) = budget["status"]["disruptedPods"].get(text(pod, "name")) {
+            claimed.insert(text(pod, "name").to_owned(), since.clone());
+        }
+    }
+    let is_healthy = |pod: &&&Value| {
+        is_true(pod, "Ready") && !is_terminating(pod) && !claimed.contains_key(text(pod, "name"))
+    };
+    let healthy = pods.iter().filter(is_healthy).count() as u64;
+    let expected = expected(store, &pods);
+    let desired = desired(&budget["spec"], expected);
+    let mut status = json!({
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "disruptionsAllowed": healthy.saturating_sub(desired),
+        "observedGeneration": 1,
+    });
+    if !claimed.is_empty() {
+        status["disruptedPods"] = claimed.into();
+    }
+    if budget["status"] != status {
+        store.edit(BUDGETS, namespace, text(budget, "name"), |it| it["status"] = status);
+    }
+}
+
+/// Lets go of claims whose pods have not begun their end in time.
+pub(crate) fn forget(store: &mut Store, timers: &mut Timers, now: Instant, place: &Place) {
+    let Some(budget) = store.found(BUDGETS, &place.0, &place.1).map(Arc::clone) else { return };
+    for (pod, since) in budget["status"]["disruptedPods"].as_object().into_iter().flatten() {
+        let since = since.as_str().unwrap_or_default();
+        let passed = since.parse::<Timestamp>().map(|since| Timestamp::now().duration_since(since));
+        // A time that cannot be read is one of long ago; one that is to come is now.
+        let passed = passed.map_or(CLAIM_HOLDS, |it| Duration::try_from(it).unwrap_or_default());
+        let left = CLAIM_HOLDS.saturating_sub(passed);
+        let what = What::Disrupted(place.clone(), pod.clone(), since.to_owned());
+        if timers.is_due(what, now, left) {
+            store.edit(BUDGETS, &place.0, &place.1, |it| {
+                drop(it["status"]["disruptedPods"].as_object_mut().and_then(|all| all.remove(pod)));
+            });
         }
     }
 }
@@ -102,7 +158,11 @@ pub(crate) fn admit(store: &mut Store, pod: &Value) -> Result<(), Refusal> {
     if matches!(phase, "Pending" | "Succeeded" | "Failed") || is_terminating(pod) {
         return Ok(());
     }
-    let guarding: Vec<Value> = store.list(BUDGETS).filter(|budget| guards(budget, pod)).cloned().collect();
+    let guarding: Vec<Value> = store
+        .list_in(BUDGETS, text(pod, "namespace"))
+        .filter(|budget| guards(budget, pod))
+        .cloned()
+        .collect();
     let budget = match guarding.as_slice() {
         [] => return Ok(()),
         [budget] => budget,
@@ -124,5 +184,10 @@ pub(crate) fn admit(store: &mut Store, pod: &Value) -> Result<(), Refusal> {
         );
         return Err(Refusal::NoRoom(text(budget, "name").to_owned(), why));
     }
+    let left = number("disruptionsAllowed") - 1;
+    store.edit(BUDGETS, text(budget, "namespace"), text(budget, "name"), |it| {
+        it["status"]["disruptionsAllowed"] = left.into();
+        it["status"]["disruptedPods"][text(pod, "name")] = stamp(0).into();
+    });
     Ok(())
 }

@@ -1,41 +1,34 @@
-//! Small controllers: scheduling, kubelets, taints of cordoned nodes; those of workloads are in `workloads`.
+//! What keeps the cluster going: who is looked at after which change, and when.
 //!
-//! Each round looks at what is and does what is missing; a round follows every change and every time that is due.
+//! Each round looks at the objects that have changed, at those that depend on them and at those whose time has
+//! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `volumes` and
+//! `budgets`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Weak;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
-use crate::store::{Store, all, condition, is_held_back, is_true, name, namespace, uid};
-use crate::{Shared, SimConfig, workloads};
-
-const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
-
-/// When something is due, by the UID that it is about.
-#[derive(Default)]
-struct Due {
-    start: BTreeMap<String, Instant>,
-    stop: BTreeMap<String, Instant>,
-}
+use crate::store::{Changed, Key, Place, Store, all, place};
+use crate::timers::{Timers, What};
+use crate::{Shared, SimConfig, budgets, kubelets, scheduler, volumes, workloads};
 
 /// Runs all controllers as long as the cluster exists.
 pub(crate) async fn run(shared: Weak<Shared>) {
-    let mut due = Due::default();
+    let mut controllers = Controllers::default();
     loop {
         let next = {
             let Some(shared) = shared.upgrade() else { return };
             let changed = shared.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let version = shared.store().version();
             let config = shared.config;
-            shared.write(|store| round(store, config, &mut due));
-            if shared.store().version() != version {
+            shared.write(|store| controllers.round(store, config));
+            if shared.store().version() != controllers.seen {
                 continue;
             }
-            let next = due.start.values().chain(due.stop.values()).min().copied();
+            let next = controllers.timers.next();
             tokio::select! {
                 () = &mut changed => continue,
                 // The cluster may go while nothing happens: it is let go of now and then.
@@ -67,111 +60,133 @@ async fn wait(until: Option<Instant>) {
     }
 }
 
-fn round(store: &mut Store, config: SimConfig, due: &mut Due) {
-    taint(store);
-    workloads::round(store);
-    schedule(store);
-    kubelets(store, config, due);
+/// What the controllers remember from round to round.
+#[derive(Default)]
+struct Controllers {
+    /// The version up to which changes have been looked at.
+    seen: u64,
+    timers: Timers,
+    /// Pods without a node.
+    unplaced: BTreeSet<Place>,
+    /// Pods that mount claims.
+    mounting: BTreeSet<Place>,
 }
 
-/// A cordoned node carries the taint, another one does not.
-fn taint(store: &mut Store) {
-    for node in all(store, "nodes") {
-        let cordoned = node["spec"]["unschedulable"] == true;
-        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
-        let tainted = taints.iter().any(|it| it["key"] == CORDON_TAINT);
-        if cordoned != tainted {
-            let mut taints: Vec<Value> = taints.into_iter().filter(|it| it["key"] != CORDON_TAINT).collect();
-            if cordoned {
-                taints.push(json!({ "key": CORDON_TAINT, "effect": "NoSchedule" }));
-            }
-            store.edit("nodes", "", &name(&node), |it| it["spec"]["taints"] = taints.into());
-        }
-    }
+/// What is to be looked at in one round.
+#[derive(Default)]
+struct Work {
+    nodes: BTreeSet<String>,
+    workloads: BTreeSet<Key>,
+    pods: BTreeSet<Place>,
+    budgets: BTreeSet<Place>,
+    volumes: bool,
 }
 
-/// Pods without a node go to the Ready, schedulable node with the fewest pods.
-fn schedule(store: &mut Store) {
-    for pod in all(store, "pods") {
-        if !pod["spec"]["nodeName"].is_null() || !pod["metadata"]["deletionTimestamp"].is_null() {
-            continue;
+impl Controllers {
+    fn round(&mut self, store: &mut Store, config: SimConfig) {
+        let mut work = Work::default();
+        match store.since(self.seen) {
+            Some(changes) => changes.iter().for_each(|change| self.note(store, change, &mut work)),
+            None => self.look_at_all(store, &mut work),
         }
-        let load = |node: &str| store.list("pods").filter(|it| it["spec"]["nodeName"] == node).count();
-        let fits = |node: &&Value| {
-            let pinned = pod["spec"]["nodeSelector"]["kubernetes.io/hostname"].as_str();
-            is_true(node, "Ready")
-                && node["spec"]["unschedulable"] != true
-                && pinned.is_none_or(|pinned| pinned == name(node))
-        };
-        let best = store.list("nodes").filter(fits).map(|node| (load(&name(node)), name(node))).min();
-        if let Some((_, node)) = best {
-            store.edit("pods", &namespace(&pod), &name(&pod), |it| it["spec"]["nodeName"] = node.into());
-        }
-    }
-}
-
-/// Starts and ends containers on nodes that have power.
-fn kubelets(store: &mut Store, config: SimConfig, due: &mut Due) {
-    let now = now();
-    let powered = |store: &Store, node: &str| {
-        store.get("nodes", "", node).is_some_and(|it| it["metadata"]["annotations"]["kubesim/power"] != "off")
-    };
-    let mut seen = Vec::new();
-    for node in all(store, "nodes") {
-        let (id, node) = (uid(&node), node);
-        let off = node["metadata"]["annotations"]["kubesim/power"] == "off";
-        if off {
-            due.start.remove(&id);
-            if is_true(&node, "Ready") {
-                set_ready(store, "nodes", &node, false);
-            }
-        } else if !is_true(&node, "Ready") && is_due(&mut due.start, &id, now + config.start_time, now) {
-            set_ready(store, "nodes", &node, true);
-        }
-        seen.push(id);
-    }
-    for pod in all(store, "pods") {
-        let id = uid(&pod);
-        let on = pod["spec"]["nodeName"].as_str().is_some_and(|node| powered(store, node));
-        let ending = !pod["metadata"]["deletionTimestamp"].is_null();
-        seen.push(id.clone());
-        if !on {
-            due.start.remove(&id);
-            due.stop.remove(&id);
-        } else if ending {
-            due.start.remove(&id);
-            // Its containers are gone and others have still to agree.
-            let waits = is_held_back(&pod) && pod["metadata"]["deletionGracePeriodSeconds"] == 0;
-            if !waits && is_due(&mut due.stop, &id, now + config.stop_time, now) {
-                store.retire("pods", &namespace(&pod), &name(&pod), Some(0));
-            }
-        } else if pod["status"]["phase"] == "Pending"
-            && is_due(&mut due.start, &id, now + config.start_time, now)
-        {
-            store.edit("pods", &namespace(&pod), &name(&pod), |it| it["status"]["phase"] = "Running".into());
-            if pod["metadata"]["annotations"]["kubesim/never-ready"].is_null() {
-                set_ready(store, "pods", &pod, true);
+        self.seen = store.version();
+        let now = now();
+        for what in self.timers.ripen(now) {
+            match what {
+                What::Node(node, _) => drop(work.nodes.insert(node)),
+                What::Start(pod, _) | What::Stop(pod, _) => drop(work.pods.insert(pod)),
+                What::Detach(..) => work.volumes = true,
+                What::Disrupted(budget, ..) => drop(work.budgets.insert(budget)),
             }
         }
+        for node in &work.nodes {
+            kubelets::node(store, config, &mut self.timers, now, node);
+        }
+        for workload in &work.workloads {
+            workloads::mend(store, workload);
+        }
+        if work.nodes.is_empty() {
+            self.unplaced.retain(|pod| !work.pods.contains(pod) || !scheduler::place(store, pod));
+        } else {
+            self.unplaced.retain(|pod| !scheduler::place(store, pod));
+        }
+        for pod in &work.pods {
+            kubelets::pod(store, config, &mut self.timers, now, pod);
+        }
+        if work.volumes {
+            volumes::round(store, config, &mut self.timers, now, &self.mounting);
+        }
+        for budget in &work.budgets {
+            budgets::forget(store, &mut self.timers, now, budget);
+        }
     }
-    due.start.retain(|id, _| seen.contains(id));
-    due.stop.retain(|id, _| seen.contains(id));
+
+    /// What a change asks to look at.
+    fn note(&mut self, store: &Store, change: &Changed, work: &mut Work) {
+        let place = change.place();
+        match change.resource.as_str() {
+            "nodes" => {
+                work.pods.extend(store.pods_on(&place.1).cloned());
+                let sets = store.list("apps/daemonsets");
+                work.workloads.extend(sets.map(|set| key("apps/daemonsets", set)));
+                work.nodes.insert(place.1);
+            }
+            "pods" => {
+                let newest = change.new.as_deref();
+                let is_unplaced = newest.is_some_and(|pod| pod["spec"]["nodeName"].is_null());
+                keep(&mut self.unplaced, &place, is_unplaced);
+                let mounts = |pod: &Value| !volumes::claims(pod).is_empty();
+                work.volumes |= change.forms().any(mounts);
+                keep(&mut self.mounting, &place, newest.is_some_and(mounts));
+                work.workloads.extend(change.forms().filter_map(workloads::owner));
+                work.pods.insert(place);
+            }
+            "apps/replicasets" => {
+                work.workloads.extend(change.forms().filter_map(workloads::owner));
+                work.workloads.insert((change.resource.clone(), place.0, place.1));
+            }
+            "apps/deployments" | "apps/statefulsets" | "apps/daemonsets" => {
+                work.workloads.insert((change.resource.clone(), place.0, place.1));
+            }
+            "policy/poddisruptionbudgets" => drop(work.budgets.insert(place)),
+            "persistentvolumes" | "persistentvolumeclaims" | "storage/volumeattachments" => {
+                work.volumes = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Changes are not known: everything may have changed.
+    fn look_at_all(&mut self, store: &Store, work: &mut Work) {
+        self.unplaced.clear();
+        self.mounting.clear();
+        for resource in [
+            "nodes",
+            "pods",
+            "apps/deployments",
+            "apps/replicasets",
+            "apps/statefulsets",
+            "apps/daemonsets",
+            "policy/poddisruptionbudgets",
+            "storage/volumeattachments",
+        ] {
+            for object in all(store, resource) {
+                let resource = resource.to_owned();
+                self.note(store, &Changed { version: 0, resource, old: None, new: Some(object) }, work);
+            }
+        }
+    }
 }
 
-/// Notes when something is due; true once it is, and it is forgotten then.
-fn is_due(all: &mut BTreeMap<String, Instant>, id: &str, at: Instant, now: Instant) -> bool {
-    let due = *all.entry(id.to_owned()).or_insert(at) <= now;
-    if due {
-        all.remove(id);
-    }
-    due
+fn key(resource: &str, object: &Value) -> Key {
+    let (namespace, name) = place(object);
+    (resource.to_owned(), namespace, name)
 }
 
-fn set_ready(store: &mut Store, resource: &str, object: &Value, ready: bool) {
-    store.edit(resource, &namespace(object), &name(object), |it| {
-        let mut conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        conditions.retain(|it| it["type"] != "Ready");
-        conditions.insert(0, condition("Ready", ready));
-        it["status"]["conditions"] = conditions.into();
-    });
+fn keep(places: &mut BTreeSet<Place>, place: &Place, is_in: bool) {
+    if is_in {
+        places.insert(place.clone());
+    } else {
+        places.remove(place);
+    }
 }

@@ -11,11 +11,13 @@ mod discovery;
 mod failure;
 mod faults;
 mod kinds;
+mod kubelets;
 mod merge_keys;
 mod openapi;
 mod patch;
 mod path;
 mod scale;
+mod scheduler;
 mod seed;
 mod selectors;
 mod server;
@@ -23,6 +25,8 @@ mod store;
 mod strategic;
 mod strict;
 mod table;
+mod timers;
+mod volumes;
 mod watch;
 mod workloads;
 mod writes;
@@ -46,6 +50,8 @@ pub struct SimConfig {
     pub stop_time: Duration,
     /// From being scheduled to being Ready; a node's from power on to Ready.
     pub start_time: Duration,
+    /// From the last pod on a node that uses a volume being gone to the volume being detached.
+    pub detach_time: Duration,
     /// Changes that a watch can go back to.
     pub history: usize,
     /// From one bookmark of a watch to the next.
@@ -57,6 +63,7 @@ impl Default for SimConfig {
         Self {
             stop_time: Duration::from_millis(300),
             start_time: Duration::from_millis(200),
+            detach_time: Duration::from_millis(200),
             history: 10_000,
             bookmark_every: Duration::from_secs(60),
         }
@@ -91,7 +98,7 @@ impl Shared {
             let mut store = self.store();
             let before = store.version();
             let result = change(&mut store);
-            budgets::update(&mut store);
+            budgets::update(&mut store, before);
             (result, store.version() != before)
         };
         if changed {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Sim, workloads};
+use crate::{Sim, volumes, workloads};
 
 impl Sim {
     /// A node of this name whose device has this UUID. It is Ready after the start time.
@@ -54,11 +54,48 @@ impl Sim {
 
     /// A pod that nothing brings back, on this node.
     pub fn add_bare_pod(&self, namespace: &str, name: &str, node: &str) {
-        self.apply("pods", json!({
-            "metadata": { "name": name, "namespace": namespace, "labels": { "app": name } },
-            "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }], "terminationGracePeriodSeconds": 30 },
-            "status": { "phase": "Pending" },
+        self.apply("pods", bare_pod(namespace, name, node));
+    }
+
+    /// A claim that is bound to a volume of its own.
+    pub fn add_claim(&self, namespace: &str, name: &str, volume: &str) {
+        let (size, modes) = (json!({ "storage": "1Gi" }), json!(["ReadWriteOnce"]));
+        let claim = json!({
+            "metadata": { "name": name, "namespace": namespace },
+            "spec": {
+                "accessModes": modes, "resources": { "requests": size }, "storageClassName": "kubesim",
+                "volumeMode": "Filesystem", "volumeName": volume,
+            },
+            "status": { "phase": "Bound", "accessModes": modes, "capacity": size },
+        });
+        self.apply("persistentvolumeclaims", claim);
+        let held = self.get("persistentvolumeclaims", namespace, name).unwrap_or_default();
+        self.apply("persistentvolumes", json!({
+            "metadata": { "name": volume },
+            "spec": {
+                "accessModes": modes, "capacity": size, "storageClassName": "kubesim", "volumeMode": "Filesystem",
+                "persistentVolumeReclaimPolicy": "Delete",
+                "csi": { "driver": volumes::DRIVER, "volumeHandle": volume },
+                "claimRef": {
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name,
+                    "uid": held["metadata"]["uid"],
+                },
+            },
+            "status": { "phase": "Bound" },
         }));
+    }
+
+    /// A pod as of [`Sim::add_bare_pod`] that mounts this claim.
+    pub fn add_mounting_pod(&self, namespace: &str, name: &str, node: &str, claim: &str) {
+        let mut pod = bare_pod(namespace, name, node);
+        pod["spec"]["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }]);
+        self.apply("pods", pod);
+    }
+
+    /// A class of pods with this priority.
+    pub fn add_priority_class(&self, name: &str, value: i32) {
+        let class = json!({ "metadata": { "name": name }, "value": value, "globalDefault": false });
+        self.apply("scheduling/priorityclasses", class);
     }
 
     /// A budget for the pods of one workload: `{"minAvailable": 2}` or `{"maxUnavailable": 1}`.
@@ -72,6 +109,16 @@ impl Sim {
             }),
         );
     }
+}
+
+fn bare_pod(namespace: &str, name: &str, node: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": namespace, "labels": { "app": name } },
+        "spec": {
+            "nodeName": node, "containers": [{ "name": "c", "image": "i" }], "terminationGracePeriodSeconds": 30,
+        },
+        "status": { "phase": "Pending" },
+    })
 }
 
 fn workload(namespace: &str, name: &str, app: &str, replicas: u64) -> Value {

@@ -1,6 +1,7 @@
 //! Objects with their versions, and the changes that watches replay.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -12,29 +13,54 @@ use crate::path::Target;
 /// `(resource, namespace, name)`.
 pub(crate) type Key = (String, String, String);
 
+/// `(namespace, name)`.
+pub(crate) type Place = (String, String);
+
 /// What happened to an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Changed {
     pub(crate) version: u64,
     pub(crate) resource: String,
     /// Before; `None` for a new object.
-    pub(crate) old: Option<Value>,
+    pub(crate) old: Option<Arc<Value>>,
     /// After; `None` for a removed object, whose last form is in `old`.
-    pub(crate) new: Option<Value>,
+    pub(crate) new: Option<Arc<Value>>,
+}
+
+impl Changed {
+    /// Both forms, as far as there are two.
+    pub(crate) fn forms(&self) -> impl Iterator<Item = &Value> {
+        self.old.iter().chain(&self.new).map(AsRef::as_ref)
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.forms().next().map(place).unwrap_or_default()
+    }
 }
 
 /// All objects.
 #[derive(Clone)]
 pub(crate) struct Store {
     version: u64,
-    objects: BTreeMap<Key, Value>,
+    objects: BTreeMap<String, BTreeMap<Place, Arc<Value>>>,
+    /// What belongs to the owner of this UID.
+    owned: BTreeMap<String, BTreeSet<Key>>,
+    /// Pods on the node of this name.
+    on_node: BTreeMap<String, BTreeSet<Place>>,
     history: VecDeque<Changed>,
     keep: usize,
 }
 
 impl Store {
     pub(crate) fn new(keep: usize) -> Self {
-        Self { version: 1, objects: BTreeMap::new(), history: VecDeque::new(), keep }
+        Self {
+            version: 1,
+            objects: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            on_node: BTreeMap::new(),
+            history: VecDeque::new(),
+            keep,
+        }
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -42,7 +68,12 @@ impl Store {
     }
 
     pub(crate) fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<&Value> {
-        self.objects.get(&(resource.to_owned(), namespace.to_owned(), name.to_owned()))
+        self.found(resource, namespace, name).map(AsRef::as_ref)
+    }
+
+    /// As `get`, to be kept while others change things.
+    pub(crate) fn found(&self, resource: &str, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+        self.objects.get(resource)?.get(&(namespace.to_owned(), name.to_owned()))
     }
 
     /// The object `name` where `target` looks for it, or the failure that a client is told.
@@ -51,14 +82,34 @@ impl Store {
         held.ok_or_else(|| Failure::not_found(target, name))
     }
 
-    pub(crate) fn list<'a>(&'a self, resource: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.objects.iter().filter(move |((held, _, _), _)| held == resource).map(|(_, object)| object)
+    pub(crate) fn list(&self, resource: &str) -> impl Iterator<Item = &Value> {
+        self.objects.get(resource).into_iter().flat_map(BTreeMap::values).map(AsRef::as_ref)
+    }
+
+    /// The objects of one namespace.
+    pub(crate) fn list_in(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Value> {
+        let first = (namespace.to_owned(), String::new());
+        let from = self.objects.get(resource).into_iter().flat_map(move |all| all.range(first.clone()..));
+        from.take_while(move |((held, _), _)| held == namespace).map(|(_, object)| object.as_ref())
+    }
+
+    /// Objects of a resource whose first owner has this UID.
+    pub(crate) fn owned(&self, resource: &str, owner: &str) -> Vec<Arc<Value>> {
+        let keys = self.owned.get(owner).into_iter().flatten().filter(|(held, _, _)| held == resource);
+        keys.filter_map(|(_, namespace, name)| self.found(resource, namespace, name).cloned()).collect()
+    }
+
+    /// Pods on a node.
+    pub(crate) fn pods_on(&self, node: &str) -> impl ExactSizeIterator<Item = &Place> {
+        static NONE: BTreeSet<Place> = BTreeSet::new();
+        self.on_node.get(node).unwrap_or(&NONE).iter()
     }
 
     /// Changes after `version`, or `None` when they are no longer known.
     pub(crate) fn since(&self, version: u64) -> Option<Vec<Changed>> {
         let oldest = self.history.front().map_or(self.version, |first| first.version - 1);
-        (version >= oldest).then(|| self.history.iter().filter(|it| it.version > version).cloned().collect())
+        let start = self.history.partition_point(|it| it.version <= version);
+        (version >= oldest).then(|| self.history.range(start..).cloned().collect())
     }
 
     /// Forgets all changes: watches that ask for older ones get 410.
@@ -69,8 +120,8 @@ impl Store {
 
     /// Puts an object there and fills in what the server fills in.
     pub(crate) fn put(&mut self, resource: &str, mut object: Value) -> Value {
-        let key = key(resource, &object);
-        let old = self.objects.get(&key).cloned();
+        let place = place(&object);
+        let old = self.found(resource, &place.0, &place.1).cloned();
         if let Some(known) = Resource::stored(resource) {
             object["apiVersion"] = known.api_version.into();
             object["kind"] = known.kind.into();
@@ -87,20 +138,23 @@ impl Store {
         }
         meta["resourceVersion"] = Value::Null;
         if let Some(old) = &old {
-            let mut same = old.clone();
-            same["metadata"]["resourceVersion"] = Value::Null;
-            if same == object {
-                return old.clone();
+            object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+            if **old == object {
+                return object;
             }
         }
         if old.is_none() {
-            self.room_for(&key.1);
+            self.room_for(&place.0);
+            if resource == "pods" {
+                self.prioritise(&mut object);
+            }
         }
         self.version += 1;
         object["metadata"]["resourceVersion"] = self.version.to_string().into();
-        self.objects.insert(key, object.clone());
-        self.note(resource, old, Some(object.clone()));
-        object
+        let object = Arc::new(object);
+        self.objects.entry(resource.to_owned()).or_default().insert(place, Arc::clone(&object));
+        self.note(resource, old, Some(Arc::clone(&object)));
+        Value::clone(&object)
     }
 
     pub(crate) fn edit(
@@ -117,11 +171,27 @@ impl Store {
     }
 
     pub(crate) fn remove(&mut self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        let mut old = self.objects.remove(&(resource.to_owned(), namespace.to_owned(), name.to_owned()))?;
+        let place = (namespace.to_owned(), name.to_owned());
+        let mut old = Arc::unwrap_or_clone(self.objects.get_mut(resource)?.remove(&place)?);
         self.version += 1;
         old["metadata"]["resourceVersion"] = self.version.to_string().into();
-        self.note(resource, Some(old.clone()), None);
+        self.note(resource, Some(Arc::new(old.clone())), None);
         Some(old)
+    }
+
+    /// The number of the pod's priority class, as far as that is known.
+    fn prioritise(&self, pod: &mut Value) {
+        let Some(class) = pod["spec"]["priorityClassName"].as_str() else { return };
+        let value = match class {
+            "system-node-critical" => 2_000_001_000.into(),
+            "system-cluster-critical" => 2_000_000_000.into(),
+            class => self
+                .get("scheduling/priorityclasses", "", class)
+                .map_or(Value::Null, |it| it["value"].clone()),
+        };
+        if pod["spec"]["priority"].is_null() && !value.is_null() {
+            pod["spec"]["priority"] = value;
+        }
     }
 
     /// A namespace comes with the first object in it.
@@ -134,7 +204,11 @@ impl Store {
 
     /// Removes all that is in a namespace.
     pub(crate) fn empty(&mut self, namespace: &str) {
-        let inside: Vec<Key> = self.objects.keys().filter(|it| it.1 == namespace).cloned().collect();
+        let keys = |(resource, all): (&String, &BTreeMap<Place, _>)| -> Vec<Key> {
+            let inside = all.keys().filter(|it| it.0 == namespace);
+            inside.map(|it| (resource.clone(), it.0.clone(), it.1.clone())).collect()
+        };
+        let inside: Vec<Key> = self.objects.iter().flat_map(keys).collect();
         for (resource, namespace, name) in inside {
             self.remove(&resource, &namespace, &name);
         }
@@ -174,7 +248,19 @@ impl Store {
         self.get(resource, namespace, name).cloned()
     }
 
-    fn note(&mut self, resource: &str, old: Option<Value>, new: Option<Value>) {
+    fn note(&mut self, resource: &str, old: Option<Arc<Value>>, new: Option<Arc<Value>>) {
+        let indexed = |it: &Value| (owner_uid(it).to_owned(), node_name(it).to_owned());
+        if old.as_deref().map(indexed) != new.as_deref().map(indexed) {
+            for (object, is_there) in [(&old, false), (&new, true)] {
+                let Some(object) = object else { continue };
+                let (namespace, name) = place(object);
+                let key = (resource.to_owned(), namespace, name);
+                keep_in(&mut self.owned, owner_uid(object), key, is_there);
+                if resource == "pods" {
+                    keep_in(&mut self.on_node, node_name(object), place(object), is_there);
+                }
+            }
+        }
         self.history.push_back(Changed { version: self.version, resource: resource.to_owned(), old, new });
         while self.history.len() > self.keep {
             self.history.pop_front();
@@ -182,9 +268,32 @@ impl Store {
     }
 }
 
-fn key(resource: &str, object: &Value) -> Key {
-    let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
-    (resource.to_owned(), text("namespace"), text("name"))
+/// Puts `key` under `name`, or takes it away; nothing is kept under no name.
+fn keep_in<K: Ord>(index: &mut BTreeMap<String, BTreeSet<K>>, name: &str, key: K, is_there: bool) {
+    if name.is_empty() {
+        return;
+    }
+    if is_there {
+        index.entry(name.to_owned()).or_default().insert(key);
+    } else if let Some(held) = index.get_mut(name) {
+        held.remove(&key);
+        if held.is_empty() {
+            index.remove(name);
+        }
+    }
+}
+
+fn owner_uid(object: &Value) -> &str {
+    object["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default()
+}
+
+fn node_name(object: &Value) -> &str {
+    object["spec"]["nodeName"].as_str().unwrap_or_default()
+}
+
+/// Where an object is among those of its resource.
+pub(crate) fn place(object: &Value) -> Place {
+    (namespace(object), name(object))
 }
 
 /// Whether something has still to be done before the object may go.
@@ -205,8 +314,8 @@ pub(crate) fn uid(object: &Value) -> String {
 }
 
 /// Copies of all objects of a resource, to be looked at while they are changed.
-pub(crate) fn all(store: &Store, resource: &str) -> Vec<Value> {
-    store.list(resource).cloned().collect()
+pub(crate) fn all(store: &Store, resource: &str) -> Vec<Arc<Value>> {
+    store.objects.get(resource).into_iter().flat_map(BTreeMap::values).cloned().collect()
 }
 
 /// The wall time in `ahead` seconds, as the API writes it.

@@ -100,6 +100,25 @@ fn columns(resource: &str) -> &'static [Column] {
             ("Age", false),
         ],
         "coordination/leases" => &[("Name", false), ("Holder", false), ("Age", false)],
+        "persistentvolumes" => &[
+            ("Name", false),
+            ("Capacity", false),
+            ("Access Modes", false),
+            ("Reclaim Policy", false),
+            ("Status", false),
+            ("Claim", false),
+            ("StorageClass", false),
+            ("Age", false),
+        ],
+        "persistentvolumeclaims" => &[
+            ("Name", false),
+            ("Status", false),
+            ("Volume", false),
+            ("Capacity", false),
+            ("Access Modes", false),
+            ("StorageClass", false),
+            ("Age", false),
+        ],
         "storage/volumeattachments" => &[
             ("Name", false),
             ("Attacher", false),
@@ -174,6 +193,20 @@ fn cells(resource: &str, it: &Value) -> Vec<Value> {
             vec![name, least, most, number(&status["disruptionsAllowed"]), age]
         }
         "coordination/leases" => vec![name, spec["holderIdentity"].clone(), age],
+        "persistentvolumes" => {
+            let claim = ["namespace", "name"].map(|it| spec["claimRef"][it].as_str().unwrap_or_default());
+            let claim = if spec["claimRef"].is_null() { String::new() } else { claim.join("/") };
+            let (capacity, modes) = (spec["capacity"]["storage"].clone(), access_modes(&spec["accessModes"]));
+            let policy = spec["persistentVolumeReclaimPolicy"].clone();
+            let class = spec["storageClassName"].clone();
+            vec![name, capacity, modes, policy, status["phase"].clone(), claim.into(), class, age]
+        }
+        "persistentvolumeclaims" => {
+            let (capacity, modes) =
+                (status["capacity"]["storage"].clone(), access_modes(&status["accessModes"]));
+            let class = spec["storageClassName"].clone();
+            vec![name, status["phase"].clone(), spec["volumeName"].clone(), capacity, modes, class, age]
+        }
         "storage/volumeattachments" => vec![
             name,
             spec["attacher"].clone(),
@@ -192,6 +225,19 @@ fn cells(resource: &str, it: &Value) -> Vec<Value> {
 
 fn shown(value: &Value) -> Value {
     if value.is_null() { "<none>".into() } else { value.clone() }
+}
+
+/// `RWO,ROX` of access modes.
+fn access_modes(modes: &Value) -> Value {
+    let short = |mode: &Value| match mode.as_str().unwrap_or_default() {
+        "ReadWriteOnce" => "RWO",
+        "ReadOnlyMany" => "ROX",
+        "ReadWriteMany" => "RWX",
+        "ReadWriteOncePod" => "RWOP",
+        _ => "?",
+    };
+    let all = modes.as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().map(short).collect::<Vec<_>>().join(",").into()
 }
 
 fn node_status(node: &Value) -> Value {

@@ -31,20 +31,20 @@ impl Scope {
             && fields_match(&self.target.resource, object, &self.fields)?)
     }
 
-    fn event(&self, old: Option<Value>, new: Option<Value>) -> Option<Value> {
-        let in_scope = |it: &Option<Value>| it.as_ref().is_some_and(|it| self.holds(it).unwrap_or(false));
-        let (kind, object) = match (in_scope(&old), in_scope(&new)) {
+    fn event(&self, old: Option<&Value>, new: Option<&Value>) -> Option<Value> {
+        let in_scope = |it: Option<&Value>| it.is_some_and(|it| self.holds(it).unwrap_or(false));
+        let (kind, object) = match (in_scope(old), in_scope(new)) {
             (false, false) => return None,
-            (false, true) => ("ADDED", new),
-            (true, true) => ("MODIFIED", new),
+            (false, true) => ("ADDED", new.cloned()),
+            (true, true) => ("MODIFIED", new.cloned()),
             (true, false) => match new {
                 // It stopped matching: its last matching form, at the new version.
                 Some(new) => {
-                    let mut last = old.unwrap_or_default();
+                    let mut last = old.cloned().unwrap_or_default();
                     last["metadata"]["resourceVersion"] = new["metadata"]["resourceVersion"].clone();
                     ("DELETED", Some(last))
                 }
-                None => ("DELETED", old),
+                None => ("DELETED", old.cloned()),
             },
         };
         Some(json!({ "type": kind, "object": self.target.outward(object.unwrap_or_default()) }))
@@ -164,7 +164,7 @@ impl State {
         for change in changes {
             self.version = change.version;
             if change.resource == self.scope.target.resource {
-                self.ready.extend(self.scope.event(change.old, change.new));
+                self.ready.extend(self.scope.event(change.old.as_deref(), change.new.as_deref()));
             }
         }
         !self.ready.is_empty()

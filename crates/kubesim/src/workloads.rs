@@ -2,15 +2,37 @@
 //!
 //! Each round looks at what is and does what is missing. A changed template is not rolled out.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use crate::store::{Store, all, is_true, name, namespace, uid};
+use crate::kubelets::CORDON_TAINT;
+use crate::store::{Key, Store, all, is_true, name, namespace, uid};
 
-pub(crate) fn round(store: &mut Store) {
-    deployments(store);
-    replica_sets(store);
-    stateful_sets(store);
-    daemon_sets(store);
+/// Does what is missing for one workload.
+pub(crate) fn mend(store: &mut Store, workload: &Key) {
+    let (resource, namespace, name) = workload;
+    let Some(set) = store.found(resource, namespace, name).cloned() else { return };
+    match resource.as_str() {
+        "apps/deployments" => deployment(store, &set),
+        "apps/replicasets" => replica_set(store, &set),
+        "apps/statefulsets" => stateful_set(store, &set),
+        "apps/daemonsets" => daemon_set(store, &set),
+        _ => {}
+    }
+}
+
+/// The workload that an object belongs to.
+pub(crate) fn owner(object: &Value) -> Option<Key> {
+    let owner = &object["metadata"]["ownerReferences"][0];
+    let resource = match owner["kind"].as_str()? {
+        "Deployment" => "apps/deployments",
+        "ReplicaSet" => "apps/replicasets",
+        "StatefulSet" => "apps/statefulsets",
+        "DaemonSet" => "apps/daemonsets",
+        _ => return None,
+    };
+    Some((resource.to_owned(), namespace(object), owner["name"].as_str()?.to_owned()))
 }
 
 /// The replica set of a Deployment. It has one only.
@@ -21,17 +43,11 @@ pub(crate) fn replica_set_name(deployment: &str) -> String {
 /// Asks to end what a workload owns, as the garbage collector does when the workload is deleted.
 pub(crate) fn retire_owned(store: &mut Store, owner: &Value) {
     for resource in ["apps/replicasets", "pods"] {
-        for owned in owned(store, resource, owner) {
+        for owned in store.owned(resource, &uid(owner)) {
             retire_owned(store, &owned);
             store.retire(resource, &namespace(&owned), &name(&owned), None);
         }
     }
-}
-
-fn owned(store: &Store, resource: &str, owner: &Value) -> Vec<Value> {
-    let owner = uid(owner);
-    let is_owned = |it: &&Value| it["metadata"]["ownerReferences"][0]["uid"] == owner.as_str();
-    store.list(resource).filter(is_owned).cloned().collect()
 }
 
 fn is_alive(pod: &Value) -> bool {
@@ -59,7 +75,7 @@ fn pod_of(owner: &Value, kind: &str, pod_name: String) -> Value {
 }
 
 /// How many live pods there are, and how many of them are Ready.
-fn count(pods: &[Value]) -> (usize, usize) {
+fn count(pods: &[Arc<Value>]) -> (usize, usize) {
     let ready = pods.iter().filter(|it| is_alive(it) && is_true(it, "Ready")).count();
     (pods.iter().filter(|it| is_alive(it)).count(), ready)
 }
@@ -72,98 +88,96 @@ fn say(store: &mut Store, resource: &str, set: &Value, status: &Value) {
     });
 }
 
-fn deployments(store: &mut Store) {
-    for deployment in all(store, "apps/deployments") {
-        let sets = owned(store, "apps/replicasets", &deployment);
-        let Some(set) = sets.first() else {
-            let meta = json!({
-                "name": replica_set_name(&name(&deployment)), "namespace": namespace(&deployment),
-                "labels": deployment["metadata"]["labels"],
-                "ownerReferences": reference(&deployment, "Deployment"),
-            });
-            store.put("apps/replicasets", json!({ "metadata": meta, "spec": deployment["spec"] }));
-            continue;
-        };
-        if wanted(set) != wanted(&deployment) {
-            store.edit("apps/replicasets", &namespace(set), &name(set), |it| {
-                it["spec"]["replicas"] = wanted(&deployment).into();
-            });
-        }
-        let (alive, ready) = count(&owned(store, "pods", set));
-        let status = json!({
-            "replicas": alive, "updatedReplicas": alive, "readyReplicas": ready, "availableReplicas": ready,
+fn deployment(store: &mut Store, deployment: &Value) {
+    let sets = store.owned("apps/replicasets", &uid(deployment));
+    let Some(set) = sets.first() else {
+        let meta = json!({
+            "name": replica_set_name(&name(deployment)), "namespace": namespace(deployment),
+            "labels": deployment["metadata"]["labels"],
+            "ownerReferences": reference(deployment, "Deployment"),
         });
-        say(store, "apps/deployments", &deployment, &status);
+        store.put("apps/replicasets", json!({ "metadata": meta, "spec": deployment["spec"] }));
+        return;
+    };
+    if wanted(set) != wanted(deployment) {
+        store.edit("apps/replicasets", &namespace(set), &name(set), |it| {
+            it["spec"]["replicas"] = wanted(deployment).into();
+        });
     }
+    let (alive, ready) = count(&store.owned("pods", &uid(set)));
+    let status = json!({
+        "replicas": alive, "updatedReplicas": alive, "readyReplicas": ready, "availableReplicas": ready,
+    });
+    say(store, "apps/deployments", deployment, &status);
 }
 
-fn replica_sets(store: &mut Store) {
-    for set in all(store, "apps/replicasets") {
-        let mut pods: Vec<Value> = owned(store, "pods", &set).into_iter().filter(is_alive).collect();
-        let wanted = usize::try_from(wanted(&set)).unwrap_or(usize::MAX);
-        for _ in pods.len()..wanted {
-            let tail: String = uuid::Uuid::new_v4().to_string().chars().take(5).collect();
-            store.put("pods", pod_of(&set, "ReplicaSet", format!("{}-{tail}", name(&set))));
-        }
-        // The youngest go first, and before them those that are not Ready.
-        let made = |pod: &Value| pod["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+fn replica_set(store: &mut Store, set: &Value) {
+    let mut pods: Vec<Arc<Value>> =
+        store.owned("pods", &uid(set)).into_iter().filter(|it| is_alive(it)).collect();
+    let wanted = usize::try_from(wanted(set)).unwrap_or(usize::MAX);
+    for _ in pods.len()..wanted {
+        let tail: String = uuid::Uuid::new_v4().to_string().chars().take(5).collect();
+        store.put("pods", pod_of(set, "ReplicaSet", format!("{}-{tail}", name(set))));
+    }
+    let surplus = pods.len().saturating_sub(wanted);
+    // The youngest go first, and before them those that are not Ready.
+    let made = |pod: &Value| pod["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+    if surplus > 0 {
         pods.sort_by_key(|pod| (!is_true(pod, "Ready"), made(pod), name(pod)));
-        let surplus = pods.len().saturating_sub(wanted);
-        for pod in pods.iter().rev().take(surplus) {
-            store.retire("pods", &namespace(pod), &name(pod), None);
-        }
-        let (alive, ready) = count(&owned(store, "pods", &set));
-        let status = json!({ "replicas": alive, "readyReplicas": ready, "availableReplicas": ready });
-        say(store, "apps/replicasets", &set, &status);
     }
+    for pod in pods.iter().rev().take(surplus) {
+        store.retire("pods", &namespace(pod), &name(pod), None);
+    }
+    let (alive, ready) = count(&store.owned("pods", &uid(set)));
+    let status = json!({ "replicas": alive, "readyReplicas": ready, "availableReplicas": ready });
+    say(store, "apps/replicasets", set, &status);
 }
 
-fn stateful_sets(store: &mut Store) {
-    for set in all(store, "apps/statefulsets") {
-        let wanted = wanted(&set);
-        let pod_name = |ordinal: u64| format!("{}-{ordinal}", name(&set));
-        for ordinal in 0..wanted {
-            match store.get("pods", &namespace(&set), &pod_name(ordinal)) {
-                // One at a time, in order.
-                Some(pod) if !is_true(pod, "Ready") => break,
-                Some(_) => {}
-                None => {
-                    store.put("pods", pod_of(&set, "StatefulSet", pod_name(ordinal)));
-                    break;
-                }
+fn stateful_set(store: &mut Store, set: &Value) {
+    let wanted = wanted(set);
+    let pod_name = |ordinal: u64| format!("{}-{ordinal}", name(set));
+    for ordinal in 0..wanted {
+        match store.get("pods", &namespace(set), &pod_name(ordinal)) {
+            // One at a time, in order.
+            Some(pod) if !is_true(pod, "Ready") => break,
+            Some(_) => {}
+            None => {
+                store.put("pods", pod_of(set, "StatefulSet", pod_name(ordinal)));
+                break;
             }
         }
-        let pods = owned(store, "pods", &set);
-        let ordinal = |pod: &Value| name(pod).rsplit('-').next().and_then(|it| it.parse::<u64>().ok());
-        let last = pods.iter().filter_map(ordinal).max().unwrap_or_default();
-        if last >= wanted && !pods.is_empty() {
-            store.retire("pods", &namespace(&set), &pod_name(last), None);
-        }
-        let (alive, ready) = count(&owned(store, "pods", &set));
-        let status = json!({
-            "replicas": alive, "currentReplicas": alive, "updatedReplicas": alive, "readyReplicas": ready,
-            "availableReplicas": ready,
-        });
-        say(store, "apps/statefulsets", &set, &status);
     }
+    let pods = store.owned("pods", &uid(set));
+    let ordinal = |pod: &Value| name(pod).rsplit('-').next().and_then(|it| it.parse::<u64>().ok());
+    let last = pods.iter().filter_map(|it| ordinal(it)).max().unwrap_or_default();
+    if last >= wanted && !pods.is_empty() {
+        store.retire("pods", &namespace(set), &pod_name(last), None);
+    }
+    let (alive, ready) = count(&store.owned("pods", &uid(set)));
+    let status = json!({
+        "replicas": alive, "currentReplicas": alive, "updatedReplicas": alive, "readyReplicas": ready,
+        "availableReplicas": ready,
+    });
+    say(store, "apps/statefulsets", set, &status);
 }
 
-fn daemon_sets(store: &mut Store) {
-    for set in all(store, "apps/daemonsets") {
-        let nodes = all(store, "nodes");
-        for node in &nodes {
-            let pod = format!("{}-{}", name(&set), name(node));
-            if store.get("pods", &namespace(&set), &pod).is_none() {
-                let mut pod = pod_of(&set, "DaemonSet", pod);
-                pod["spec"]["nodeName"] = name(node).into();
-                store.put("pods", pod);
-            }
+fn daemon_set(store: &mut Store, set: &Value) {
+    let nodes = all(store, "nodes");
+    for node in &nodes {
+        let pod = format!("{}-{}", name(set), name(node));
+        if store.get("pods", &namespace(set), &pod).is_none() {
+            let mut pod = pod_of(set, "DaemonSet", pod);
+            pod["spec"]["nodeName"] = name(node).into();
+            let mut tolerations = pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+            tolerations.push(json!({ "key": CORDON_TAINT, "operator": "Exists", "effect": "NoSchedule" }));
+            pod["spec"]["tolerations"] = tolerations.into();
+            store.put("pods", pod);
         }
-        let (alive, ready) = count(&owned(store, "pods", &set));
-        let status = json!({
-            "desiredNumberScheduled": nodes.len(), "currentNumberScheduled": alive, "updatedNumberScheduled": alive,
-            "numberReady": ready, "numberAvailable": ready, "numberMisscheduled": 0,
-        });
-        say(store, "apps/daemonsets", &set, &status);
     }
+    let (alive, ready) = count(&store.owned("pods", &uid(set)));
+    let status = json!({
+        "desiredNumberScheduled": nodes.len(), "currentNumberScheduled": alive, "updatedNumberScheduled": alive,
+        "numberReady": ready, "numberAvailable": ready, "numberMisscheduled": 0,
+    });
+    say(store, "apps/daemonsets", set, &status);
 }

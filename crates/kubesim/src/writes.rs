@@ -241,16 +241,24 @@ pub(crate) fn delete(
 fn remove(store: &mut Store, target: &Target, name: &str, options: &Value) -> Result<Value, Failure> {
     let (resource, namespace) = (target.resource.as_str(), target.namespace.as_str());
     let held = store.held(target, name)?;
-    for (condition, shown) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+    let conditions = [
+        ("uid", "UID", "The object might have been deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "The object might have been modified"),
+    ];
+    for (condition, shown, why) in conditions {
         let wanted = &options["preconditions"][condition];
         let present = &held["metadata"][condition];
         if !wanted.is_null() && wanted != present {
             let why = format!(
-                "Precondition failed: {shown} in precondition: {}, {shown} in object meta: {}",
+                "the {shown} in the precondition ({}) does not match the {shown} in record ({}). {why}",
                 wanted.as_str().unwrap_or_default(),
                 present.as_str().unwrap_or_default()
             );
-            return Err(Failure::conflict(target, name, &why));
+            let mut failure = Failure::conflict(target, name, &why);
+            // Here, and only here, the server names the kind in place of the resource.
+            let kind = target.kind();
+            failure.message = format!("Operation cannot be fulfilled on {kind} \"{name}\": {why}");
+            return Err(failure);
         }
     }
     if options["propagationPolicy"] != "Orphan" {
@@ -293,9 +301,10 @@ pub(crate) fn evict(
 
 fn refused(refusal: Refusal) -> Failure {
     match refusal {
+        // The server gives no reason with this one.
         Refusal::Many => Failure::new(
             500,
-            "InternalError",
+            "",
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         ),
         Refusal::NoRoom(_, why) => {

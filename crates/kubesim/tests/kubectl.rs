@@ -146,6 +146,24 @@ async fn get_and_describe_print_what_is_there() {
 }
 
 #[tokio::test]
+async fn volumes_and_priority_classes_are_listed() {
+    let Some(shop) = Shop::open().await else { return };
+    shop.sim.add_claim("tools", "data", "pv-1");
+    shop.sim.add_mounting_pod("tools", "import", "n2", "data");
+    shop.sim.add_priority_class("high", 1000);
+    running(&shop.sim, 10).await;
+    let listed = shop.ok("get pv,pvc,volumeattachment -n tools").await;
+    let volume = ["persistentvolume/pv-1", "1Gi", "RWO", "Delete", "Bound", "tools/data", "kubesim"];
+    assert_eq!(row(&listed, "persistentvolume/pv-1")[..7], volume);
+    let claim = row(&listed, "persistentvolumeclaim/data");
+    assert_eq!(claim[1..6], ["Bound", "pv-1", "1Gi", "RWO", "kubesim"]);
+    let attachment = row(&listed, "volumeattachment.storage.k8s.io/csi-pv-1-n2");
+    assert_eq!(attachment[1..5], ["csi.kubesim", "pv-1", "n2", "true"]);
+    assert_eq!(row(&shop.ok("get pc").await, "high")[1..3], ["1000", "false"]);
+    assert!(shop.ok("describe pvc -n tools data").await.contains("Used By:       import"));
+}
+
+#[tokio::test]
 async fn leases_and_events_are_created_from_files_and_listed() {
     let Some(shop) = Shop::open().await else { return };
     let lease = shop.file(

@@ -10,14 +10,16 @@ pub use timers::Timers;
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point on the machine's monotonic clock, counted from an arbitrary start within this boot.
+/// A point on the machine's monotonic clock, counted from its start in this boot.
 ///
-/// Two values compare only within one boot; nothing on disk carries one.
+/// Two values compare within one boot, whichever of its processes took them. On disk one stands only beside the
+/// identity of its boot, in milliseconds: a limit must not start anew because an agent did (goals D15), and the
+/// wall clock, which may jump, cannot carry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Mono(Duration);
 
 impl Mono {
-    /// The clock's arbitrary start.
+    /// The clock's start.
     pub const START: Self = Self(Duration::ZERO);
 
     /// The point `since_start` after the start.

@@ -1,6 +1,12 @@
 //! Topics of our own, beside the reference's: what a person needs to know, and what must survive.
 //!
+//! How often `NodeDrainProgress` is written: with every change of NodeDrainStatus or of an answer at once and
+//! before the status, as a reader of the status looks for its answer there; everything else at most once per 200 ms,
+//! always the newest, and the last value of a burst always.
+//!
 //! Enums are words on disk, as people read these files. Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -192,6 +198,10 @@ pub struct DrainJournal {
     pub status: DrainStatus,
     /// The attempt, from 1.
     pub attempt: u32,
+    /// When the pause after this attempt ends, on the monotonic clock of the boot, in milliseconds; 0 without one.
+    pub pause_end_ms: u64,
+    /// Since when the limits of this attempt run.
+    pub marks: DrainMarks,
     /// Whose cordon was on the node.
     pub cordon: CordonOwner,
     /// When the drain began.
@@ -200,8 +210,31 @@ pub struct DrainJournal {
     pub skip: String,
     /// Why things were as they were.
     pub reason: String,
+    /// What a rule has let pass in this drain so far, as `shop/web-0: why`.
+    pub left: Vec<String>,
     /// The answers given so far.
     pub answers: Vec<Answer>,
+}
+
+/// Since when the limits of an attempt run: milliseconds on the monotonic clock of the boot (`CLOCK_MONOTONIC`), 0
+/// for one that does not run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DrainMarks {
+    /// When the attempt began.
+    pub attempt_ms: u64,
+    /// The tier that leaves, or empty.
+    pub tier: String,
+    /// When it began to leave.
+    pub tier_ms: u64,
+    /// Since when volumes are waited for.
+    pub volumes_ms: u64,
+    /// Since when pods that are held are being asked to leave, by UID.
+    pub pods_ms: BTreeMap<String, u64>,
+    /// How often pods of a workload have come back to this node, by `namespace/kind/name`.
+    pub returns: BTreeMap<String, u32>,
+    /// Claims of pods that leave or have left, whose volumes have to be detached, as `shop/data`.
+    pub claims: BTreeSet<String>,
 }
 
 impl Topic for DrainJournal {

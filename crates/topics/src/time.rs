@@ -49,6 +49,13 @@ impl GoTime {
         Self { instant: self.instant.saturating_add(wait).unwrap_or(Timestamp::MAX), offset: self.offset }
     }
 
+    /// The instant `before` earlier; the beginning of time when there is none so early.
+    #[must_use]
+    pub fn minus(self, before: Duration) -> Self {
+        let before = SignedDuration::try_from(before).unwrap_or(SignedDuration::MAX);
+        Self { instant: self.instant.saturating_sub(before).unwrap_or(Timestamp::MIN), offset: self.offset }
+    }
+
     /// The instant.
     #[must_use]
     pub const fn to_timestamp(self) -> Timestamp {

@@ -1,10 +1,13 @@
-//! Waits and counts of zedkube. Source: lf-edge/eve pkg/pillar/cmd/zedkube; the defaults are the reference's.
+//! Waits, counts and rules of zedkube. Source: lf-edge/eve pkg/pillar/cmd/zedkube, whose waits and counts are the
+//! defaults; the limits of pods, tiers, volumes and returning workloads are goals D10, D13 and D15.
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use kubeops::{Limit, PodAction, Rules, StickyAction, VolumeAction};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
-/// Waits in milliseconds, counts bare.
+/// Waits in milliseconds, counts bare, rules as words.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -28,10 +31,35 @@ pub struct Limits {
     pub complete_poll_ms: u64,
     /// With two requests answered, when NodeDrainStatus names the second requester.
     pub answer_dwell_ms: u64,
+    /// Least time between two writes of NodeDrainProgress, but for a change of status or answer.
+    pub progress_gap_ms: u64,
+    /// Least time between two writes of `DrainJournal` for the marks of limits alone.
+    pub marks_gap_ms: u64,
+    /// How long one pod may take, from its first eviction call to its end; 0 for no limit.
+    pub pod_limit_ms: u64,
+    /// What is done about a pod that is over its time: `wait`, `give-up` or `delete`.
+    #[serde(deserialize_with = "words::pod_limit_then")]
+    pub pod_limit_then: PodAction,
+    /// How long one tier may take, from the end of the one before it; 0 for no limit.
+    pub tier_limit_ms: u64,
+    /// What is done about the pods of a tier that is over its time: `wait`, `give-up` or `delete`.
+    #[serde(deserialize_with = "words::tier_limit_then")]
+    pub tier_limit_then: PodAction,
+    /// How long volumes may take to be detached once the last pod is gone; 0 for no limit.
+    pub volumes_limit_ms: u64,
+    /// What is done about volumes that are over their time: `wait`, `give-up` or `go-on`.
+    #[serde(deserialize_with = "words::volumes_limit_then")]
+    pub volumes_limit_then: VolumeAction,
+    /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
+    #[serde(deserialize_with = "words::sticky_then")]
+    pub sticky_then: StickyAction,
+    /// Returns to this node that make a workload one of those.
+    pub sticky_returns: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
+        let rules = Rules::default();
         Self {
             probe_pause_ms: 5_000,
             cordon_tries: 10,
@@ -43,8 +71,80 @@ impl Default for Limits {
             uncordon_poll_ms: 15_000,
             complete_poll_ms: 30_000,
             answer_dwell_ms: 2_000,
+            progress_gap_ms: 200,
+            marks_gap_ms: 5_000,
+            pod_limit_ms: 0,
+            pod_limit_then: rules.pod.then,
+            tier_limit_ms: 0,
+            tier_limit_then: rules.tier.then,
+            volumes_limit_ms: 600_000,
+            volumes_limit_then: rules.volumes.then,
+            sticky_then: rules.sticky,
+            sticky_returns: rules.sticky_returns,
         }
     }
+}
+
+impl Limits {
+    /// The rules of an attempt that may last so long.
+    pub(crate) fn rules(&self, attempt: Duration) -> Rules {
+        Rules {
+            attempt,
+            at_once: usize::try_from(self.evictions_at_once).unwrap_or(usize::MAX),
+            proof_gap: self.proof_gap(),
+            pod: Limit { after: some(self.pod_limit_ms), then: self.pod_limit_then },
+            tier: Limit { after: some(self.tier_limit_ms), then: self.tier_limit_then },
+            volumes: Limit { after: some(self.volumes_limit_ms), then: self.volumes_limit_then },
+            sticky: self.sticky_then,
+            // A pod that has not come back once is not one that comes back.
+            sticky_returns: self.sticky_returns.max(1),
+        }
+    }
+}
+
+/// A limit; 0 is none.
+fn some(limit_ms: u64) -> Option<Duration> {
+    (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
+}
+
+/// The words of members; one that nobody knows is refused with the member and the words known.
+mod words {
+    use super::{Deserializer, PodAction, StickyAction, VolumeAction, word};
+
+    const POD: [(&str, PodAction); 3] =
+        [("wait", PodAction::Wait), ("give-up", PodAction::GiveUp), ("delete", PodAction::Delete)];
+    const VOLUME: [(&str, VolumeAction); 3] =
+        [("wait", VolumeAction::Wait), ("give-up", VolumeAction::GiveUp), ("go-on", VolumeAction::GoOn)];
+    const STICKY: [(&str, StickyAction); 3] =
+        [("leave", StickyAction::Leave), ("wait", StickyAction::Wait), ("give-up", StickyAction::GiveUp)];
+
+    macro_rules! members {
+        ($($member:ident: $kind:ty = $words:ident),+ $(,)?) => { $(
+            pub(super) fn $member<'de, D: Deserializer<'de>>(text: D) -> Result<$kind, D::Error> {
+                word(text, stringify!($member), &$words)
+            }
+        )+ };
+    }
+
+    members! {
+        pod_limit_then: PodAction = POD,
+        tier_limit_then: PodAction = POD,
+        volumes_limit_then: VolumeAction = VOLUME,
+        sticky_then: StickyAction = STICKY,
+    }
+}
+
+fn word<'de, D: Deserializer<'de>, T: Copy>(
+    text: D,
+    member: &str,
+    words: &[(&str, T)],
+) -> Result<T, D::Error> {
+    let found = String::deserialize(text)?;
+    let known = words.iter().find(|(word, _)| *word == found);
+    known.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        D::Error::custom(format!("{member}: found \"{found}\", expected one of {}", known.join(", ")))
+    })
 }
 
 macro_rules! as_durations {
@@ -65,4 +165,64 @@ as_durations! {
     uncordon_poll: uncordon_poll_ms,
     complete_poll: complete_poll_ms,
     answer_dwell: answer_dwell_ms,
+    progress_gap: progress_gap_ms,
+    marks_gap: marks_gap_ms,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ATTEMPT: Duration = Duration::from_hours(24);
+
+    fn read(text: &str) -> Result<Limits, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn d15_what_is_left_out_keeps_the_default_and_zero_is_no_limit() {
+        assert_eq!(read("{}").unwrap(), Limits::default());
+        assert_eq!(Limits::default().rules(ATTEMPT), Rules::default());
+        let none = read(r#"{"volumes_limit_ms":0,"sticky_returns":0}"#).unwrap().rules(ATTEMPT);
+        assert_eq!((none.volumes.after, none.sticky_returns), (None, 1));
+    }
+
+    #[test]
+    fn d15_each_limit_has_its_time_and_its_action() {
+        let rules = read(
+            r#"{"pod_limit_ms":1000,"pod_limit_then":"delete","tier_limit_ms":2000,"tier_limit_then":"give-up",
+                "volumes_limit_ms":3000,"volumes_limit_then":"wait","sticky_then":"give-up","sticky_returns":5,
+                "evictions_at_once":7,"proof_gap_ms":4000}"#,
+        )
+        .unwrap()
+        .rules(ATTEMPT);
+        let after = |secs| Some(Duration::from_secs(secs));
+        let expected = Rules {
+            attempt: ATTEMPT,
+            at_once: 7,
+            proof_gap: Duration::from_secs(4),
+            pod: Limit { after: after(1), then: PodAction::Delete },
+            tier: Limit { after: after(2), then: PodAction::GiveUp },
+            volumes: Limit { after: after(3), then: VolumeAction::Wait },
+            sticky: StickyAction::GiveUp,
+            sticky_returns: 5,
+        };
+        assert_eq!(rules, expected);
+    }
+
+    #[test]
+    fn a_word_that_nobody_knows_is_refused_with_its_member_and_the_words_known() {
+        for (text, words) in [
+            (r#"{"pod_limit_then":"kill"}"#, ["pod_limit_then", "\"kill\"", "wait, give-up, delete"]),
+            (r#"{"tier_limit_then":"go-on"}"#, ["tier_limit_then", "\"go-on\"", "wait, give-up, delete"]),
+            (
+                r#"{"volumes_limit_then":"delete"}"#,
+                ["volumes_limit_then", "\"delete\"", "wait, give-up, go-on"],
+            ),
+            (r#"{"sticky_then":""}"#, ["sticky_then", "\"\"", "leave, wait, give-up"]),
+        ] {
+            let told = read(text).unwrap_err().to_string();
+            assert!(words.iter().all(|word| told.contains(word)), "{text}: {told}");
+        }
+    }
 }

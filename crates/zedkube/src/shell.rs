@@ -6,7 +6,7 @@ use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Publication};
 use topics::{
     ConfigItemValueMap, DrainJournal, EdgeNodeClusterConfig, EdgeNodeInfo, FORCE_FILE, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, Requester,
+    NodeDrainRequest, NodeDrainStatus, Requester, go_json,
 };
 use tracing::{error, info, warn};
 
@@ -19,6 +19,10 @@ use crate::{MISSPELT, NAME, WAIT};
 const GLOBAL: &str = "global";
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
+/// Where a person with a shell asks for a drain: the topic of `zedbox drain request`.
+const OPERATOR_FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
+/// No request is longer.
+const REQUEST_BYTES: u64 = 64 << 10;
 /// Name of the task that works on the cluster; there is one at a time.
 const RUN: &str = "run";
 /// Name of the task that looks at the node.
@@ -95,6 +99,7 @@ impl Shell {
     }
 
     fn follow_files(&mut self, bus: &Bus) {
+        self.follow_operator(bus);
         self.tasks.follow_force(bus, |order| Event::Force(force(order)));
         let order = FileRule { limit_bytes: MARK_BYTES, order: true };
         let mut there = false;
@@ -108,6 +113,43 @@ impl Shell {
         let plain = FileRule { limit_bytes: MARK_BYTES, order: false };
         self.tasks
             .follow_file(bus, bus.path(WAIT), plain, |file| Some(Event::Hold(file != FileState::Absent)));
+    }
+
+    /// The request of a person with a shell. It orders something, and may be written by any program of that person:
+    /// so it is held to the rule for orders (owner, mode, no link), which topics of agents are not.
+    fn follow_operator(&mut self, bus: &Bus) {
+        let order = FileRule { limit_bytes: REQUEST_BYTES, order: true };
+        let mut watch = bus.file(bus.path(OPERATOR_FILE), order);
+        self.tasks.events(format!("follow {OPERATOR_FILE}"), move |outbox| async move {
+            // The first state, also that there is no such file or directory, is all that there is to read.
+            let mut read = Some(Event::RequestsRead(Requester::Operator));
+            loop {
+                for event in asked_by_hand(watch.next().await).into_iter().chain(read.take()) {
+                    if !outbox.send(event).await {
+                        return;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// What a person with a shell asks for; nothing where the file makes no sense: the last good one stands.
+fn asked_by_hand(file: FileState) -> Option<Event> {
+    let refused = |why: &str| {
+        error!(path = OPERATOR_FILE, error = why, "drain request refused; ask with `zedbox drain request`");
+        None
+    };
+    match file {
+        FileState::Absent => Some(Event::Request(Requester::Operator, None)),
+        FileState::Present(bytes) => match go_json::from_slice::<NodeDrainRequest>(&bytes) {
+            Ok(request) => {
+                let request = NodeDrainRequest { requested_by: Requester::Operator, ..request };
+                Some(Event::Request(Requester::Operator, Some(request)))
+            }
+            Err(cause) => refused(&cause.to_string()),
+        },
+        FileState::Bad(finding) => refused(&finding.reason),
     }
 }
 
@@ -159,10 +201,11 @@ impl Hands for Shell {
             }
             Effect::Probe(run) => self.tasks.start(RUN, self.work.clone().probe(run)),
             Effect::Cordon(run, request) => self.tasks.start(RUN, self.work.clone().cordon(run, request)),
-            Effect::Drain(run, request, limit) => {
+            Effect::Drain(run, request, limit, marks) => {
                 let work = self.work.clone();
-                self.tasks.events(RUN, move |outbox| work.drain(run, request, limit, outbox));
+                self.tasks.events(RUN, move |outbox| work.drain(run, request, (limit, *marks), outbox));
             }
+            Effect::Await(run, watched) => self.tasks.start(RUN, self.work.clone().changed(run, watched)),
             Effect::Cancel => {
                 self.tasks.cancel(RUN);
                 self.tasks.cancel(LOOK);
@@ -189,6 +232,17 @@ fn say(said: &Said) {
         Said::Cordoned(owner) => info!(?owner, "nodedrain-step:drain-cordon-complete cordonNode"),
         Said::Attempt(attempt, of) => info!(attempt, of, "nodedrain-step:drain-attempt"),
         Said::AttemptFailed(attempt, why) => warn!(attempt, error = why, "nodedrain-step:drain-failure"),
+        Said::BlockerChanged(what) => {
+            info!(change = what, "what held the drain up has changed, the next attempt starts at once");
+        }
+        Said::PauseKept(attempt, rest) => {
+            info!(
+                attempt,
+                secs = rest.as_secs(),
+                "attempt failed before this start, the rest of the pause is kept"
+            );
+        }
+        Said::Left(what) => warn!(what, "a rule lets this pass"),
         Said::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
         Said::NobodyLeft => warn!("nodedrain-step:drain-skip-no-schedulable-nodes"),
         Said::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),

@@ -9,13 +9,12 @@ use std::time::Duration;
 use agent::{Outbox, Station};
 use kubeops::reply::Reach;
 use kubeops::{
-    Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Phase, Progress, Rules,
-    node,
+    Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Progress, Watched, node,
 };
 use tokio::sync::watch;
 use topics::NodeDrainRequest;
 
-use crate::core::{Done, Draining, Event, Failure, RunId, Seen};
+use crate::core::{Done, Event, Failure, RunId, Seen};
 use crate::limits::Limits;
 
 /// Our node, once its name is known.
@@ -87,29 +86,30 @@ impl Work {
         Some(Event::Cordoned(run, result))
     }
 
-    /// One attempt to drain, with its progress.
+    /// One attempt to drain, with its progress; its newest comes before its end.
     pub(crate) async fn drain(
         self,
         run: RunId,
         request: NodeDrainRequest,
-        limit: Duration,
+        (limit, marks): (Duration, Marks),
         outbox: Outbox<Event>,
     ) {
         let (node, device_uuid) = match self.target.get() {
             Ok(target) => target,
             Err(reason) => {
-                let failure = Failure { reason, blockers: Vec::new(), all_drain: false };
+                let failure = Failure {
+                    reason,
+                    blockers: Vec::new(),
+                    all_drain: false,
+                    watched: Watched::default(),
+                    marks: Marks::default(),
+                };
                 outbox.send(Event::Drained(run, Err(failure))).await;
                 return;
             }
         };
-        let rules = Rules {
-            attempt: limit,
-            at_once: usize::try_from(self.limits.evictions_at_once).unwrap_or(usize::MAX),
-            proof_gap: self.limits.proof_gap(),
-            ..Rules::default()
-        };
-        let order = Order { node, device_uuid, owner: self.owner(&request), rules, marks: Marks::default() };
+        let rules = self.limits.rules(limit);
+        let order = Order { node, device_uuid, owner: self.owner(&request), rules, marks };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {
@@ -121,15 +121,28 @@ impl Work {
                 () = &mut tell => drain.await,
             }
         };
+        let newest = sender.borrow().clone();
+        if !outbox.send(Event::Draining(run, Box::new(newest))).await {
+            return;
+        }
         let result = match outcome {
-            Outcome::Drained { took, evicted, .. } => Ok(Done { took, evicted }),
-            Outcome::Failed { reason, blockers } => {
+            Outcome::Drained { took, evicted, recordons, left } => {
+                Ok(Done { took, evicted, recordons, left })
+            }
+            Outcome::Failed { reason, blockers, watched, marks } => {
                 let others = node::others(&self.cluster, &order.node).await;
                 let all_drain = others.is_ok_and(|others| kubeops::every_peer_drains(&others));
-                Err(Failure { reason, blockers, all_drain })
+                Err(Failure { reason, blockers, all_drain, watched, marks })
             }
         };
         outbox.send(Event::Drained(run, result)).await;
+    }
+
+    /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.
+    pub(crate) async fn changed(self, run: RunId, watched: Box<Watched>) -> Option<Event> {
+        let (node, _) = self.target.get().ok()?;
+        let what = kubeops::until_changed(&self.cluster, &node, &watched).await;
+        Some(Event::BlockerChanged(run, what))
     }
 
     /// Looks at the node, and removes a cordon of ours that has to go: one of this boot at once, one of an
@@ -172,13 +185,7 @@ impl Work {
 async fn tell(run: RunId, mut progress: watch::Receiver<Progress>, outbox: Outbox<Event>) {
     while progress.changed().await.is_ok() {
         let newest = progress.borrow_and_update().clone();
-        let draining = Draining {
-            proving: newest.phase == Phase::Proving,
-            counts: newest.counts,
-            blockers: newest.blockers,
-            trouble: newest.trouble,
-        };
-        if !outbox.send(Event::Draining(run, Box::new(draining))).await {
+        if !outbox.send(Event::Draining(run, Box::new(newest))).await {
             return;
         }
     }

@@ -8,18 +8,23 @@ use std::time::Duration;
 
 use step::{Core, Mono};
 
+use super::estimate::estimate;
 use super::roster::{Roster, Source};
+use super::volumes::Detaching;
 use super::words::{Effect, Event, Failure, Rules, Said};
 use crate::cordon::NodeFacts;
 use crate::pace::Pace;
 use crate::plan::PodFacts;
-use crate::progress::{Outcome, Phase, Progress};
+use crate::progress::{Counts, Left, Marks, Outcome, Phase, Progress};
 use crate::reply::Class;
+use crate::watched::{NodeMark, Watched};
 
 /// How long after its last look the engine looks again while a pod is overdue: the safety net under the watch.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// Least time between two cordons, should somebody undo each of ours at once (goals D18: back within 5 s).
 const CORDON_AGAIN: Duration = Duration::from_secs(2);
+/// How long after a cordon pods may still come that were placed before it, and are no return (goals D10).
+const PLACED_BEFORE: Duration = Duration::from_secs(5);
 
 /// A call of which there is at most one at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +53,14 @@ pub struct Engine {
     rules: Rules,
     pace: Pace,
     started: Mono,
+    /// When it was last told something.
+    now: Mono,
+    /// When this run of it began; `started` may be before a restart.
+    began: Mono,
     roster: Roster,
+    volumes: Detaching,
+    /// Our node when it was last seen.
+    node: Option<NodeMark>,
     look: Call,
     /// Looks in a row that failed.
     look_tries: u32,
@@ -64,18 +76,24 @@ pub struct Engine {
     /// Cordons that had to be written.
     recordons: u32,
     trouble: String,
+    /// The counts at the last change of them, and when the attempt was to be done by then.
+    estimated: (Counts, Option<Mono>),
     over: Option<Outcome>,
 }
 
 impl Engine {
-    /// An attempt that starts `now`. `seed` is for jitter.
+    /// An attempt that starts `now`, or goes on from `marks`. `seed` is for jitter.
     #[must_use]
-    pub fn new(rules: Rules, now: Mono, seed: u64) -> Self {
+    pub fn new(rules: Rules, marks: &Marks, now: Mono, seed: u64) -> Self {
         Self {
-            rules,
             pace: Pace::new(seed),
-            started: now,
-            roster: Roster::new(Pace::new(!seed)),
+            started: marks.attempt.map_or(now, |mark| mark.min(now)),
+            now,
+            began: now,
+            roster: Roster::new(rules.clone(), marks, now, Pace::new(!seed)),
+            volumes: Detaching::new(rules.volumes, marks.volumes),
+            node: None,
+            rules,
             look: Call::Due(now),
             look_tries: 0,
             looked_at: now,
@@ -85,6 +103,7 @@ impl Engine {
             cordon_from: now,
             recordons: 0,
             trouble: String::new(),
+            estimated: (Counts::default(), None),
             over: None,
         }
     }
@@ -92,16 +111,34 @@ impl Engine {
     /// The attempt as it stands.
     #[must_use]
     pub fn progress(&self, now: Mono) -> Progress {
-        let (counts, evicted) = self.roster.counts();
+        let phase = match self.empty_since {
+            Some(_) => Phase::Proving,
+            None if !self.roster.is_active() && !self.volumes.is_over() => Phase::Detaching,
+            None => Phase::Draining,
+        };
         Progress {
-            phase: if self.empty_since.is_some() { Phase::Proving } else { Phase::Draining },
-            counts,
+            phase,
+            tier: self.roster.book.open_tier(),
+            counts: self.roster.book.counts,
             blockers: self.roster.blockers(now),
-            evicted,
+            volumes: self.volumes.waited_for(),
+            left: self.left(),
+            estimate: self.estimated.1,
+            marks: self.marks(now),
+            evicted: self.roster.book.evicted,
             recordons: self.recordons,
             trouble: self.trouble.clone(),
-            ..Progress::default()
         }
+    }
+
+    fn marks(&self, now: Mono) -> Marks {
+        Marks { attempt: Some(self.started), volumes: self.volumes.since(), ..self.roster.marks(now) }
+    }
+
+    fn left(&self) -> Vec<Left> {
+        let mut left = self.roster.left();
+        left.extend(self.volumes.left());
+        left
     }
 
     /// The answer to the look of `turn`.
@@ -123,16 +160,19 @@ impl Engine {
         let undisturbed = self.roster.turn() == turn;
         self.roster.see_all(now, pods, Source::Store(turn), effects);
         self.node(now, &node, effects);
-        if !undisturbed || self.roster.is_active() || !node.unschedulable {
+        self.follow_volumes(now, effects);
+        if !undisturbed || self.roster.is_active() || !self.volumes.is_over() || !node.unschedulable {
             self.empty_since = None;
             return;
         }
         match self.empty_since {
             Some(first) if now.since(first) >= self.rules.proof_gap => {
-                let (_, evicted) = self.roster.counts();
-                let took = now.since(self.started);
-                self.over =
-                    Some(Outcome::Drained { took, evicted, recordons: self.recordons, left: Vec::new() });
+                self.over = Some(Outcome::Drained {
+                    took: now.since(self.started),
+                    evicted: self.roster.book.evicted,
+                    recordons: self.recordons,
+                    left: self.left(),
+                });
             }
             first => {
                 let first = first.unwrap_or(now);
@@ -157,7 +197,13 @@ impl Engine {
 
     /// Our node as it is now.
     fn node(&mut self, now: Mono, node: &NodeFacts, effects: &mut Vec<Effect>) {
-        if !node.unschedulable {
+        self.node = Some(NodeMark::from(node));
+        if node.unschedulable {
+            if !self.roster.counts_returns() {
+                self.roster.count_returns(Some(now + PLACED_BEFORE));
+            }
+        } else {
+            self.roster.count_returns(None);
             self.empty_since = None;
             if self.cordon == Call::Idle {
                 self.roster.bump();
@@ -176,6 +222,7 @@ impl Engine {
                 self.cordon_tries = 0;
                 self.cordon_from = now + CORDON_AGAIN;
                 self.recordons = self.recordons.saturating_add(u32::from(written));
+                self.roster.count_returns(Some(now + PLACED_BEFORE));
                 // What the watch said while the call was under way was not listened to.
                 if self.look == Call::Idle {
                     self.look = Call::Due(now);
@@ -195,24 +242,58 @@ impl Engine {
     }
 
     fn fail(&mut self, now: Mono, reason: String) {
+        if self.over.is_some() {
+            return;
+        }
+        let volumes = self.volumes.attached().map(|it| (it.name.clone(), it.to_string())).collect();
+        let watched =
+            Watched { budgets: self.roster.spaces.known(), node: self.node, volumes, ..Watched::default() };
         let blockers = self.roster.blockers(now);
-        self.over.get_or_insert(Outcome::Failed { reason, blockers });
+        let watched = watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&it.pod.uid)));
+        self.over = Some(Outcome::Failed { reason, blockers, watched, marks: self.marks(now) });
+    }
+
+    /// Waits for volumes when no pod is left, and not before.
+    fn follow_volumes(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        if self.roster.is_active() {
+            self.volumes.pause();
+        } else {
+            self.volumes.wait(now, self.roster.owed(), effects);
+        }
+        if self.roster.is_active() || !self.volumes.is_over() {
+            self.empty_since = None;
+        }
     }
 
     /// Whether the attempt has come to its end.
-    fn judge(&mut self, now: Mono) {
-        let refused = self.roster.refused();
-        if !self.roster.is_active() && !refused.is_empty() {
-            self.fail(now, format!("the API server refuses to evict {}", refused.join(", ")));
+    fn judge(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        let limit = self.roster.enforce(now, effects);
+        let failure = limit.or_else(|| self.roster.failure()).or_else(|| self.volumes.failure());
+        if let Some(reason) = failure {
+            self.fail(now, reason);
         }
         if now.since(self.started) >= self.rules.attempt {
-            let left = self.roster.left();
-            let what = match (left.is_empty(), self.trouble.is_empty()) {
-                (false, _) => format!("left: {}", left.join(", ")),
-                (true, false) => format!("the node could not be proven empty: {}", self.trouble),
-                (true, true) => "the node could not be proven empty".to_owned(),
+            let (left, volumes) = (self.roster.left_names(), self.volumes.waited_for());
+            let what = if !left.is_empty() {
+                format!("left: {}", left.join(", "))
+            } else if !volumes.is_empty() {
+                format!("still attached: {}", volumes.join(", "))
+            } else if self.trouble.is_empty() {
+                "the node could not be proven empty".to_owned()
+            } else {
+                format!("the node could not be proven empty: {}", self.trouble)
             };
             self.fail(now, format!("not done within {} s, {what}", self.rules.attempt.as_secs()));
+        }
+    }
+
+    /// Foresees the end anew when the counts are others than before.
+    fn foresee(&mut self, now: Mono) {
+        let counts = self.roster.book.counts;
+        if self.estimated.0 != counts {
+            let grace = self.roster.book.last_grace();
+            let at = estimate(now, self.began, counts, grace, self.rules.proof_gap);
+            self.estimated = (counts, at);
         }
     }
 
@@ -222,8 +303,9 @@ impl Engine {
             self.cordon = Call::Flying;
             effects.push(Effect::Cordon);
         }
-        self.roster.ask_due(now, self.rules.at_once, effects);
-        let nothing_left = !self.roster.is_active() && self.cordon == Call::Idle;
+        self.roster.ask_due(now, effects);
+        self.roster.inspect(now, effects);
+        let nothing_left = !self.roster.is_active() && self.volumes.is_over() && self.cordon == Call::Idle;
         if self.look == Call::Idle && (nothing_left || self.next_check().is_some_and(|at| at <= now)) {
             self.look = Call::Due(now);
         }
@@ -235,7 +317,7 @@ impl Engine {
 
     /// When to look although pods are still leaving: one of them is overdue.
     fn next_check(&self) -> Option<Mono> {
-        Some(self.roster.next_overdue()?.max(self.looked_at + LOOK_AGAIN))
+        Some(self.roster.book.next_overdue()?.max(self.looked_at + LOOK_AGAIN))
     }
 }
 
@@ -244,6 +326,9 @@ impl Core for Engine {
     type Effect = Effect;
 
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        if let Some(outcome) = &self.over {
+            return vec![Effect::End(outcome.clone())];
+        }
         let mut effects = Vec::new();
         match event {
             Event::Pods(pods) => {
@@ -252,38 +337,44 @@ impl Core for Engine {
             }
             Event::Pod(facts) => {
                 self.trouble.clear();
-                self.roster.see(now, facts, Source::Watch);
+                self.roster.see(now, facts, Source::Watch, &mut effects);
             }
             Event::PodGone(uid) => {
                 self.trouble.clear();
                 self.roster.gone(&uid, &mut effects);
             }
             Event::Looked { turn, seen } => self.looked(now, turn, seen, &mut effects),
-            Event::Evicted { uid, reply } => self.roster.evicted(now, &uid, reply, &mut effects),
+            Event::Evicted { uid, reply } => self.roster.answered(now, &uid, reply, &mut effects),
             Event::Budgets { namespace, budgets } => self.roster.budgets(now, &namespace, budgets),
+            Event::Inspected { namespace, budget, found } => {
+                let found = found.map_err(|failure| self.trouble = failure.text).ok();
+                self.roster.spaces.inspected(&namespace, &budget, found);
+            }
+            Event::Volumes(attached) => self.volumes.heard(attached),
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::Cordoned(result) => self.cordoned(now, result),
             Event::Trouble(text) => self.trouble = text,
             Event::Tick => {}
         }
-        if self.roster.is_active() {
-            self.empty_since = None;
-        }
+        self.follow_volumes(now, &mut effects);
         if self.over.is_none() {
-            self.judge(now);
+            self.judge(now, &mut effects);
         }
         match &self.over {
             Some(outcome) => effects.push(Effect::End(outcome.clone())),
             None => self.act(now, &mut effects),
         }
+        self.foresee(now);
+        self.now = now;
         effects
     }
 
     fn next_wake(&self) -> Option<Mono> {
         let check = self.next_check().filter(|_| self.look == Call::Idle);
-        let evictions = self.roster.next_due(self.rules.at_once);
+        let pods = self.roster.next_due(self.now);
+        let volumes = self.volumes.next_due();
         let end = self.started + self.rules.attempt;
-        [Some(end), self.look.due(), self.cordon.due(), evictions, check].into_iter().flatten().min()
+        [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check].into_iter().flatten().min()
     }
 
     fn tick() -> Event {

@@ -1,21 +1,24 @@
-//! The pods of one attempt: which leave, how far each is, whom to ask next.
+//! The pods of one attempt: which leave, and how far each is.
 //!
-//! Not here: the proof, the cordon, the end of the attempt (`attempt`). Sources: goals D1 to D4, D16 (budget
-//! part).
+//! Not here: the calls (`calls`), what is said (`telling`), limits (`limits`), the proof and the cordon (`attempt`).
+//! Sources: goals D1, D10.
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use step::Mono;
 
-use super::track::{State, Track};
-use super::words::{Effect, Said};
-use crate::budget::BudgetFacts;
+use super::index::Book;
+use super::limits::TierClock;
+use super::sentence;
+use super::spaces::Spaces;
+use super::sticky::Returns;
+use super::track::{Over, State, Track};
+use super::words::{Claim, Effect, PodAction, Rules, Said, StickyAction};
 use crate::names::PodUid;
 use crate::pace::Pace;
 use crate::plan::{Class, Owner, PodFacts};
-use crate::progress::{BlockCode, Blocker, Counts};
-use crate::reply::Reply;
+use crate::progress::{Left, Marks};
 
 /// Where a pod was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,17 +32,42 @@ pub(super) enum Source {
 /// All pods that leave or have left.
 #[derive(Debug)]
 pub(super) struct Roster {
-    pods: BTreeMap<PodUid, Track>,
-    /// Budgets by namespace; `None` while they have not been heard of.
-    budgets: BTreeMap<String, Option<Vec<BudgetFacts>>>,
+    pub(super) rules: Rules,
+    pub(super) book: Book,
+    pub(super) spaces: Spaces,
+    pub(super) clock: TierClock,
+    pub(super) returns: Returns,
+    /// From then on a pod that comes is a return; `None` while the scheduler may place any pod here.
+    returns_from: Option<Mono>,
+    /// Since when pods are asked to leave that an attempt of this boot had asked before.
+    marks: BTreeMap<PodUid, Mono>,
+    /// The claims of pods that stay here.
+    pub(super) stays: BTreeMap<PodUid, BTreeSet<Claim>>,
+    /// Pods that a rule has had deleted.
+    pub(super) deleted: Vec<Left>,
+    /// Why the attempt fails on a workload that comes back.
+    pub(super) given_up: Option<String>,
     /// Rises with each change. A list does not speak about what changed after it was asked for.
-    turn: u64,
-    pace: Pace,
+    pub(super) turn: u64,
+    pub(super) pace: Pace,
 }
 
 impl Roster {
-    pub(super) fn new(pace: Pace) -> Self {
-        Self { pods: BTreeMap::new(), budgets: BTreeMap::new(), turn: 0, pace }
+    pub(super) fn new(rules: Rules, marks: &Marks, now: Mono, pace: Pace) -> Self {
+        Self {
+            book: Book::owing(marks.claims.clone()),
+            spaces: Spaces::default(),
+            clock: TierClock::new(marks.tier),
+            returns: Returns::new(rules.sticky_returns, marks.returns.clone()),
+            returns_from: Some(now),
+            marks: marks.pods.clone(),
+            stays: BTreeMap::new(),
+            deleted: Vec::new(),
+            given_up: None,
+            turn: 0,
+            pace,
+            rules,
+        }
     }
 
     pub(super) fn turn(&self) -> u64 {
@@ -53,22 +81,23 @@ impl Roster {
 
     /// Whether a pod is still to be waited for.
     pub(super) fn is_active(&self) -> bool {
-        self.pods.values().any(Track::is_active)
+        self.book.is_active()
+    }
+
+    /// From when on a pod that comes is a return; `None` while the node is open for any.
+    pub(super) fn count_returns(&mut self, from: Option<Mono>) {
+        self.returns_from = from;
+    }
+
+    /// Whether pods that come count as returns now or soon.
+    pub(super) fn counts_returns(&self) -> bool {
+        self.returns_from.is_some()
     }
 
     /// One pod as it is now.
-    pub(super) fn see(&mut self, now: Mono, mut facts: PodFacts, source: Source) {
+    pub(super) fn see(&mut self, now: Mono, mut facts: PodFacts, source: Source, effects: &mut Vec<Effect>) {
         let uid = facts.pod.uid.clone();
-        let Some(track) = self.pods.get_mut(&uid) else {
-            match facts.class() {
-                Class::Keep(_) => {}
-                Class::Leave | Class::Await => {
-                    self.turn += 1;
-                    self.pods.insert(uid, Track::new(facts, now, self.turn));
-                }
-            }
-            return;
-        };
+        let Some(track) = self.book.get(&uid) else { return self.meet(now, facts, effects) };
         match source {
             Source::Store(turn) if track.turn > turn => return,
             // A list found out that the DaemonSet is gone; a watch does not look.
@@ -77,26 +106,130 @@ impl Roster {
         }
         if matches!(facts.class(), Class::Keep(_)) {
             self.turn += 1;
-            self.pods.remove(&uid);
+            self.book.remove(&uid);
+            self.stay(facts);
             return;
         }
-        let terminating = facts.terminating;
-        let before = track.state.clone();
-        track.facts = facts;
-        match (&before, source) {
-            (State::Asking { .. }, _) => track.state = State::Asking { absent: false },
-            (_, _) if terminating => track.going(now),
-            // Only a list takes back an eviction that the server has accepted.
-            (State::Waiting { .. } | State::Ended, _) | (State::Going { .. }, Source::Watch) => {}
-            (State::Gone, Source::Watch) if track.accepted => track.going(now),
-            (State::Going { .. } | State::Gone, Source::Watch | Source::Store(_)) => {
-                track.again(now, &mut self.pace, None);
+        if track.state == State::Left && !facts.terminating {
+            return;
+        }
+        let (pace, turn) = (&mut self.pace, self.turn + 1);
+        let changed = self.book.change(&uid, |track| {
+            let before = track.state.clone();
+            let terminating = facts.terminating;
+            track.facts = facts;
+            match (&before, source) {
+                (State::Asking { way, .. }, _) => track.state = State::Asking { way: *way, absent: false },
+                (_, _) if terminating => track.going(now),
+                // Only a list takes back an end that the server has accepted.
+                (State::Waiting { .. } | State::Ended | State::Left, _)
+                | (State::Going { .. }, Source::Watch) => {}
+                (State::Gone, Source::Watch) if track.accepted.is_some() => track.going(now),
+                (State::Going { .. } | State::Gone, Source::Watch | Source::Store(_)) => {
+                    track.doomed = None;
+                    track.again(now, pace, None);
+                }
+            }
+            let changed = track.state != before;
+            if changed {
+                track.turn = turn;
+            }
+            changed
+        });
+        if changed == Some(true) {
+            self.turn = turn;
+            self.settle(now, &uid, effects);
+        }
+    }
+
+    /// A pod that was not known before.
+    fn meet(&mut self, now: Mono, facts: PodFacts, effects: &mut Vec<Effect>) {
+        match facts.class() {
+            Class::Keep(_) => return self.stay(facts),
+            Class::Leave | Class::Await => {}
+        }
+        let uid = facts.pod.uid.clone();
+        self.stays.remove(&uid);
+        let counts = self.returns_from.is_some_and(|from| from <= now);
+        let turned = counts && self.returns.came(&facts);
+        let leave = self.rules.sticky == StickyAction::Leave && self.returns.is_sticky(&facts);
+        if !leave || facts.terminating {
+            self.turn += 1;
+        }
+        let mut track = Track::new(facts, now, self.turn);
+        if let Some(mark) = self.marks.get(&uid) {
+            track.asked = Some((*mark).min(now));
+        }
+        self.book.insert(track);
+        self.settle(now, &uid, effects);
+        if turned {
+            let siblings = self.book.all().filter(|(_, track)| self.returns.is_sticky(&track.facts));
+            let siblings: Vec<PodUid> = siblings.map(|(uid, _)| uid.clone()).collect();
+            for uid in siblings {
+                self.settle(now, &uid, effects);
             }
         }
-        if track.state != before {
-            self.turn += 1;
-            track.turn = self.turn;
+    }
+
+    /// A pod that a drain does not touch: its volumes stay attached.
+    fn stay(&mut self, facts: PodFacts) {
+        if facts.claims.is_empty() {
+            return;
         }
+        let claims = facts.claims.into_iter().map(|claim| (facts.pod.namespace.clone(), claim));
+        self.stays.insert(facts.pod.uid.clone(), claims.collect());
+    }
+
+    /// Applies to a pod the rules for workloads that come back, and for limits that are over.
+    pub(super) fn settle(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let idle = matches!(track.state, State::Waiting { .. } | State::Ended);
+        if self.returns.is_sticky(&track.facts) {
+            if !idle || track.sticky {
+                return;
+            }
+            let (pod, why) = (track.facts.pod.clone(), self.why_sticky(track));
+            match self.rules.sticky {
+                StickyAction::Leave => {
+                    self.book.change(uid, |track| track.state = State::Left);
+                    effects.push(Effect::Say(Said::Left(pod, why)));
+                    return;
+                }
+                StickyAction::GiveUp => {
+                    self.given_up.get_or_insert_with(|| format!("pod {pod} cannot leave for good: {why}"));
+                }
+                StickyAction::Wait => {}
+            }
+            self.book.change(uid, |track| {
+                track.sticky = true;
+                track.state = State::Waiting { due: now, not_before: now };
+            });
+            effects.push(Effect::Say(Said::Held(pod, why)));
+            return;
+        }
+        let tier = self.clock.is_over(track.facts.tier) && track.asked.is_some();
+        let Some(over) = track.over.or(tier.then_some(Over::Tier)).filter(|_| track.is_here()) else {
+            return;
+        };
+        let doom = self.rules.action(over) == PodAction::Delete && track.can_be_doomed();
+        if !doom && track.over == Some(over) {
+            return;
+        }
+        let why = format!(
+            "deleted whatever its budgets say: over the limit {}",
+            sentence::limit(over, &self.rules)
+        );
+        self.book.change(uid, |track| {
+            track.over = Some(over);
+            if doom {
+                track.doom(now, why);
+            }
+        });
+    }
+
+    pub(super) fn why_sticky(&self, track: &Track) -> String {
+        let count = self.returns.count(&track.facts);
+        format!("its {} has come back to this node {count} times", track.facts.workload)
     }
 
     /// All pods that are there: those that were there before and are not among them are gone.
@@ -111,159 +244,36 @@ impl Roster {
             Source::Watch => true,
             Source::Store(turn) => track.turn <= turn,
         };
-        let absent: Vec<PodUid> = self
-            .pods
-            .iter()
-            .filter(|(uid, track)| speaks_of(track) && !pods.iter().any(|facts| facts.pod.uid == **uid))
-            .map(|(uid, _)| uid.clone())
-            .collect();
+        let there: BTreeSet<&PodUid> = pods.iter().map(|facts| &facts.pod.uid).collect();
+        let absent = |uid: &PodUid, track: &Track| {
+            track.state != State::Gone && speaks_of(track) && !there.contains(uid)
+        };
+        let absent: Vec<PodUid> =
+            self.book.all().filter(|(uid, track)| absent(uid, track)).map(|(uid, _)| uid.clone()).collect();
+        self.stays.retain(|uid, _| there.contains(uid));
         for uid in absent {
             self.gone(&uid, effects);
         }
         for facts in pods {
-            self.see(now, facts, source);
+            self.see(now, facts, source, effects);
         }
     }
 
     pub(super) fn gone(&mut self, uid: &PodUid, effects: &mut Vec<Effect>) {
-        let Some(track) = self.pods.get_mut(uid) else { return };
-        match track.state {
+        self.stays.remove(uid);
+        let Some(track) = self.book.get(uid) else { return };
+        let pod = track.facts.pod.clone();
+        let state = match track.state {
             State::Gone => return,
-            State::Asking { .. } => track.state = State::Asking { absent: true },
-            State::Waiting { .. } | State::Going { .. } | State::Ended => {
-                track.state = State::Gone;
-                effects.push(Effect::Say(Said::Gone(track.facts.pod.clone())));
-            }
-        }
-        self.turn += 1;
-        track.turn = self.turn;
-    }
-
-    /// The answer to an eviction.
-    pub(super) fn evicted(&mut self, now: Mono, uid: &PodUid, reply: Reply, effects: &mut Vec<Effect>) {
-        let Some(track) = self.pods.get_mut(uid) else { return };
-        let (before, text) = (track.code(), reply.text().to_owned());
-        let absent = track.state == State::Asking { absent: true };
-        track.answered(now, &mut self.pace, reply);
-        if absent {
-            track.state = State::Gone;
-        }
-        self.turn += 1;
-        track.turn = self.turn;
-        let (pod, code) = (track.facts.pod.clone(), track.code());
-        match track.state {
-            State::Going { .. } => effects.push(Effect::Say(Said::Evicted(pod))),
-            State::Gone => effects.push(Effect::Say(Said::Gone(pod))),
-            State::Waiting { .. } | State::Asking { .. } | State::Ended => {
-                let by_budget = matches!(code, Some(BlockCode::Budget | BlockCode::ManyBudgets));
-                if by_budget && !self.budgets.contains_key(&pod.namespace) {
-                    self.budgets.insert(pod.namespace.clone(), None);
-                    effects.push(Effect::FollowBudgets(pod.namespace.clone()));
-                }
-                if code != before {
-                    effects.push(Effect::Say(Said::Held(pod, text)));
-                }
-            }
-        }
-    }
-
-    /// The budgets of a namespace as they are now. Pods that a budget held are due at once when their budgets are
-    /// others than before and all have room. A budget that says the same again wakes nobody, so that the server
-    /// is not asked in a circle.
-    pub(super) fn budgets(&mut self, now: Mono, namespace: &str, after: Vec<BudgetFacts>) {
-        let before = self.budgets.get(namespace).cloned().flatten();
-        let in_namespace = |track: &&mut Track| track.facts.pod.namespace == namespace;
-        for track in self.pods.values_mut().filter(in_namespace).filter(|track| track.is_held_by_budget()) {
-            let holding = guards(&after, track);
-            let changed = before.as_deref().is_none_or(|before| guards(before, track) != holding);
-            if changed && holding.iter().all(|budget| budget.has_room()) {
-                track.hurry(now);
-            }
-        }
-        self.budgets.insert(namespace.to_owned(), Some(after));
-    }
-
-    /// Starts evictions up to `at_once` under way, pods that were never refused first.
-    pub(super) fn ask_due(&mut self, now: Mono, at_once: usize, effects: &mut Vec<Effect>) {
-        let mut due: Vec<(u32, Mono, PodUid)> = self
-            .pods
-            .iter()
-            .filter_map(|(uid, track)| Some((track.tries, track.due().filter(|at| *at <= now)?, uid.clone())))
-            .collect();
-        due.sort_unstable();
-        for (_, _, uid) in due.into_iter().take(at_once.saturating_sub(self.under_way())) {
-            if let Some(track) = self.pods.get_mut(&uid) {
-                track.state = State::Asking { absent: false };
-                effects.push(Effect::Evict(track.facts.pod.clone()));
-            }
-        }
-    }
-
-    /// When [`Roster::ask_due`] has something to do, as far as time decides it.
-    pub(super) fn next_due(&self, at_once: usize) -> Option<Mono> {
-        self.pods.values().filter_map(Track::due).min().filter(|_| self.under_way() < at_once)
-    }
-
-    /// When the first pod has had its time to end.
-    pub(super) fn next_overdue(&self) -> Option<Mono> {
-        self.pods.values().filter_map(Track::overdue_at).min()
-    }
-
-    fn under_way(&self) -> usize {
-        self.pods.values().filter(|track| matches!(track.state, State::Asking { .. })).count()
-    }
-
-    /// The pods by state, and how many evictions were accepted.
-    pub(super) fn counts(&self) -> (Counts, u32) {
-        let (mut counts, mut evicted) = (Counts::default(), 0);
-        for track in self.pods.values() {
-            counts.total += 1;
-            evicted += u32::from(track.accepted);
-            match track.state {
-                State::Gone => counts.gone += 1,
-                State::Going { .. } => counts.going += 1,
-                State::Ended => counts.blocked += 1,
-                State::Waiting { .. } | State::Asking { .. } if track.is_blocked() => counts.blocked += 1,
-                State::Waiting { .. } | State::Asking { .. } => counts.waiting += 1,
-            }
-        }
-        (counts, evicted)
-    }
-
-    /// What holds the pods, by their names.
-    pub(super) fn blockers(&self, now: Mono) -> Vec<Blocker> {
-        let of = |track: &Track| {
-            let known = self.budgets.get(&track.facts.pod.namespace).and_then(Option::as_deref);
-            track.blocker(now, &guards(known.unwrap_or_default(), track))
+            State::Left => return self.book.remove(uid),
+            State::Asking { way, .. } => State::Asking { way, absent: true },
+            State::Waiting { .. } | State::Going { .. } | State::Ended => State::Gone,
         };
-        let mut all: Vec<Blocker> = self.pods.values().filter_map(of).collect();
-        all.sort_by(|one, other| one.pod.cmp(&other.pod));
-        all
+        if state == State::Gone {
+            effects.push(Effect::Say(Said::Gone(pod)));
+        }
+        self.turn += 1;
+        let turn = self.turn;
+        self.book.change(uid, |track| (track.state, track.turn) = (state, turn));
     }
-
-    /// Names of the pods that the server refuses to evict.
-    pub(super) fn refused(&self) -> Vec<String> {
-        self.names(|track| track.state == State::Ended)
-    }
-
-    /// Names of the pods that are not gone.
-    pub(super) fn left(&self) -> Vec<String> {
-        self.names(|track| track.state != State::Gone)
-    }
-
-    fn names(&self, which: impl Fn(&Track) -> bool) -> Vec<String> {
-        let mut names: Vec<String> = self
-            .pods
-            .values()
-            .filter(|track| which(track))
-            .map(|track| track.facts.pod.to_string())
-            .collect();
-        names.sort_unstable();
-        names
-    }
-}
-
-/// Those of `budgets` that guard the pod.
-fn guards<'a>(budgets: &'a [BudgetFacts], track: &Track) -> Vec<&'a BudgetFacts> {
-    budgets.iter().filter(|budget| budget.guards(&track.facts.labels)).collect()
 }

@@ -1,16 +1,16 @@
-//! One pod in an attempt: where it is on its way out, and what holds it.
+//! One pod in an attempt: where it is on its way out.
 //!
-//! Not here: the other pods, the order of calls (`engine`). Source: goals D1 to D3, O2.
+//! Not here: the other pods, the order of calls (`roster`), what is said about it (`sentence`). Source: goals D1
+//! to D3.
 //! Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
 use step::Mono;
 
-use crate::budget::BudgetFacts;
 use crate::pace::Pace;
 use crate::plan::PodFacts;
-use crate::progress::{BlockCode, Blocker};
+use crate::progress::BlockCode;
 use crate::reply::Reply;
 
 /// How long past its grace period a pod may take before it is named.
@@ -25,25 +25,69 @@ pub(super) struct Track {
     pub(super) turn: u64,
     /// Refusals in a row.
     pub(super) tries: u32,
-    /// The server has accepted an eviction of this very pod.
-    pub(super) accepted: bool,
-    /// The standing refusal and since when its code holds.
-    refusal: Option<(Reply, BlockCode, Mono)>,
+    /// The server has accepted to end this very pod.
+    pub(super) accepted: Option<Way>,
+    /// Since when it is asked to leave, or is ending.
+    pub(super) asked: Option<Mono>,
+    /// Which limit it is over.
+    pub(super) over: Option<Over>,
+    /// By which rule it is to be deleted, whatever its budgets say.
+    pub(super) doomed: Option<String>,
+    /// More than one budget guards it and one has no room: it is not asked until a budget changes.
+    pub(super) on_hold: bool,
+    /// It is not asked any more, as its workload comes back again and again.
+    pub(super) sticky: bool,
+    /// The standing refusal may be told.
+    pub(super) told: bool,
+    /// The standing refusal.
+    pub(super) refusal: Option<Refusal>,
 }
 
+/// Where a pod is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
-    /// To be evicted once `due`; never before `not_before`, which the server set.
+    /// To be asked once `due`; never before `not_before`, which the server set.
     Waiting { due: Mono, not_before: Mono },
     /// The call is under way. `absent` when we have heard meanwhile that the pod is gone: the answer is waited
     /// for all the same, so that there is never a second call for it.
-    Asking { absent: bool },
+    Asking { way: Way, absent: bool },
     /// Its end has begun.
     Going { since: Mono },
     /// The server refuses for good.
     Ended,
+    /// It stays, because a rule says so.
+    Left,
     /// No longer there.
     Gone,
+}
+
+/// By which call a pod is asked to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The eviction API.
+    Evict,
+    /// A claim on each of its budgets, then a deletion.
+    Remove,
+    /// A deletion, whatever its budgets say.
+    Delete,
+}
+
+/// A limit that a pod is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Its own.
+    Pod,
+    /// Its tier's.
+    Tier,
+}
+
+/// Why the server did not end the pod.
+#[derive(Debug, Clone)]
+pub(super) struct Refusal {
+    pub(super) reply: Reply,
+    pub(super) code: BlockCode,
+    /// Since when the code holds.
+    pub(super) since: Mono,
 }
 
 impl Track {
@@ -53,21 +97,42 @@ impl Track {
         } else {
             State::Waiting { due: now, not_before: now }
         };
-        Self { facts, state, turn, tries: 0, accepted: false, refusal: None }
+        Self {
+            asked: facts.terminating.then_some(now),
+            facts,
+            state,
+            turn,
+            tries: 0,
+            accepted: None,
+            over: None,
+            doomed: None,
+            on_hold: false,
+            sticky: false,
+            told: true,
+            refusal: None,
+        }
+    }
+
+    /// On the node, and not because a rule lets it stay.
+    pub(super) fn is_here(&self) -> bool {
+        !matches!(self.state, State::Gone | State::Left)
     }
 
     /// Still to be waited for.
     pub(super) fn is_active(&self) -> bool {
-        match self.state {
-            State::Waiting { .. } | State::Asking { .. } | State::Going { .. } => true,
-            State::Ended | State::Gone => false,
-        }
+        self.is_here() && self.state != State::Ended
     }
 
+    /// When to ask it, unless something else than time decides that.
     pub(super) fn due(&self) -> Option<Mono> {
         match self.state {
-            State::Waiting { due, .. } => Some(due),
-            State::Asking { .. } | State::Going { .. } | State::Ended | State::Gone => None,
+            State::Waiting { due, .. } if !self.on_hold && !self.sticky => Some(due),
+            State::Waiting { .. }
+            | State::Asking { .. }
+            | State::Going { .. }
+            | State::Ended
+            | State::Left
+            | State::Gone => None,
         }
     }
 
@@ -75,12 +140,13 @@ impl Track {
     pub(super) fn overdue_at(&self) -> Option<Mono> {
         match self.state {
             State::Going { since } => Some(since + self.facts.grace + SLACK),
-            State::Waiting { .. } | State::Asking { .. } | State::Ended | State::Gone => None,
+            State::Waiting { .. } | State::Asking { .. } | State::Ended | State::Left | State::Gone => None,
         }
     }
 
     pub(super) fn going(&mut self, now: Mono) {
         self.refusal = None;
+        self.asked.get_or_insert(now);
         if !matches!(self.state, State::Going { .. }) {
             self.state = State::Going { since: now };
         }
@@ -93,12 +159,18 @@ impl Track {
         self.state = State::Waiting { due, not_before: now + retry_after.unwrap_or_default() };
     }
 
-    /// The answer to an eviction.
+    /// The answer to the call that is under way.
     pub(super) fn answered(&mut self, now: Mono, pace: &mut Pace, reply: Reply) {
         let retry_after = reply.retry_after();
+        let way = match self.state {
+            State::Asking { way, .. } => way,
+            State::Waiting { .. } | State::Going { .. } | State::Ended | State::Left | State::Gone => {
+                Way::Evict
+            }
+        };
         let code = match &reply {
             Reply::Done => {
-                self.accepted = true;
+                self.accepted = Some(way);
                 self.going(now);
                 return;
             }
@@ -108,6 +180,7 @@ impl Track {
                 self.state = State::Gone;
                 return;
             }
+            Reply::Budget { .. } if way == Way::Remove => BlockCode::ManyBudgets,
             Reply::Budget { .. } => BlockCode::Budget,
             Reply::ManyBudgets { .. } => BlockCode::ManyBudgets,
             Reply::NamespaceEnding { .. } => BlockCode::NamespaceEnding,
@@ -115,11 +188,7 @@ impl Track {
             Reply::Conflict { .. } | Reply::Expired | Reply::Transient { .. } => BlockCode::ApiTrouble,
             Reply::Permanent { .. } => BlockCode::Refused,
         };
-        let since = match &self.refusal {
-            Some((_, held, since)) if *held == code => *since,
-            Some(_) | None => now,
-        };
-        self.refusal = Some((reply, code, since));
+        self.refused(now, reply, code);
         if self.facts.terminating {
             // Somebody else ended it while we asked.
             self.going(now);
@@ -130,10 +199,19 @@ impl Track {
         }
     }
 
-    /// Held by a budget right now.
+    /// Notes why it is held.
+    pub(super) fn refused(&mut self, now: Mono, reply: Reply, code: BlockCode) {
+        let since = match &self.refusal {
+            Some(held) if held.code == code => held.since,
+            Some(_) | None => now,
+        };
+        self.refusal = Some(Refusal { reply, code, since });
+    }
+
+    /// Held by one budget or more.
     pub(super) fn is_held_by_budget(&self) -> bool {
-        matches!(self.state, State::Waiting { .. })
-            && matches!(self.refusal, Some((_, BlockCode::Budget | BlockCode::ManyBudgets, _)))
+        matches!(self.state, State::Waiting { .. } | State::Asking { .. })
+            && matches!(self.code(), Some(BlockCode::Budget | BlockCode::ManyBudgets))
     }
 
     /// Asks at once, but not before the server's own time.
@@ -143,62 +221,33 @@ impl Track {
         }
     }
 
-    /// Held by something that does not pass by itself within seconds.
+    /// To be deleted by this rule, now.
+    pub(super) fn doom(&mut self, now: Mono, why: String) {
+        if !matches!(self.state, State::Waiting { .. }) {
+            self.state = State::Waiting { due: now, not_before: now };
+        }
+        self.on_hold = false;
+        self.doomed = Some(why);
+        self.hurry(now);
+    }
+
+    /// Whether a rule may have it deleted: it neither ends nor is being asked.
+    pub(super) fn can_be_doomed(&self) -> bool {
+        matches!(self.state, State::Waiting { .. } | State::Ended) && self.doomed.is_none() && !self.sticky
+    }
+
+    /// Held by something that does not pass by itself within seconds, and told so.
     pub(super) fn is_blocked(&self) -> bool {
-        matches!(self.code(), Some(BlockCode::Budget | BlockCode::ManyBudgets | BlockCode::NamespaceEnding))
+        self.sticky
+            || (self.told
+                && matches!(
+                    self.code(),
+                    Some(BlockCode::Budget | BlockCode::ManyBudgets | BlockCode::NamespaceEnding)
+                ))
     }
 
     /// Why the server refused last time.
     pub(super) fn code(&self) -> Option<BlockCode> {
-        self.refusal.as_ref().map(|(_, code, _)| *code)
-    }
-
-    /// What holds the pod, when something does. `budgets` are those that guard it.
-    pub(super) fn blocker(&self, now: Mono, budgets: &[&BudgetFacts]) -> Option<Blocker> {
-        let named = |code, reason, since| Blocker { pod: self.facts.pod.clone(), code, reason, since };
-        match (&self.state, &self.refusal) {
-            (State::Waiting { .. } | State::Asking { .. } | State::Ended, Some((reply, code, since))) => {
-                Some(named(*code, self.sentence(reply, *code, budgets), *since))
-            }
-            (State::Going { since }, _) if self.overdue_at().is_some_and(|at| at <= now) => {
-                let grace = self.facts.grace.as_secs();
-                let reason =
-                    format!("pod {} was asked to end and is still there after its {grace} s", self.facts.pod);
-                Some(named(BlockCode::SlowToEnd, reason, *since))
-            }
-            (
-                State::Waiting { .. }
-                | State::Asking { .. }
-                | State::Going { .. }
-                | State::Ended
-                | State::Gone,
-                _,
-            ) => None,
-        }
-    }
-
-    fn sentence(&self, reply: &Reply, code: BlockCode, budgets: &[&BudgetFacts]) -> String {
-        let (pod, text) = (&self.facts.pod, reply.text());
-        let names = || budgets.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        match code {
-            BlockCode::Budget if budgets.is_empty() => {
-                format!("pod {pod} is held by a disruption budget: {text}")
-            }
-            BlockCode::Budget => format!("pod {pod} is held: {}", names()),
-            BlockCode::ManyBudgets if budgets.is_empty() => {
-                format!("pod {pod} has more than one budget: {text}")
-            }
-            BlockCode::ManyBudgets => {
-                format!("pod {pod} has more than one budget, which the server does not evict: {}", names())
-            }
-            BlockCode::NamespaceEnding => format!("pod {pod} waits for the end of its namespace: {text}"),
-            BlockCode::Throttled => format!("pod {pod} waits as the API server has too much to do: {text}"),
-            BlockCode::ApiTrouble => format!("pod {pod} waits as its eviction failed in passing: {text}"),
-            BlockCode::Refused => format!("pod {pod} cannot be evicted: {text}"),
-            BlockCode::SlowToEnd => format!("pod {pod} is slow to end: {text}"),
-            BlockCode::BudgetStuck | BlockCode::Sticky | BlockCode::OverTime | BlockCode::NoOtherNode => {
-                format!("pod {pod} is held ({}): {text}", code.text())
-            }
-        }
+        self.refusal.as_ref().map(|refusal| refusal.code)
     }
 }

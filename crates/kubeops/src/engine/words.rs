@@ -3,14 +3,20 @@
 //! Not here: how one follows from the other (`attempt`). Sources: goals D5; spec/agents.md 4.4.
 //! Pure: no clock, no I/O, no task.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::budget::BudgetFacts;
+use crate::budget::{BudgetFacts, Selector};
 use crate::cordon::NodeFacts;
+use crate::hindrance::Hindrance;
 use crate::names::{PodRef, PodUid};
 use crate::plan::PodFacts;
 use crate::progress::Outcome;
 use crate::reply::Reply;
+use crate::volumes::AttachmentFacts;
+
+/// Namespace and name of a `PersistentVolumeClaim`.
+pub type Claim = (String, String);
 
 /// The rules of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +121,7 @@ pub enum Event {
         /// What it saw, or why it saw nothing.
         seen: Result<(Vec<PodFacts>, NodeFacts), Failure>,
     },
-    /// The answer to [`Effect::Evict`].
+    /// The answer to [`Effect::Evict`], [`Effect::Remove`] or [`Effect::Delete`].
     Evicted {
         /// Of this pod.
         uid: PodUid,
@@ -129,6 +135,18 @@ pub enum Event {
         /// All its budgets.
         budgets: Vec<BudgetFacts>,
     },
+    /// The answer to [`Effect::Inspect`].
+    Inspected {
+        /// The namespace.
+        namespace: String,
+        /// The budget's name.
+        budget: String,
+        /// The pods that keep it from having room, or why they are not known.
+        found: Result<Vec<Hindrance>, Failure>,
+    },
+    /// The volumes of the claims of the newest [`Effect::FollowVolumes`] that are attached here now. A stream that
+    /// fails says [`Event::Trouble`] instead.
+    Volumes(Vec<AttachmentFacts>),
     /// Our node as it is now.
     Node(NodeFacts),
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
@@ -149,10 +167,25 @@ pub enum Effect {
     },
     /// Evict this pod.
     Evict(PodRef),
+    /// Claim a disruption of each budget of this pod, which has these labels, and delete it (goals D6).
+    Remove(PodRef, BTreeMap<String, String>),
+    /// Delete this pod, whatever its budgets say, with its own grace period.
+    Delete(PodRef),
     /// Cordon the node again.
     Cordon,
     /// Follow the budgets of this namespace.
     FollowBudgets(String),
+    /// Read which pods keep this budget from having room.
+    Inspect {
+        /// The namespace.
+        namespace: String,
+        /// The budget's name.
+        budget: String,
+        /// What it selects.
+        selector: Selector,
+    },
+    /// Follow the attachments of the volumes of these claims, and of no others any more.
+    FollowVolumes(BTreeSet<Claim>),
     /// Write to the log.
     Say(Said),
     /// The attempt is over.
@@ -164,6 +197,10 @@ pub enum Effect {
 pub enum Said {
     /// The server has accepted the eviction.
     Evicted(PodRef),
+    /// The server has accepted the deletion of the pod, and by which rule it was asked for.
+    Deleted(PodRef, String),
+    /// The pod stays, and by which rule.
+    Left(PodRef, String),
     /// The pod is gone.
     Gone(PodRef),
     /// The pod is held, for a reason that is not the one of last time.

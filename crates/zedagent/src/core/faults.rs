@@ -95,6 +95,26 @@ fn p2_every_status_holds_a_new_reboot_back_or_lets_it_go() {
 }
 
 #[test]
+fn a_persons_drain_in_any_state_is_joined_and_never_taken_for_the_reboots_own() {
+    for number in 3..=9 {
+        let (mut core, _) = start(found("b1"));
+        core.step(T0, status(number, 4));
+        let effects = core.step(T0, wants(7));
+        assert!(!commands(&effects), "{number}");
+        let asked = request(&effects)
+            .unwrap_or_else(|| panic!("not asked for while a person's drain is at {number}"));
+        // Beside a zedkube without answers: whatever is said to the person is not said to us.
+        for later in 0..=9 {
+            assert!(!commands(&core.step(T0, status(later, 4))), "{number}, then {later}");
+        }
+        // Beside ours: the person's answer is not our answer.
+        let person = NodeDrainRequest { requested_by: Requester::Operator, ..asked.clone() };
+        assert!(!commands(&core.step(T0, answer(&person, 9))), "{number}");
+        assert!(commands(&core.step(T0, answer(&asked, 9))), "{number}");
+    }
+}
+
+#[test]
 fn d_a1_cordoned_holds_a_reboot_back() {
     let (mut core, request) = asked();
     assert!(!commands(&core.step(T0, status(5, 2))));

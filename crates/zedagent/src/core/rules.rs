@@ -27,7 +27,7 @@ enum Fact {
 fn fact() -> impl Strategy<Value = Fact> {
     prop_oneof![
         (5_u32..9).prop_map(Fact::Config),
-        (2_u8..11, 1_u8..4).prop_map(|(status, by)| Fact::Status(status, by)),
+        (2_u8..11, 1_u8..5).prop_map(|(status, by)| Fact::Status(status, by)),
         (any::<bool>(), 2_u8..10).prop_map(|(newest, status)| Fact::Answer { newest, status }),
         any::<bool>().prop_map(Fact::Testing),
     ]

@@ -3,11 +3,12 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+use kubeops::{Phase, Progress};
 use proptest::prelude::*;
 use topics::{CordonOwner, DrainStatus, NodeDrainStatus};
 
-use super::world::{BOTH, Task, World};
-use super::{Draining, Event, Force};
+use super::world::{ALL, Task, World};
+use super::{Event, Force};
 
 /// Something that happens.
 #[derive(Debug, Clone)]
@@ -18,7 +19,7 @@ enum Turn {
     Force(u8, u8),
     Unforce,
     Hold(bool),
-    /// The task at work ends: well, badly, or with every other node draining too.
+    /// The task at work ends: well, badly, or with every other node draining too; a wait for a change ends with one.
     Result(u8),
     /// The drain at work tells how far it is.
     Progress(bool),
@@ -30,6 +31,8 @@ enum Turn {
     Land,
     Uncordon,
     CordonByHand,
+    /// A little time passes, in milliseconds.
+    Moment(u64),
     /// Time passes until the core wants to be woken.
     Wait,
     /// zedkube starts anew, in another boot or in this one; the number stands for an order of first facts.
@@ -38,32 +41,33 @@ enum Turn {
 
 fn turn() -> impl Strategy<Value = Turn> {
     prop_oneof![
-        4 => (0..2_usize).prop_map(Turn::Ask),
-        2 => (0..2_usize).prop_map(Turn::Withdraw),
+        4 => (0..3_usize).prop_map(Turn::Ask),
+        2 => (0..3_usize).prop_map(Turn::Withdraw),
         1 => prop_oneof![Just(None), Just(Some(true)), Just(Some(false))].prop_map(Turn::Member),
         1 => (1..=8_u8, 0..=3_u8).prop_map(|(status, by)| Turn::Force(status, by)),
         1 => (2..=3_u8).prop_map(|by| Turn::Force(9, by)),
         2 => Just(Turn::Unforce),
         1 => any::<bool>().prop_map(Turn::Hold),
         8 => prop_oneof![6 => Just(0_u8), 3 => Just(1_u8), 1 => Just(2_u8)].prop_map(Turn::Result),
-        1 => any::<bool>().prop_map(Turn::Progress),
+        3 => any::<bool>().prop_map(Turn::Progress),
+        1 => (0..300_u64).prop_map(Turn::Moment),
         4 => proptest::bool::weighted(0.8).prop_map(Turn::Look),
         1 => Just(Turn::Late),
         2 => Just(Turn::Land),
         1 => Just(Turn::Uncordon),
         1 => Just(Turn::CordonByHand),
         6 => Just(Turn::Wait),
-        1 => (proptest::bool::weighted(0.3), 0..720_usize).prop_map(|(boot, order)| Turn::Restart(boot, order)),
+        1 => (proptest::bool::weighted(0.3), 0..5040_usize).prop_map(|(boot, order)| Turn::Restart(boot, order)),
     ]
 }
 
 impl World {
     fn take(&mut self, turn: &Turn) {
         match *turn {
-            Turn::Ask(who) => self.ask(BOTH[who]),
+            Turn::Ask(who) => self.ask(ALL[who]),
             Turn::Withdraw(who) => {
-                self.requests.remove(&BOTH[who]);
-                self.hear(&Event::Request(BOTH[who], None));
+                self.requests.remove(&ALL[who]);
+                self.hear(&Event::Request(ALL[who], None));
             }
             Turn::Member(member) => {
                 self.member = member.or(self.member);
@@ -83,8 +87,10 @@ impl World {
             Turn::Result(how) => self.result(how),
             Turn::Progress(proving) => {
                 if let Some(Task::Drain(run)) = self.task {
-                    let draining = Draining { proving, ..Draining::default() };
-                    self.hear(&Event::Draining(run, Box::new(draining)));
+                    let phase = if proving { Phase::Proving } else { Phase::Draining };
+                    self.reports += 1;
+                    let pods = Progress { phase, evicted: self.reports, ..Progress::default() };
+                    self.hear(&Event::Draining(run, Box::new(pods)));
                 }
             }
             Turn::Look(well) => self.looked(well),
@@ -96,6 +102,7 @@ impl World {
             Turn::Land => self.land(),
             Turn::Uncordon => self.write(CordonOwner::None),
             Turn::CordonByHand => self.write(CordonOwner::Foreign),
+            Turn::Moment(ms) => self.moment(ms),
             Turn::Wait => self.wait(),
             Turn::Restart(other_boot, order) => self.restart(other_boot, order),
         }
@@ -111,7 +118,7 @@ proptest! {
         for turn in &turns {
             world.take(turn);
         }
-        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Some(true)), Turn::Withdraw(0), Turn::Withdraw(1)] {
+        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Some(true)), Turn::Withdraw(0), Turn::Withdraw(1), Turn::Withdraw(2)] {
             world.take(&turn);
         }
         world.come_to_rest();
@@ -128,7 +135,7 @@ proptest! {
         for turn in &turns {
             world.take(turn);
         }
-        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Some(true)), Turn::Ask(0), Turn::Ask(1)] {
+        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Some(true)), Turn::Ask(0), Turn::Ask(1), Turn::Ask(2)] {
             world.take(&turn);
         }
         world.come_to_rest();

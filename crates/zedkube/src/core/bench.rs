@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use kubeops::{Left, Marks, Watched};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
 
@@ -24,6 +25,22 @@ pub(super) fn request(by: Requester, secs: u64) -> NodeDrainRequest {
     }
 }
 
+/// An attempt that came to nothing.
+pub(super) fn failed(reason: &str, all_drain: bool) -> Failure {
+    Failure {
+        reason: reason.into(),
+        blockers: Vec::new(),
+        all_drain,
+        watched: Watched::default(),
+        marks: Marks::default(),
+    }
+}
+
+/// A drain that is proved done.
+pub(super) fn done_with(left: Vec<Left>) -> Done {
+    Done { took: Duration::from_secs(3), evicted: 2, recordons: 0, left }
+}
+
 /// A core with the effects of its last step, and what was ever said.
 pub(super) struct Bench {
     pub(super) core: Zedkube,
@@ -34,8 +51,15 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn with(journal: Option<DrainJournal>) -> Self {
-        let (core, effects) = Zedkube::new(Limits::default(), journal, "b1".into(), T0, wall());
-        let mut bench = Self { core, now: T0, last: Vec::new(), statuses: Vec::new() };
+        // Each value is said at once, so that a test waits for what it is about.
+        let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..Limits::default() };
+        Self::at(T0, limits, journal)
+    }
+
+    /// Starts at a time of the boot.
+    pub(super) fn at(now: Mono, limits: Limits, journal: Option<DrainJournal>) -> Self {
+        let (core, effects) = Zedkube::new(limits, journal, "b1".into(), now, wall());
+        let mut bench = Self { core, now, last: Vec::new(), statuses: Vec::new() };
         bench.take(effects);
         bench
     }
@@ -54,6 +78,7 @@ impl Bench {
             Event::Member(Some(true)),
             Event::RequestsRead(Requester::DeviceOp),
             Event::RequestsRead(Requester::Update),
+            Event::RequestsRead(Requester::Operator),
         ] {
             self.hear(event);
         }
@@ -120,12 +145,13 @@ impl Bench {
     }
 
     pub(super) fn fail(&mut self, run: RunId, all_drain: bool) {
-        let failure = Failure { reason: "budget shop/web".into(), blockers: Vec::new(), all_drain };
+        let marks = self.core.run.pods().map(|pods| pods.marks.clone()).unwrap_or_default();
+        let failure = Failure { marks, ..failed("budget shop/web", all_drain) };
         self.hear(Event::Drained(run, Err(failure)));
     }
 
     pub(super) fn done(&mut self, run: RunId) {
-        self.hear(Event::Drained(run, Ok(Done { took: Duration::from_secs(3), evicted: 2 })));
+        self.hear(Event::Drained(run, Ok(done_with(Vec::new()))));
     }
 
     pub(super) fn status(&self) -> (u8, u8) {

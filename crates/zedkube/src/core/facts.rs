@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent::settings::Properties;
-use kubeops::{Blocker, Counts};
+use kubeops::{Blocker, Left, Marks, Progress, Watched};
 use topics::{CordonOwner, DrainJournal, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
 /// Number of a run: results of another one are not listened to.
@@ -34,9 +34,11 @@ pub enum Event {
     /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
     Cordoned(RunId, Result<CordonOwner, String>),
     /// How far [`Effect::Drain`] is.
-    Draining(RunId, Box<Draining>),
+    Draining(RunId, Box<Progress>),
     /// Answer to [`Effect::Drain`].
     Drained(RunId, Result<Done, Failure>),
+    /// Answer to [`Effect::Await`]: what has changed, in words.
+    BlockerChanged(RunId, String),
     /// Answer to [`Effect::Look`]: whose cordon is on the node now, or why that is not known.
     Looked(u64, Result<Seen, String>),
     /// Time has passed.
@@ -55,19 +57,6 @@ pub enum Force {
     Refused(String),
 }
 
-/// A drain under way.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Draining {
-    /// No pod is left as far as is known; the proof is being read.
-    pub proving: bool,
-    /// Pods by state.
-    pub counts: Counts,
-    /// What holds it up.
-    pub blockers: Vec<Blocker>,
-    /// Trouble with the API that has not passed, or empty.
-    pub trouble: String,
-}
-
 /// A drain that is proved done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
@@ -75,6 +64,10 @@ pub struct Done {
     pub took: Duration,
     /// Evictions that were accepted.
     pub evicted: u32,
+    /// How often the cordon had to be renewed.
+    pub recordons: u32,
+    /// What a rule has let pass.
+    pub left: Vec<Left>,
 }
 
 /// An attempt that came to nothing.
@@ -86,6 +79,10 @@ pub struct Failure {
     pub blockers: Vec<Blocker>,
     /// Every other node that takes workloads is being drained by us too.
     pub all_drain: bool,
+    /// What was last known of all that held it up.
+    pub watched: Watched,
+    /// What the next attempt takes over.
+    pub marks: Marks,
 }
 
 /// Our node after a look at it, in which a cordon of ours that had to go was removed.
@@ -114,8 +111,10 @@ pub enum Effect {
     Probe(RunId),
     /// Cordon the node in the name of this request.
     Cordon(RunId, NodeDrainRequest),
-    /// Drain the node: one attempt, at most so long.
-    Drain(RunId, NodeDrainRequest, Duration),
+    /// Drain the node: one attempt, at most so long, from these marks on.
+    Drain(RunId, NodeDrainRequest, Duration, Box<Marks>),
+    /// Wait for a change of what held the failed attempt up.
+    Await(RunId, Box<Watched>),
     /// End whatever task is at work on the cluster.
     Cancel,
     /// Look at the node; `give_back` removes a cordon of ours.
@@ -146,6 +145,12 @@ pub enum Said {
     Attempt(u32, u32),
     /// An attempt failed.
     AttemptFailed(u32, String),
+    /// What held the drain up has changed, in words.
+    BlockerChanged(String),
+    /// An attempt had failed before this agent started anew; the next one starts after the rest of the pause.
+    PauseKept(u32, Duration),
+    /// What a rule has let pass, by name.
+    Left(String),
     /// The last attempt failed.
     GivingUp(String),
     /// All other nodes drain too.

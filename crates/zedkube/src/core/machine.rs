@@ -11,7 +11,9 @@ use topics::{
     NodeDrainStatus, Requester,
 };
 
-use super::facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said};
+use super::facts::{Effect, Event, Force, RunId, Said};
+use super::gap::Gap;
+use super::resume::{Resume, learned};
 use super::run::{Care, End, Run, Sent};
 use crate::limits::Limits;
 
@@ -34,6 +36,10 @@ pub struct Zedkube {
     /// The request in whose name the run works.
     pub(super) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
+    /// The attempt of an earlier run of this agent, until it is gone on with.
+    pub(super) resume: Option<Resume>,
+    /// What rules have let pass, in attempts that are over.
+    pub(super) left: Vec<String>,
     /// What was said before this agent started anew, while the run catches up.
     pub(super) floor: Option<DrainStatus>,
     pub(super) answers: Vec<Answer>,
@@ -47,10 +53,16 @@ pub struct Zedkube {
     pub(super) care_trouble: String,
     pub(super) said_status: Option<NodeDrainStatus>,
     pub(super) said_progress: Option<Box<NodeDrainProgress>>,
+    pub(super) progress_gap: Gap,
     pub(super) said_journal: DrainJournal,
+    pub(super) marks_gap: Gap,
 }
 
 impl Zedkube {
+    /// Who may ask, in the order in which they are named.
+    pub(super) const REQUESTERS: [Requester; 3] =
+        [Requester::DeviceOp, Requester::Update, Requester::Operator];
+
     /// Starts with what an earlier run left, and says what follows from it at once.
     #[must_use]
     pub fn new(
@@ -77,6 +89,8 @@ impl Zedkube {
             run_id: 0,
             serves: None,
             started_at: GoTime::ZERO,
+            resume: None,
+            left: Vec::new(),
             floor: None,
             answers: Vec::new(),
             second_from: None,
@@ -88,12 +102,16 @@ impl Zedkube {
             care_trouble: String::new(),
             said_status: None,
             said_progress: None,
+            progress_gap: Gap::default(),
             said_journal: journal.clone(),
+            marks_gap: Gap::default(),
         };
         if same_boot {
             core.cordon = journal.cordon;
             core.started_at = journal.started_at;
             core.answers.clone_from(&journal.answers);
+            core.left.clone_from(&journal.left);
+            core.resume = Resume::from(&journal);
             if journal.status != DrainStatus::NotRequested {
                 core.run = Run::Ended(End::Resumed(journal.status));
             }
@@ -105,7 +123,8 @@ impl Zedkube {
     }
 
     pub(super) fn wall(&self, at: Mono) -> GoTime {
-        self.wall.0.plus(at.since(self.wall.1))
+        let (wall, then) = self.wall;
+        if at < then { wall.minus(then.since(at)) } else { wall.plus(at.since(then)) }
     }
 
     /// Whether this node is in a cluster as far as drains are concerned.
@@ -117,7 +136,7 @@ impl Zedkube {
 
     /// Whether it is known which requests stand.
     pub(super) fn knows_requests(&self) -> bool {
-        self.read.len() == 2
+        self.read.len() == Self::REQUESTERS.len()
     }
 
     /// What time alone brings.
@@ -137,13 +156,15 @@ impl Zedkube {
                 self.cordon_now(out);
                 Run::Cordoning { tried: tried + 1, again: None, trouble }
             }
-            Run::Pausing { attempt, until, .. } if now >= until => self.attempt(now, attempt + 1, out),
+            Run::Pausing { attempt, until, last, .. } if now >= until => {
+                self.attempt(now, attempt + 1, learned(&last.marks), out)
+            }
             run @ (Run::Idle
             | Run::Probing { .. }
             | Run::Cordoning { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
-            | Run::Holding(..)
+            | Run::Holding { .. }
             | Run::Ended(_)) => run,
         };
         if let Care::Due(at) = self.care
@@ -160,7 +181,7 @@ impl Zedkube {
     /// A cordon of ours stays while a drain runs or is complete for a request that stands.
     pub(super) fn keeps_cordon(&self) -> bool {
         match &self.run {
-            Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain(_)) => false,
+            Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
             Run::Ended(End::Resumed(status)) => {
                 !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
             }
@@ -169,7 +190,7 @@ impl Zedkube {
             | Run::Cordoning { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
-            | Run::Holding(..)
+            | Run::Holding { .. }
             | Run::Ended(End::Drained { .. } | End::Skipped(_)) => true,
         }
     }
@@ -179,15 +200,6 @@ impl Zedkube {
             self.sent = Sent::Cordon;
             out.push(Effect::Cordon(self.run_id, request.clone()));
         }
-    }
-
-    pub(super) fn attempt(&self, now: Mono, attempt: u32, out: &mut Vec<Effect>) -> Run {
-        let limit = self.properties.time(settings::DRAIN_TIMEOUT);
-        out.push(Effect::Say(Said::Attempt(attempt, self.limits.drain_tries)));
-        if let Some(request) = &self.serves {
-            out.push(Effect::Drain(self.run_id, request.clone(), limit));
-        }
-        Run::Draining { attempt, deadline: now + limit, now: Box::default() }
     }
 
     pub(super) fn probed(&mut self, now: Mono, result: Result<(), String>, out: &mut Vec<Effect>) {
@@ -223,6 +235,7 @@ impl Zedkube {
         out.push(Effect::Say(Said::Skipped(skip.clone())));
         self.answer(now, DrainStatus::Complete, &skip);
         self.run = Run::Ended(End::Skipped(skip));
+        self.resume = None;
     }
 
     pub(super) fn cordoned(&mut self, now: Mono, result: Result<CordonOwner, String>, out: &mut Vec<Effect>) {
@@ -232,7 +245,7 @@ impl Zedkube {
                 self.cordon = owner;
                 self.floor = None;
                 out.push(Effect::Say(Said::Cordoned(owner)));
-                self.run = self.attempt(now, 1, out);
+                self.run = self.first_attempt(now, out);
             }
             Err(trouble) => {
                 out.push(Effect::Say(Said::CordonFailed(tried, trouble.clone())));
@@ -250,80 +263,8 @@ impl Zedkube {
         self.answer(now, status, "");
         self.run = Run::Ended(end);
         self.floor = None;
+        self.resume = None;
         self.care = Care::Due(now);
-    }
-
-    pub(super) fn drained(&mut self, now: Mono, result: Result<Done, Failure>, out: &mut Vec<Effect>) {
-        let Run::Draining { attempt, now: last, .. } = &self.run else { return };
-        let (attempt, last) = (*attempt, last.clone());
-        match result {
-            Ok(done) => {
-                self.run = Run::Holding(done, attempt);
-                self.release(now, out);
-            }
-            Err(failure) => {
-                out.push(Effect::Say(Said::AttemptFailed(attempt, failure.reason.clone())));
-                if failure.all_drain {
-                    out.push(Effect::Say(Said::NobodyLeft));
-                    let skip = format!(
-                        "every other node is being drained too, nothing can move: {}",
-                        failure.reason
-                    );
-                    self.skip(now, skip, out);
-                } else if attempt < self.limits.drain_tries {
-                    let until = now + self.limits.drain_pause();
-                    let last = Box::new(Draining { blockers: failure.blockers, ..*last });
-                    self.run = Run::Pausing { attempt, until, reason: failure.reason, last };
-                } else {
-                    out.push(Effect::Say(Said::GivingUp(failure.reason.clone())));
-                    self.fail(now, DrainStatus::FailedDrain, End::FailedDrain(failure.reason));
-                }
-            }
-        }
-    }
-
-    /// A proved drain becomes COMPLETE, unless the fault-injection file holds it.
-    pub(super) fn release(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let Run::Holding(done, attempt) = &self.run else { return };
-        if self.hold {
-            return;
-        }
-        let (done, attempt) = (done.clone(), *attempt);
-        out.push(Effect::Say(Said::Complete(done.took)));
-        self.answer(now, DrainStatus::Complete, "");
-        self.run = Run::Ended(End::Drained { attempt, evicted: done.evicted });
-        self.care = Care::Due(now + self.limits.complete_poll());
-    }
-}
-
-/// A status that ends a request.
-pub(super) fn is_final(status: DrainStatus) -> bool {
-    match status {
-        DrainStatus::Complete | DrainStatus::FailedCordon | DrainStatus::FailedDrain => true,
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::NotRequested
-        | DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::DrainRetrying
-        | DrainStatus::Stranger(_) => false,
-    }
-}
-
-pub(super) fn is_under_way(status: DrainStatus) -> bool {
-    match status {
-        DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::DrainRetrying => true,
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::NotRequested
-        | DrainStatus::FailedCordon
-        | DrainStatus::FailedDrain
-        | DrainStatus::Complete
-        | DrainStatus::Stranger(_) => false,
     }
 }
 
@@ -350,17 +291,15 @@ impl Core for Zedkube {
             Event::Properties(properties) => self.properties = properties,
             Event::Probed(run, result) if run == self.run_id => self.probed(now, result, &mut out),
             Event::Cordoned(run, result) if run == self.run_id => self.cordoned(now, result, &mut out),
-            Event::Draining(run, newest) if run == self.run_id => {
-                if let Run::Draining { now: held, .. } = &mut self.run {
-                    *held = newest;
-                }
-            }
+            Event::Draining(run, newest) if run == self.run_id => self.draining(newest),
             Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
+            Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
             Event::Probed(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
             | Event::Drained(..)
+            | Event::BlockerChanged(..)
             | Event::Looked(..)
             | Event::Tick => {}
         }
@@ -381,7 +320,8 @@ impl Core for Zedkube {
             Care::Due(at) if self.node_known && self.knows_requests() => Some(at),
             Care::Due(_) | Care::Done | Care::Looking => None,
         };
-        [self.run.due(), care, self.second_from].into_iter().flatten().min()
+        let held_back = [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min();
+        [self.run.due(), care, self.second_from, held_back].into_iter().flatten().min()
     }
 
     fn tick() -> Event {

@@ -1,7 +1,10 @@
 //! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
 
+mod attempts;
 mod facts;
+mod gap;
 mod machine;
+mod resume;
 mod run;
 mod settle;
 mod told;
@@ -12,11 +15,17 @@ mod any_order;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
+mod operator;
+#[cfg(test)]
+mod restarted;
+#[cfg(test)]
 mod rules;
+#[cfg(test)]
+mod said;
 #[cfg(test)]
 mod standing;
 #[cfg(test)]
 mod world;
 
-pub use facts::{Done, Draining, Effect, Event, Failure, Force, RunId, Said, Seen};
+pub use facts::{Done, Effect, Event, Failure, Force, RunId, Said, Seen};
 pub use machine::Zedkube;

@@ -1,9 +1,10 @@
 //! Where a drain is. Pure: no clock, no I/O, no task.
 
+use kubeops::Progress;
 use step::Mono;
 use topics::{CordonOwner, DrainStatus};
 
-use super::facts::{Done, Draining};
+use super::facts::Done;
 
 /// One drain, from the request to its end; each state holds what is valid in it.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +38,7 @@ pub(super) enum Run {
         /// When it is given up.
         deadline: Mono,
         /// How far it is.
-        now: Box<Draining>,
+        now: Box<Progress>,
     },
     /// Waits before the next attempt.
     Pausing {
@@ -48,10 +49,17 @@ pub(super) enum Run {
         /// Why it failed.
         reason: String,
         /// How far it was.
-        last: Box<Draining>,
+        last: Box<Progress>,
     },
     /// Drained, and held by the fault-injection file.
-    Holding(Done, u32),
+    Holding {
+        /// What came of it.
+        done: Done,
+        /// The attempt that it took.
+        attempt: u32,
+        /// How far it was.
+        last: Box<Progress>,
+    },
     /// Over.
     Ended(End),
 }
@@ -60,13 +68,13 @@ pub(super) enum Run {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     /// Proved done.
-    Drained { attempt: u32, evicted: u32 },
+    Drained { attempt: u32, last: Box<Progress> },
     /// Left out, for this reason.
     Skipped(String),
     /// Could not cordon.
     FailedCordon(String),
     /// Could not drain.
-    FailedDrain(String),
+    FailedDrain { attempt: u32, reason: String, last: Box<Progress> },
     /// As it was before: before this agent started anew in the same boot, or before a request that has gone.
     Resumed(DrainStatus),
 }
@@ -78,11 +86,11 @@ impl Run {
             Self::Idle => DrainStatus::NotRequested,
             Self::Taken => DrainStatus::Requested,
             Self::Probing { .. } | Self::Cordoning { .. } => floor.unwrap_or(DrainStatus::Starting),
-            Self::Draining { .. } | Self::Holding(..) => DrainStatus::Cordoned,
+            Self::Draining { .. } | Self::Holding { .. } => DrainStatus::Cordoned,
             Self::Pausing { .. } => DrainStatus::DrainRetrying,
             Self::Ended(End::Drained { .. } | End::Skipped(_)) => DrainStatus::Complete,
             Self::Ended(End::FailedCordon(_)) => DrainStatus::FailedCordon,
-            Self::Ended(End::FailedDrain(_)) => DrainStatus::FailedDrain,
+            Self::Ended(End::FailedDrain { .. }) => DrainStatus::FailedDrain,
             Self::Ended(End::Resumed(status)) => *status,
         }
     }
@@ -99,7 +107,7 @@ impl Run {
 
     /// Why it failed, or empty.
     pub(super) fn failure(&self) -> String {
-        if let Self::Ended(End::FailedCordon(reason) | End::FailedDrain(reason)) = self {
+        if let Self::Ended(End::FailedCordon(reason) | End::FailedDrain { reason, .. }) = self {
             reason.clone()
         } else {
             String::new()
@@ -115,24 +123,39 @@ impl Run {
             | Self::Cordoning { .. }
             | Self::Draining { .. }
             | Self::Pausing { .. }
-            | Self::Holding(..) => true,
+            | Self::Holding { .. } => true,
         }
     }
 
     /// The attempt that it is in, or was in last.
     pub(super) fn attempt(&self) -> u32 {
         match self {
-            Self::Draining { attempt, .. } | Self::Pausing { attempt, .. } | Self::Holding(_, attempt) => {
-                *attempt
-            }
-            Self::Ended(End::Drained { attempt, .. }) => *attempt,
+            Self::Draining { attempt, .. }
+            | Self::Pausing { attempt, .. }
+            | Self::Holding { attempt, .. }
+            | Self::Ended(End::Drained { attempt, .. } | End::FailedDrain { attempt, .. }) => *attempt,
             Self::Idle
             | Self::Taken
             | Self::Probing { .. }
             | Self::Cordoning { .. }
-            | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::FailedDrain(_) | End::Resumed(_)) => {
-                0
+            | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => 0,
+        }
+    }
+
+    /// How far the attempt is, or was at its end.
+    pub(super) fn pods(&self) -> Option<&Progress> {
+        match self {
+            Self::Draining { now: pods, .. }
+            | Self::Pausing { last: pods, .. }
+            | Self::Holding { last: pods, .. }
+            | Self::Ended(End::Drained { last: pods, .. } | End::FailedDrain { last: pods, .. }) => {
+                Some(pods)
             }
+            Self::Idle
+            | Self::Taken
+            | Self::Probing { .. }
+            | Self::Cordoning { .. }
+            | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => None,
         }
     }
 
@@ -142,7 +165,7 @@ impl Run {
             Self::Taken => Some(Mono::START),
             Self::Probing { again, .. } | Self::Cordoning { again, .. } => *again,
             Self::Pausing { until, .. } => Some(*until),
-            Self::Idle | Self::Draining { .. } | Self::Holding(..) | Self::Ended(_) => None,
+            Self::Idle | Self::Draining { .. } | Self::Holding { .. } | Self::Ended(_) => None,
         }
     }
 }
@@ -175,5 +198,37 @@ pub(super) const fn cordoned(owner: CordonOwner) -> bool {
     match owner {
         CordonOwner::None => false,
         CordonOwner::Ours | CordonOwner::Foreign => true,
+    }
+}
+
+/// A status that ends a request.
+pub(super) fn is_final(status: DrainStatus) -> bool {
+    match status {
+        DrainStatus::Complete | DrainStatus::FailedCordon | DrainStatus::FailedDrain => true,
+        DrainStatus::Unknown
+        | DrainStatus::NotSupported
+        | DrainStatus::NotRequested
+        | DrainStatus::Requested
+        | DrainStatus::Starting
+        | DrainStatus::Cordoned
+        | DrainStatus::DrainRetrying
+        | DrainStatus::Stranger(_) => false,
+    }
+}
+
+/// A status of a drain that is not over.
+pub(super) fn is_under_way(status: DrainStatus) -> bool {
+    match status {
+        DrainStatus::Requested
+        | DrainStatus::Starting
+        | DrainStatus::Cordoned
+        | DrainStatus::DrainRetrying => true,
+        DrainStatus::Unknown
+        | DrainStatus::NotSupported
+        | DrainStatus::NotRequested
+        | DrainStatus::FailedCordon
+        | DrainStatus::FailedDrain
+        | DrainStatus::Complete
+        | DrainStatus::Stranger(_) => false,
     }
 }

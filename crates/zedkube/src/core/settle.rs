@@ -6,8 +6,8 @@ use step::Mono;
 use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requester};
 
 use super::facts::{Effect, Force, Said, Seen};
-use super::machine::{Zedkube, is_final, is_under_way};
-use super::run::{Care, End, Run, Sent};
+use super::machine::Zedkube;
+use super::run::{Care, End, Run, Sent, is_final, is_under_way};
 
 impl Zedkube {
     pub(super) fn request(&mut self, from: Requester, request: Option<NodeDrainRequest>) {
@@ -37,6 +37,7 @@ impl Zedkube {
             self.care = Care::Due(now);
             // The cordon goes, and with it what was complete.
             self.answers.clear();
+            self.left.clear();
         }
         if !left {
             self.settle_force(now, out);
@@ -72,16 +73,24 @@ impl Zedkube {
         self.run_id += 1;
         self.serves = None;
         self.floor = None;
+        self.resume = None;
         out.push(Effect::Cancel);
     }
 
     pub(super) fn begin(&mut self, now: Mono, request: NodeDrainRequest, out: &mut Vec<Effect>) {
         let resumed = self.run.resumed().filter(|status| is_under_way(*status));
+        let resume = self.resume.take().filter(|it| it.is_for(self.requests.values()));
+        if !self.keeps_cordon() {
+            self.left.clear();
+        }
         self.end_run(out);
         self.second = false;
         self.second_from = None;
         self.care = Care::Done;
-        self.started_at = self.wall(now);
+        if resume.is_none() {
+            self.started_at = self.wall(now);
+        }
+        self.resume = resume;
         self.answers.retain(|answer| is_final(answer.status));
         out.push(Effect::Say(Said::Taken(request.clone())));
         self.serves = Some(request);
@@ -158,7 +167,7 @@ impl Zedkube {
         self.answers.sort_by_key(Answer::id);
     }
 
-    /// The requests that have no final answer yet, zedagent's first.
+    /// The requests that have no final answer yet, in the order of [`Zedkube::REQUESTERS`].
     pub(super) fn open(&self) -> impl Iterator<Item = &NodeDrainRequest> {
         self.requests.values().filter(|it| self.final_answer(it.id()).is_none())
     }
@@ -175,6 +184,7 @@ impl Zedkube {
         if self.answers.iter().any(|it| it.status == DrainStatus::Complete) {
             out.push(Effect::Say(Said::Void));
             self.answers.clear();
+            self.left.clear();
             self.run = Run::Ended(End::Resumed(DrainStatus::NotRequested));
             self.settle(now, out);
         }

@@ -1,7 +1,7 @@
 //! What is said, and in whose name. Pure: no clock, no I/O, no task.
 
 use step::Mono;
-use topics::{Answer, DrainStatus, NodeDrainStatus, Requester};
+use topics::{Answer, DrainJournal, DrainMarks, DrainStatus, NodeDrainStatus, Requester};
 
 use super::facts::{Effect, Force, Said};
 use super::machine::Zedkube;
@@ -27,19 +27,12 @@ impl Zedkube {
             Some(true) if self.is_member() => self.run.status(self.floor),
             Some(_) => DrainStatus::NotSupported,
         };
-        let first = if self.asks(Requester::DeviceOp) {
-            Requester::DeviceOp
-        } else if self.asks(Requester::Update) {
-            Requester::Update
-        } else {
-            Requester::None
-        };
+        let first_that = |is: &dyn Fn(Requester) -> bool| Self::REQUESTERS.into_iter().find(|who| is(*who));
+        let first = first_that(&|who| self.asks(who)).unwrap_or(Requester::None);
         let requested_by = match status {
             DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
-            DrainStatus::Complete if self.completed(Requester::Update) => {
-                let alone = !self.completed(Requester::DeviceOp);
-                if alone || self.second { Requester::Update } else { first }
-            }
+            DrainStatus::Complete if self.second && self.completed(Requester::Update) => Requester::Update,
+            DrainStatus::Complete => first_that(&|who| self.completed(who)).unwrap_or(first),
             DrainStatus::Unknown
             | DrainStatus::Requested
             | DrainStatus::Starting
@@ -47,7 +40,6 @@ impl Zedkube {
             | DrainStatus::FailedCordon
             | DrainStatus::DrainRetrying
             | DrainStatus::FailedDrain
-            | DrainStatus::Complete
             | DrainStatus::Stranger(_) => first,
         };
         NodeDrainStatus { status, requested_by }
@@ -72,17 +64,9 @@ impl Zedkube {
             self.answer(now, under_way, "");
         }
         let mut told = Vec::new();
-        let journal = self.journal();
-        if self.said_journal != journal {
-            told.push(Effect::Journal(Box::new(journal.clone())));
-            self.said_journal = journal;
-        }
-        let progress = Box::new(self.progress());
-        if self.said_progress.as_ref() != Some(&progress) {
-            told.push(Effect::Progress(progress.clone()));
-            self.said_progress = Some(progress);
-        }
+        self.tell_journal(now, &mut told);
         let status = self.status();
+        self.tell_progress(now, status, &mut told);
         if self.said_status != Some(status) {
             let before = self.said_status.unwrap_or_default();
             told.push(Effect::Say(Said::Changing(before, status)));
@@ -91,5 +75,40 @@ impl Zedkube {
         }
         told.append(out);
         *out = told;
+    }
+
+    /// Everything is kept at once but since when limits run: that changes with pods, and may be a little old. The
+    /// claims whose volumes are owed may not: nobody else knows of them once their pods are gone.
+    fn tell_journal(&mut self, now: Mono, told: &mut Vec<Effect>) {
+        let journal = self.journal();
+        if self.said_journal == journal {
+            self.marks_gap.settled();
+            return;
+        }
+        let claims = journal.marks.claims.clone();
+        let marks = DrainMarks { claims, ..self.said_journal.marks.clone() };
+        let marks_alone = DrainJournal { marks, ..journal.clone() } == self.said_journal;
+        if !marks_alone || self.marks_gap.opens(now, self.limits.marks_gap()) {
+            told.push(Effect::Journal(Box::new(journal.clone())));
+            self.said_journal = journal;
+            self.marks_gap.written(now);
+        }
+    }
+
+    /// A reader of the status looks for its answer here: with a new status or answer it is said at once, everything
+    /// else with a gap.
+    fn tell_progress(&mut self, now: Mono, status: NodeDrainStatus, told: &mut Vec<Effect>) {
+        let progress = Box::new(self.progress());
+        if self.said_progress.as_ref() == Some(&progress) {
+            self.progress_gap.settled();
+            return;
+        }
+        let answered = self.said_progress.as_ref().is_none_or(|said| said.answers != progress.answers);
+        let urgent = answered || self.said_status != Some(status);
+        if urgent || self.progress_gap.opens(now, self.limits.progress_gap()) {
+            told.push(Effect::Progress(progress.clone()));
+            self.said_progress = Some(progress);
+            self.progress_gap.written(now);
+        }
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubeops::Counts;
+use kubeops::{Counts, Phase, Progress};
+use step::Mono;
 use topics::{
     Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress,
     PodCounts, Requester,
 };
 
-use super::facts::{Draining, Force};
-use super::machine::{Zedkube, is_final};
-use super::run::{End, Run, cordoned};
+use super::facts::Force;
+use super::machine::Zedkube;
+use super::resume::Kept;
+use super::run::{End, Run, cordoned, is_final};
 
 /// A state in words.
 struct Words {
@@ -27,16 +29,18 @@ impl Zedkube {
     /// The newest progress.
     pub(super) fn progress(&self) -> NodeDrainProgress {
         let Words { phase, reason, next_step } = self.words();
-        let (draining, deadline) = match &self.run {
-            Run::Draining { now, deadline, .. } => (Some(now), self.wall(*deadline)),
-            Run::Pausing { last, until, .. } => (Some(last), self.wall(*until)),
+        let pods = self.run.pods().cloned().unwrap_or_default();
+        let (tier, estimate, deadline) = match &self.run {
+            Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
+            Run::Pausing { until, .. } => (None, None, Some(*until)),
             Run::Idle
             | Run::Taken
             | Run::Probing { .. }
             | Run::Cordoning { .. }
-            | Run::Holding(..)
-            | Run::Ended(_) => (None, GoTime::ZERO),
+            | Run::Holding { .. }
+            | Run::Ended(_) => (None, None, None),
         };
+        let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| self.wall(at));
         let serves =
             self.serves.clone().or_else(|| self.requests.values().next().cloned()).unwrap_or_default();
         NodeDrainProgress {
@@ -45,22 +49,39 @@ impl Zedkube {
             context: serves.context,
             phase,
             status: self.status().status,
-            attempt: self.run.attempt(),
+            attempt: Kept::of(&self.run, self.resume.as_ref()).attempt,
             max_attempts: self.limits.drain_tries,
             cordon: self.cordon,
-            counts: draining.map(|it| counts(it.counts)).unwrap_or_default(),
-            blockers: draining.map(|it| self.blockers(it)).unwrap_or_default(),
+            tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
+            counts: counts(pods.counts),
+            blockers: self.blockers(&pods),
+            left: self.all_left(),
+            volumes: pods.volumes,
+            evicted: pods.evicted,
+            recordons: pods.recordons,
             started_at: if self.run == Run::Idle { GoTime::ZERO } else { self.started_at },
-            deadline,
+            deadline: wall(deadline),
+            estimate: wall(estimate),
             skip: self.run.skip(),
             reason,
             next_step,
             answers: self.answers.clone(),
-            ..NodeDrainProgress::default()
         }
     }
 
-    fn blockers(&self, draining: &Draining) -> Vec<Blocker> {
+    /// What rules have let pass, in this attempt and in those before it.
+    fn all_left(&self) -> Vec<String> {
+        let mut all = self.left.clone();
+        for it in self.run.pods().into_iter().flat_map(|pods| &pods.left) {
+            let text = format!("{}: {}", it.what, it.why);
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+        all
+    }
+
+    fn blockers(&self, draining: &Progress) -> Vec<Blocker> {
         let blocker = |it: &kubeops::Blocker| Blocker {
             pod: it.pod.to_string(),
             uid: it.pod.uid.to_string(),
@@ -72,20 +93,24 @@ impl Zedkube {
     }
 
     /// Where we are, for the next start: not what a person has forced, which stands in its own file. Holds nothing
-    /// that changes with every pod.
+    /// that changes with every pod, but for the marks of limits.
     pub(super) fn journal(&self) -> DrainJournal {
         let serves = self.serves.clone().unwrap_or_default();
+        let Kept { attempt, pause_end_ms, marks, reason } = Kept::of(&self.run, self.resume.as_ref());
         DrainJournal {
             boot_id: self.boot_id.clone(),
             requested_by: serves.requested_by,
             requested_at: serves.requested_at,
             context: serves.context,
             status: self.own_status().status,
-            attempt: self.run.attempt(),
+            attempt,
+            pause_end_ms,
+            marks,
             cordon: self.cordon,
             started_at: self.started_at,
             skip: self.run.skip(),
-            reason: self.run.failure(),
+            reason,
+            left: self.all_left(),
             answers: self.answers.clone(),
         }
     }
@@ -136,41 +161,39 @@ impl Zedkube {
                 format!("try {tried} of {} to cordon failed: {trouble}", self.limits.cordon_tries),
                 "compare `kubectl get nodes` with the device's name, and look at the API server",
             ),
-            Run::Draining { now, .. } => Self::draining_words(now),
-            Run::Pausing { attempt, reason, .. } => words(
+            Run::Draining { now, .. } => draining_words(now),
+            Run::Pausing { attempt, reason, last, .. } => words(
                 DrainPhase::Pausing,
                 format!("attempt {attempt} of {} failed: {reason}", self.limits.drain_tries),
-                "mend that; the next attempt starts at Deadline",
+                format!("{}; the next attempt starts at Deadline, or as soon as that changes", mend(last)),
             ),
-            Run::Holding(..) => words(
+            Run::Holding { .. } => words(
                 DrainPhase::Proving,
                 "drained, and held by the file tmp/DrainStatus_FaultInjection_Wait",
                 "remove that file",
             ),
-            Run::Ended(End::Drained { evicted, .. }) => words(
+            Run::Ended(End::Drained { last, .. }) => words(
                 DrainPhase::Complete,
-                format!("drained: {evicted} pods evicted, none left"),
-                "nothing: the operation goes ahead",
+                format!("drained: {} pods evicted, none left{}", last.evicted, self.but_for()),
+                self.goes_ahead(),
             ),
-            Run::Ended(End::Skipped(skip)) => words(
-                DrainPhase::Skipped,
-                format!("drain skipped: {skip}"),
-                "nothing: the operation goes ahead",
-            ),
+            Run::Ended(End::Skipped(skip)) => {
+                words(DrainPhase::Skipped, format!("drain skipped: {skip}"), self.goes_ahead())
+            }
             Run::Ended(End::FailedCordon(reason)) => words(
                 DrainPhase::FailedCordon,
                 format!("could not cordon: {reason}"),
-                "mend that; the requester asks again by itself, or force COMPLETE",
+                format!("mend that; {}", self.asks_again()),
             ),
-            Run::Ended(End::FailedDrain(reason)) => words(
+            Run::Ended(End::FailedDrain { reason, last, .. }) => words(
                 DrainPhase::FailedDrain,
                 format!("could not drain: {reason}"),
-                "mend that; the requester asks again by itself, or force COMPLETE",
+                format!("{}; {}", mend(last), self.asks_again()),
             ),
             Run::Ended(End::Resumed(status)) if is_final(*status) => words(
                 resumed_phase(*status),
-                "answered before; see Answers for when and how",
-                "nothing: the requester goes ahead, or asks again by itself",
+                format!("answered before; see Answers for when and how{}", self.but_for()),
+                if *status == DrainStatus::Complete { self.goes_ahead() } else { self.asks_again() },
             ),
             Run::Ended(End::Resumed(status)) => {
                 words(resumed_phase(*status), "zedkube has started anew and catches up", "nothing")
@@ -207,24 +230,77 @@ impl Zedkube {
         }
     }
 
-    fn draining_words(now: &Draining) -> Words {
-        let counts = now.counts;
-        if now.proving {
-            return words(DrainPhase::Proving, "no pod is left; reads the lists that prove it", "nothing");
-        }
-        let mut reason = format!("{} of {} pods gone, {} blocked", counts.gone, counts.total, counts.blocked);
-        let next_step = match now.blockers.first() {
-            Some(first) => {
-                reason = format!("{reason}: {}", first.reason);
-                "see Blockers: add a replica or mend the pod that a budget waits for"
-            }
-            None => "nothing: pods are leaving",
-        };
-        if !now.trouble.is_empty() {
-            reason = format!("{reason}; trouble with the API: {}", now.trouble);
-        }
-        words(DrainPhase::Draining, reason, next_step)
+    /// What a drain that is done has let pass, in words; empty when nothing.
+    fn but_for(&self) -> String {
+        if self.left.is_empty() { String::new() } else { format!("; let pass: {}", self.left.join("; ")) }
     }
+
+    /// Nobody but a person with a shell waits.
+    fn only_a_person_waits(&self) -> bool {
+        !self.requests.is_empty() && self.requests.keys().all(|who| *who == Requester::Operator)
+    }
+
+    fn goes_ahead(&self) -> &'static str {
+        if self.only_a_person_waits() {
+            "work on the node; it takes pods again after `zedbox drain cancel`"
+        } else {
+            "nothing: the operation goes ahead"
+        }
+    }
+
+    fn asks_again(&self) -> &'static str {
+        if self.only_a_person_waits() {
+            "then ask again with `zedbox drain request`, or give up with `zedbox drain cancel`"
+        } else {
+            "the requester asks again by itself, or force COMPLETE"
+        }
+    }
+}
+
+fn draining_words(now: &Progress) -> Words {
+    let (phase, mut reason, next_step) = match now.phase {
+        Phase::Proving => (
+            DrainPhase::Proving,
+            "no pod is left; reads the lists that prove it".to_owned(),
+            "nothing".to_owned(),
+        ),
+        Phase::Detaching => (
+            DrainPhase::Detaching,
+            format!("no pod is left; volumes are still attached: {}", now.volumes.join(", ")),
+            "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver"
+                .to_owned(),
+        ),
+        Phase::Draining => {
+            let Counts { total, gone, blocked, .. } = now.counts;
+            let reason = format!("{gone} of {total} pods gone, {blocked} blocked");
+            match now.blockers.first() {
+                Some(first) => {
+                    (DrainPhase::Draining, format!("{reason}: {}", first.reason), next_step(&now.blockers))
+                }
+                None => (DrainPhase::Draining, reason, "nothing: pods are leaving".to_owned()),
+            }
+        }
+    };
+    if !now.trouble.is_empty() {
+        reason = format!("{reason}; trouble with the API: {}", now.trouble);
+    }
+    words(phase, reason, next_step)
+}
+
+/// What a person can do about the first blocker, by name; empty when nothing blocks.
+fn next_step(blockers: &[kubeops::Blocker]) -> String {
+    let Some(first) = blockers.first() else { return String::new() };
+    let step = format!("{}: {}", first.pod, first.code.next_step());
+    match blockers.len() {
+        1 => step,
+        all => format!("{step} ({} more in Blockers)", all - 1),
+    }
+}
+
+/// What a person can do about an attempt that failed.
+fn mend(last: &Progress) -> String {
+    let step = next_step(&last.blockers);
+    if step.is_empty() { "mend that".to_owned() } else { step }
 }
 
 fn resumed_phase(status: DrainStatus) -> DrainPhase {

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use step::{Core as _, Mono};
 use topics::{
-    CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester,
+    CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
+    RequestId, Requester,
 };
 
-use super::{Done, Effect, Event, Failure, Force, RunId, Seen, Zedkube};
+use super::bench::{done_with, failed};
+use super::{Effect, Event, Force, RunId, Seen, Zedkube};
 use crate::limits::Limits;
 
-pub(super) const BOTH: [Requester; 2] = [Requester::DeviceOp, Requester::Update];
+pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
 /// More than this many waits and answers and the core will never come to rest.
 const ENOUGH: usize = 300;
 /// A write whose caller has gone arrives within this time or never.
@@ -26,6 +28,7 @@ pub(super) enum Task {
     Probe(RunId),
     Cordon(RunId),
     Drain(RunId),
+    Await(RunId),
 }
 
 /// Few tries, so that failures come about.
@@ -47,6 +50,12 @@ pub(super) struct World {
     pub(super) task: Option<Task>,
     pub(super) look: Option<(u64, bool)>,
     pub(super) late: Vec<Event>,
+    /// How often a drain has told how far it is.
+    pub(super) reports: u32,
+    /// The newest progress that was written, when, and beside which status.
+    pub(super) progress: Option<(Box<NodeDrainProgress>, Mono)>,
+    /// The attempt that began last, and when.
+    pub(super) attempt: Option<(u32, Mono)>,
     /// What is on the node, and how often it was written.
     pub(super) node: CordonOwner,
     pub(super) version: u64,
@@ -77,6 +86,9 @@ impl World {
             task: None,
             look: None,
             late: Vec::new(),
+            reports: 0,
+            progress: None,
+            attempt: None,
             node: CordonOwner::None,
             version: 0,
             landing: None,
@@ -100,8 +112,9 @@ impl World {
         let mut groups = vec![
             vec![Event::Member(self.member)],
             vec![Event::NodeKnown { name: "n1".into() }],
-            topic(BOTH[0], self.requests.get(&BOTH[0])),
-            topic(BOTH[1], self.requests.get(&BOTH[1])),
+            topic(ALL[0], self.requests.get(&ALL[0])),
+            topic(ALL[1], self.requests.get(&ALL[1])),
+            topic(ALL[2], self.requests.get(&ALL[2])),
             vec![Event::Force(self.force.clone())],
             vec![Event::Hold(self.hold)],
         ];
@@ -134,10 +147,12 @@ impl World {
     }
 
     pub(super) fn perform(&mut self, effects: Vec<Effect>) {
+        let new_status = effects.iter().any(|it| matches!(it, Effect::Status(_)));
         for effect in effects {
             match effect {
                 Effect::Journal(journal) => self.journal = *journal,
                 Effect::Progress(progress) => {
+                    self.apart(&progress, new_status);
                     for answer in progress.answers.iter().filter(|it| it.status == DrainStatus::Complete) {
                         let earned = match answer.skip.as_str() {
                             "" => &self.drained,
@@ -150,7 +165,11 @@ impl World {
                 Effect::Status(status) => self.told(status),
                 Effect::Probe(run) => self.begin(Task::Probe(run)),
                 Effect::Cordon(run, _) => self.begin(Task::Cordon(run)),
-                Effect::Drain(run, ..) => self.begin(Task::Drain(run)),
+                Effect::Drain(run, _, _, marks) => {
+                    self.attempt = marks.attempt.map(|began| (self.journal.attempt, began));
+                    self.begin(Task::Drain(run));
+                }
+                Effect::Await(run, _) => self.begin(Task::Await(run)),
                 Effect::Cancel => self.cancel(),
                 Effect::Look { nth, give_back } => {
                     assert!(self.look.is_none(), "two looks at once");
@@ -174,7 +193,24 @@ impl World {
         assert!(earned(&request.id()), "{status} is not earned");
     }
 
+    /// A value that changes neither status nor answer is not written soon after another one.
+    fn apart(&mut self, newest: &NodeDrainProgress, new_status: bool) {
+        if let Some((last, at)) = &self.progress
+            && last.answers == newest.answers
+            && !new_status
+        {
+            let gap = self.now.since(*at);
+            assert!(gap >= limits().progress_gap(), "{gap:?} after {last:?}: {newest:?}");
+        }
+        self.progress = Some((Box::new(newest.clone()), self.now));
+    }
+
     pub(super) fn begin(&mut self, task: Task) {
+        if let Some(Task::Await(run)) = self.task {
+            // It is replaced; what it has sent is heard all the same.
+            self.late.push(ended(Task::Await(run), 0, self.node));
+            self.task = None;
+        }
         assert!(self.task.is_none(), "{task:?} beside {:?}", self.task);
         self.task = Some(task);
         self.proved = false;
@@ -197,7 +233,7 @@ impl World {
 
     /// A cordon, or a drain that cordons anew, has read the node and written it, but its write is not there yet.
     pub(super) fn on_its_way(&mut self, task: Task) {
-        if !matches!(task, Task::Probe(_)) && self.node == CordonOwner::None {
+        if !matches!(task, Task::Probe(_) | Task::Await(_)) && self.node == CordonOwner::None {
             self.landing = Some((self.version, self.now));
         }
     }
@@ -223,7 +259,7 @@ impl World {
                 self.proved = true;
             }
             (Task::Drain(_), 2) | (Task::Probe(_), 1 | 2) => self.skipped.extend(standing()),
-            (Task::Drain(_) | Task::Probe(_) | Task::Cordon(_), _) => {}
+            (Task::Drain(_) | Task::Probe(_) | Task::Cordon(_) | Task::Await(_), _) => {}
         }
         self.hear(&ended(task, how, self.node));
     }
@@ -296,9 +332,19 @@ impl World {
         }
     }
 
+    pub(super) fn moment(&mut self, ms: u64) {
+        let after = self.now + Duration::from_millis(ms);
+        let due = self.core.next_wake().filter(|due| *due <= after);
+        self.now = self.now.max(due.unwrap_or(after));
+        if due.is_some() {
+            self.hear(&Event::Tick);
+        }
+    }
+
     pub(super) fn restart(&mut self, other_boot: bool, order: usize) {
         self.cancel();
         self.late.clear();
+        self.progress = None;
         if other_boot {
             self.boot += 1;
             self.requests.clear();
@@ -327,6 +373,15 @@ impl World {
             } else if self.core.next_wake().is_some() && !self.at_peace() {
                 self.wait();
             } else {
+                // Whatever was held back for a moment has been written by now.
+                while self.core.next_wake().is_some_and(|due| due <= self.now + limits().progress_gap()) {
+                    self.wait();
+                }
+                let newest = self.core.progress();
+                assert!(
+                    self.progress.as_ref().is_none_or(|(said, _)| **said == newest),
+                    "not said: {newest:?}"
+                );
                 return;
             }
         }
@@ -354,9 +409,9 @@ pub(super) fn ended(task: Task, how: u8, node: CordonOwner) -> Event {
             Event::Cordoned(run, if how == 0 { Ok(whose) } else { Err(trouble()) })
         }
         Task::Drain(run) => {
-            let failure = Failure { reason: trouble(), blockers: Vec::new(), all_drain: how == 2 };
-            let done = Done { took: Duration::from_secs(3), evicted: 2 };
-            Event::Drained(run, if how == 0 { Ok(done) } else { Err(failure) })
+            let done = done_with(Vec::new());
+            Event::Drained(run, if how == 0 { Ok(done) } else { Err(failed("trouble", how == 2)) })
         }
+        Task::Await(run) => Event::BlockerChanged(run, "budget shop/web now allows 1".to_owned()),
     }
 }

@@ -14,8 +14,12 @@ use pubsub::{Bus, FileRule, FileState, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
-use topics::{DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, Requester, go_json};
+use topics::{
+    ConfigItemType, ConfigItemValue, ConfigItemValueMap, DrainStatus, GoTime, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, Requester, go_json,
+};
 use tracing::subscriber::DefaultGuard;
+use zedkube::Limits;
 
 use crate::diary::Diary;
 
@@ -48,6 +52,8 @@ pub(crate) struct Device {
     pub(crate) diary: Arc<Diary>,
     _ear: DefaultGuard,
     boot: String,
+    /// With these zedkube is started.
+    pub(crate) limits: Limits,
     agent: Option<(Stopper, JoinSet<()>, AbortHandle)>,
     marks: u32,
 }
@@ -77,6 +83,7 @@ impl Device {
             diary,
             _ear: ear,
             boot: "b1".to_owned(),
+            limits: Limits::default(),
             agent: None,
             marks: 0,
         };
@@ -158,8 +165,9 @@ impl Device {
         let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id: self.boot.clone() };
         let cluster = kubeops::Cluster::from_client(Client::new(self.sim.service(), "default"));
         let mut task = JoinSet::new();
+        let limits = self.limits.clone();
         let killer = task.spawn(async move {
-            zedkube::run(station, zedkube::Limits::default(), cluster).await.unwrap();
+            zedkube::run(station, limits, cluster).await.unwrap();
         });
         self.agent = Some((stopper, task, killer));
         self.rest().await;
@@ -180,6 +188,7 @@ impl Device {
             request_file(Requester::DeviceOp),
             request_file(Requester::Update),
         ];
+        drop(store::remove(&self.bus.path(request_file(Requester::Operator))));
         for file in volatile {
             store::remove(&self.bus.path(file)).unwrap();
         }
@@ -202,6 +211,28 @@ impl Device {
             Some(ended) = task.join_next() => was_killed(&ended),
             () = late => panic!("the line to kill at was not said\n{:#?}", self.diary.lines()),
         }
+    }
+
+    /// One attempt to drain may last an hour.
+    pub(crate) fn an_hour_an_attempt(&self) {
+        let name = "kubernetes.drain.timeout";
+        let item = ConfigItemValue {
+            key: name.to_owned(),
+            item_type: ConfigItemType::Int,
+            int_value: 1,
+            ..ConfigItemValue::default()
+        };
+        let map = ConfigItemValueMap {
+            global_settings: Some([(name.to_owned(), item)].into()),
+            ..ConfigItemValueMap::default()
+        };
+        let text = String::from_utf8(go_json::to_vec(&map).unwrap()).unwrap();
+        self.write("run/zedagent/ConfigItemValueMap/global.json", &text);
+    }
+
+    pub(crate) fn progress(&self) -> NodeDrainProgress {
+        let text = self.text("run/zedkube/NodeDrainProgress/global.json").unwrap();
+        go_json::from_slice(text.as_bytes()).unwrap()
     }
 
     /// Asks for a drain; `number` tells one request from the next.

@@ -76,6 +76,12 @@ impl Diary {
         lock(&self.written).clone()
     }
 
+    /// Whether COMPLETE was ever written, for whomever.
+    pub(crate) fn ever_complete(&self) -> bool {
+        let complete = |text: &String| text.starts_with(r#"{"Status":9,"#);
+        self.written().iter().any(complete) || self.count(" to {Complete ") > 0
+    }
+
     /// Waits until `count` lines hold `text`.
     pub(crate) async fn until(&self, text: &str, count: usize) {
         loop {

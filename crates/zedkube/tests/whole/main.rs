@@ -7,8 +7,12 @@
 mod cordons;
 mod device;
 mod diary;
+mod failures;
 mod forced;
+mod limits;
+mod operator;
 mod pauses;
 mod restarts;
 mod statuses;
 mod withdrawn;
+mod writes;

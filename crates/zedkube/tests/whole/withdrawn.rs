@@ -63,12 +63,14 @@ async fn withdrawn(state: DrainStatus, foreign: bool) {
     } else if state != DrainStatus::NotRequested {
         device.withdraw(US).await;
     }
+    assert_eq!(device.diary.ever_complete(), state == DrainStatus::Complete, "{told}");
     let evictions = device.sim.faults().count("POST", "/eviction");
     device.block(false);
     device.pass(Duration::from_hours(1)).await;
     assert_eq!(device.status(), status(2, 1), "{told}");
     assert_eq!((device.cordoned(), device.owner()), (foreign, None), "{told}");
     assert_eq!(device.sim.faults().count("POST", "/eviction"), evictions, "{told}");
+    assert_eq!(device.diary.ever_complete(), state == DrainStatus::Complete, "{told}");
     // The next request finds everything as the first one did.
     device.sim.faults().clear();
     device.ask(US, 2).await;

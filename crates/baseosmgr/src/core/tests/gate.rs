@@ -61,7 +61,14 @@ fn row(of: impl Fn(DrainStatus) -> Verdict) -> Vec<Verdict> {
 #[test]
 fn without_a_request_only_a_node_outside_of_clusters_switches() {
     use Verdict::{Ask, Open, Silent, Stranger};
-    for by in [Requester::None, Requester::DeviceOp, Requester::Update, Requester::Stranger(7)] {
+    let all = [
+        Requester::None,
+        Requester::DeviceOp,
+        Requester::Update,
+        Requester::Operator,
+        Requester::Stranger(7),
+    ];
+    for by in all {
         let clustered = row(|status| gate(view(Some(said(status, by)))));
         // A drain of the other requester is joined by asking (D-B3), and its COMPLETE is not ours.
         let rest = vec![Ask, Ask, Ask, Ask, Ask, Ask, Ask, Ask, Stranger(10), Stranger(255)];
@@ -106,7 +113,8 @@ fn an_answer_to_another_request_settles_nothing() {
     use Verdict::{Silent, Stranger, Unanswered, Wait};
     let own = own(None);
     let device_op = NodeDrainRequest { requested_by: Requester::DeviceOp, ..request(1) };
-    for other in [request(2), device_op] {
+    let person = NodeDrainRequest { requested_by: Requester::Operator, ..request(1) };
+    for other in [request(2), device_op, person] {
         let row = row(|status| {
             let progress = answering(&other, status);
             let status = Some(said(status, other.requested_by));
@@ -168,6 +176,7 @@ fn a_reference_zedkube_is_trusted_by_requester_and_order() {
         Stranger(255),
     ];
     assert_eq!(asked(Requester::DeviceOp), others);
+    assert_eq!(asked(Requester::Operator), others);
     for last in [6, 8, 9].map(DrainStatus::from) {
         let stale = said(last, Requester::Update);
         let own = own(Some(stale));

@@ -87,7 +87,7 @@ impl World {
     fn new() -> Self {
         let now = Mono::from_start(secs(10));
         let mut world = Self {
-            engine: Engine::new(Rules::default(), now, 3),
+            engine: Engine::new(Rules::default(), &Marks::default(), now, 3),
             now,
             pods: vec![pod("a"), pod("b")],
             open: false,
@@ -120,7 +120,12 @@ impl World {
                 }
                 Effect::Cordon => self.cordons += 1,
                 Effect::End(outcome) => self.end = Some(outcome),
-                Effect::FollowBudgets(_) | Effect::Say(_) => {}
+                Effect::FollowBudgets(_)
+                | Effect::Remove(..)
+                | Effect::Delete(_)
+                | Effect::Inspect { .. }
+                | Effect::FollowVolumes(_)
+                | Effect::Say(_) => {}
             }
         }
         assert!(self.looks.len() <= 1 && self.cordons <= 1, "one look and one cordon at a time");

@@ -1,22 +1,35 @@
 //! An attempt against answers from the hand, with the time in the hand: the bench.
 
+mod any_end;
 mod any_order;
+mod blockers;
+mod ends;
+mod limits;
 mod pods;
 mod proof;
+mod sticky;
+mod tiers;
+mod two_budgets;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use step::{Core, Mono};
 
-use super::{Effect, Engine, Event, Failure, Rules, Said};
+use super::{
+    Claim, Effect, Engine, Event, Failure, Limit, PodAction, Rules, Said, StickyAction, VolumeAction,
+};
 use crate::budget::{BudgetFacts, Selector};
 use crate::cordon::{Cordon, CordonOwner, NodeFacts};
+use crate::hindrance::{Hindrance, Why};
 use crate::names::{NodeName, PodRef, PodUid};
 use crate::plan::tests::pod;
 use crate::plan::{Owner, PodFacts};
-use crate::progress::{BlockCode, Outcome, Phase};
+use crate::progress::{BlockCode, Blocker, Left, Marks, Outcome, Phase, Progress};
 use crate::reply::Reply;
+use crate::tier::Tier;
+use crate::volumes::AttachmentFacts;
 
 fn node(open: bool) -> NodeFacts {
     NodeFacts {
@@ -48,16 +61,33 @@ fn failed(reply: Reply) -> Failure {
 }
 
 fn budgets(allowed: i32) -> Event {
-    let web = BudgetFacts {
+    all_budgets(&[budget("web", allowed, 2 + allowed, 2, 3)])
+}
+
+/// A budget with these numbers, `web` selecting all pods.
+fn budget(name: &str, allowed: i32, healthy: i32, desired: i32, expected: i32) -> BudgetFacts {
+    BudgetFacts {
         namespace: "shop".to_owned(),
-        name: "web".to_owned(),
+        name: name.to_owned(),
         selector: Some(Selector { labels: pod("x").labels, conditions: vec![] }),
         allowed,
-        healthy: 2 + allowed,
-        desired: 2,
-        expected: 3,
-    };
-    Event::Budgets { namespace: "shop".to_owned(), budgets: vec![web] }
+        healthy,
+        desired,
+        expected,
+    }
+}
+
+/// The budgets of the shop are these.
+fn all_budgets(budgets: &[BudgetFacts]) -> Event {
+    Event::Budgets { namespace: "shop".to_owned(), budgets: budgets.to_vec() }
+}
+
+fn many_budgets() -> Reply {
+    Reply::ManyBudgets { text: "500: more than one PodDisruptionBudget".to_owned() }
+}
+
+fn hindered(found: Vec<Hindrance>) -> Event {
+    Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found: Ok(found) }
 }
 
 /// An engine with a clock, and the pods as the server has them.
@@ -68,6 +98,10 @@ struct Bench {
     open: bool,
     evictions: Vec<(Mono, PodRef)>,
     looks: Vec<Mono>,
+    removals: Vec<(Mono, PodRef)>,
+    deletions: Vec<(Mono, PodRef)>,
+    inspections: Vec<(Mono, String)>,
+    volumes: Vec<BTreeSet<Claim>>,
     cordons: Vec<Mono>,
     follows: Vec<String>,
     said: Vec<Said>,
@@ -80,14 +114,22 @@ struct Bench {
 
 impl Bench {
     fn new(there: Vec<PodFacts>) -> Self {
+        Self::with(there, Rules::default(), &Marks::default())
+    }
+
+    fn with(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
         let now = Mono::from_start(Duration::from_secs(1000));
         Self {
-            engine: Engine::new(Rules::default(), now, 7),
+            engine: Engine::new(rules, marks, now, 7),
             now,
             there,
             open: false,
             evictions: vec![],
             looks: vec![],
+            removals: vec![],
+            deletions: vec![],
+            inspections: vec![],
+            volumes: vec![],
             cordons: vec![],
             follows: vec![],
             said: vec![],
@@ -115,7 +157,19 @@ impl Bench {
                     self.evictions.push((self.now, pod));
                 }
                 Effect::Cordon => self.cordons.push(self.now),
+                Effect::Remove(pod, _) => {
+                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
+                    self.removals.push((self.now, pod));
+                }
+                Effect::Delete(pod) => {
+                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
+                    self.deletions.push((self.now, pod));
+                }
                 Effect::FollowBudgets(namespace) => self.follows.push(namespace),
+                Effect::Inspect { namespace, budget, .. } => {
+                    self.inspections.push((self.now, format!("{namespace}/{budget}")));
+                }
+                Effect::FollowVolumes(claims) => self.volumes.push(claims),
                 Effect::Say(said) => self.said.push(said),
                 Effect::End(outcome) => self.end = Some(outcome),
             }
@@ -163,10 +217,44 @@ impl Bench {
     }
 
     fn started(there: Vec<PodFacts>) -> Self {
-        let mut bench = Self::new(there);
+        Self::by(there, Rules::default())
+    }
+
+    /// Started, by these rules.
+    fn by(there: Vec<PodFacts>, rules: Rules) -> Self {
+        Self::on_from(there, rules, &Marks::default())
+    }
+
+    /// Started, where an attempt was cut off.
+    fn on_from(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
+        let mut bench = Self::with(there, rules, marks);
         bench.hear(Event::Tick);
         bench.look();
         bench
+    }
+
+    fn blockers(&self) -> Vec<Blocker> {
+        self.progress().blockers
+    }
+
+    /// The pod is bound to the node, and the watch tells.
+    fn bind(&mut self, facts: PodFacts) {
+        self.there.push(facts.clone());
+        self.hear(Event::Pod(facts));
+    }
+
+    fn progress(&self) -> Progress {
+        self.engine.progress(self.now)
+    }
+
+    /// Nothing is left: waits for the proof.
+    fn prove(&mut self) {
+        for _ in 0..3 {
+            self.look();
+            if self.end.is_none() {
+                self.pass(secs(1));
+            }
+        }
     }
 
     fn evicted_names(&self) -> Vec<&str> {

@@ -20,6 +20,7 @@ fn d2_only_the_permanent_class_ends_a_pod() {
     for (reply, code) in table {
         let mut bench = Bench::started(vec![pod("a"), pod("b")]);
         bench.reply("a", reply.clone());
+        bench.pass(Duration::from_millis(500));
         let held: Vec<BlockCode> =
             bench.engine.progress(bench.now).blockers.iter().map(|it| it.code).collect();
         assert_eq!(held, code.into_iter().collect::<Vec<_>>(), "{reply:?}");
@@ -88,6 +89,7 @@ fn d16_a_budget_with_room_again_wakes_its_pods_at_once_and_only_when_it_changed(
     bench.reply("a", budget_reply());
     assert_eq!(bench.follows, ["shop"]);
     bench.hear(budgets(0));
+    bench.hear(hindered(vec![]));
     assert_eq!(
         bench.engine.progress(bench.now).blockers[0].reason,
         "pod shop/a is held: budget shop/web allows 0 of 3; 2 healthy, 2 needed"

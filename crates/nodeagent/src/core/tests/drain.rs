@@ -2,8 +2,14 @@
 
 use super::*;
 
-const REQUESTERS: [Requester; 5] =
-    [Requester::Unset, Requester::None, Requester::DeviceOp, Requester::Update, Requester::Stranger(9)];
+const REQUESTERS: [Requester; 6] = [
+    Requester::Unset,
+    Requester::None,
+    Requester::DeviceOp,
+    Requester::Update,
+    Requester::Operator,
+    Requester::Stranger(9),
+];
 
 fn statuses() -> Vec<DrainStatus> {
     let mut all = DrainStatus::NAMED.to_vec();

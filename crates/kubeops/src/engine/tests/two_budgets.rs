@@ -1,0 +1,111 @@
+//! A pod with more than one budget (goals D6).
+
+use super::*;
+
+fn two(one: i32, other: i32) -> Event {
+    all_budgets(&[budget("one", one, 2 + one, 2, 3), budget("other", other, 2 + other, 2, 3)])
+}
+
+fn removed(bench: &Bench) -> Vec<&str> {
+    bench.removals.iter().map(|(_, pod)| pod.name.as_str()).collect()
+}
+
+#[test]
+fn d6_a_pod_with_two_budgets_waits_with_all_names_and_leaves_when_all_have_room() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", many_budgets());
+    assert_eq!(bench.follows, ["shop"]);
+    for (one, other) in [(0, 0), (1, 0), (0, 1)] {
+        bench.hear(two(one, other));
+        bench.pass(secs(100));
+        assert_eq!((bench.evictions.len(), bench.removals.len()), (1, 0), "{one} {other}");
+    }
+    assert_eq!(
+        bench.blockers()[0].reason,
+        "pod shop/a is held until all its budgets have room: budget shop/one allows 0 of 3; 2 healthy, 2 needed; \
+         budget shop/other allows 1 of 3; 3 healthy, 2 needed"
+    );
+    assert_eq!(bench.blockers()[0].code, BlockCode::ManyBudgets);
+    bench.hear(two(1, 1));
+    assert_eq!((bench.evictions.len(), removed(&bench)), (1, vec!["a"]));
+    bench.leave("a");
+    assert_eq!(bench.progress().evicted, 1);
+}
+
+#[test]
+fn d6_budgets_that_have_room_already_let_the_pod_go_at_once() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", many_budgets());
+    bench.hear(two(1, 1));
+    assert_eq!(removed(&bench), ["a"]);
+}
+
+#[test]
+fn d6_removals_of_a_namespace_go_one_after_another() {
+    let mut bench = Bench::started(vec![pod("a"), pod("b"), pod("c")]);
+    for name in ["a", "b", "c"] {
+        bench.reply(name, many_budgets());
+    }
+    bench.hear(two(3, 3));
+    assert_eq!(removed(&bench), ["a"]);
+    bench.hear(two(2, 2));
+    bench.pass(secs(30));
+    assert_eq!(removed(&bench), ["a"], "one at a time");
+    bench.reply("a", Reply::Done);
+    assert_eq!(removed(&bench), ["a", "b"]);
+    bench.hear(two(1, 0));
+    bench.reply("b", Reply::Done);
+    bench.pass(secs(60));
+    assert_eq!(removed(&bench), ["a", "b"], "one of them has no room");
+    bench.hear(two(1, 1));
+    assert_eq!(removed(&bench), ["a", "b", "c"]);
+}
+
+#[test]
+fn d6_a_pod_whose_two_budgets_are_known_is_not_evicted_in_vain() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", many_budgets());
+    bench.hear(two(0, 0));
+    bench.bind(pod("b"));
+    bench.pass(secs(1));
+    assert_eq!(bench.evicted_names(), ["a"]);
+    let held: Vec<(String, BlockCode)> =
+        bench.blockers().into_iter().map(|it| (it.pod.name, it.code)).collect();
+    let many = BlockCode::ManyBudgets;
+    assert_eq!(held, [("a".to_owned(), many), ("b".to_owned(), many)]);
+    assert_eq!(bench.progress().counts.blocked, 2);
+}
+
+#[test]
+fn d6_a_removal_that_is_refused_is_asked_again_and_one_that_lost_a_race_too() {
+    for reply in [Reply::Conflict { text: "409".to_owned() }, budget_reply(), transient()] {
+        let mut bench = Bench::started(vec![pod("a")]);
+        bench.reply("a", many_budgets());
+        bench.hear(two(1, 1));
+        bench.reply("a", reply.clone());
+        bench.pass(secs(15));
+        assert_eq!(removed(&bench), ["a", "a"], "{reply:?}");
+        assert_eq!(bench.evictions.len(), 1);
+    }
+}
+
+#[test]
+fn a_pod_that_has_one_budget_left_is_evicted_again() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", many_budgets());
+    bench.hear(two(0, 1));
+    bench.hear(all_budgets(&[budget("other", 1, 3, 2, 3)]));
+    assert_eq!((bench.evictions.len(), bench.removals.len()), (2, 0));
+}
+
+#[test]
+fn d16_of_the_pods_behind_a_budget_as_many_are_asked_as_it_has_room_for() {
+    let names = ["a", "b", "c", "d"];
+    let mut bench = Bench::started(names.iter().map(|name| pod(name)).collect());
+    for name in names {
+        bench.reply(name, budget_reply());
+    }
+    bench.hear(budgets(0));
+    bench.hear(budgets(2));
+    assert_eq!(bench.evictions.len(), 4 + 2);
+}

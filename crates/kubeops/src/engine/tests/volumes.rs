@@ -1,0 +1,190 @@
+//! Volumes of pods that have left (goals D13).
+
+use super::*;
+
+fn with(name: &str, claims: &[&str]) -> PodFacts {
+    PodFacts { claims: claims.iter().map(|it| (*it).to_owned()).collect(), ..pod(name) }
+}
+
+fn claim(name: &str) -> Claim {
+    ("shop".to_owned(), name.to_owned())
+}
+
+fn attached(claims: &[&str]) -> Event {
+    let facts = |name: &&str| AttachmentFacts {
+        name: format!("va-{name}"),
+        volume: format!("pv-{name}"),
+        claim: claim(name),
+    };
+    Event::Volumes(claims.iter().map(facts).collect())
+}
+
+fn by(after: u64, then: VolumeAction) -> Rules {
+    Rules { volumes: Limit { after: Some(secs(after)), then }, ..Rules::default() }
+}
+
+#[test]
+fn d13_the_proof_begins_when_the_volumes_of_evicted_pods_are_detached() {
+    let mut bench = Bench::started(vec![with("a", &["data", "log"]), with("b", &[])]);
+    bench.leave("a");
+    assert_eq!(bench.volumes.len(), 0, "a pod is still there");
+    bench.leave("b");
+    assert_eq!(bench.volumes, [BTreeSet::from([claim("data"), claim("log")])]);
+    bench.pass(secs(60));
+    assert_eq!(bench.looks.len(), 1, "what was not heard of is not detached");
+    assert_eq!(
+        (bench.progress().phase, bench.progress().volumes),
+        (Phase::Detaching, vec!["shop/data".to_owned(), "shop/log".to_owned()])
+    );
+    bench.hear(attached(&["log", "data"]));
+    assert_eq!(bench.progress().volumes, ["shop/data (pv pv-data)", "shop/log (pv pv-log)"]);
+    bench.hear(attached(&["data"]));
+    bench.pass(secs(60));
+    assert_eq!((bench.progress().volumes.len(), bench.looks.len()), (1, 1));
+    bench.hear(attached(&[]));
+    bench.prove();
+    assert!(matches!(&bench.end, Some(Outcome::Drained { left, .. }) if left.is_empty()), "{:?}", bench.end);
+    assert_eq!(bench.volumes.len(), 1, "asked for once");
+}
+
+#[test]
+fn d13_without_claims_nothing_is_followed() {
+    let mut bench = Bench::started(vec![with("a", &[])]);
+    bench.leave("a");
+    bench.prove();
+    assert!(bench.volumes.is_empty() && matches!(bench.end, Some(Outcome::Drained { .. })));
+}
+
+#[test]
+fn d13_volumes_that_a_pod_uses_which_stays_are_not_waited_for() {
+    let agent = PodFacts { owner: Owner::DaemonSet, ..with("agent", &["shared"]) };
+    let mut bench = Bench::started(vec![with("a", &["shared", "own"]), agent]);
+    bench.leave("a");
+    assert_eq!(bench.volumes, [BTreeSet::from([claim("own")])]);
+    bench.hear(attached(&["shared"]));
+    bench.prove();
+    assert!(matches!(bench.end, Some(Outcome::Drained { .. })), "{:?}", bench.end);
+}
+
+#[test]
+fn d13_a_stream_that_fails_is_trouble_and_no_success() {
+    let mut bench = Bench::by(vec![with("a", &["data"])], by(600, VolumeAction::Wait));
+    bench.leave("a");
+    for _ in 0..100 {
+        bench.hear(Event::Trouble("watch volume attachments: 403".to_owned()));
+        bench.pass(secs(60));
+    }
+    assert_eq!((bench.looks.len(), bench.end.clone()), (1, None));
+    assert_eq!(bench.progress().trouble, "watch volume attachments: 403");
+    assert_eq!(bench.progress().volumes, ["shop/data, over its 600 s"]);
+}
+
+#[test]
+fn d13_new_pods_go_back_to_draining_and_their_volumes_are_waited_for_as_well() {
+    let mut bench = Bench::started(vec![with("a", &["data"])]);
+    bench.leave("a");
+    bench.hear(attached(&["data"]));
+    bench.bind(with("b", &["more"]));
+    assert_eq!((bench.progress().phase, bench.evictions.len()), (Phase::Draining, 2));
+    bench.hear(attached(&[]));
+    bench.leave("b");
+    assert_eq!(bench.volumes.last(), Some(&BTreeSet::from([claim("data"), claim("more")])));
+    assert_eq!(bench.progress().phase, Phase::Detaching, "the answer to the wider question is awaited");
+    bench.hear(attached(&[]));
+    bench.prove();
+    assert!(matches!(bench.end, Some(Outcome::Drained { .. })));
+}
+
+#[test]
+fn d13_a_volume_that_is_attached_in_the_proof_starts_it_over() {
+    let mut bench = Bench::started(vec![with("a", &["data"])]);
+    bench.leave("a");
+    bench.hear(attached(&[]));
+    bench.look();
+    assert_eq!(bench.progress().phase, Phase::Proving);
+    bench.hear(attached(&["data"]));
+    assert_eq!(bench.progress().phase, Phase::Detaching);
+    bench.pass(secs(1));
+    bench.look();
+    assert_eq!(bench.end, None);
+}
+
+#[test]
+fn d15_volumes_over_their_limit_are_let_go_and_named_or_fail_the_attempt() {
+    let mut bench = Bench::by(vec![with("a", &["data", "log"])], by(600, VolumeAction::GoOn));
+    bench.leave("a");
+    let since = bench.now;
+    bench.hear(attached(&["data"]));
+    bench.pass(secs(599));
+    assert_eq!((bench.progress().marks.volumes, bench.progress().left), (Some(since), vec![]));
+    bench.pass(secs(1));
+    let why = "still attached after 600 s, the limit for volumes".to_owned();
+    let expected = vec![Left { what: "shop/data (pv pv-data)".to_owned(), why }];
+    bench.prove();
+    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    assert_eq!(left, &expected);
+
+    let mut bench = Bench::by(vec![with("a", &["data"])], by(600, VolumeAction::GiveUp));
+    bench.leave("a");
+    bench.hear(attached(&["data"]));
+    bench.pass(secs(600));
+    assert_eq!(bench.reason(), "still attached 600 s after the last pod had gone: shop/data (pv pv-data)");
+}
+
+#[test]
+fn d15_volumes_never_heard_of_are_let_go_by_their_claims() {
+    let mut bench = Bench::by(vec![with("a", &["data"])], by(600, VolumeAction::GoOn));
+    bench.leave("a");
+    bench.pass(secs(600));
+    bench.prove();
+    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let why = "not known within 600 s, the limit for volumes, to be detached".to_owned();
+    assert_eq!(left, &[Left { what: "shop/data".to_owned(), why }]);
+}
+
+#[test]
+fn d15_the_limit_for_volumes_goes_on_after_a_restart() {
+    let marks = Marks { volumes: Some(Mono::from_start(secs(700))), ..Marks::default() };
+    let mut bench = Bench::on_from(vec![with("a", &["data"])], by(600, VolumeAction::GiveUp), &marks);
+    bench.leave("a");
+    bench.hear(attached(&["data"]));
+    bench.pass(secs(299));
+    assert_eq!(bench.end, None);
+    bench.pass(secs(1));
+    assert!(bench.reason().starts_with("still attached"));
+}
+
+#[test]
+fn d18_the_cordon_is_guarded_while_volumes_are_detached() {
+    let mut bench = Bench::started(vec![with("a", &["data"])]);
+    bench.leave("a");
+    bench.hear(attached(&["data"]));
+    bench.hear(Event::Node(node(true)));
+    assert_eq!(bench.cordons, [bench.now]);
+    bench.hear(Event::Cordoned(Ok(true)));
+    bench.hear(attached(&[]));
+    bench.prove();
+    assert!(matches!(bench.end, Some(Outcome::Drained { recordons: 1, .. })), "{:?}", bench.end);
+}
+
+#[test]
+fn d13_volumes_are_owed_by_the_next_attempt_and_after_a_restart_whoever_finds_the_pods_gone() {
+    let mut bench = Bench::by(vec![with("a", &["data"])], by(60, VolumeAction::GiveUp));
+    let known = bench.progress().marks;
+    assert_eq!(known.claims, BTreeSet::from([claim("data")]), "also before the pod has gone");
+    bench.leave("a");
+    bench.hear(attached(&["data"]));
+    bench.pass(secs(60));
+    let Some(Outcome::Failed { marks, .. }) = bench.end else { panic!("{:?}", bench.end) };
+    for marks in [known, marks] {
+        let mut next =
+            Bench::on_from(Vec::new(), Rules::default(), &Marks { claims: marks.claims, ..Marks::default() });
+        assert_eq!(next.volumes, [BTreeSet::from([claim("data")])]);
+        next.pass(secs(30));
+        next.hear(attached(&["data"]));
+        assert_eq!((next.progress().phase, next.looks.len()), (Phase::Detaching, 1));
+        next.hear(attached(&[]));
+        next.prove();
+        assert!(matches!(next.end, Some(Outcome::Drained { .. })), "{:?}", next.end);
+    }
+}

@@ -1,0 +1,90 @@
+//! Why a budget has no room, in names of pods.
+//!
+//! Not here: reading those pods (`ailing`). Source: the disruption controller counts a pod as healthy when its
+//! condition Ready is True and its deletion has not begun.
+//! Pure: no clock, no I/O, no task.
+
+use std::fmt;
+
+/// One pod that a budget selects and does not count as healthy.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hindrance {
+    /// The pod, as `shop/web-1`.
+    pub pod: String,
+    /// Its node, or empty.
+    pub node: String,
+    /// Since when, as `14:03 UTC`, with the date when that is longer ago than a day; empty when the object does
+    /// not say.
+    pub since: String,
+    /// What is wrong with it.
+    pub why: Why,
+}
+
+/// What is wrong with a pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// It runs, or is about to, and is not Ready.
+    NotReady,
+    /// No node takes it; the scheduler's own sentence, or empty.
+    Unplaced(String),
+    /// Its deletion has begun.
+    Ending,
+}
+
+/// For a person: `pod shop/web-1 on node n2 is not Ready since 14:03 UTC`.
+impl fmt::Display for Hindrance {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pod, node, since, why } = self;
+        write!(out, "pod {pod}")?;
+        if !node.is_empty() {
+            write!(out, " on node {node}")?;
+        }
+        out.write_str(match why {
+            Why::NotReady => " is not Ready",
+            Why::Unplaced(_) => " has no node",
+            Why::Ending => " is ending",
+        })?;
+        if !since.is_empty() {
+            write!(out, " since {since}")?;
+        }
+        match why {
+            Why::Unplaced(sentence) if !sentence.is_empty() => write!(out, " ({sentence})"),
+            Why::NotReady | Why::Unplaced(_) | Why::Ending => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o2_a_hindrance_is_one_clause_with_names_and_times() {
+        let given = |node: &str, since: &str, why| Hindrance {
+            pod: "shop/web-1".to_owned(),
+            node: node.to_owned(),
+            since: since.to_owned(),
+            why,
+        };
+        let sentence = "0/2 nodes are available".to_owned();
+        let table = [
+            (
+                given("n2", "14:03 UTC", Why::NotReady),
+                "pod shop/web-1 on node n2 is not Ready since 14:03 UTC",
+            ),
+            (given("n2", "", Why::NotReady), "pod shop/web-1 on node n2 is not Ready"),
+            (
+                given("", "14:03 UTC", Why::Unplaced(sentence)),
+                "pod shop/web-1 has no node since 14:03 UTC (0/2 nodes are available)",
+            ),
+            (given("", "", Why::Unplaced(String::new())), "pod shop/web-1 has no node"),
+            (
+                given("n2", "2025-11-20 14:03 UTC", Why::Ending),
+                "pod shop/web-1 on node n2 is ending since 2025-11-20 14:03 UTC",
+            ),
+        ];
+        for (hindrance, expected) in table {
+            assert_eq!(hindrance.to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a drain hears of the cluster, as events of its engine.
+//!
+//! Not here: calls (`drain`), how a watch survives (`watch`). No stream ends; dropping one closes its connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::stream::{BoxStream, StreamExt};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+use crate::budget::BudgetFacts;
+use crate::client::Cluster;
+use crate::engine::{Claim, Event};
+use crate::names::NodeName;
+use crate::plan::PodFacts;
+use crate::watch::{self, Heard, follow};
+use crate::{node, pods, volumes};
+
+/// A pod of which nothing but the facts is kept: of a list of thousands no two whole objects are in memory at the
+/// same time.
+#[derive(Debug, Clone)]
+struct Seen {
+    /// Only the version.
+    meta: ObjectMeta,
+    facts: PodFacts,
+}
+
+impl<'de> Deserialize<'de> for Seen {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let pod = Pod::deserialize(from)?;
+        let facts = pods::facts(&pod);
+        let resource_version = pod.metadata.resource_version;
+        Ok(Self { meta: ObjectMeta { resource_version, ..ObjectMeta::default() }, facts })
+    }
+}
+
+impl watch::Object for Seen {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+}
+
+/// The pods of `node`.
+pub(crate) fn pod_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
+    follow::<Seen>(cluster.clone(), pods::scope(node), seed)
+        .map(|heard| match heard {
+            Heard::Listed(all) => Event::Pods(all.into_iter().map(|seen| seen.facts).collect()),
+            Heard::Put(seen) => Event::Pod(seen.facts),
+            Heard::Gone(seen) => Event::PodGone(seen.facts.pod.uid),
+            Heard::Trouble(error) => Event::Trouble(error.line()),
+        })
+        .boxed()
+}
+
+/// The node itself.
+pub(crate) fn node_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
+    let name = node.clone();
+    follow::<Node>(cluster.clone(), node::scope(&name), seed)
+        .filter_map(move |heard| {
+            let node = match heard {
+                Heard::Listed(all) => {
+                    all.into_iter().find(|node| node.metadata.name.as_deref() == Some(name.as_str()))
+                }
+                Heard::Put(node) => Some(node),
+                // The look at the end tells what a vanished node means.
+                Heard::Gone(_) => None,
+                Heard::Trouble(error) => return std::future::ready(Some(Event::Trouble(error.line()))),
+            };
+            std::future::ready(node.and_then(|node| node::facts(&node).ok()).map(Event::Node))
+        })
+        .boxed()
+}
+
+/// The budgets of `namespace`, always all of them.
+pub(crate) fn budget_events(cluster: &Cluster, namespace: String, seed: u64) -> BoxStream<'static, Event> {
+    let known: BTreeMap<String, BudgetFacts> = BTreeMap::new();
+    follow::<PodDisruptionBudget>(cluster.clone(), pods::budget_scope(&namespace), seed)
+        .scan(known, move |known, heard| {
+            let event = match heard {
+                Heard::Listed(all) => {
+                    *known = all.iter().map(pods::budget_facts).map(|it| (it.name.clone(), it)).collect();
+                    None
+                }
+                Heard::Put(budget) => {
+                    let facts = pods::budget_facts(&budget);
+                    known.insert(facts.name.clone(), facts);
+                    None
+                }
+                Heard::Gone(budget) => {
+                    known.remove(budget.metadata.name.as_deref().unwrap_or_default());
+                    None
+                }
+                Heard::Trouble(error) => Some(Event::Trouble(error.line())),
+            };
+            let all = || Event::Budgets {
+                namespace: namespace.clone(),
+                budgets: known.values().cloned().collect(),
+            };
+            std::future::ready(Some(event.unwrap_or_else(all)))
+        })
+        .boxed()
+}
+
+/// The attachments to `node` of the volumes of `claims`.
+pub(crate) fn volume_events(
+    cluster: &Cluster,
+    node: &NodeName,
+    claims: BTreeSet<Claim>,
+    seed: u64,
+) -> BoxStream<'static, Event> {
+    volumes::attachments(cluster.clone(), node.clone(), claims, seed)
+        .map(|heard| match heard {
+            Ok(attached) => Event::Volumes(attached),
+            Err(error) => Event::Trouble(error.line()),
+        })
+        .boxed()
+}

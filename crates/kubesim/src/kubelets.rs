@@ -1,0 +1,75 @@
+//! Kubelets: containers start and end on nodes that have power; the taint of a cordon.
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::SimConfig;
+use crate::store::{Place, Store, condition, is_held_back, is_true, name, namespace, uid};
+use crate::timers::{Timers, What};
+
+pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+
+fn has_power(node: &Value) -> bool {
+    node["metadata"]["annotations"]["kubesim/power"] != "off"
+}
+
+/// A node becomes Ready some time after it has got power; a cordoned one carries the taint, another one does not.
+pub(crate) fn node(store: &mut Store, config: SimConfig, timers: &mut Timers, now: Instant, node: &str) {
+    taint(store, node);
+    let Some(node) = store.found("nodes", "", node).cloned() else { return };
+    let what = What::Node(name(&node), uid(&node));
+    let is_ready = is_true(&node, "Ready");
+    if !has_power(&node) {
+        timers.cancel(&what);
+        if is_ready {
+            set_ready(store, "nodes", &node, false);
+        }
+    } else if !is_ready && timers.is_due(what, now, config.start_time) {
+        set_ready(store, "nodes", &node, true);
+    }
+}
+
+fn taint(store: &mut Store, node: &str) {
+    let Some(node) = store.found("nodes", "", node).cloned() else { return };
+    let cordoned = node["spec"]["unschedulable"] == true;
+    let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let tainted = taints.iter().any(|it| it["key"] == CORDON_TAINT);
+    if cordoned != tainted {
+        let mut taints: Vec<Value> = taints.into_iter().filter(|it| it["key"] != CORDON_TAINT).collect();
+        if cordoned {
+            taints.push(json!({ "key": CORDON_TAINT, "effect": "NoSchedule" }));
+        }
+        store.edit("nodes", "", &name(&node), |it| it["spec"]["taints"] = taints.into());
+    }
+}
+
+/// Starts and ends the containers of a pod.
+pub(crate) fn pod(store: &mut Store, config: SimConfig, timers: &mut Timers, now: Instant, place: &Place) {
+    let Some(pod) = store.found("pods", &place.0, &place.1).cloned() else { return };
+    let start = What::Start(place.clone(), uid(&pod));
+    let stop = What::Stop(place.clone(), uid(&pod));
+    let node = pod["spec"]["nodeName"].as_str();
+    if !node.is_some_and(|node| store.get("nodes", "", node).is_some_and(has_power)) {
+        timers.cancel(&start);
+        timers.cancel(&stop);
+    } else if !pod["metadata"]["deletionTimestamp"].is_null() {
+        timers.cancel(&start);
+        // Its containers are gone and others have still to agree.
+        let waits = is_held_back(&pod) && pod["metadata"]["deletionGracePeriodSeconds"] == 0;
+        if !waits && timers.is_due(stop, now, config.stop_time) {
+            store.retire("pods", &namespace(&pod), &name(&pod), Some(0));
+        }
+    } else if pod["status"]["phase"] == "Pending" && timers.is_due(start, now, config.start_time) {
+        store.edit("pods", &namespace(&pod), &name(&pod), |it| it["status"]["phase"] = "Running".into());
+        set_ready(store, "pods", &pod, pod["metadata"]["annotations"]["kubesim/never-ready"].is_null());
+    }
+}
+
+fn set_ready(store: &mut Store, resource: &str, object: &Value, ready: bool) {
+    store.edit(resource, &namespace(object), &name(object), |it| {
+        let mut conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.retain(|it| it["type"] != "Ready");
+        conditions.insert(0, condition("Ready", ready));
+        it["status"]["conditions"] = conditions.into();
+    });
+}

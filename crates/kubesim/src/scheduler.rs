@@ -1,0 +1,126 @@
+//! Which node a pod is put on, and what is said of a pod that fits nowhere.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::kubelets::CORDON_TAINT;
+use crate::store::{Place, Store, condition, is_true, name};
+
+/// Puts a pod without a node on the one with the fewest pods of those that may take it; whether it has one now.
+pub(crate) fn place(store: &mut Store, pod: &Place) -> bool {
+    let (namespace, pod_name) = pod;
+    let Some(pod) = store.found("pods", namespace, pod_name).cloned() else { return true };
+    if !pod["spec"]["nodeName"].is_null() || !pod["metadata"]["deletionTimestamp"].is_null() {
+        return true;
+    }
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut best: Option<(usize, String)> = None;
+    for node in store.list("nodes") {
+        if let Some(reason) = hindrance(&pod, node) {
+            *reasons.entry(reason).or_default() += 1;
+            continue;
+        }
+        let found = (store.pods_on(&name(node)).len(), name(node));
+        best = Some(best.map_or(found.clone(), |best| best.min(found)));
+    }
+    let Some((_, node)) = best else {
+        unplaced(store, namespace, pod_name, &reasons);
+        return false;
+    };
+    store.edit("pods", namespace, pod_name, |it| {
+        it["spec"]["nodeName"] = node.into();
+        if let Some(conditions) = it["status"]["conditions"].as_array_mut() {
+            conditions.retain(|it| it["type"] != "PodScheduled");
+        }
+    });
+    true
+}
+
+/// Why a node cannot take a pod, in the words of the Kubernetes scheduler.
+fn hindrance(pod: &Value, node: &Value) -> Option<String> {
+    let untolerated = |key: &str, value: &str| format!("node(s) had untolerated taint {{{key}: {value}}}");
+    let cordon = json!({ "key": CORDON_TAINT, "effect": "NoSchedule" });
+    if node["spec"]["unschedulable"] == true && !tolerates(pod, &cordon) {
+        return Some("node(s) were unschedulable".to_owned());
+    }
+    if !is_true(node, "Ready") {
+        return Some(untolerated("node.kubernetes.io/not-ready", ""));
+    }
+    let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let keeps_away = |taint: &&Value| {
+        matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute")) && !tolerates(pod, taint)
+    };
+    if let Some(taint) = taints.iter().find(keeps_away) {
+        let text = |member: &str| taint[member].as_str().unwrap_or_default();
+        return Some(untolerated(text("key"), text("value")));
+    }
+    let wanted = pod["spec"]["nodeSelector"].as_object();
+    let labels = &node["metadata"]["labels"];
+    let fits = wanted.is_none_or(|all| all.iter().all(|(key, value)| labels.get(key) == Some(value)));
+    (!fits).then(|| "node(s) didn't match Pod's node affinity/selector".to_owned())
+}
+
+/// Whether a pod tolerates a taint.
+fn tolerates(pod: &Value, taint: &Value) -> bool {
+    let all = pod["spec"]["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().any(|it| {
+        let text = |of: &Value, member: &str| of[member].as_str().unwrap_or_default().to_owned();
+        let effect = text(it, "effect");
+        let key = text(it, "key");
+        let exists = text(it, "operator") == "Exists";
+        (effect.is_empty() || effect == text(taint, "effect"))
+            && (key == text(taint, "key") || key.is_empty() && exists)
+            && (exists || text(it, "value") == text(taint, "value"))
+    })
+}
+
+fn unplaced(store: &mut Store, namespace: &str, pod: &str, reasons: &BTreeMap<String, usize>) {
+    let count: usize = reasons.values().sum();
+    let mut listed: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    listed.sort();
+    let none = format!("0/{count} nodes are available");
+    let message = if count == 0 {
+        "no nodes available to schedule pods".to_owned()
+    } else {
+        format!(
+            "{none}: {}. preemption: {none}: {count} Preemption is not helpful for scheduling.",
+            listed.join(", ")
+        )
+    };
+    store.edit("pods", namespace, pod, |it| {
+        let conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let (held, mut others): (Vec<Value>, Vec<Value>) =
+            conditions.into_iter().partition(|it| it["type"] == "PodScheduled");
+        // It stays as it is while it says the same: also the time from which it holds.
+        let mut told = held.into_iter().next().unwrap_or_else(|| condition("PodScheduled", false));
+        told["reason"] = "Unschedulable".into();
+        told["message"] = message.into();
+        others.push(told);
+        it["status"]["conditions"] = others.into();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerations_read_as_the_scheduler_reads_them() {
+        let taint = json!({ "key": "disk", "value": "old", "effect": "NoSchedule" });
+        for (toleration, expected) in [
+            (json!({ "operator": "Exists" }), true),
+            (json!({ "key": "disk", "operator": "Exists" }), true),
+            (json!({ "key": "disk", "operator": "Equal", "value": "old" }), true),
+            (json!({ "key": "disk", "value": "old", "effect": "NoSchedule" }), true),
+            (json!({ "key": "disk", "value": "new" }), false),
+            (json!({ "key": "disk", "operator": "Exists", "effect": "NoExecute" }), false),
+            (json!({ "key": "other", "operator": "Exists" }), false),
+            (json!({ "value": "old" }), false),
+        ] {
+            let pod = json!({ "spec": { "tolerations": [toleration] } });
+            assert_eq!(tolerates(&pod, &taint), expected, "{toleration}");
+        }
+        assert!(!tolerates(&json!({}), &taint));
+    }
+}

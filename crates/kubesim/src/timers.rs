@@ -1,0 +1,69 @@
+//! When something is due, and what it is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::store::Place;
+
+/// What a time is kept for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum What {
+    /// The node of this name and UID becomes Ready.
+    Node(String, String),
+    /// The pod at this place with this UID starts.
+    Start(Place, String),
+    /// The pod at this place with this UID has ended.
+    Stop(Place, String),
+    /// The attachment of this name and UID is detached.
+    Detach(String, String),
+    /// The budget at this place no longer waits for the end of a pod that was claimed at a time.
+    Disrupted(Place, String, String),
+}
+
+/// Times that are to come, and those that have come in this round.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    due: BTreeMap<What, Instant>,
+    queue: BTreeSet<(Instant, What)>,
+    ripe: BTreeSet<What>,
+}
+
+impl Timers {
+    /// When the next one is due.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.queue.first().map(|(at, _)| *at)
+    }
+
+    /// Begins a round: what has become due, each only in this round.
+    pub(crate) fn ripen(&mut self, now: Instant) -> Vec<What> {
+        self.ripe.clear();
+        while self.queue.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, what)) = self.queue.pop_first() {
+                self.due.remove(&what);
+                self.ripe.insert(what);
+            }
+        }
+        self.ripe.iter().cloned().collect()
+    }
+
+    /// Whether this is due; the first question starts the time.
+    pub(crate) fn is_due(&mut self, what: What, now: Instant, after: Duration) -> bool {
+        if self.ripe.remove(&what) || after.is_zero() {
+            return true;
+        }
+        if !self.due.contains_key(&what) {
+            self.due.insert(what.clone(), now + after);
+            self.queue.insert((now + after, what));
+        }
+        false
+    }
+
+    /// Forgets a time.
+    pub(crate) fn cancel(&mut self, what: &What) {
+        if let Some(at) = self.due.remove(what) {
+            self.queue.remove(&(at, what.clone()));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What a restart in the same boot must not forget of an attempt: its number, its limits, its pause (goals D15).
+//!
+//! Not here: the file. Times stand there in milliseconds of the boot's monotonic clock, beside the boot's identity.
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubeops::{Marks, PodUid, Tier};
+use step::Mono;
+use topics::{DrainJournal, DrainMarks, NodeDrainRequest, RequestId};
+
+use super::run::{Run, is_under_way};
+
+/// All tiers, to find one by its word.
+const TIERS: [Tier; 6] =
+    [Tier::Application, Tier::Address, Tier::Device, Tier::Storage, Tier::Network, Tier::System];
+
+/// An attempt in which this agent was started anew.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Resume {
+    /// The requests that it was for.
+    of: Vec<RequestId>,
+    /// From 1.
+    pub(super) attempt: u32,
+    /// Since when its limits run.
+    pub(super) marks: Marks,
+    /// The end of the pause after it, and why it failed; `None` when it was under way.
+    pub(super) pause: Option<(Mono, String)>,
+}
+
+impl Resume {
+    /// What `journal` tells of an attempt that is not over.
+    pub(super) fn from(journal: &DrainJournal) -> Option<Self> {
+        (journal.attempt > 0 && is_under_way(journal.status)).then(|| Self {
+            of: journal.answers.iter().filter(|it| is_under_way(it.status)).map(topics::Answer::id).collect(),
+            attempt: journal.attempt,
+            marks: marks(&journal.marks),
+            pause: (journal.pause_end_ms > 0).then(|| (mono(journal.pause_end_ms), journal.reason.clone())),
+        })
+    }
+
+    /// Whether one of those who waited for it still does; a later request gets attempts of its own.
+    pub(super) fn is_for<'a>(&self, mut standing: impl Iterator<Item = &'a NodeDrainRequest>) -> bool {
+        standing.any(|request| self.of.contains(&request.id()))
+    }
+}
+
+/// The part of a journal that tells of attempts: number, end of the pause, marks, why the last one failed.
+pub(super) struct Kept {
+    pub(super) attempt: u32,
+    pub(super) pause_end_ms: u64,
+    pub(super) marks: DrainMarks,
+    pub(super) reason: String,
+}
+
+impl Kept {
+    /// Of a run that goes on, or of what it will go on from.
+    pub(super) fn of(run: &Run, resume: Option<&Resume>) -> Self {
+        let kept = |attempt: u32, until: Option<Mono>, held: &Marks, reason: String| Self {
+            attempt,
+            pause_end_ms: until.map(ms).unwrap_or_default(),
+            marks: kept_marks(held),
+            reason,
+        };
+        match (run, resume) {
+            (Run::Draining { attempt, now, .. }, _) => kept(*attempt, None, &now.marks, String::new()),
+            (Run::Pausing { attempt, until, reason, last }, _) => {
+                kept(*attempt, Some(*until), &last.marks, reason.clone())
+            }
+            (Run::Holding { attempt, last, .. }, _) => kept(*attempt, None, &last.marks, String::new()),
+            (
+                Run::Idle | Run::Taken | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),
+                Some(Resume { attempt, marks, pause, .. }),
+            ) => {
+                let (until, reason) =
+                    pause.clone().map_or((None, String::new()), |(at, why)| (Some(at), why));
+                kept(*attempt, until, marks, reason)
+            }
+            (Run::Idle | Run::Taken | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_), None) => {
+                kept(run.attempt(), None, &Marks::default(), run.failure())
+            }
+        }
+    }
+}
+
+/// What an attempt is told of the one before it: what was learned and is still owed, not since when its limits ran.
+pub(super) fn learned(last: &Marks) -> Marks {
+    Marks { returns: last.returns.clone(), claims: last.claims.clone(), ..Marks::default() }
+}
+
+fn ms(at: Mono) -> u64 {
+    u64::try_from(at.since_start().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn mono(at_ms: u64) -> Mono {
+    Mono::from_start(Duration::from_millis(at_ms))
+}
+
+fn some(at_ms: u64) -> Option<Mono> {
+    (at_ms > 0).then(|| mono(at_ms))
+}
+
+fn kept_marks(held: &Marks) -> DrainMarks {
+    let at = |mark: Option<Mono>| mark.map(ms).unwrap_or_default();
+    DrainMarks {
+        attempt_ms: at(held.attempt),
+        tier: held.tier.map(|(tier, _)| tier.text().to_owned()).unwrap_or_default(),
+        tier_ms: at(held.tier.map(|(_, since)| since)),
+        volumes_ms: at(held.volumes),
+        pods_ms: held.pods.iter().map(|(uid, since)| (uid.to_string(), ms(*since))).collect(),
+        returns: held
+            .returns
+            .iter()
+            .map(|((namespace, workload), count)| (format!("{namespace}/{workload}"), *count))
+            .collect(),
+        claims: held.claims.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect(),
+    }
+}
+
+fn marks(kept: &DrainMarks) -> Marks {
+    let tier = TIERS.into_iter().find(|tier| tier.text() == kept.tier);
+    Marks {
+        attempt: some(kept.attempt_ms),
+        tier: tier.zip(some(kept.tier_ms)),
+        volumes: some(kept.volumes_ms),
+        pods: kept.pods_ms.iter().map(|(uid, since)| (PodUid::new(uid.clone()), mono(*since))).collect(),
+        returns: kept
+            .returns
+            .iter()
+            .filter_map(|(name, count)| Some((in_namespace(name)?, *count)))
+            .collect(),
+        claims: kept.claims.iter().filter_map(|name| in_namespace(name)).collect(),
+    }
+}
+
+fn in_namespace(text: &str) -> Option<(String, String)> {
+    let (namespace, name) = text.split_once('/')?;
+    Some((namespace.to_owned(), name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn d15_marks_come_back_from_the_journal_as_they_went_in() {
+        let at = |secs| Mono::from_start(Duration::from_secs(secs));
+        for tier in TIERS {
+            let held = Marks {
+                attempt: Some(at(1)),
+                tier: Some((tier, at(2))),
+                volumes: Some(at(3)),
+                pods: BTreeMap::from([(PodUid::new("u1".to_owned()), at(4))]),
+                returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
+                claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
+            };
+            assert_eq!(marks(&kept_marks(&held)), held);
+        }
+        assert_eq!(marks(&kept_marks(&Marks::default())), Marks::default());
+    }
+}

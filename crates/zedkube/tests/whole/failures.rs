@@ -1,0 +1,243 @@
+//! Every way in which a drain fails, walked to its end: COMPLETE is never written, for nobody, at no moment. The
+//! skips that the rules know, and what a force file orders, are not among them; withdrawals are in `withdrawn`.
+
+use std::time::Duration;
+
+use kubeops::{PodAction, StickyAction, VolumeAction};
+use kubesim::Fault;
+use serde_json::json;
+use topics::{DrainStatus, Requester};
+use zedkube::Limits;
+
+use crate::device::{Device, status};
+
+const US: Requester = Requester::DeviceOp;
+const ALWAYS: u32 = u32::MAX;
+
+fn limits() -> Limits {
+    Limits::default()
+}
+
+/// A device at rest with attempts of an hour.
+async fn device(limits: Limits) -> Device {
+    let mut device = Device::new().await;
+    device.limits = limits;
+    device.an_hour_an_attempt();
+    device.start().await;
+    device
+}
+
+/// Asks, waits for the failure and for long after it.
+async fn fails(mut device: Device, how: DrainStatus) -> Device {
+    device.ask(US, 1).await;
+    ends(device, how).await
+}
+
+async fn ends(mut device: Device, how: DrainStatus) -> Device {
+    device.until(how, US, 1).await;
+    device.pass(Duration::from_hours(12)).await;
+    assert_eq!(device.status(), status(how.number(), 2));
+    assert!(!device.diary.ever_complete(), "{:#?}", device.diary.lines());
+    let progress = device.progress();
+    assert!(progress.answers.iter().all(|it| it.status == how), "{:?}", progress.answers);
+    assert!(
+        !progress.reason.is_empty() && progress.next_step.starts_with(|it: char| it != ';'),
+        "{progress:?}"
+    );
+    device
+}
+
+/// A drain that a budget holds, in its first attempt.
+async fn held(limits: Limits) -> Device {
+    let mut device = device(limits).await;
+    device.block(true);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.pass(Duration::from_secs(30)).await;
+    device
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_the_cordon_is_refused_ten_times() {
+    let device = device(limits()).await;
+    device.conflicts(10);
+    fails(device, DrainStatus::FailedCordon).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_the_api_refuses_for_good() {
+    for code in [401, 403] {
+        let device = device(limits()).await;
+        device.sim.faults().script("PATCH", "/api/v1/nodes/n1", ALWAYS, Fault::status(code, "Forbidden"));
+        fails(device, DrainStatus::FailedCordon).await;
+    }
+    for (method, path) in [("GET", "/api/v1/pods"), ("GET", "/poddisruptionbudgets"), ("POST", "/eviction")] {
+        let device = device(limits()).await;
+        device.block(true);
+        device.sim.faults().script(method, path, ALWAYS, Fault::status(403, "Forbidden"));
+        fails(device, DrainStatus::FailedDrain).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_the_user_of_the_kubeconfig_is_refused_in_mid_drain() {
+    let device = held(limits()).await;
+    for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
+        device.sim.faults().script(method, "/", ALWAYS, Fault::status(401, "Unauthorized"));
+    }
+    device.sim.expire_watches();
+    ends(device, DrainStatus::FailedDrain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_the_api_goes_away_in_mid_drain() {
+    let device = held(limits()).await;
+    for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
+        device.sim.faults().script(method, "/", ALWAYS, Fault::Cut);
+    }
+    device.sim.expire_watches();
+    ends(device, DrainStatus::FailedDrain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_a_pod_is_refused_for_good() {
+    let device = device(limits()).await;
+    device.refusals(ALWAYS);
+    let device = fails(device, DrainStatus::FailedDrain).await;
+    assert_eq!(device.pods_to_leave().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_an_attempts_time_is_over() {
+    let device = device(limits()).await;
+    device.block(true);
+    let device = fails(device, DrainStatus::FailedDrain).await;
+    assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_the_limit_of_a_pod_or_a_tier_gives_up() {
+    let pod = Limits { pod_limit_ms: 60_000, pod_limit_then: PodAction::GiveUp, ..limits() };
+    let tier = Limits { tier_limit_ms: 60_000, tier_limit_then: PodAction::GiveUp, ..limits() };
+    for limits in [pod, tier] {
+        let device = device(limits).await;
+        device.block(true);
+        let device = fails(device, DrainStatus::FailedDrain).await;
+        let failures = device.diary.times("nodedrain-step:drain-failure ");
+        let attempts = device.diary.times("nodedrain-step:drain-attempt");
+        assert!(failures[0].since(attempts[0]) < Duration::from_secs(65), "{failures:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_the_limit_of_volumes_gives_up() {
+    let limits = Limits { volumes_limit_ms: 60_000, volumes_limit_then: VolumeAction::GiveUp, ..limits() };
+    let device = with_volume(limits).await;
+    let device = fails(device, DrainStatus::FailedDrain).await;
+    let failure = device.progress().reason;
+    assert!(failure.contains("shop/data"), "{failure}");
+}
+
+/// A device with a pod whose volume is never detached.
+async fn with_volume(limits: Limits) -> Device {
+    let device = device(limits).await;
+    device.sim.add_claim("shop", "data", "pvc-1");
+    device.sim.add_mounting_pod("shop", "db", "n1", "data");
+    device.sim.until("storage/volumeattachments", |all| all.len() == 1).await;
+    let held =
+        device.sim.list("storage/volumeattachments")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    device.sim.edit("storage/volumeattachments", "", &held, |it| {
+        it["metadata"]["finalizers"].as_array_mut().unwrap().push("test/held".into());
+    });
+    device
+}
+
+/// A device with a workload that is pinned to it and minds no cordon.
+async fn with_sticky(limits: Limits) -> Device {
+    let device = device(limits).await;
+    device.sim.add_deployment("shop", "pinned", 1);
+    for kind in ["apps/deployments", "apps/replicasets"] {
+        for set in device.sim.list(kind) {
+            let name = set["metadata"]["name"].as_str().unwrap().to_owned();
+            if name.starts_with("pinned") {
+                device.sim.edit(kind, "shop", &name, |it| {
+                    it["spec"]["template"]["spec"]["tolerations"] =
+                        json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists" }]);
+                    it["spec"]["template"]["spec"]["nodeSelector"] =
+                        json!({ "kubernetes.io/hostname": "n1" });
+                });
+            }
+        }
+    }
+    device
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_a_workload_that_comes_back_is_to_fail_the_drain() {
+    let device = with_sticky(Limits { sticky_then: StickyAction::GiveUp, ..limits() }).await;
+    let device = fails(device, DrainStatus::FailedDrain).await;
+    let failure = device.progress().reason;
+    assert!(failure.contains("pinned"), "{failure}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_on_another_devices_node() {
+    let other = |device: &Device| {
+        device.sim.edit("nodes", "", "n1", |node| {
+            node["metadata"]["labels"]["node-uuid"] = "33333333-3333-4333-8333-333333333333".into();
+        });
+    };
+    let before = device(limits()).await;
+    other(&before);
+    fails(before, DrainStatus::FailedCordon).await;
+    let amid = held(limits()).await;
+    other(&amid);
+    amid.block(false);
+    ends(amid, DrainStatus::FailedDrain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_complete_when_the_node_object_is_gone() {
+    let before = device(limits()).await;
+    assert!(before.sim.remove("nodes", "", "n1"));
+    fails(before, DrainStatus::FailedCordon).await;
+    let amid = held(limits()).await;
+    assert!(amid.sim.remove("nodes", "", "n1"));
+    amid.block(false);
+    ends(amid, DrainStatus::FailedDrain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log() {
+    let volumes = Limits { volumes_limit_ms: 60_000, volumes_limit_then: VolumeAction::GoOn, ..limits() };
+    let sticky = Limits { sticky_then: StickyAction::Leave, ..limits() };
+    for is_sticky in [true, false] {
+        // One after the other: the log is that of the device made last.
+        let (mut device, name) = if is_sticky {
+            (with_sticky(sticky.clone()).await, "shop/pinned")
+        } else {
+            (with_volume(volumes.clone()).await, "shop/data")
+        };
+        device.ask(US, 1).await;
+        device.until(DrainStatus::Complete, US, 1).await;
+        device.rest().await;
+        let progress = device.progress();
+        assert!(progress.left.iter().any(|it| it.contains(name)), "{name}: {:?}", progress.left);
+        assert!(
+            progress.reason.contains("let pass: ") && progress.reason.contains(name),
+            "{}",
+            progress.reason
+        );
+        assert!(
+            device
+                .diary
+                .lines()
+                .iter()
+                .any(|it| it.text.contains("a rule lets this pass") && it.text.contains(name))
+        );
+        // Nor does a restart forget it.
+        device.kill().await;
+        device.start().await;
+        assert_eq!(device.progress().left, progress.left);
+    }
+}

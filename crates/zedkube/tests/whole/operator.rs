@@ -1,0 +1,98 @@
+//! A person with a shell asks for a drain (`zedbox drain request`), alone and beside the others.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use topics::{DrainPhase, DrainStatus, Requester};
+
+use crate::device::{Device, request_file, status};
+
+const US: Requester = Requester::Operator;
+const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
+
+#[tokio::test(start_paused = true)]
+async fn a_person_gets_the_node_and_gives_it_back() {
+    let mut device = Device::idle().await;
+    // Nobody has ever asked: there is not even the directory.
+    assert!(!device.bus.path("run/zedbox").exists());
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+    device.pass(Duration::from_hours(24)).await;
+    assert_eq!((device.status(), device.cordoned()), (status(9, 4), true));
+    assert_eq!(device.pods_to_leave(), [""; 0]);
+    let progress = device.progress();
+    assert_eq!((progress.phase, progress.requested_by), (DrainPhase::Complete, US));
+    assert!(progress.next_step.contains("zedbox drain cancel"), "{}", progress.next_step);
+    device.withdraw(US).await;
+    device.rest().await;
+    assert_eq!((device.status(), device.cordoned(), device.owner()), (status(2, 1), false, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_persons_drained_node_is_kept_through_a_restart_and_given_back_by_a_reboot() {
+    let mut device = Device::idle().await;
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+    device.kill().await;
+    device.start().await;
+    device.pass(Duration::from_hours(1)).await;
+    assert_eq!((device.status(), device.cordoned()), (status(9, 4), true));
+    assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 1);
+    device.kill().await;
+    device.reboot();
+    device.start().await;
+    device.pass(Duration::from_hours(1)).await;
+    assert_eq!((device.status(), device.cordoned()), (status(2, 1), false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p5_one_drain_for_all_three_and_an_answer_for_each() {
+    let mut device = Device::idle().await;
+    device.block(true);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.ask(Requester::Update, 2).await;
+    assert_eq!(device.status(), status(5, 3));
+    device.ask(Requester::DeviceOp, 3).await;
+    device.block(false);
+    device.until(DrainStatus::Complete, Requester::Update, 1).await;
+    device.pass(Duration::from_hours(1)).await;
+    let expected = [(1, 1), (2, 1), (3, 4), (4, 4), (5, 4), (5, 3), (5, 2), (9, 2), (9, 3)];
+    assert_eq!(device.diary.written(), expected.map(|(number, by)| status(number, by)));
+    assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 1);
+    let answers: Vec<_> = device.progress().answers.iter().map(|it| (it.requested_by, it.status)).collect();
+    let complete = |by| (by, DrainStatus::Complete);
+    assert_eq!(answers, [Requester::DeviceOp, Requester::Update, US].map(complete));
+    // Whoever goes, the node stays as long as one stands.
+    device.withdraw(Requester::DeviceOp).await;
+    device.withdraw(Requester::Update).await;
+    device.pass(Duration::from_hours(1)).await;
+    assert_eq!((device.status(), device.cordoned()), (status(9, 4), true));
+    device.withdraw(US).await;
+    device.rest().await;
+    assert_eq!((device.status(), device.cordoned()), (status(2, 1), false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_a_request_that_others_may_have_written_or_that_makes_no_sense_is_refused() {
+    let mut device = Device::idle().await;
+    device
+        .change(|device| {
+            device.request(US, 1);
+            let file = device.bus.path(FILE);
+            std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        })
+        .await;
+    device.change(|device| device.remove(request_file(US))).await;
+    device.change(|device| device.write(FILE, "{")).await;
+    device.pass(Duration::from_hours(1)).await;
+    let refused = device.diary.count("drain request refused");
+    assert!(refused >= 1, "{:#?}", device.diary.lines());
+    assert!(!device.diary.ever_complete());
+    // The good request that follows is served, and bad bytes in its place do not take it back.
+    device.ask(US, 2).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+    device.change(|device| device.write(FILE, "{")).await;
+    device.pass(Duration::from_hours(1)).await;
+    assert_eq!((device.status(), device.cordoned()), (status(9, 4), true));
+}
