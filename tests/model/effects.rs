@@ -45,8 +45,13 @@ impl State {
         match fact {
             Fact::Zedagent(event) => step!(zedagent, 0, event, for_zedagent),
             Fact::Nodeagent(event) => step!(nodeagent, 1, event, for_nodeagent),
-            Fact::Zedkube(event) => step!(zedkube, 2, event, for_zedkube),
+            Fact::Zedkube(event) => {
+                step!(zedkube, 2, event, for_zedkube)?;
+                self.judge_order();
+                Ok(())
+            }
             Fact::Baseosmgr(event) => step!(baseosmgr, 3, event, for_baseosmgr),
+            Fact::Detail(_) => Ok(()),
         }
     }
 
@@ -83,6 +88,7 @@ impl State {
                 }
                 Effect::UseForce => {
                     touched.files_of(Writer::Person);
+                    self.judge_used_order(Requester::DeviceOp);
                     self.disk().force = None;
                 }
                 Effect::Say(_) => {}
@@ -154,15 +160,17 @@ impl State {
                 }
                 Effect::Status(status) => {
                     touched.files_of(Writer::Zedkube);
+                    self.judge_status(status);
                     self.disk().run.status = Some(status);
                 }
                 Effect::Probe(run) => self.begin(Task::Probe(run)),
                 Effect::Cordon(run, _) => self.begin(Task::Cordon(run)),
                 Effect::Drain(run, ..) => self.begin(Task::Drain(run)),
+                Effect::Await(run, _) => self.begin(Task::Await(run)),
                 Effect::Cancel => self.cancel(),
                 Effect::Look { nth, give_back } => {
                     if self.under.look.is_some() {
-                        self.wrong("D-K3: two looks at once");
+                        self.wrong("two looks at once");
                     }
                     self.under().look = Some((nth, give_back));
                 }
@@ -173,11 +181,12 @@ impl State {
     }
 
     fn begin(&mut self, task: Task) {
-        if let Some(other) = &self.under.task {
-            let both = format!("D-K3: {task:?} beside {other:?}");
+        // A wait for a change gives way to whatever comes next.
+        if let Some(other) = self.under.task.as_ref().filter(|it| !matches!(it, Task::Await(_))) {
+            let both = format!("two tasks: {task:?} beside {other:?}");
             self.wrong(both);
         }
-        if task == Task::Probe(0) || matches!(task, Task::Probe(_)) {
+        if matches!(task, Task::Probe(_)) {
             self.under().ghost.failed_attempts = 0;
         }
         self.under().task = Some(task);
@@ -189,7 +198,7 @@ impl State {
         under.task = None;
     }
 
-    fn request(&mut self, nth: usize, request: Option<NodeDrainRequest>) {
+    pub(crate) fn request(&mut self, nth: usize, request: Option<NodeDrainRequest>) {
         if let Some(request) = &request {
             let asked = Arc::make_mut(&mut self.asked);
             if !asked.contains(&request.requested_at) {
@@ -247,6 +256,7 @@ impl State {
                 Effect::Journal(begun) => self.disk().saved.fallback_from = begun,
                 Effect::RemoveForce => {
                     touched.files_of(Writer::Person);
+                    self.judge_used_order(Requester::Update);
                     self.disk().force = None;
                 }
                 Effect::Zboot(status) => {

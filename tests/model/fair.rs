@@ -1,6 +1,6 @@
 //! Nothing is stuck (goals P4, P6): from every state, once the world turns benign, all that is wanted comes about.
 //!
-//! Benign: agents start, hear what is new, tasks end well, the device obeys, the force file is taken away, time
+//! Benign: agents start, hear what is new, tasks end well, the device obeys, a person takes back what a person asked, time
 //! passes for all alike. One such run is worked out from each state, step by step, always the same from the same
 //! state; it must come to rest with every wish fulfilled. A run that meets a state from which another run came to
 //! rest needs no end of its own, one that meets itself never ends.
@@ -75,36 +75,41 @@ impl Fair {
 impl State {
     /// The next step of the benign run; `None` at rest with all wishes fulfilled, or when nothing can happen.
     pub(crate) fn benign(&self) -> Option<Self> {
-        if self.disk.force.is_some() {
+        self.at_once().or_else(|| {
+            let rests = self.unfulfilled().is_empty();
+            if rests { None } else { self.time_passes() }
+        })
+    }
+
+    /// The next step of the benign run that takes no time.
+    pub(crate) fn at_once(&self) -> Option<Self> {
+        if self.disk.force.is_some() || self.request_of(2).is_some() {
             let mut next = self.clone();
             next.disk().force = None;
+            next.disk().run.requests[2] = None;
             let mut touched = Touched::default();
             touched.files_of(Writer::Person);
             next.seal(touched);
             return Some(next);
         }
+        let how = if self.scenario.away { How::Badly } else { How::Well };
         let mut ready =
             ALL.into_iter().filter(|who| self.takes_part(*who) && !self.runs(*who)).map(Action::Start);
         let step = ready
             .next()
             .or_else(|| LINKS.iter().find(|link| self.has_news(**link)).map(|link| Action::Hear(*link)))
             .or_else(|| (!self.under.results.is_empty()).then_some(Action::Result(0)))
-            .or_else(|| self.under.task.as_ref().map(|_| Action::Task(How::Well)))
-            .or_else(|| self.under.look.map(|_| Action::Look(How::Well)))
+            .or_else(|| self.under.task.as_ref().map(|_| Action::Task(how)))
+            .or_else(|| self.under.look.map(|_| Action::Look(how)))
             .or_else(|| self.under.device.as_ref().map(|_| Action::Device(How::Well)));
-        if let Some(step) = step {
-            return self.after(&step);
-        }
-        if self.unfulfilled().is_empty() {
-            return None;
-        }
-        self.time_passes()
+        step.and_then(|step| self.after(&step))
     }
 
     /// All clocks go on to the next moment at which anybody wants to be woken.
     fn time_passes(&self) -> Option<Self> {
         let ahead = |who| self.wake(who).map(|due: Mono| (due.since(self.now(who)), who));
         let (wait, who) = ALL.into_iter().filter_map(ahead).min_by_key(|(wait, _)| *wait)?;
+        step::plant(self.scenario.fault);
         let mut next = self.clone();
         for other in ALL {
             next.set_now(other, self.now(other) + wait);
@@ -126,8 +131,10 @@ impl State {
                 && disk.run.latched.as_ref().is_some_and(|it| it.done);
         let wanted = [(DeviceOp::Reboot, disk.config.reboot), (DeviceOp::Shutdown, disk.config.shutdown)];
         for (op, counter) in wanted {
-            let done = disk.counters.get(&op).map(|it| it.counter) == counter;
-            if !done && !(op == DeviceOp::Shutdown && shut_down) {
+            let saved = disk.counters.get(&op).map(|it| it.counter);
+            let happened = counter.is_none_or(|it| it == 6 || self.under.ghost.done.contains(&(op, it)));
+            let done = saved == counter && happened;
+            if !(done || op == DeviceOp::Shutdown && shut_down) {
                 left.push(format!("{} {counter:?}", op.word()));
             }
         }
@@ -138,9 +145,13 @@ impl State {
             {
                 left.push("the image".to_owned());
             }
-            if disk.saved.fallback != Some(disk.config.fallback) && running.short_version == IMAGE {
+            if disk.saved.fallback != Some(disk.config.fallback) {
                 left.push("the fallback".to_owned());
             }
+        }
+        let waits = disk.run.nodeagent.as_ref().is_some_and(|it| it.wait_drain_in_progress);
+        if waits && disk.run.requests[0].is_none() {
+            left.push("WaitDrainInProgress stays true".to_owned());
         }
         if !shut_down {
             let standing = disk.run.requests.iter().flatten().map(|it| it.context.clone());

@@ -15,6 +15,8 @@ use std::time::Duration;
 use step::Mono;
 use topics::GoTime;
 
+/// Members of a journal that are points of the monotonic clock.
+const MILLIS: [&str; 2] = ["pause_end_ms: ", "attempt_ms: "];
 /// Members whose numbers only count what has been.
 const COUNTS: [&str; 6] = ["run_id: ", "looks: ", "asks: ", "nth: ", "writes: ", "attempts: "];
 
@@ -100,6 +102,18 @@ fn normalize(text: &str, now: Mono, asked: &[GoTime], out: &mut String) -> Vec<u
                     None => out.push('T'),
                 }
                 at += length;
+                from = at;
+            }
+            b'p' | b'a' if MILLIS.iter().any(|word| rest.starts_with(word.as_bytes())) => {
+                let digits = at + rest.iter().position(|byte| *byte == b' ').expect("a number follows") + 1;
+                out.push_str(&text[from..digits]);
+                at = digits;
+                while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+                    at += 1;
+                }
+                let point = Duration::from_millis(text[digits..at].parse().expect("a number"));
+                let ahead = point.saturating_sub(now.since_start()).as_millis().saturating_add(500) / 1000;
+                write!(out, "+{ahead}").expect("a String takes all");
                 from = at;
             }
             b'r' | b'l' | b'a' | b'n' | b'w' if at > 0 && matches!(bytes[at - 1], b' ') => {

@@ -7,8 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent::device::Operation;
-use topics::{Answer, DeviceOp, DrainStatus, NodeDrainStatus, RequestId, Requester};
+use topics::{
+    Answer, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
+};
 
+use super::topics::{Fact, Link};
 use super::world::State;
 
 /// What the onlooker knows.
@@ -18,8 +21,8 @@ pub(crate) struct Ghost {
     pub(crate) drained: BTreeSet<RequestId>,
     /// Requests that may go without a drain: their skip is documented.
     pub(crate) skipped: BTreeSet<RequestId>,
-    /// The newest probe found no API.
-    pub(crate) away: bool,
+    /// Requests that zedkube had answers for when it started anew in this boot.
+    pub(crate) resumes: BTreeSet<RequestId>,
     /// Attempts of the run at work that came to nothing.
     pub(crate) failed_attempts: u32,
     /// Orders of force files, as long as somebody may still act on them.
@@ -54,6 +57,7 @@ impl Ghost {
     pub(crate) fn keep_only(&mut self, standing: &[RequestId]) {
         self.drained.retain(|it| standing.contains(it));
         self.skipped.retain(|it| standing.contains(it));
+        self.resumes.retain(|it| standing.contains(it));
     }
 
     /// The node is open: whatever was proved is so no longer.
@@ -86,7 +90,11 @@ impl State {
 
     /// zedkube says COMPLETE to a request.
     pub(crate) fn judge_answer(&mut self, answer: &Answer) {
-        let nth = usize::from(answer.requested_by == Requester::Update);
+        let nth = match answer.requested_by {
+            Requester::Update => 1,
+            Requester::Operator => 2,
+            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => 0,
+        };
         let stands = self.request_of(nth).is_some_and(|it| it.id() == answer.id());
         if !stands {
             return;
@@ -109,7 +117,7 @@ impl State {
             DrainStatus::FailedDrain => {
                 let (tried, most) = (ghost.failed_attempts, self.scenario.kube.drain_tries);
                 if tried < most {
-                    self.wrong(format!("D-K1: gives up after {tried} of {most} attempts"));
+                    self.wrong(format!("gives up after {tried} of {most} attempts"));
                 }
             }
             DrainStatus::Unknown
@@ -132,8 +140,7 @@ impl State {
         }
         let pending = self.disk.pending.get(&op).cloned().unwrap_or_default();
         let release = if pending.skip.is_empty() {
-            let request =
-                self.request_of(0).filter(|it| it.context == word).map(topics::NodeDrainRequest::id);
+            let request = self.request_of(0).filter(|it| it.context == word).map(NodeDrainRequest::id);
             if request.is_some_and(|id| self.under.ghost.drained.contains(&id)) && self.under.node.drained {
                 Some(Release::Drained)
             } else {
@@ -141,7 +148,7 @@ impl State {
                 (!self.zedagent_knows_a_cluster()).then_some(Release::Without)
             }
         } else {
-            let request = self.request_of(0).map(topics::NodeDrainRequest::id);
+            let request = self.request_of(0).map(NodeDrainRequest::id);
             let documented = request.is_some_and(|id| self.under.ghost.skipped.contains(&id))
                 || self.forced(Requester::DeviceOp)
                 || pending.skip.contains("said nothing");
@@ -155,13 +162,16 @@ impl State {
 
     /// Whether zedagent was told that this node belongs to a cluster.
     fn zedagent_knows_a_cluster(&self) -> bool {
-        self.disk.run.member == Some(true)
+        self.disk.run.member.is_some_and(|it| it.0)
     }
 
     /// baseosmgr switches to the other image.
     pub(crate) fn judge_switch(&mut self, why: Option<&baseosmgr::core::Why>) {
         use baseosmgr::core::Why;
-        let id = self.request_of(1).map(topics::NodeDrainRequest::id);
+        if !self.switch_is_wanted() {
+            self.wrong("baseosmgr switches to an image that nobody wants");
+        }
+        let id = self.request_of(1).map(NodeDrainRequest::id);
         let ghost = &self.under.ghost;
         let release = match why {
             Some(Why::Complete { skip }) if skip.is_empty() => {
@@ -174,7 +184,7 @@ impl State {
                 skipped.then_some(Release::Without)
             }
             Some(Why::NotSupported | Why::Early) => {
-                (self.disk.run.member != Some(true) || ghost.excused).then_some(Release::Without)
+                (!self.disk.run.member.is_some_and(|it| it.0) || ghost.excused).then_some(Release::Without)
             }
             Some(Why::Silent { .. }) => Some(Release::Without),
             Some(Why::Forced(_)) => self.forced(Requester::Update).then_some(Release::Without),
@@ -199,19 +209,111 @@ impl State {
             }
             Some(Release::Drained | Release::Without) => {}
         }
-        let op = match operation {
-            Operation::Reboot if by_command_of(self, DeviceOp::Reboot) => DeviceOp::Reboot,
-            Operation::Shutdown if by_command_of(self, DeviceOp::Shutdown) => DeviceOp::Shutdown,
-            Operation::Reboot | Operation::Shutdown | Operation::Poweroff => return,
-        };
-        let Some(counter) = self.disk.pending.get(&op).map(|it| it.counter) else { return };
-        // A shutdown may be asked for twice within a boot: nothing starts again in between.
-        if !self.under().ghost.done.insert((op, counter)) && op == DeviceOp::Reboot {
-            self.wrong(format!("R3: {} {counter} is carried out twice", op.word()));
+    }
+
+    /// The machine goes down as it was asked.
+    pub(crate) fn judge_done(&mut self, operation: Operation) {
+        if operation != Operation::Reboot || !self.under.ghost.released.contains_key(DeviceOp::Reboot.word())
+        {
+            return;
+        }
+        let Some(counter) = self.disk.pending.get(&DeviceOp::Reboot).map(|it| it.counter) else { return };
+        if !self.under().ghost.done.insert((DeviceOp::Reboot, counter)) {
+            self.wrong(format!("R3: reboot {counter} is carried out twice"));
         }
     }
-}
 
-fn by_command_of(state: &State, op: DeviceOp) -> bool {
-    state.under.ghost.released.contains_key(op.word())
+    /// Somebody takes the force file away, as its order is carried out.
+    pub(crate) fn judge_used_order(&mut self, by: Requester) {
+        let Some(order) = self.disk.force else { return };
+        let commanded = self.disk.pending.values().any(|it| it.state == PendingState::Commanded);
+        let used = match by {
+            Requester::Update => self.under.ghost.released.contains_key("switch"),
+            Requester::DeviceOp
+            | Requester::Unset
+            | Requester::None
+            | Requester::Operator
+            | Requester::Stranger(_) => commanded,
+        };
+        if order.requested_by != by || !used {
+            self.wrong(format!(
+                "P9: the order {order} is taken away by {by:?}, for whom it is not, or before its time"
+            ));
+        }
+    }
+
+    /// The request that zedkube has heard from this topic.
+    fn heard_request(&self, link: Link) -> Option<&NodeDrainRequest> {
+        self.heard[link.index()].as_ref()?.iter().find_map(|fact| match fact {
+            Fact::Zedkube(zedkube::core::Event::Request(_, request)) => request.as_ref(),
+            Fact::Zedkube(_)
+            | Fact::Zedagent(_)
+            | Fact::Nodeagent(_)
+            | Fact::Baseosmgr(_)
+            | Fact::Detail(_) => None,
+        })
+    }
+
+    /// zedkube says a new status.
+    pub(crate) fn judge_status(&mut self, status: NodeDrainStatus) {
+        let links =
+            [Link::DeviceRequestToZedkube, Link::UpdateRequestToZedkube, Link::OperatorRequestToZedkube];
+        let idle = matches!(status.status, DrainStatus::NotRequested | DrainStatus::NotSupported);
+        let all_read = links.iter().all(|link| self.heard[link.index()].is_some());
+        let asked = links.iter().any(|link| self.heard_request(*link).is_some());
+        let excused = self.under.ghost.excused;
+        if status.status == DrainStatus::NotRequested && all_read && asked && !excused {
+            self.wrong("P7: NOTREQUESTED is said while a request stands");
+        }
+        let standing = |id: &RequestId| self.disk.run.requests.iter().flatten().any(|it| it.id() == *id);
+        let under_way = self.under.ghost.resumes.iter().any(standing);
+        if idle && under_way && !all_read && !excused {
+            self.wrong(format!("R7: {status} is said by a zedkube that has forgotten its drain"));
+        }
+    }
+
+    /// A force file that zedkube has heard of is what it says.
+    pub(crate) fn judge_order(&mut self) {
+        let order = self.heard[Link::ForceToZedkube.index()].as_ref().and_then(|facts| {
+            facts.iter().find_map(|fact| match fact {
+                Fact::Zedkube(zedkube::core::Event::Force(zedkube::core::Force::Order(order))) => {
+                    Some(*order)
+                }
+                Fact::Zedkube(_)
+                | Fact::Zedagent(_)
+                | Fact::Nodeagent(_)
+                | Fact::Baseosmgr(_)
+                | Fact::Detail(_) => None,
+            })
+        });
+        if let Some(order) =
+            order.filter(|it| it.status != DrainStatus::Complete || self.asks(it.requested_by))
+            && self.disk.run.status.is_some_and(|status| status != order)
+        {
+            self.wrong(format!("P9: another status than {order} is said, which the force file orders"));
+        }
+    }
+
+    /// Whether zedkube has heard of a request of `by`.
+    fn asks(&self, by: Requester) -> bool {
+        let link = match by {
+            Requester::Update => Link::UpdateRequestToZedkube,
+            Requester::Operator => Link::OperatorRequestToZedkube,
+            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
+                Link::DeviceRequestToZedkube
+            }
+        };
+        self.heard_request(link).is_some_and(|it| it.requested_by == by)
+    }
+
+    /// Whether baseosmgr has heard that another image is wanted.
+    fn switch_is_wanted(&self) -> bool {
+        let heard = |link: Link| self.heard[link.index()].iter().flat_map(|it| it.iter());
+        let image = heard(Link::ImageToBaseosmgr)
+            .any(|it| matches!(it, Fact::Baseosmgr(baseosmgr::core::Event::Config { value: Some(_), .. })));
+        let saved = self.disk.saved.fallback;
+        let fallback = heard(Link::FallbackToBaseosmgr)
+            .any(|it| matches!(it, Fact::Baseosmgr(baseosmgr::core::Event::FallbackCounter(it)) if Some(*it) != saved));
+        image || fallback
+    }
 }

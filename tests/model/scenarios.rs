@@ -1,6 +1,7 @@
 //! What is explored: from where, with which wishes, and how much trouble.
 
-use topics::{DrainStatus, NodeDrainStatus, Requester};
+use step::Fault;
+use topics::{CordonOwner, DrainStatus, NodeDrainStatus, Requester};
 
 use super::topics::Config;
 use super::world::Budget;
@@ -18,6 +19,10 @@ pub(crate) enum Change {
     Clustered(bool),
     /// The force fallback counter.
     Fallback(u32),
+    /// A part of the cluster config that changes nothing.
+    Detail,
+    /// A person with a shell asks for a drain, or takes it back.
+    Operator(bool),
 }
 
 /// A part of all that may happen.
@@ -28,6 +33,14 @@ pub(crate) struct Scenario {
     /// Whether exploring starts before any agent does; else all agents run and have come to rest.
     pub(crate) from_boot: bool,
     pub(crate) with_images: bool,
+    /// The new image runs already, and is in test.
+    pub(crate) in_test: bool,
+    /// What an earlier boot left on the node.
+    pub(crate) cordon: CordonOwner,
+    /// There is no Kubernetes API, and never will be.
+    pub(crate) away: bool,
+    /// The fault that the cores are given, if any.
+    pub(crate) fault: Option<Fault>,
     pub(crate) changes: Vec<Change>,
     pub(crate) forces: Vec<NodeDrainStatus>,
     pub(crate) budget: Budget,
@@ -39,12 +52,30 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// A clustered node at rest, nothing new wanted, no trouble.
     pub(crate) fn quiet(name: &'static str) -> Self {
-        let kube = zedkube::Limits { cordon_tries: 2, drain_tries: 2, ..zedkube::Limits::default() };
+        // Few tries, so that failures come about; each value is said at once.
+        let kube = zedkube::Limits {
+            cordon_tries: 2,
+            drain_tries: 2,
+            progress_gap_ms: 0,
+            marks_gap_ms: 0,
+            ..zedkube::Limits::default()
+        };
         Self {
             name,
-            config: Config { reboot: Some(6), shutdown: Some(6), clustered: true, image: false, fallback: 0 },
+            config: Config {
+                reboot: Some(6),
+                shutdown: Some(6),
+                clustered: true,
+                image: false,
+                fallback: 0,
+                detail: 0,
+            },
             from_boot: false,
             with_images: false,
+            in_test: false,
+            cordon: CordonOwner::None,
+            away: false,
+            fault: None,
             changes: Vec::new(),
             forces: Vec::new(),
             budget: Budget::default(),

@@ -1,18 +1,16 @@
 //! Everything that may happen next.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use agent::device::Operation;
-use nodeagent::core::{NodeAgent, Source, Took, Waits};
+use nodeagent::core::NodeAgent;
 use step::Core as _;
-use topics::{ContentTreeStatus, CordonOwner, NodeDrainStatus, SwState};
+use topics::{CordonOwner, NodeDrainStatus};
 use zedagent::core::Zedagent;
-use zedkube::core::{Done, Failure, Seen, Zedkube};
+use zedkube::core::Zedkube;
 
 use super::effects::{Fuse, Gone};
 use super::scenarios::Change;
-use super::topics::{ALL, Fact, LINKS, Link, TREE, Who, Writer};
+use super::topics::{ALL, Fact, LINKS, Link, Who, Writer};
 use super::world::{State, Task, Touched};
 
 /// How a task ends.
@@ -75,8 +73,10 @@ impl State {
         out.extend(LINKS.iter().filter(|link| self.has_news(**link)).map(|link| Action::Hear(*link)));
         out.extend((0..under.results.len()).map(Action::Result));
         if let Some(task) = &under.task {
-            out.push(Action::Task(How::Well));
-            if left.failures > 0 {
+            if !self.scenario.away {
+                out.push(Action::Task(How::Well));
+            }
+            if (left.failures > 0 || self.scenario.away) && !matches!(task, Task::Await(_)) {
                 out.push(Action::Task(How::Badly));
             }
             if left.all_drain > 0 && matches!(task, Task::Drain(_)) {
@@ -84,8 +84,10 @@ impl State {
             }
         }
         if under.look.is_some() {
-            out.push(Action::Look(How::Well));
-            if left.failures > 0 {
+            if !self.scenario.away {
+                out.push(Action::Look(How::Well));
+            }
+            if left.failures > 0 || self.scenario.away {
                 out.push(Action::Look(How::Badly));
             }
         }
@@ -128,11 +130,12 @@ impl State {
 
     /// The state after `action`; `None` when it does not happen.
     pub(crate) fn after(&self, action: &Action) -> Option<Self> {
+        step::plant(self.scenario.fault);
         let mut next = self.clone();
         let mut touched = Touched::default();
         if let Action::Within(step, at) = action {
             let mut fuse = Some(*at);
-            let who = next.actor(step)?;
+            let who = Self::actor(step)?;
             if next.happen(step, &mut fuse, &mut touched) == Ok(()) {
                 return None;
             }
@@ -148,7 +151,7 @@ impl State {
         Some(next)
     }
 
-    fn actor(&self, action: &Action) -> Option<Who> {
+    fn actor(action: &Action) -> Option<Who> {
         match action {
             Action::Start(who) | Action::Wake(who) => Some(*who),
             Action::Hear(link) => Some(link.who()),
@@ -187,8 +190,13 @@ impl State {
                 touched.files_of(Writer::Person);
                 self.under().changed |= 1 << nth;
                 let change = self.scenario.changes[*nth];
+                if let Change::Operator(asks) = change {
+                    self.operator(asks);
+                }
                 let config = &mut self.disk().config;
                 match change {
+                    Change::Detail => config.detail += 1,
+                    Change::Operator(_) => {}
                     Change::Reboot(counter) => config.reboot = Some(counter),
                     Change::Shutdown(counter) => config.shutdown = Some(counter),
                     Change::Image(wanted) => config.image = wanted,
@@ -247,7 +255,7 @@ impl State {
             touched.files_of(Writer::Zedagent);
             let config = self.disk.config;
             let run = &mut self.disk().run;
-            (run.member, run.image) = (Some(config.clustered), config.image);
+            (run.member, run.image) = (Some((config.clustered, config.detail)), config.image);
         }
         let level = link.level(&self.disk);
         let first = self.heard[link.index()].is_none();
@@ -261,191 +269,6 @@ impl State {
         let Some(due) = self.wake(who) else { return Ok(()) };
         self.set_now(who, self.now(who).max(due));
         self.tell(tick(who), fuse, touched)
-    }
-
-    fn task_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
-        use zedkube::core::Event;
-        let Some(task) = self.under().task.take() else { return Ok(()) };
-        let well = how == How::Well;
-        let trouble = || "trouble".to_owned();
-        match how {
-            How::Well => {}
-            How::Badly => self.under().left.failures -= 1,
-            How::AllDrain => self.under().left.all_drain -= 1,
-        }
-        // The requests that zedkube has heard and that still stand.
-        let standing: Vec<_> = [Link::DeviceRequestToZedkube, Link::UpdateRequestToZedkube]
-            .into_iter()
-            .enumerate()
-            .filter(|(nth, link)| {
-                self.heard[link.index()].as_ref().is_some_and(|heard| **heard == link.level(&self.disk))
-                    && self.request_of(*nth).is_some()
-            })
-            .filter_map(|(nth, _)| self.request_of(nth).map(topics::NodeDrainRequest::id))
-            .collect();
-        let event = match task {
-            Task::Probe(run) => {
-                if !well {
-                    self.under().ghost.skipped.extend(standing);
-                }
-                Event::Probed(run, if well { Ok(()) } else { Err(trouble()) })
-            }
-            Task::Cordon(run) => {
-                if well && self.under.node.cordon == CordonOwner::None {
-                    self.cordon(CordonOwner::Ours);
-                } else if well && self.under.node.cordon == CordonOwner::Ours {
-                    let under = self.under();
-                    under.node.boot = under.boot;
-                }
-                let whose = self.under.node.cordon;
-                Event::Cordoned(run, if well { Ok(whose) } else { Err(trouble()) })
-            }
-            Task::Drain(run) => match how {
-                How::Well => {
-                    if self.under.node.cordon == CordonOwner::None {
-                        // The engine puts the cordon back.
-                        self.cordon(CordonOwner::Ours);
-                    }
-                    let under = self.under();
-                    under.node.drained = true;
-                    under.ghost.drained.extend(standing);
-                    Event::Drained(run, Ok(Done { took: Duration::from_secs(3), evicted: 2 }))
-                }
-                How::Badly | How::AllDrain => {
-                    let all_drain = how == How::AllDrain;
-                    let under = self.under();
-                    under.ghost.failed_attempts += 1;
-                    if all_drain {
-                        under.ghost.skipped.extend(standing);
-                    }
-                    let failure = Failure { reason: trouble(), blockers: Vec::new(), all_drain };
-                    Event::Drained(run, Err(failure))
-                }
-            },
-        };
-        self.tell(Fact::Zedkube(event), fuse, touched)
-    }
-
-    fn look_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
-        let Some((nth, give_back)) = self.under().look.take() else { return Ok(()) };
-        let node = self.under.node.clone();
-        let seen = if how == How::Well {
-            match node.cordon {
-                CordonOwner::None => {
-                    self.cordon(CordonOwner::None);
-                    Ok(Seen::Open)
-                }
-                CordonOwner::Foreign => Ok(Seen::Foreign),
-                CordonOwner::Ours if give_back => {
-                    self.cordon(CordonOwner::None);
-                    Ok(Seen::Open)
-                }
-                CordonOwner::Ours => Ok(Seen::Ours),
-            }
-        } else {
-            self.under().left.failures -= 1;
-            if give_back && node.cordon == CordonOwner::Ours && node.boot != self.under.boot {
-                Ok(Seen::NotReady)
-            } else {
-                Err("500".to_owned())
-            }
-        };
-        self.tell(Fact::Zedkube(zedkube::core::Event::Looked(nth, seen)), fuse, touched)
-    }
-
-    fn device(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
-        let Some(order) = self.under().device.take() else { return Ok(()) };
-        let operation = order.operation;
-        if how == How::Well && operation != Operation::Shutdown {
-            self.boot();
-            return Ok(());
-        }
-        let outcome = if how == How::Well {
-            Ok(Took::Machine)
-        } else {
-            self.under().left.refusals -= 1;
-            Err("busy".to_owned())
-        };
-        self.tell(Fact::Nodeagent(nodeagent::core::Event::Operated { operation, outcome }), fuse, touched)
-    }
-
-    /// An agent starts, as its `run` does.
-    fn start(&mut self, who: Who, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
-        let boot_id = self.boot_id();
-        let now = self.now(who);
-        if who != Who::Nodeagent && !self.disk.run.looked_in {
-            let disk = self.disk();
-            (disk.run.looked_in, disk.force) = (true, None);
-        }
-        match who {
-            Who::Zedagent => {
-                let disk = &self.disk;
-                let found = zedagent::core::Found {
-                    counters: disk.counters.clone(),
-                    pending: disk.pending.values().cloned().collect(),
-                    request: disk.run.requests[0].clone(),
-                    boot_id,
-                };
-                let (core, effects) = Zedagent::new(zedagent::Limits::default(), found, now, self.wall(who));
-                self.zedagent.core = Some(Arc::new(core));
-                self.for_zedagent(effects, fuse, touched)
-            }
-            Who::Nodeagent => {
-                let run = &self.disk.run;
-                let found = nodeagent::core::Found {
-                    said: run.nodeagent.as_deref().cloned(),
-                    resumed: run.latched.clone(),
-                    tested: run
-                        .tested
-                        .iter()
-                        .filter(|(_, it)| **it)
-                        .map(|(label, _)| label.to_string())
-                        .collect(),
-                    hv_type_kube: true,
-                    ..nodeagent::core::Found::default()
-                };
-                // Limits at which nodeagent restarts the device on its own account are not reached here.
-                let waits =
-                    Waits { fallback: Duration::MAX, no_controller: Duration::MAX, ..Waits::default() };
-                let core = NodeAgent::new(nodeagent::Limits::default(), waits, found, now);
-                self.nodeagent.core = Some(Arc::new(core));
-                self.tell(Fact::Nodeagent(nodeagent::core::Event::Heard(Source::Applications)), fuse, touched)
-            }
-            Who::Zedkube => {
-                let journal = self.disk.journal.clone();
-                let limits = self.scenario.kube.clone();
-                let (core, effects) = Zedkube::new(limits, journal, boot_id, now, self.wall(who));
-                self.zedkube.core = Some(Arc::new(core));
-                self.for_zedkube(effects, fuse, touched)?;
-                self.tell(
-                    Fact::Zedkube(zedkube::core::Event::NodeKnown { name: "n1".to_owned() }),
-                    fuse,
-                    touched,
-                )
-            }
-            Who::Baseosmgr => {
-                let disk = &self.disk;
-                let found = baseosmgr::core::Found {
-                    partitions: disk.partitions.clone(),
-                    request: disk.run.requests[1].clone(),
-                    statuses: disk.run.images.clone().into_iter().collect(),
-                    counters: disk.saved,
-                };
-                let core = baseosmgr::core::BaseOs::new(baseosmgr::Limits::default(), found);
-                self.baseosmgr.core = Some(Arc::new(core));
-                let tree =
-                    ContentTreeStatus { state: SwState::Loaded, max_download_size: 1, ..Default::default() };
-                use baseosmgr::core::{Event, Source};
-                [
-                    Event::Tick,
-                    Event::Tree { key: TREE.to_owned(), value: Some(Box::new(tree)) },
-                    Event::Heard(Source::Trees),
-                    Event::Heard(Source::LastBoot),
-                ]
-                .into_iter()
-                .try_for_each(|event| self.tell(Fact::Baseosmgr(event), fuse, touched))
-            }
-        }
     }
 }
 

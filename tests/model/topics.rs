@@ -28,6 +28,8 @@ pub(crate) struct Config {
     pub(crate) clustered: bool,
     pub(crate) image: bool,
     pub(crate) fallback: u32,
+    /// Something about the cluster that is of no concern to any core.
+    pub(crate) detail: u8,
 }
 
 /// Files. Those of `/run` go with the power.
@@ -48,9 +50,11 @@ pub(crate) struct Disk {
 pub(crate) struct Volatile {
     /// Whether orders of an earlier boot were looked for.
     pub(crate) looked_in: bool,
-    pub(crate) member: Option<bool>,
+    /// Whether the node belongs to a cluster, and the detail beside it.
+    pub(crate) member: Option<(bool, u8)>,
     pub(crate) image: bool,
-    pub(crate) requests: [Option<NodeDrainRequest>; 2],
+    /// Of zedagent, baseosmgr, and a person.
+    pub(crate) requests: [Option<NodeDrainRequest>; 3],
     pub(crate) status: Option<NodeDrainStatus>,
     pub(crate) progress: Option<Box<NodeDrainProgress>>,
     pub(crate) zedagent: Option<Box<ZedAgentStatus>>,
@@ -80,6 +84,8 @@ pub(crate) enum Fact {
     Nodeagent(nodeagent::core::Event),
     Zedkube(zedkube::core::Event),
     Baseosmgr(baseosmgr::core::Event),
+    /// A part of a value that no core reads: the topic is new without it.
+    Detail(u8),
 }
 
 /// Who writes a file.
@@ -127,6 +133,7 @@ links! {
     MemberToZedkube: Zedagent => Zedkube,
     DeviceRequestToZedkube: Zedagent => Zedkube,
     UpdateRequestToZedkube: Baseosmgr => Zedkube,
+    OperatorRequestToZedkube: Person => Zedkube,
     ForceToZedkube: Person => Zedkube,
     ImageToBaseosmgr: Zedagent => Baseosmgr,
     ProgressToBaseosmgr: Zedkube => Baseosmgr,
@@ -156,7 +163,10 @@ impl Link {
         };
         let requested = |nth: usize, by| vec![Fact::Zedkube(K::Request(by, run.requests[nth].clone()))];
         match self {
-            Self::ConfigToZedagent => vec![Fact::Zedagent(Z::Config(wanted(disk.config)))],
+            Self::ConfigToZedagent => {
+                let detail = Fact::Detail(disk.config.detail * 2 + u8::from(disk.config.image));
+                vec![detail, Fact::Zedagent(Z::Config(wanted(disk.config)))]
+            }
             Self::ProgressToZedagent => vec![Fact::Zedagent(Z::Progress(run.progress.clone()))],
             Self::StatusToZedagent => vec![Fact::Zedagent(Z::Drain(run.status))],
             Self::NodeagentToZedagent => {
@@ -178,9 +188,13 @@ impl Link {
             }
             Self::ZbootAToNodeagent => partition(disk, Label::A),
             Self::ZbootBToNodeagent => partition(disk, Label::B),
-            Self::MemberToZedkube => vec![Fact::Zedkube(K::Member(run.member))],
+            Self::MemberToZedkube => {
+                let detail = run.member.map(|(_, detail)| Fact::Detail(detail));
+                detail.into_iter().chain([Fact::Zedkube(K::Member(run.member.map(|it| it.0)))]).collect()
+            }
             Self::DeviceRequestToZedkube => requested(0, Requester::DeviceOp),
             Self::UpdateRequestToZedkube => requested(1, Requester::Update),
+            Self::OperatorRequestToZedkube => requested(2, Requester::Operator),
             Self::ForceToZedkube => {
                 vec![Fact::Zedkube(K::Force(disk.force.map_or(Force::Absent, Force::Order)))]
             }
@@ -196,8 +210,8 @@ impl Link {
             }
             Self::MemberToBaseosmgr => {
                 let membership = match run.member {
-                    Some(true) => Membership::Clustered,
-                    Some(false) => Membership::Single,
+                    Some((true, _)) => Membership::Clustered,
+                    Some((false, _)) => Membership::Single,
                     None => Membership::Undecided,
                 };
                 vec![Fact::Baseosmgr(B::Cluster(membership))]
@@ -221,6 +235,7 @@ impl Link {
             Self::StatusToNodeagent => vec![Fact::Nodeagent(nodeagent::core::Event::Heard(Source::Drain))],
             Self::DeviceRequestToZedkube => read(Requester::DeviceOp),
             Self::UpdateRequestToZedkube => read(Requester::Update),
+            Self::OperatorRequestToZedkube => read(Requester::Operator),
             Self::ImageToBaseosmgr => heard(From::Configs),
             Self::StatusToBaseosmgr => heard(From::Drain),
             Self::MemberToBaseosmgr => heard(From::Cluster),

@@ -32,6 +32,8 @@ pub(crate) enum Task {
     Probe(u64),
     Cordon(u64),
     Drain(u64),
+    /// Waits for a change of what held the last attempt up.
+    Await(u64),
 }
 
 /// The Node object, and what is true of the node itself.
@@ -159,10 +161,11 @@ impl State {
             size_bytes: 512 << 20,
             content,
         };
+        let spare = if scenario.in_test { PartitionState::Inprogress } else { PartitionState::Unused };
         let partitions = Partitions {
-            current: Label::A,
+            current: if scenario.in_test { Label::B } else { Label::A },
             a: partition(Label::A, PartitionState::Active, OLD, String::new()),
-            b: partition(Label::B, PartitionState::Unused, IMAGE, format!("{TREE}#0")),
+            b: partition(Label::B, spare, IMAGE, format!("{TREE}#0")),
         };
         let counter =
             |counter| topics::DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
@@ -179,7 +182,7 @@ impl State {
             run: Volatile::default(),
         };
         let under = Under {
-            node: Node { cordon: CordonOwner::None, boot: 0, drained: false },
+            node: Node { cordon: scenario.cordon, boot: 0, drained: false },
             task: None,
             look: None,
             late: None,
@@ -305,6 +308,10 @@ impl State {
         for who in ALL {
             self.crash(who);
         }
+        let commanded = |it: &&topics::DeviceOpPending| it.state == topics::PendingState::Commanded;
+        // A boot after the command is what was asked for, whoever brought it about.
+        let done: Vec<_> =
+            self.disk.pending.values().filter(commanded).map(|it| (it.op, it.counter)).collect();
         let disk = self.disk();
         disk.run = Volatile::default();
         load(&mut disk.partitions);
@@ -312,6 +319,7 @@ impl State {
         under.boot += 1;
         under.device = None;
         under.node.drained = false;
+        under.ghost.done.extend(done);
         under.ghost.boot();
     }
 
@@ -325,9 +333,7 @@ impl State {
         for link in LINKS.iter().filter(|link| touched.files[link.writer() as usize]) {
             let news = self.takes_part(link.who()) && self.runs(link.who()) && {
                 let heard = self.heard[link.index()].as_ref();
-                // What the shell of zedagent publishes of the config is no fact for its core.
-                let unread = *link == Link::ConfigToZedagent && self.disk.run.image != self.disk.config.image;
-                unread || heard.is_none_or(|heard| **heard != link.level(&self.disk))
+                heard.is_none_or(|heard| **heard != link.level(&self.disk))
             };
             self.news = self.news & !(1 << link.index()) | u32::from(news) << link.index();
         }
@@ -344,10 +350,12 @@ impl State {
         core!(1, nodeagent);
         core!(2, zedkube);
         core!(3, baseosmgr);
-        let (disk, run) = (&self.disk, &self.disk.run);
+        let (disk, run, kube) = (&self.disk, &self.disk.run, self.zedkube.now);
         let mut files = |writer: Writer, files: &dyn Debug| {
-            if touched.files[writer as usize] {
-                parts[4 + writer as usize] = Print::of(&files, Mono::START, asked);
+            // The journal of zedkube tells the time, too.
+            let clock = writer == Writer::Zedkube;
+            if touched.files[writer as usize] || clock && touched.agents[2] {
+                parts[4 + writer as usize] = Print::of(&files, kube, asked);
             }
         };
         let zedagent =
@@ -357,7 +365,7 @@ impl State {
         files(Writer::Zedkube, &(&disk.journal, &run.status, &run.progress));
         let baseosmgr = (&disk.saved, &disk.partitions, &run.requests[1], &run.zboot, &run.images);
         files(Writer::Baseosmgr, &baseosmgr);
-        files(Writer::Person, &(disk.config, disk.force, run.looked_in));
+        files(Writer::Person, &(disk.config, disk.force, run.looked_in, &run.requests[2]));
         let first = self.heard.iter().map(Option::is_none).collect::<Vec<_>>();
         parts[9] = Print::of(&(&self.under, first, self.news), Mono::START, asked);
         self.fingerprint = Print::all(&self.prints);
@@ -371,7 +379,7 @@ impl State {
             Print::text(&self.nodeagent.core, self.nodeagent.now, &self.asked),
             Print::text(&self.zedkube.core, self.zedkube.now, &self.asked),
             Print::text(&self.baseosmgr.core, self.baseosmgr.now, &self.asked),
-            Print::text(&self.disk, Mono::START, &self.asked),
+            Print::text(&self.disk, self.zedkube.now, &self.asked),
             Print::text(&self.under, Mono::START, &self.asked),
             format!("news: {news:?}"),
         ]
