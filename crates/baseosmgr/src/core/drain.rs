@@ -210,7 +210,9 @@ impl BaseOs {
             }
             Some(_) | None => false,
         };
-        if !(switched || want.is_some() || coming || changing) {
+        // A switch that was ordered may have come about: until that is known, the node stays drained.
+        let ordered = self.ordered.is_some();
+        if !(switched || ordered || want.is_some() || coming || changing) {
             self.withdraw(effects);
         }
     }
