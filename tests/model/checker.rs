@@ -16,7 +16,7 @@ pub(crate) const NEVER_STUCK: &str = "never stuck";
 /// A scenario with the cores in it.
 pub(crate) struct Device {
     scenario: Arc<Scenario>,
-    fair: Fair,
+    pub(crate) fair: Fair,
 }
 
 impl Device {
@@ -83,6 +83,8 @@ pub(crate) struct Report {
 pub(crate) struct Trace {
     pub(crate) property: &'static str,
     pub(crate) steps: Vec<Action>,
+    /// How far the benign run went on from there.
+    pub(crate) then: usize,
     pub(crate) what: String,
     pub(crate) state: Box<State>,
 }
@@ -122,8 +124,11 @@ pub(crate) fn search(scenario: &Scenario, bounds: Bounds) -> Report {
             (None, Some(stuck)) => stuck.why.clone(),
             (None, None) => "another state of the same fingerprint is stuck".to_owned(),
         };
+        let then = stuck.as_ref().map_or(0, |stuck| stuck.steps);
         let state = stuck.map_or_else(|| Box::new(state), |stuck| stuck.at);
-        Some(Trace { property, steps: path.into_actions(), what, state })
+        // A benign run may come upon what must never happen.
+        let property = if state.under.ghost.wrong.is_some() { NEVER_EARLY } else { property };
+        Some(Trace { property, steps: path.into_actions(), then, what, state })
     });
     Report {
         states: checker.unique_state_count(),

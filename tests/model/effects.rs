@@ -235,6 +235,8 @@ impl State {
                     if let Order::Set { state: agent::zboot::PartitionState::Updating, .. } = order {
                         self.judge_switch(why.as_ref());
                     }
+                    let spare = self.disk.partitions.spare().state;
+                    self.under().ghost.switched_back |= spare == agent::zboot::PartitionState::Updating;
                     store(self.disk(), order);
                     self.under().results.push(Event::Stored { order, outcome: Ok(()) });
                 }

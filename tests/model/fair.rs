@@ -14,7 +14,7 @@ use topics::{CordonOwner, DeviceOp, DrainStatus, PendingState};
 
 use super::effects::Gone;
 use super::steps::{Action, How};
-use super::topics::{ALL, IMAGE, LINKS, Writer};
+use super::topics::{ALL, IMAGE, LINKS, TREE, Writer};
 use super::world::{State, Touched};
 
 /// States from which the benign run comes to rest.
@@ -28,6 +28,8 @@ pub(crate) struct Fair {
 pub(crate) struct Stuck {
     pub(crate) why: String,
     pub(crate) at: Box<State>,
+    /// After so many steps.
+    pub(crate) steps: usize,
 }
 
 impl Fair {
@@ -40,7 +42,7 @@ impl Fair {
             if at.under.ghost.wrong.is_some() {
                 // A fault of another kind, which the search finds by itself or reports here.
                 let why = at.under.ghost.wrong.clone().unwrap_or_default();
-                return Err(Stuck { why, at: Box::new(at) });
+                return Err(Stuck { why, at: Box::new(at), steps: chain.len() });
             }
             let known = self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.fingerprint);
             if known {
@@ -50,6 +52,7 @@ impl Fair {
                 return Err(Stuck {
                     why: format!("goes round for ever: {}", at.unfulfilled()),
                     at: Box::new(at),
+                    steps: chain.len(),
                 });
             }
             chain.push(at.fingerprint);
@@ -58,7 +61,7 @@ impl Fair {
                 None if at.unfulfilled().is_empty() => break,
                 None => {
                     let why = format!("waits for ever: {}", at.unfulfilled());
-                    return Err(Stuck { why, at: Box::new(at) });
+                    return Err(Stuck { why, at: Box::new(at), steps: chain.len() });
                 }
             }
         }
@@ -140,7 +143,13 @@ impl State {
         }
         if self.scenario.with_images {
             let running = disk.partitions.running();
+            // An image that had its try and did not pass has ended, with its reason in BaseOsStatus.
+            let spare = disk.partitions.spare();
+            let failed = spare.short_version == IMAGE
+                && spare.state == PartitionState::Inprogress
+                && disk.run.images.get(TREE).is_some_and(|it| !it.error.is_empty());
             if disk.config.image
+                && !failed
                 && (running.short_version != IMAGE || running.state != PartitionState::Active)
             {
                 left.push("the image".to_owned());

@@ -92,7 +92,7 @@ pub(crate) fn order(status: DrainStatus, requested_by: Requester) -> NodeDrainSt
 
 /// All that is explored.
 pub(crate) fn all() -> Vec<Scenario> {
-    use Change::{Clustered, Fallback, Image, Reboot, Shutdown};
+    use Change::{Clustered, Detail, Fallback, Image, Operator, Reboot, Shutdown};
     use DrainStatus::{Complete, NotSupported, Unknown};
     let quiet = Budget::default();
     vec![
@@ -143,6 +143,33 @@ pub(crate) fn all() -> Vec<Scenario> {
             with_images: true,
             budget: Budget { crashes: 1, failures: 1, ..quiet },
             ..Scenario::quiet("an image that is taken back, and a fallback; an agent ends, a task fails")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Operator(true), Operator(false), Detail],
+            budget: Budget { crashes: 1, failures: 1, ..quiet },
+            ..Scenario::quiet("a person asks for a drain and takes it back beside a reboot")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Shutdown(7)],
+            with_images: true,
+            in_test: true,
+            config: Config { image: true, ..Scenario::quiet("").config },
+            budget: Budget { crashes: 1, cuts: 1, ..quiet },
+            ..Scenario::quiet("a reboot and a shutdown while an image is in test")
+        },
+        Scenario {
+            changes: vec![Reboot(7)],
+            from_boot: true,
+            cordon: CordonOwner::Ours,
+            budget: Budget { failures: 2, cuts: 1, hands: 1, ..quiet },
+            ..Scenario::quiet("a cordon of an earlier boot, and the power goes again")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Image(true)],
+            away: true,
+            with_images: true,
+            budget: Budget { crashes: 1, ..quiet },
+            ..Scenario::quiet("there is no Kubernetes API")
         },
         Scenario {
             changes: vec![Image(true), Clustered(false)],
