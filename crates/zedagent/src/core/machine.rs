@@ -287,7 +287,7 @@ impl Zedagent {
 
     /// Beside a zedkube without answers, a COMPLETE that was there when this agent started may belong to anyone.
     pub(super) fn is_old_complete(&self) -> bool {
-        self.drain.progress.is_none()
+        self.drain.is_without_answers()
             && self.drain.status.is_some_and(|it| it.status == DrainStatus::Complete)
     }
 
@@ -396,7 +396,7 @@ impl Core for Zedagent {
             Event::Config(wanted) => self.config(wanted),
             Event::NoConfig => self.status.config_get_status = topics::ConfigGetStatus::Fail,
             Event::Drain(status) => self.drain.hear(status),
-            Event::Progress(progress) => self.drain.progress = progress,
+            Event::Progress(progress) => self.drain.hear_progress(progress),
             Event::Nodeagent(status) => {
                 self.nodeagent(&status);
                 let asked = |op: &DeviceOp| self.request.as_ref().is_some_and(|it| it.context == op.word());
