@@ -270,7 +270,9 @@ impl Zedagent {
             return Gate::Open(Way::Drained);
         }
         let Some(request) = &self.request else { return self.ask_gate(now) };
-        if request.context != op.word() {
+        // What was commanded under this request needs the node drained until the next boot; its drain is shared.
+        let shared = self.pending.values().any(|it| it.state == PendingState::Commanded);
+        if request.context != op.word() && !shared {
             return Gate::Ask;
         }
         match self.drain.answer(request.id()) {
