@@ -96,7 +96,7 @@ fn never_early_and_never_stuck_within_bounds() {
 
 #[test]
 fn never_early_and_never_stuck_on_random_ways() {
-    roam(60);
+    roam(20);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn every_planted_fault_is_caught() {
 #[test]
 fn the_scenarios_of_the_faults_are_sound_without_them() {
     let sound: Vec<_> = faults::all().into_iter().map(|it| Scenario { fault: None, ..it.scenario }).collect();
-    check(&sound, Bounds { depth: 40, states: 3_000, threads: 2 });
+    check(&sound, Bounds { depth: 40, states: 1_500, threads: 2 });
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn in_full_states() {
 #[test]
 #[ignore = "takes long, see in_full_states"]
 fn in_full_random_ways() {
-    roam(3_000);
+    roam(1_000);
 }
 
 #[test]

@@ -142,7 +142,10 @@ impl State {
         }
         let pending = self.disk.pending.get(&op).cloned().unwrap_or_default();
         let release = if pending.skip.is_empty() {
-            let request = self.request_of(0).filter(|it| it.context == word).map(NodeDrainRequest::id);
+            // A drain that an operation was released by is shared by the next one.
+            let shared = self.under.ghost.released.values().any(|it| *it == Release::Drained);
+            let request =
+                self.request_of(0).filter(|it| it.context == word || shared).map(NodeDrainRequest::id);
             if request.is_some_and(|id| self.under.ghost.drained.contains(&id)) && self.under.node.drained {
                 Some(Release::Drained)
             } else {

@@ -168,7 +168,11 @@ impl Link {
                 vec![detail, Fact::Zedagent(Z::Config(wanted(disk.config)))]
             }
             Self::ProgressToZedagent => vec![Fact::Zedagent(Z::Progress(run.progress.clone()))],
-            Self::StatusToZedagent => vec![Fact::Zedagent(Z::Drain(run.status))],
+            // The shells read the progress right before they tell the status.
+            Self::StatusToZedagent => {
+                let progress = run.progress.clone().map(|it| Fact::Zedagent(Z::Progress(Some(it))));
+                progress.into_iter().chain([Fact::Zedagent(Z::Drain(run.status))]).collect()
+            }
             Self::NodeagentToZedagent => {
                 run.nodeagent.iter().map(|it| Fact::Zedagent(Z::Nodeagent(it.clone()))).collect()
             }
@@ -203,7 +207,6 @@ impl Link {
                 vec![Fact::Baseosmgr(B::Config { key: TREE.to_owned(), value })]
             }
             Self::ProgressToBaseosmgr => vec![Fact::Baseosmgr(B::Progress(run.progress.clone()))],
-            // The shell reads the progress right before it tells the status.
             Self::StatusToBaseosmgr => {
                 let progress = run.progress.clone().map(|it| Fact::Baseosmgr(B::Progress(Some(it))));
                 progress.into_iter().chain([Fact::Baseosmgr(B::Drain(run.status))]).collect()
@@ -224,6 +227,11 @@ impl Link {
                 status.map(|it| Fact::Baseosmgr(B::FallbackCounter(it.force_fallback_counter))).collect()
             }
         }
+    }
+
+    /// How many facts of `level` are of another topic, read beside this one: they are no news.
+    pub(crate) fn beside(self, level: &[Fact]) -> usize {
+        if matches!(self, Self::StatusToZedagent | Self::StatusToBaseosmgr) { level.len() - 1 } else { 0 }
     }
 
     /// What is told once, after the first reading of a topic.

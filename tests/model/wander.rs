@@ -55,7 +55,10 @@ pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandere
                 )
             };
             let trouble = chance.below(16) == 0 || actions.iter().all(seldom);
-            let choice: Vec<_> = actions.iter().filter(|it| seldom(it) == trouble).collect();
+            let mut choice: Vec<_> = actions.iter().filter(|it| seldom(it) == trouble).collect();
+            if choice.is_empty() {
+                choice = actions.iter().collect();
+            }
             let Some(action) = choice.get(chance.below(choice.len().max(1))) else { break };
             let Some(next) = state.after(action) else { continue };
             taken.push((*action).clone());

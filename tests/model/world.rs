@@ -333,7 +333,9 @@ impl State {
         for link in LINKS.iter().filter(|link| touched.files[link.writer() as usize]) {
             let news = self.takes_part(link.who()) && self.runs(link.who()) && {
                 let heard = self.heard[link.index()].as_ref();
-                heard.is_none_or(|heard| **heard != link.level(&self.disk))
+                let level = link.level(&self.disk);
+                let from = link.beside(&level);
+                heard.is_none_or(|heard| heard[link.beside(heard)..] != level[from..])
             };
             self.news = self.news & !(1 << link.index()) | u32::from(news) << link.index();
         }
