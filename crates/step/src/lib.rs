@@ -3,8 +3,12 @@
 //! Not here: clocks, files, tasks, logs, any type of a topic. A leaf without dependencies.
 //! Pure: no clock, no I/O, no task.
 
+mod planted;
 mod timers;
 
+#[cfg(feature = "planted-faults")]
+pub use planted::plant;
+pub use planted::{Fault, planted};
 pub use timers::Timers;
 
 use std::ops::Add;

@@ -8,6 +8,7 @@ mod config;
 pub mod config_items;
 pub mod core;
 pub mod device_config;
+mod follow;
 mod limits;
 mod saved;
 mod shell;

@@ -3,14 +3,14 @@
 use agent::{Error, Hands, Station, Tasks, force, publication};
 use pubsub::{Change, FileRule, Publication};
 use topics::{
-    DeviceOpPending, FORCE_FILE, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    ZbootStatus, ZedAgentStatus,
+    DeviceOpPending, FORCE_FILE, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, ZbootStatus,
+    ZedAgentStatus,
 };
 use tracing::{error, info, warn};
 
 use crate::config::{CONFIG_BYTES, Config};
 use crate::core::{Effect, Event, Found, Said};
-use crate::{CONFIG, NAME, saved};
+use crate::{CONFIG, NAME, follow, saved};
 
 /// Key of topics that have one value.
 const GLOBAL: &str = "global";
@@ -50,16 +50,8 @@ impl Shell {
         let mut config = Config::open(&bus)?;
         let rule = FileRule { limit_bytes: CONFIG_BYTES, order: true };
         self.tasks.follow_file(&bus, bus.path(CONFIG), rule, move |file| Some(config.take(file)));
-        self.tasks.follow::<NodeDrainProgress>(&bus, "zedkube", |change| match change {
-            Change::Put { value, .. } => Some(Event::Progress(Some(Box::new(value)))),
-            Change::Gone { .. } => Some(Event::Progress(None)),
-            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-        });
-        self.tasks.follow::<NodeDrainStatus>(&bus, "zedkube", |change| match change {
-            Change::Put { value, .. } => Some(Event::Drain(Some(value))),
-            Change::Gone { .. } => Some(Event::Drain(None)),
-            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-        });
+        let of_zedkube = bus.clone();
+        self.tasks.events("follow zedkube", move |outbox| follow::zedkube(of_zedkube, outbox));
         self.tasks.follow::<NodeAgentStatus>(&bus, "nodeagent", |change| match change {
             Change::Put { value, .. } => Some(Event::Nodeagent(Box::new(value))),
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,

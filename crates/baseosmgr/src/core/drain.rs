@@ -6,7 +6,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::zboot::PartitionState;
-use step::Mono;
+use step::{Fault, Mono, planted};
 
 use super::event::{Effect, FallbackFrom, Note, Order, Why};
 use super::gate::{Own, Verdict, View, gate};
@@ -132,7 +132,17 @@ impl BaseOs {
         }
     }
 
+    /// As in the reference, where only some ways to a switch lead through the gate (D-B1).
+    pub(super) fn switch_unasked(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        if let Some(want) = self.want().filter(|_| self.facts.all_heard()) {
+            self.go(now, &want, Why::Complete { skip: String::new() }, effects);
+        }
+    }
+
     fn verdict(&self, want: &Want) -> Verdict {
+        if planted(Fault::N3) && want.fallback.is_some() {
+            return Verdict::Open(Why::Complete { skip: String::new() });
+        }
         gate(View {
             own: self.own.as_ref().filter(|own| own.context == want.context),
             status: self.facts.status,
@@ -147,6 +157,11 @@ impl BaseOs {
     fn want(&self) -> Option<Want> {
         if self.writing.is_some() || self.facts.spare().state == PartitionState::Updating {
             return None;
+        }
+        if planted(Fault::B2)
+            && let Some(own) = &self.own
+        {
+            return Some(Want { context: own.context.clone(), fallback: None });
         }
         let ready = self.facts.stages().into_iter().find(|(_, _, stage)| match stage {
             Stage::Written | Stage::FailedBefore { retry: Some(_) } => true,
@@ -195,7 +210,9 @@ impl BaseOs {
             }
             Some(_) | None => false,
         };
-        if !(switched || want.is_some() || coming || changing) {
+        // A switch that was ordered may have come about: until that is known, the node stays drained.
+        let ordered = self.ordered.is_some();
+        if !(switched || ordered || want.is_some() || coming || changing) {
             self.withdraw(effects);
         }
     }

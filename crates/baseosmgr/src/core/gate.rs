@@ -4,6 +4,7 @@
 //! Source: spec agents.md 3.3; an answer counts only for the very request that it names (D-B3).
 //! Pure: no clock, no I/O, no task.
 
+use step::{Fault, planted};
 use topics::{
     Defer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, RequestId, Requester,
 };
@@ -87,11 +88,12 @@ pub(super) fn gate(view: View<'_>) -> Verdict {
         Defer::Wait => match stranger(status.status) {
             Some(number) => Verdict::Stranger(number),
             // Someone else's drain as well: we join it by a request of our own.
-            None if view.own.is_none() => Verdict::Ask,
+            None if view.own.is_none() && !planted(Fault::B3) => Verdict::Ask,
             None => Verdict::Wait,
         },
         Defer::Ask => asked(view, status.status),
         // Complete, but not for us: that was settled above.
+        Defer::Proceed if status.status == DrainStatus::Complete && planted(Fault::B3) => Verdict::Wait,
         Defer::Proceed if status.status == DrainStatus::Complete => asked(view, status.status),
         Defer::Proceed => unsaid(view, status.status),
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use agent::zboot::{Label, PartitionState};
-use step::{Core, Mono};
+use step::{Core, Fault, Mono, planted};
 use topics::{BaseOsStatus, ZbootStatus};
 
 use super::drain::Waiting;
@@ -207,7 +207,11 @@ impl Core for BaseOs {
 
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let of_config = matches!(event, Event::Config { .. });
         self.hear(now, event, &mut effects);
+        if planted(Fault::B1) && of_config {
+            self.switch_unasked(now, &mut effects);
+        }
         self.settle(now, &mut effects);
         effects
     }

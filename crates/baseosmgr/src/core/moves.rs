@@ -15,6 +15,10 @@ impl BaseOs {
     /// Takes back a switch, or forgets a failed try, whose image nobody wants any more; then unpublishes the
     /// statuses of configs that are gone.
     pub(super) fn roll_back(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        if self.ordered.is_some() {
+            // What has to be taken back shows once it is known what the partitions are.
+            return;
+        }
         let spare = self.facts.spare();
         let (label, version) = (spare.label, spare.short_version.clone());
         let gone = || self.said.statuses.iter().filter(|(key, _)| !self.facts.configs.contains_key(*key));

@@ -40,6 +40,11 @@ impl BaseOs {
     pub(super) fn tell(&mut self, effects: &mut Vec<Effect>) {
         let first = self.said.zboot.is_empty();
         for label in Label::BOTH {
+            // nodeagent restarts at the word `updating`: it is not said of a partition that is being changed back.
+            let changing = matches!(self.ordered, Some(Order::Set { label: of, .. }) if of == label);
+            if changing && !first {
+                continue;
+            }
             let status = self.zboot_status(label);
             if self.said.zboot.get(&label) != Some(&status) {
                 self.said.zboot.insert(label, status.clone());

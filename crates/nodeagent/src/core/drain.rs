@@ -17,6 +17,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+use step::{Fault, planted};
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::Note;
@@ -32,6 +33,7 @@ pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, Note)> {
         | Requester::Stranger(_) => false,
     };
     match status.status {
+        DrainStatus::NotSupported | DrainStatus::NotRequested if planted(Fault::N1) => None,
         DrainStatus::NotSupported | DrainStatus::NotRequested => Some((false, Note::NoDrain(status))),
         DrainStatus::Requested
         | DrainStatus::Starting

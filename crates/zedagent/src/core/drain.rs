@@ -11,6 +11,8 @@ pub struct Drain {
     pub status: Option<NodeDrainStatus>,
     /// The progress as published; `None` beside a zedkube that gives none.
     pub progress: Option<Box<NodeDrainProgress>>,
+    /// Whether it is known that there is a progress, or none.
+    progress_read: bool,
     /// Whether, since the request that stands was made, the status has been one from before an answer.
     open_since_request: bool,
 }
@@ -36,6 +38,17 @@ impl Drain {
         self.open_since_request |= status.is_some_and(|it| is_open(it.status));
     }
 
+    /// A new progress, or that there is none.
+    pub fn hear_progress(&mut self, progress: Option<Box<NodeDrainProgress>>) {
+        self.progress = progress;
+        self.progress_read = true;
+    }
+
+    /// Whether nobody gives answers by request, so that requester and order have to do.
+    pub(super) fn is_without_answers(&self) -> bool {
+        self.progress_read && self.progress.is_none()
+    }
+
     /// A request is being made: answers from before are not for it.
     pub fn asked(&mut self) {
         self.open_since_request = self.status.is_some_and(|it| is_open(it.status));
@@ -50,7 +63,7 @@ impl Drain {
             return final_answer(status, &answer.skip);
         }
         match self.status {
-            Some(status) if status.requested_by == id.by && self.open_since_request => {
+            Some(status) if self.progress_read && status.requested_by == id.by && self.open_since_request => {
                 final_answer(status, "")
             }
             Some(_) | None => Answered::NotYet,

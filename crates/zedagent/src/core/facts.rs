@@ -33,7 +33,7 @@ pub enum Event {
     NoConfig,
     /// NodeDrainStatus, or that there is none.
     Drain(Option<NodeDrainStatus>),
-    /// NodeDrainProgress, or that there is none.
+    /// NodeDrainProgress, or that there is none. Before the first of these it is not known whether zedkube gives one.
     Progress(Option<Box<NodeDrainProgress>>),
     /// NodeAgentStatus.
     Nodeagent(Box<NodeAgentStatus>),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use step::{Core, Mono};
+use step::{Core, Fault, Mono, planted};
 use topics::{
     Defer, DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, FORCE_FILE, GoTime,
     MaintenanceModeReason, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, PendingState, Requester,
@@ -87,7 +87,10 @@ impl Zedagent {
             wall: (wall, now),
             wanted: None,
             counters: found.counters,
-            pending: found.pending.into_iter().map(|it| (it.op, it)).collect(),
+            pending: if planted(Fault::A4Lost) { Vec::new() } else { found.pending }
+                .into_iter()
+                .map(|it| (it.op, it))
+                .collect(),
             tested: Vec::new(),
             resumed: found.request.is_some(),
             request: found.request,
@@ -167,7 +170,11 @@ impl Zedagent {
                         self.counters.insert(op, command.clone());
                     }
                 }
-                (Some(command), Some(saved)) if command.counter == saved.counter => self.take_back(op, out),
+                (Some(command), Some(saved)) if command.counter == saved.counter => {
+                    if !planted(Fault::A4Lost) {
+                        self.take_back(op, out);
+                    }
+                }
                 (Some(command), Some(_)) => self.want(now, op, command, out),
             }
         }
@@ -191,6 +198,10 @@ impl Zedagent {
             waiting_for: "its turn".to_owned(),
             ..before
         };
+        if planted(Fault::A4Lost) {
+            out.push(Effect::SaveCounter(op, command.clone()));
+            self.counters.insert(op, command.clone());
+        }
         out.push(Effect::Journal(pending.clone()));
         self.pending.insert(op, pending);
     }
@@ -245,6 +256,9 @@ impl Zedagent {
                 next_step: "nothing: RemainingTestTime in NodeAgentStatus says how long",
             };
         }
+        if planted(Fault::A5) && self.tested.contains(&op) {
+            return Gate::Open(Way::Drained);
+        }
         if let Some(gate) = self.forced_gate(op) {
             return gate;
         }
@@ -252,8 +266,13 @@ impl Zedagent {
         if !self.drain.is_clustered() {
             return self.unknown_gate(now, clustered);
         }
+        if planted(Fault::A1) && self.drain.status.is_some_and(|it| it.status == DrainStatus::Cordoned) {
+            return Gate::Open(Way::Drained);
+        }
         let Some(request) = &self.request else { return self.ask_gate(now) };
-        if request.context != op.word() {
+        // What was commanded under this request needs the node drained until the next boot; its drain is shared.
+        let shared = self.pending.values().any(|it| it.state == PendingState::Commanded);
+        if request.context != op.word() && !shared {
             return Gate::Ask;
         }
         match self.drain.answer(request.id()) {
@@ -270,7 +289,7 @@ impl Zedagent {
 
     /// Beside a zedkube without answers, a COMPLETE that was there when this agent started may belong to anyone.
     pub(super) fn is_old_complete(&self) -> bool {
-        self.drain.progress.is_none()
+        self.drain.is_without_answers()
             && self.drain.status.is_some_and(|it| it.status == DrainStatus::Complete)
     }
 
@@ -321,7 +340,7 @@ impl Zedagent {
 
     pub(super) fn ask_gate(&self, now: Mono) -> Gate {
         match self.ask_from {
-            Some(from) if now < from => Gate::Wait {
+            Some(from) if now < from || planted(Fault::A4NotAgain) => Gate::Wait {
                 waiting_for: format!(
                     "the next try, {}, after {} failed drains",
                     self.wall(from),
@@ -379,9 +398,23 @@ impl Core for Zedagent {
             Event::Config(wanted) => self.config(wanted),
             Event::NoConfig => self.status.config_get_status = topics::ConfigGetStatus::Fail,
             Event::Drain(status) => self.drain.hear(status),
-            Event::Progress(progress) => self.drain.progress = progress,
-            Event::Nodeagent(status) => self.nodeagent(&status),
-            Event::Forced(forced) => self.forced = forced,
+            Event::Progress(progress) => self.drain.hear_progress(progress),
+            Event::Nodeagent(status) => {
+                self.nodeagent(&status);
+                let asked = |op: &DeviceOp| self.request.as_ref().is_some_and(|it| it.context == op.word());
+                if planted(Fault::A3)
+                    && !status.wait_drain_in_progress
+                    && let Some(op) = OPERATIONS.into_iter().find(asked)
+                {
+                    self.command(op, Way::Drained, &mut out);
+                }
+            }
+            Event::Forced(forced) => {
+                self.forced = forced;
+                if planted(Fault::K13) && forced.is_some_and(|it| it.status == DrainStatus::Complete) {
+                    out.push(Effect::UseForce);
+                }
+            }
             Event::ImageWaits(waits) => self.image_waits = waits,
             Event::Tick => {}
         }

@@ -4,7 +4,7 @@
 
 use agent::settings;
 use kubeops::{Counts, Left, Marks, Progress};
-use step::Mono;
+use step::{Fault, Mono, planted};
 use topics::DrainStatus;
 
 use super::facts::{Done, Effect, Failure, Said};
@@ -104,7 +104,7 @@ impl Zedkube {
                         failure.reason
                     );
                     self.skip(now, skip, out);
-                } else if attempt < self.limits.drain_tries {
+                } else if attempt + u32::from(planted(Fault::K1)) < self.limits.drain_tries {
                     let until = now + self.limits.drain_pause();
                     self.run = Run::Pausing { attempt, until, reason: failure.reason, last };
                     out.push(Effect::Await(self.run_id, Box::new(failure.watched)));

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use agent::settings::{self, Properties};
-use step::{Core, Mono};
+use step::{Core, Fault, Mono, planted};
 use topics::{
     Answer, CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, Requester,
@@ -73,7 +73,7 @@ impl Zedkube {
         wall: GoTime,
     ) -> (Self, Vec<Effect>) {
         let journal = journal.unwrap_or_default();
-        let same_boot = journal.boot_id == boot_id;
+        let same_boot = journal.boot_id == boot_id && !planted(Fault::K7);
         let mut core = Self {
             limits,
             boot_id,
@@ -174,7 +174,7 @@ impl Zedkube {
         {
             self.looks += 1;
             self.care = Care::Looking;
-            out.push(Effect::Look { nth: self.looks, give_back: !self.keeps_cordon() });
+            out.push(Effect::Look { nth: self.looks, give_back: !self.keeps_cordon() || planted(Fault::K9) });
         }
     }
 
@@ -213,7 +213,7 @@ impl Zedkube {
             Err(trouble) => trouble,
         };
         let limit = self.properties.time(settings::DRAIN_SKIP);
-        if now.since(away_since) >= limit {
+        if now.since(away_since) >= limit && !planted(Fault::K2) {
             let skip = format!("the Kubernetes API was not reachable for {} s: {trouble}", limit.as_secs());
             self.skip(now, skip, out);
         } else {
@@ -241,6 +241,10 @@ impl Zedkube {
     pub(super) fn cordoned(&mut self, now: Mono, result: Result<CordonOwner, String>, out: &mut Vec<Effect>) {
         let Run::Cordoning { tried, again: None, .. } = self.run else { return };
         match result {
+            Ok(owner) if planted(Fault::K15) => {
+                self.cordon = owner;
+                self.skip(now, "every other node is cordoned".to_owned(), out);
+            }
             Ok(owner) => {
                 self.cordon = owner;
                 self.floor = None;
@@ -264,7 +268,7 @@ impl Zedkube {
         self.run = Run::Ended(end);
         self.floor = None;
         self.resume = None;
-        self.care = Care::Due(now);
+        self.care = if planted(Fault::K8) { Care::Done } else { Care::Due(now) };
     }
 }
 
@@ -275,9 +279,23 @@ impl Core for Zedkube {
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         let mut out = Vec::new();
         match event {
-            Event::Member(member) => self.joined(now, member),
+            Event::Member(member) => {
+                if planted(Fault::K5) && member == Some(true) && self.run.is_active() {
+                    let requested_by = Requester::None;
+                    out.push(Effect::Status(NodeDrainStatus {
+                        status: DrainStatus::NotRequested,
+                        requested_by,
+                    }));
+                }
+                self.joined(now, member);
+            }
             Event::NodeKnown { name } => self.node_known = !name.is_empty(),
-            Event::Request(from, request) => self.request(from, request),
+            Event::Request(from, request) => {
+                if planted(Fault::K3) && request.is_some() && self.run.is_active() {
+                    out.push(Effect::Probe(self.run_id));
+                }
+                self.request(from, request);
+            }
             Event::RequestsRead(from) => {
                 if !self.read.contains(&from) {
                     self.read.push(from);

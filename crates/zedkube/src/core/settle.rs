@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use step::Mono;
+use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requester};
 
 use super::facts::{Effect, Force, Said, Seen};
@@ -15,6 +15,7 @@ impl Zedkube {
             Some(request) => {
                 self.requests.insert(from, request);
             }
+            None if planted(Fault::K6) => {}
             None => {
                 self.requests.remove(&from);
             }
@@ -34,7 +35,7 @@ impl Zedkube {
             }
             self.end_run(out);
             self.run = Run::Idle;
-            self.care = Care::Due(now);
+            self.care = if planted(Fault::K8) { Care::Done } else { Care::Due(now) };
             // The cordon goes, and with it what was complete.
             self.answers.clear();
             self.left.clear();
@@ -138,7 +139,11 @@ impl Zedkube {
 
     /// Gives every standing request without a final answer this one.
     pub(super) fn answer(&mut self, now: Mono, status: DrainStatus, skip: &str) {
-        let open: Vec<NodeDrainRequest> = self.open().cloned().collect();
+        let mut open: Vec<NodeDrainRequest> = self.open().cloned().collect();
+        if planted(Fault::X1) {
+            // Whoever comes first, even when that one has its answer.
+            open.retain(|it| self.requests.values().next() == Some(it));
+        }
         for request in open {
             self.answer_one(now, &request, status, skip);
         }
@@ -244,7 +249,8 @@ impl Zedkube {
                     self.care_trouble = trouble;
                 }
                 // A device in no cluster need not ask for ever for one that is not there.
-                if self.member == Some(false) && self.cordon == CordonOwner::None {
+                let nobody_there = self.member == Some(false) && self.cordon == CordonOwner::None;
+                if nobody_there || planted(Fault::K29) {
                     Care::Done
                 } else {
                     Care::Due(now + self.limits.uncordon_poll())

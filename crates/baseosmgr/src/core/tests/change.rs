@@ -7,7 +7,7 @@ use topics::{DrainStatus, Requester};
 
 use super::way::waiting;
 use super::world::{NEW, NEWER, World, X, Z, drained};
-use crate::core::{Event, Why};
+use crate::core::{Effect, Event, Why};
 
 #[test]
 fn a_config_withdrawn_in_the_middle_of_a_drain_takes_its_request_with_it() {
@@ -111,6 +111,24 @@ fn two_images_at_once_stop_everything_and_say_so() {
     assert!(world.statuses.values().all(|status| status.error.contains("several images")));
     world.unwant(Z);
     assert_eq!(world.switches(), [(X.to_owned(), drained())]);
+}
+
+/// Found by the model: nodeagent would have restarted a node that had been given back.
+#[test]
+fn an_image_that_is_withdrawn_while_it_is_being_switched_keeps_its_request_until_it_is_switched_back() {
+    let mut world = waiting();
+    world.slow_results = true;
+    world.answer(DrainStatus::Complete);
+    assert_eq!(world.spare_state(), PartitionState::Updating);
+    world.unwant(X);
+    assert!(world.request.is_some(), "the switch may have come about");
+    assert!(world.statuses.contains_key(X), "it tells a restarted agent what to take back");
+    world.slow_results = false;
+    world.wait(Duration::ZERO);
+    assert_eq!(world.spare_state(), PartitionState::Unused);
+    assert_eq!((world.request.clone(), world.statuses.len()), (None, 0));
+    let told = |it: &Effect| matches!(it, Effect::Zboot(status) if status.partition_state == "updating");
+    assert!(!world.done.iter().any(told), "nodeagent restarts at that word");
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub(super) struct World {
     pub(super) fuse: Option<usize>,
     /// Writes end only when the test says so.
     pub(super) slow_writes: bool,
+    /// Results of orders and requests are not heard yet.
+    pub(super) slow_results: bool,
     pub(super) write: Option<Write>,
     /// Since when zedkube has said nothing of use, as far as this run of the agent knows.
     pub(super) unsaid_since: Option<Mono>,
@@ -108,6 +110,7 @@ impl World {
             done: vec![],
             fuse: None,
             slow_writes: false,
+            slow_results: false,
             write: None,
             unsaid_since: Some(Mono::START),
             moved_on: false,
@@ -175,7 +178,7 @@ impl World {
 
     fn try_event(&mut self, event: Event) -> Result<(), Crashed> {
         self.step(event)?;
-        while let Some(result) = self.results.pop_front() {
+        while let Some(result) = if self.slow_results { None } else { self.results.pop_front() } {
             self.burn()?;
             self.step(result)?;
         }

@@ -1,0 +1,62 @@
+//! Faults that a core can be given on purpose, so that a check of it can be seen to fail.
+//!
+//! Off in every build but those of the model checker: without the feature `planted-faults` the question is answered
+//! at compile time and no code of a fault is left. With it, no fault is there until a test plants one in its thread.
+//! Pure: no clock, no I/O, no task.
+
+/// A fault of the reference (`D-…`), each in the one place where a core would have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are those of the list of faults")]
+pub enum Fault {
+    A1,
+    A3,
+    A4Lost,
+    A4NotAgain,
+    A5,
+    N1,
+    N3,
+    B1,
+    B2,
+    B3,
+    X1,
+    K1,
+    K2,
+    K3,
+    K5,
+    K6,
+    K7,
+    K8,
+    K9,
+    K13,
+    K14,
+    K15,
+    K29,
+}
+
+#[cfg(feature = "planted-faults")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a fault in the cores of this thread, or takes the last one away.
+#[cfg(feature = "planted-faults")]
+pub fn plant(fault: Option<Fault>) {
+    PLANTED.set(fault);
+}
+
+/// Whether this fault is planted.
+#[cfg(feature = "planted-faults")]
+#[must_use]
+pub fn planted(fault: Fault) -> bool {
+    PLANTED.get() == Some(fault)
+}
+
+/// Whether this fault is planted: never.
+#[cfg(not(feature = "planted-faults"))]
+#[must_use]
+pub const fn planted(_fault: Fault) -> bool {
+    false
+}
+
+#[cfg(not(feature = "planted-faults"))]
+const _: () = assert!(!planted(Fault::A1), "a build that ships has no planted faults");

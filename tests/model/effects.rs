@@ -1,0 +1,301 @@
+//! What the cores ask for, performed as their shells do: in the order given, up to the moment in which the agent or
+//! the power may end.
+
+use std::sync::Arc;
+
+use baseosmgr::core::{Counter, Order};
+use topics::{CordonOwner, NodeDrainRequest, Requester};
+
+use super::topics::{Disk, Fact, Who, Writer};
+use super::world::{State, Task, Touched};
+
+/// How many effects are still performed.
+pub(crate) type Fuse = Option<usize>;
+
+/// The agent is gone before its next effect.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Gone;
+
+/// Takes one effect off the fuse.
+fn burn(fuse: &mut Fuse) -> Result<(), Gone> {
+    match fuse {
+        None => Ok(()),
+        Some(0) => Err(Gone),
+        Some(left) => {
+            *left -= 1;
+            Ok(())
+        }
+    }
+}
+
+impl State {
+    /// Tells a core one fact and performs what follows.
+    pub(crate) fn tell(&mut self, fact: Fact, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+        use step::Core as _;
+        macro_rules! step {
+            ($agent:ident, $place:expr, $event:expr, $perform:ident) => {{
+                let now = self.$agent.now + std::time::Duration::from_millis(1);
+                self.$agent.now = now;
+                touched.agents[$place] = true;
+                let Some(core) = &mut self.$agent.core else { return Ok(()) };
+                let effects = Arc::make_mut(core).step(now, $event);
+                self.$perform(effects, fuse, touched)
+            }};
+        }
+        match fact {
+            Fact::Zedagent(event) => step!(zedagent, 0, event, for_zedagent),
+            Fact::Nodeagent(event) => step!(nodeagent, 1, event, for_nodeagent),
+            Fact::Zedkube(event) => {
+                step!(zedkube, 2, event, for_zedkube)?;
+                self.judge_order();
+                Ok(())
+            }
+            Fact::Baseosmgr(event) => step!(baseosmgr, 3, event, for_baseosmgr),
+            Fact::Detail(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn for_zedagent(
+        &mut self,
+        effects: Vec<zedagent::core::Effect>,
+        fuse: &mut Fuse,
+        touched: &mut Touched,
+    ) -> Result<(), Gone> {
+        use zedagent::core::Effect;
+        for effect in effects {
+            if !matches!(effect, Effect::Say(_)) {
+                burn(fuse)?;
+                touched.files_of(Writer::Zedagent);
+            }
+            match effect {
+                Effect::Journal(pending) => drop(self.disk().pending.insert(pending.op, pending)),
+                Effect::Forget(op) => drop(self.disk().pending.remove(&op)),
+                Effect::SaveCounter(op, command) => drop(self.disk().counters.insert(op, command)),
+                Effect::DropCounter(op) => drop(self.disk().counters.remove(&op)),
+                Effect::Request(request) => self.request(0, Some(request)),
+                Effect::Withdraw => self.request(0, None),
+                Effect::Publish(status) => {
+                    let newly = [
+                        (topics::DeviceOp::Reboot, status.reboot_cmd),
+                        (topics::DeviceOp::Shutdown, status.shutdown_cmd),
+                    ];
+                    for (op, commanded) in newly {
+                        if commanded {
+                            self.judge_command(op);
+                        }
+                    }
+                    self.disk().run.zedagent = Some(status);
+                }
+                Effect::UseForce => {
+                    touched.files_of(Writer::Person);
+                    self.judge_used_order(Requester::DeviceOp);
+                    self.disk().force = None;
+                }
+                Effect::Say(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn for_nodeagent(
+        &mut self,
+        effects: Vec<nodeagent::core::Effect>,
+        fuse: &mut Fuse,
+        touched: &mut Touched,
+    ) -> Result<(), Gone> {
+        use nodeagent::core::Effect;
+        for effect in effects {
+            if !matches!(effect, Effect::Say(_) | Effect::Reason { .. } | Effect::Sync) {
+                burn(fuse)?;
+            }
+            match effect {
+                Effect::Journal(latched) => {
+                    touched.files_of(Writer::Nodeagent);
+                    self.disk().run.latched = Some(latched);
+                }
+                Effect::Publish(status) => {
+                    touched.files_of(Writer::Nodeagent);
+                    self.disk().run.nodeagent = Some(status);
+                }
+                Effect::Zboot(verdict) => {
+                    touched.files_of(Writer::Nodeagent);
+                    let label = verdict.partition_label.parse().expect("a label");
+                    self.disk().run.tested.insert(label, verdict.test_complete);
+                }
+                Effect::Operate(order) => {
+                    self.judge_operation(order.operation);
+                    self.under().device = Some(order);
+                }
+                Effect::Say(_) | Effect::Reason { .. } | Effect::Sync => {}
+                // The machine's watchdog does what the device did not.
+                Effect::Exit(_) => return Err(Gone),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn for_zedkube(
+        &mut self,
+        effects: Vec<zedkube::core::Effect>,
+        fuse: &mut Fuse,
+        touched: &mut Touched,
+    ) -> Result<(), Gone> {
+        use zedkube::core::Effect;
+        for effect in effects {
+            if matches!(effect, Effect::Say(_)) {
+                continue;
+            }
+            burn(fuse)?;
+            match effect {
+                Effect::Journal(journal) => {
+                    touched.files_of(Writer::Zedkube);
+                    self.disk().journal = Some(*journal);
+                }
+                Effect::Progress(progress) => {
+                    touched.files_of(Writer::Zedkube);
+                    for answer in &progress.answers {
+                        self.judge_answer(answer);
+                    }
+                    self.disk().run.progress = Some(progress);
+                }
+                Effect::Status(status) => {
+                    touched.files_of(Writer::Zedkube);
+                    self.judge_status(status);
+                    self.disk().run.status = Some(status);
+                }
+                Effect::Probe(run) => self.begin(Task::Probe(run)),
+                Effect::Cordon(run, _) => self.begin(Task::Cordon(run)),
+                Effect::Drain(run, ..) => self.begin(Task::Drain(run)),
+                Effect::Await(run, _) => self.begin(Task::Await(run)),
+                Effect::Cancel => self.cancel(),
+                Effect::Look { nth, give_back } => {
+                    if self.under.look.is_some() {
+                        self.wrong("two looks at once");
+                    }
+                    self.under().look = Some((nth, give_back));
+                }
+                Effect::Say(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, task: Task) {
+        // A wait for a change gives way to whatever comes next.
+        if let Some(other) = self.under.task.as_ref().filter(|it| !matches!(it, Task::Await(_))) {
+            let both = format!("two tasks: {task:?} beside {other:?}");
+            self.wrong(both);
+        }
+        if matches!(task, Task::Probe(_)) {
+            self.under().ghost.failed_attempts = 0;
+        }
+        self.under().task = Some(task);
+    }
+
+    fn cancel(&mut self) {
+        let under = self.under();
+        under.look = None;
+        under.task = None;
+    }
+
+    pub(crate) fn request(&mut self, nth: usize, request: Option<NodeDrainRequest>) {
+        if let Some(request) = &request {
+            let asked = Arc::make_mut(&mut self.asked);
+            if !asked.contains(&request.requested_at) {
+                asked.push(request.requested_at);
+            }
+        }
+        self.disk().run.requests[nth] = request;
+    }
+
+    pub(crate) fn for_baseosmgr(
+        &mut self,
+        effects: Vec<baseosmgr::core::Effect>,
+        fuse: &mut Fuse,
+        touched: &mut Touched,
+    ) -> Result<(), Gone> {
+        use baseosmgr::core::{Effect, Event, Note};
+        let mut why = None;
+        for effect in effects {
+            if !matches!(effect, Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_)) {
+                burn(fuse)?;
+                touched.files_of(Writer::Baseosmgr);
+            }
+            match effect {
+                Effect::Say(Note::Switch { why: said, .. }) => why = Some(said),
+                Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) => {}
+                Effect::Ask { nth, context } => {
+                    let requested_at = self.wall(Who::Baseosmgr);
+                    let request = NodeDrainRequest { requested_at, requested_by: Requester::Update, context };
+                    self.request(1, Some(request.clone()));
+                    self.under().results.push(Event::Asked { nth, request });
+                }
+                Effect::Withdraw => self.request(1, None),
+                Effect::Store(order) => {
+                    if let Order::Set { state: agent::zboot::PartitionState::Updating, .. } = order {
+                        self.judge_switch(why.as_ref());
+                    }
+                    let spare = self.disk.partitions.spare().state;
+                    self.under().ghost.switched_back |= spare == agent::zboot::PartitionState::Updating;
+                    store(self.disk(), order);
+                    self.under().results.push(Event::Stored { order, outcome: Ok(()) });
+                }
+                Effect::Write { write, .. } => {
+                    let outcome = Ok(write.version.clone());
+                    self.under().results.push(Event::Written { of: write, outcome });
+                }
+                Effect::StopWriting => {
+                    self.under().results.retain(|it| !matches!(it, Event::Written { .. }));
+                }
+                Effect::Save(counter, value) => {
+                    let saved = &mut self.disk().saved;
+                    match counter {
+                        Counter::CurrentRetry => saved.current_retry = value,
+                        Counter::ConfigRetry => saved.config_retry = value,
+                        Counter::Fallback => saved.fallback = Some(value),
+                    }
+                }
+                Effect::Journal(begun) => self.disk().saved.fallback_from = begun,
+                Effect::RemoveForce => {
+                    touched.files_of(Writer::Person);
+                    self.judge_used_order(Requester::Update);
+                    self.disk().force = None;
+                }
+                Effect::Zboot(status) => {
+                    let label = status.partition_label.parse().expect("a label");
+                    self.disk().run.zboot.insert(label, status);
+                }
+                Effect::Status { key, status } => drop(self.disk().run.images.insert(key, *status)),
+                Effect::Unpublish { key } => drop(self.disk().run.images.remove(&key)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The cordon of ours is taken off the node, or one is found there; whatever was proved goes with it.
+    pub(crate) fn cordon(&mut self, cordon: CordonOwner) {
+        let under = self.under();
+        under.node.cordon = cordon;
+        under.node.boot = under.boot;
+        if cordon == CordonOwner::None {
+            under.node.drained = false;
+            under.ghost.open();
+        }
+    }
+}
+
+fn store(disk: &mut Disk, order: Order) {
+    use agent::zboot::{Label, PartitionState};
+    let running = disk.partitions.current;
+    let mut set = |label, state| match label {
+        Label::A => disk.partitions.a.state = state,
+        Label::B => disk.partitions.b.state = state,
+    };
+    match order {
+        Order::Set { label, state } => set(label, state),
+        Order::MarkActive => {
+            set(running, PartitionState::Active);
+            set(running.other(), PartitionState::Unused);
+        }
+    }
+}

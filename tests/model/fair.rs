@@ -1,0 +1,179 @@
+//! Nothing is stuck (goals P4, P6): from every state, once the world turns benign, all that is wanted comes about.
+//!
+//! Benign: agents start, hear what is new, tasks end well, the device obeys, a person takes back what a person asked, time
+//! passes for all alike. One such run is worked out from each state, step by step, always the same from the same
+//! state; it must come to rest with every wish fulfilled. A run that meets a state from which another run came to
+//! rest needs no end of its own, one that meets itself never ends.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use agent::zboot::PartitionState;
+use step::Mono;
+use topics::{CordonOwner, DeviceOp, DrainStatus, PendingState};
+
+use super::effects::Gone;
+use super::steps::{Action, How};
+use super::topics::{ALL, IMAGE, LINKS, TREE, Writer};
+use super::world::{State, Touched};
+
+/// States from which the benign run comes to rest.
+#[derive(Debug, Default)]
+pub(crate) struct Fair {
+    good: Mutex<HashSet<u64>>,
+}
+
+/// Why a run does not come to rest.
+#[derive(Debug)]
+pub(crate) struct Stuck {
+    pub(crate) why: String,
+    pub(crate) at: Box<State>,
+    /// After so many steps.
+    pub(crate) steps: usize,
+}
+
+impl Fair {
+    /// Whether the benign run from `state` comes to rest.
+    pub(crate) fn check(&self, state: &State) -> Result<(), Stuck> {
+        let mut chain: Vec<u64> = Vec::new();
+        let mut on_chain: HashSet<u64> = HashSet::new();
+        let mut at = state.clone();
+        loop {
+            if at.under.ghost.wrong.is_some() {
+                // A fault of another kind, which the search finds by itself or reports here.
+                let why = at.under.ghost.wrong.clone().unwrap_or_default();
+                return Err(Stuck { why, at: Box::new(at), steps: chain.len() });
+            }
+            let known = self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.fingerprint);
+            if known {
+                break;
+            }
+            if !on_chain.insert(at.fingerprint) {
+                return Err(Stuck {
+                    why: format!("goes round for ever: {}", at.unfulfilled()),
+                    at: Box::new(at),
+                    steps: chain.len(),
+                });
+            }
+            chain.push(at.fingerprint);
+            match at.benign() {
+                Some(next) => at = next,
+                None if at.unfulfilled().is_empty() => break,
+                None => {
+                    let why = format!("waits for ever: {}", at.unfulfilled());
+                    return Err(Stuck { why, at: Box::new(at), steps: chain.len() });
+                }
+            }
+        }
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).extend(chain);
+        Ok(())
+    }
+
+    /// How many states are known to come to rest.
+    pub(crate) fn states(&self) -> usize {
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl State {
+    /// The next step of the benign run; `None` at rest with all wishes fulfilled, or when nothing can happen.
+    pub(crate) fn benign(&self) -> Option<Self> {
+        self.at_once().or_else(|| {
+            let rests = self.unfulfilled().is_empty();
+            if rests { None } else { self.time_passes() }
+        })
+    }
+
+    /// The next step of the benign run that takes no time.
+    pub(crate) fn at_once(&self) -> Option<Self> {
+        if self.disk.force.is_some() || self.request_of(2).is_some() {
+            let mut next = self.clone();
+            next.disk().force = None;
+            next.disk().run.requests[2] = None;
+            let mut touched = Touched::default();
+            touched.files_of(Writer::Person);
+            next.seal(touched);
+            return Some(next);
+        }
+        let how = if self.scenario.away { How::Badly } else { How::Well };
+        let mut ready =
+            ALL.into_iter().filter(|who| self.takes_part(*who) && !self.runs(*who)).map(Action::Start);
+        let step = ready
+            .next()
+            .or_else(|| LINKS.iter().find(|link| self.has_news(**link)).map(|link| Action::Hear(*link)))
+            .or_else(|| (!self.under.results.is_empty()).then_some(Action::Result(0)))
+            .or_else(|| self.under.task.as_ref().map(|_| Action::Task(how)))
+            .or_else(|| self.under.look.map(|_| Action::Look(how)))
+            .or_else(|| self.under.device.as_ref().map(|_| Action::Device(How::Well)));
+        step.and_then(|step| self.after(&step))
+    }
+
+    /// All clocks go on to the next moment at which anybody wants to be woken.
+    fn time_passes(&self) -> Option<Self> {
+        let ahead = |who| self.wake(who).map(|due: Mono| (due.since(self.now(who)), who));
+        let (wait, who) = ALL.into_iter().filter_map(ahead).min_by_key(|(wait, _)| *wait)?;
+        step::plant(self.scenario.fault);
+        let mut next = self.clone();
+        for other in ALL {
+            next.set_now(other, self.now(other) + wait);
+        }
+        let mut touched = Touched::ALL;
+        if next.tell(super::steps::tick(who), &mut None, &mut touched) == Err(Gone) {
+            next.boot();
+        }
+        next.seal(Touched::ALL);
+        Some(next)
+    }
+
+    /// What is wanted and has not come about, in words; empty when all is well.
+    pub(crate) fn unfulfilled(&self) -> String {
+        let disk = &self.disk;
+        let mut left = Vec::new();
+        let shut_down =
+            disk.pending.get(&DeviceOp::Shutdown).is_some_and(|it| it.state == PendingState::Commanded)
+                && disk.run.latched.as_ref().is_some_and(|it| it.done);
+        let wanted = [(DeviceOp::Reboot, disk.config.reboot), (DeviceOp::Shutdown, disk.config.shutdown)];
+        for (op, counter) in wanted {
+            let saved = disk.counters.get(&op).map(|it| it.counter);
+            let happened = counter.is_none_or(|it| it == 6 || self.under.ghost.done.contains(&(op, it)));
+            let done = saved == counter && happened;
+            if !(done || op == DeviceOp::Shutdown && shut_down) {
+                left.push(format!("{} {counter:?}", op.word()));
+            }
+        }
+        if self.scenario.with_images {
+            let running = disk.partitions.running();
+            // An image that had its try and did not pass has ended, with its reason in BaseOsStatus.
+            let spare = disk.partitions.spare();
+            let failed = spare.short_version == IMAGE
+                && spare.state == PartitionState::Inprogress
+                && disk.run.images.get(TREE).is_some_and(|it| !it.error.is_empty());
+            if disk.config.image
+                && !failed
+                && (running.short_version != IMAGE || running.state != PartitionState::Active)
+            {
+                left.push("the image".to_owned());
+            }
+            if disk.saved.fallback != Some(disk.config.fallback) {
+                left.push("the fallback".to_owned());
+            }
+        }
+        let waits = disk.run.nodeagent.as_ref().is_some_and(|it| it.wait_drain_in_progress);
+        if waits && disk.run.requests[0].is_none() {
+            left.push("WaitDrainInProgress stays true".to_owned());
+        }
+        if !shut_down {
+            let standing = disk.run.requests.iter().flatten().map(|it| it.context.clone());
+            left.extend(standing.map(|it| format!("the request for {it} stands")));
+            match disk.run.status.map(|it| it.status) {
+                Some(DrainStatus::NotRequested) if disk.config.clustered => {}
+                Some(DrainStatus::NotSupported) if !disk.config.clustered => {}
+                other => left.push(format!("NodeDrainStatus is {other:?}")),
+            }
+            if self.under.node.cordon == CordonOwner::Ours {
+                left.push("our cordon is on the node".to_owned());
+            }
+        }
+        left.join(", ")
+    }
+}

@@ -1,0 +1,89 @@
+//! Each fault of the reference that a core can have, planted, and what catches it.
+
+use step::Fault;
+use topics::{DrainStatus, Requester};
+
+use super::scenarios::{Change, Scenario, order};
+use super::world::Budget;
+
+/// A fault, where it shows, and the words in which the check reports it.
+pub(crate) struct Planted {
+    pub(crate) fault: Fault,
+    pub(crate) scenario: Scenario,
+    pub(crate) reported: &'static str,
+}
+
+/// All of them.
+pub(crate) fn all() -> Vec<Planted> {
+    use Change::{Detail, Fallback, Image, Operator, Reboot, Shutdown};
+    let quiet = Budget::default();
+    let failures = |failures| Budget { failures, ..quiet };
+    let crash = Budget { crashes: 1, ..quiet };
+    let base = || Scenario::quiet("planted");
+    let images = || Scenario { with_images: true, ..base() };
+    let with = |changes: &[Change]| Scenario { changes: changes.to_vec(), ..base() };
+    let image = |changes: &[Change]| Scenario { changes: changes.to_vec(), ..images() };
+    let shut_and_switch = [Shutdown(7), Image(true)];
+    vec![
+        planted(Fault::A1, with(&[Reboot(7)]), "zedagent commands reboot undrained"),
+        planted(
+            Fault::A3,
+            Scenario { budget: crash, ..with(&[Reboot(7)]) },
+            "zedagent commands reboot undrained",
+        ),
+        planted(Fault::A4Lost, Scenario { budget: crash, ..with(&[Reboot(7)]) }, "for ever: reboot Some(7)"),
+        planted(
+            Fault::A4NotAgain,
+            Scenario { budget: failures(2), ..with(&[Reboot(7)]) },
+            "for ever: reboot Some(7)",
+        ),
+        planted(Fault::A5, in_test(image(&[Reboot(7)])), "zedagent commands reboot undrained"),
+        planted(Fault::N1, with(&[Reboot(7), Reboot(6)]), "WaitDrainInProgress stays true"),
+        planted(Fault::N3, image(&[Fallback(1)]), "baseosmgr switches undrained"),
+        planted(Fault::B1, image(&[Image(true)]), "baseosmgr switches undrained"),
+        planted(Fault::B2, image(&[Image(true), Image(false)]), "an image that nobody wants"),
+        planted(Fault::B3, image(&shut_and_switch), "for ever: the image"),
+        planted(Fault::X1, image(&shut_and_switch), "the image, the request for shutdown stands"),
+        planted(Fault::K1, Scenario { budget: failures(1), ..with(&[Reboot(7)]) }, "gives up after 1 of 2"),
+        planted(Fault::K2, Scenario { away: true, ..with(&[Reboot(7)]) }, "for ever: reboot Some(7)"),
+        planted(Fault::K3, with(&[Reboot(7), Operator(true)]), "two tasks"),
+        planted(Fault::K5, with(&[Reboot(7), Detail]), "NOTREQUESTED is said while a request stands"),
+        planted(Fault::K6, with(&[Reboot(7), Reboot(6)]), "for ever"),
+        planted(Fault::K7, Scenario { budget: crash, ..with(&[Reboot(7)]) }, "forgotten its drain"),
+        planted(Fault::K8, with(&[Reboot(7), Reboot(6)]), "our cordon is on the node"),
+        planted(Fault::K9, with(&[Reboot(7)]), "of a node that was given back"),
+        planted(
+            Fault::K13,
+            Scenario {
+                forces: vec![order(DrainStatus::Complete, Requester::Update)],
+                budget: Budget { forces: 1, ..quiet },
+                ..images()
+            },
+            "is taken away by DeviceOp",
+        ),
+        planted(
+            Fault::K14,
+            Scenario {
+                forces: vec![order(DrainStatus::Cordoned, Requester::None)],
+                budget: Budget { forces: 1, ..quiet },
+                ..with(&[Reboot(7)])
+            },
+            "which the force file orders",
+        ),
+        planted(Fault::K15, with(&[Reboot(7)]), "which is not earned"),
+        planted(
+            Fault::K29,
+            Scenario { budget: failures(1), ..with(&[Reboot(7), Reboot(6)]) },
+            "our cordon is on the node",
+        ),
+    ]
+}
+
+fn in_test(scenario: Scenario) -> Scenario {
+    let config = super::topics::Config { image: true, ..scenario.config };
+    Scenario { in_test: true, config, ..scenario }
+}
+
+fn planted(fault: Fault, scenario: Scenario, reported: &'static str) -> Planted {
+    Planted { fault, scenario: Scenario { fault: Some(fault), ..scenario }, reported }
+}

@@ -1,0 +1,129 @@
+//! A model checker over the four real cores: topics that coalesce, arrive late and in any order, agents that end and
+//! start anew at any step, boots at any step, two requesters, changes of the config, force files.
+//!
+//! What is explored and how far, with numbers: README.md beside this file.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test binary: a panic is its way to fail, a line its way to tell"
+)]
+
+mod checker;
+mod effects;
+mod fair;
+mod faults;
+mod outside;
+mod print;
+mod properties;
+mod scenarios;
+mod starts;
+mod steps;
+mod topics;
+mod wander;
+mod world;
+
+use std::fmt::Write as _;
+
+use checker::{Bounds, Report, Trace, search, shortest};
+use scenarios::Scenario;
+use wander::{Wandered, wander};
+
+/// Fails with the way to a fault.
+fn fail(scenario: &Scenario, trace: &Trace) -> ! {
+    let Trace { property, steps, then, what, state } = trace;
+    let mut lines = String::new();
+    for step in steps {
+        writeln!(lines, "  {step:?}").expect("a String takes all");
+    }
+    writeln!(lines, "  and {then} steps of the benign run").expect("a String takes all");
+    panic!("{}: {property}: {what}\n{lines}{}", scenario.name, state.text());
+}
+
+/// Searches each scenario.
+fn check(scenarios: &[Scenario], bounds: Bounds) {
+    for scenario in scenarios {
+        let Report { states, depth, at_rest, whole, took, found } = search(scenario, bounds);
+        if let Some(trace) = found {
+            fail(scenario, &trace);
+        }
+        let reach = if whole { "all" } else { "bounded" };
+        let secs = took.as_secs_f64();
+        println!("| {} | {states} ({reach}) | {depth} | {at_rest} | {secs:.1} |", scenario.name);
+    }
+}
+
+/// Goes random ways through each scenario.
+fn roam(ways: u64) {
+    for scenario in scenarios::all() {
+        let Wandered { steps, at_rest, boots, took, found } = wander(&scenario, 0..ways);
+        if let Some((way, trace)) = found {
+            println!("way {way}");
+            fail(&scenario, &trace);
+        }
+        let secs = took.as_secs_f64();
+        println!(
+            "| {} | {ways} ways of {steps} steps | {boots} boots | {at_rest} | {secs:.1} |",
+            scenario.name
+        );
+    }
+}
+
+/// Plants each fault; what is found is found by the words that are expected.
+fn plant(find: impl Fn(&Scenario) -> Report) {
+    let mut missed = String::new();
+    for planted in faults::all() {
+        let report = find(&planted.scenario);
+        let fault = planted.fault;
+        let line = match report.found {
+            Some(Trace { property, steps, then, what, .. }) if what.contains(planted.reported) => {
+                println!("| {fault:?} | {property} | {what} | {} + {then} |", steps.len());
+                continue;
+            }
+            Some(trace) => format!("{fault:?} by {:?} instead: {}", trace.steps, trace.what),
+            None => format!("{fault:?} is not caught in {} states, depth {}", report.states, report.depth),
+        };
+        writeln!(missed, "{line}").expect("a String takes all");
+    }
+    assert!(missed.is_empty(), "{missed}");
+}
+
+#[test]
+fn never_early_and_never_stuck_within_bounds() {
+    check(&scenarios::all(), Bounds { depth: 40, states: 10_000, threads: 2 });
+}
+
+#[test]
+fn never_early_and_never_stuck_on_random_ways() {
+    roam(20);
+}
+
+#[test]
+fn every_planted_fault_is_caught() {
+    plant(|scenario| search(scenario, Bounds { depth: 40, states: 60_000, threads: 1 }));
+}
+
+#[test]
+fn the_scenarios_of_the_faults_are_sound_without_them() {
+    let sound: Vec<_> = faults::all().into_iter().map(|it| Scenario { fault: None, ..it.scenario }).collect();
+    check(&sound, Bounds { depth: 40, states: 1_500, threads: 2 });
+}
+
+#[test]
+#[ignore = "takes an hour: cargo test -p scenarios --test model -- --ignored --nocapture --test-threads=1"]
+fn in_full_states() {
+    check(&scenarios::all(), Bounds { depth: 400, states: 1_000_000, threads: 2 });
+}
+
+#[test]
+#[ignore = "takes long, see in_full_states"]
+fn in_full_random_ways() {
+    roam(1_000);
+}
+
+#[test]
+#[ignore = "takes long, see in_full_states"]
+fn in_full_shortest_ways_to_planted_faults() {
+    plant(|scenario| shortest(scenario, Bounds { depth: 40, states: 60_000, threads: 1 }));
+}

@@ -1,0 +1,150 @@
+//! What answers the agents: the cluster, the device, a person with a shell.
+
+use std::time::Duration;
+
+use agent::device::Operation;
+use kubeops::{Marks, Watched};
+use nodeagent::core::Took;
+use topics::{CordonOwner, NodeDrainRequest, Requester};
+use zedkube::core::{Done, Failure, Seen};
+
+use super::effects::{Fuse, Gone};
+use super::steps::How;
+use super::topics::{Fact, Link, Who};
+use super::world::{State, Task, Touched};
+
+impl State {
+    pub(crate) fn fails(&mut self) {
+        if !self.scenario.away {
+            self.under().left.failures -= 1;
+        }
+    }
+
+    pub(crate) fn operator(&mut self, asks: bool) {
+        let request = asks.then(|| NodeDrainRequest {
+            // Nobody else asks from this clock.
+            requested_at: self.wall(Who::Nodeagent).plus(Duration::from_nanos(u64::from(self.under.changed))),
+            requested_by: Requester::Operator,
+            context: "by hand".to_owned(),
+        });
+        self.request(2, request);
+    }
+
+    pub(crate) fn task_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+        use zedkube::core::Event;
+        let Some(task) = self.under().task.take() else { return Ok(()) };
+        let well = how == How::Well;
+        let trouble = || "trouble".to_owned();
+        match how {
+            How::Well => {}
+            How::Badly => self.fails(),
+            How::AllDrain => self.under().left.all_drain -= 1,
+        }
+        // The requests that zedkube has heard and that still stand.
+        let standing: Vec<_> =
+            [Link::DeviceRequestToZedkube, Link::UpdateRequestToZedkube, Link::OperatorRequestToZedkube]
+                .into_iter()
+                .enumerate()
+                .filter(|(nth, link)| {
+                    self.heard[link.index()].as_ref().is_some_and(|heard| **heard == link.level(&self.disk))
+                        && self.request_of(*nth).is_some()
+                })
+                .filter_map(|(nth, _)| self.request_of(nth).map(NodeDrainRequest::id))
+                .collect();
+        let event = match task {
+            Task::Probe(run) => {
+                if !well {
+                    self.under().ghost.skipped.extend(standing);
+                }
+                Event::Probed(run, if well { Ok(()) } else { Err(trouble()) })
+            }
+            Task::Cordon(run) => {
+                if well && self.under.node.cordon == CordonOwner::None {
+                    self.cordon(CordonOwner::Ours);
+                } else if well && self.under.node.cordon == CordonOwner::Ours {
+                    let under = self.under();
+                    under.node.boot = under.boot;
+                }
+                let whose = self.under.node.cordon;
+                Event::Cordoned(run, if well { Ok(whose) } else { Err(trouble()) })
+            }
+            Task::Await(run) => Event::BlockerChanged(run, "trouble".to_owned()),
+            Task::Drain(run) => match how {
+                How::Well => {
+                    if self.under.node.cordon == CordonOwner::None {
+                        // The engine puts the cordon back.
+                        self.cordon(CordonOwner::Ours);
+                    }
+                    let under = self.under();
+                    under.node.drained = true;
+                    under.ghost.drained.extend(standing);
+                    Event::Drained(
+                        run,
+                        Ok(Done { took: Duration::from_secs(3), evicted: 2, recordons: 0, left: Vec::new() }),
+                    )
+                }
+                How::Badly | How::AllDrain => {
+                    let all_drain = how == How::AllDrain;
+                    let under = self.under();
+                    under.ghost.failed_attempts += 1;
+                    if all_drain {
+                        under.ghost.skipped.extend(standing);
+                    }
+                    let failure = Failure {
+                        reason: trouble(),
+                        blockers: Vec::new(),
+                        all_drain,
+                        watched: Watched::default(),
+                        marks: Marks::default(),
+                    };
+                    Event::Drained(run, Err(failure))
+                }
+            },
+        };
+        self.tell(Fact::Zedkube(event), fuse, touched)
+    }
+
+    pub(crate) fn look_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+        let Some((nth, give_back)) = self.under().look.take() else { return Ok(()) };
+        let node = self.under.node.clone();
+        let seen = if how == How::Well {
+            match node.cordon {
+                CordonOwner::None => {
+                    self.cordon(CordonOwner::None);
+                    Ok(Seen::Open)
+                }
+                CordonOwner::Foreign => Ok(Seen::Foreign),
+                CordonOwner::Ours if give_back => {
+                    self.cordon(CordonOwner::None);
+                    Ok(Seen::Open)
+                }
+                CordonOwner::Ours => Ok(Seen::Ours),
+            }
+        } else {
+            self.fails();
+            if give_back && node.cordon == CordonOwner::Ours && node.boot != self.under.boot {
+                Ok(Seen::NotReady)
+            } else {
+                Err("500".to_owned())
+            }
+        };
+        self.tell(Fact::Zedkube(zedkube::core::Event::Looked(nth, seen)), fuse, touched)
+    }
+
+    pub(crate) fn device(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+        let Some(order) = self.under().device.take() else { return Ok(()) };
+        let operation = order.operation;
+        if how == How::Well && operation != Operation::Shutdown {
+            self.judge_done(operation);
+            self.boot();
+            return Ok(());
+        }
+        let outcome = if how == How::Well {
+            Ok(Took::Machine)
+        } else {
+            self.under().left.refusals -= 1;
+            Err("busy".to_owned())
+        };
+        self.tell(Fact::Nodeagent(nodeagent::core::Event::Operated { operation, outcome }), fuse, touched)
+    }
+}

@@ -1,0 +1,173 @@
+//! Fingerprints of values by their Debug form, in which no history shows that can matter to nobody.
+//!
+//! | In the text | In the fingerprint |
+//! |---|---|
+//! | a point of the monotonic clock | how far ahead of the clock of its agent it is, in seconds; due is due |
+//! | the identity of a request | its place among the identities that the state speaks of |
+//! | any other wall time | nothing |
+//! | numbers of runs, looks, asks and writes | nothing: whether a result is stale is told apart by the state itself |
+
+use std::cell::RefCell;
+use std::fmt::{Debug, Write as _};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::time::Duration;
+
+use step::Mono;
+use topics::GoTime;
+
+/// Members of a journal that are points of the monotonic clock.
+const MILLIS: [&str; 2] = ["pause_end_ms: ", "attempt_ms: "];
+/// Members whose numbers only count what has been.
+const COUNTS: [&str; 6] = ["run_id: ", "looks: ", "asks: ", "nth: ", "writes: ", "attempts: "];
+
+/// The fingerprint of one part of a state: its text, and the requests that it names, by their number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Print {
+    shape: u64,
+    ids: Vec<usize>,
+}
+
+thread_local! {
+    static TEXTS: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
+}
+
+impl Print {
+    /// The fingerprint of `value`, which belongs to an agent whose clock stands at `now`.
+    pub(crate) fn of(value: &impl Debug, now: Mono, asked: &[GoTime]) -> Self {
+        TEXTS.with_borrow_mut(|(text, plain)| {
+            text.clear();
+            plain.clear();
+            write!(text, "{value:?}").expect("a String takes all");
+            let ids = normalize(text, now, asked, plain);
+            let mut hasher = DefaultHasher::new();
+            hasher.write(plain.as_bytes());
+            Self { shape: hasher.finish(), ids }
+        })
+    }
+
+    /// The text that is hashed, for a person.
+    pub(crate) fn text(value: &impl Debug, now: Mono, asked: &[GoTime]) -> String {
+        let mut plain = String::new();
+        normalize(&format!("{value:?}"), now, asked, &mut plain);
+        plain
+    }
+
+    /// One number for several parts. Requests are numbered in the order in which the parts name them.
+    pub(crate) fn all<'a>(parts: impl IntoIterator<Item = &'a Self>) -> u64 {
+        let mut seen: Vec<usize> = Vec::new();
+        let mut hasher = DefaultHasher::new();
+        for part in parts {
+            hasher.write_u64(part.shape);
+            for id in &part.ids {
+                let place = seen.iter().position(|it| it == id).unwrap_or_else(|| {
+                    seen.push(*id);
+                    seen.len() - 1
+                });
+                hasher.write_usize(place);
+            }
+            hasher.write_u8(0xff);
+        }
+        hasher.finish()
+    }
+}
+
+fn normalize(text: &str, now: Mono, asked: &[GoTime], out: &mut String) -> Vec<usize> {
+    let mut ids = Vec::new();
+    let bytes = text.as_bytes();
+    let (mut at, mut from) = (0, 0);
+    while at < bytes.len() {
+        let rest = &text.as_bytes()[at..];
+        match rest[0] {
+            b'M' if rest.starts_with(b"Mono(") => {
+                let end = at + text[at..].find(')').expect("it is closed");
+                out.push_str(&text[from..at]);
+                let point = duration(&text[at + 5..end]);
+                let ahead = point.saturating_sub(now.since_start()).as_millis().saturating_add(500) / 1000;
+                write!(out, "+{}", ahead.min(1 << 40)).expect("a String takes all");
+                at = end + 1;
+                from = at;
+            }
+            b'2' if is_time(rest) => {
+                let length = rest.iter().position(|byte| *byte == b'Z').map_or(rest.len(), |it| it + 1);
+                out.push_str(&text[from..at]);
+                let written = &text[at..at + length];
+                match asked.iter().position(|it| it.to_string() == written) {
+                    Some(id) => {
+                        let place = ids.iter().position(|it| *it == id).unwrap_or_else(|| {
+                            ids.push(id);
+                            ids.len() - 1
+                        });
+                        write!(out, "#{place}").expect("a String takes all");
+                    }
+                    None => out.push('T'),
+                }
+                at += length;
+                from = at;
+            }
+            b'p' | b'a' if MILLIS.iter().any(|word| rest.starts_with(word.as_bytes())) => {
+                let digits = at + rest.iter().position(|byte| *byte == b' ').expect("a number follows") + 1;
+                out.push_str(&text[from..digits]);
+                at = digits;
+                while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+                    at += 1;
+                }
+                let point = Duration::from_millis(text[digits..at].parse().expect("a number"));
+                let ahead = point.saturating_sub(now.since_start()).as_millis().saturating_add(500) / 1000;
+                write!(out, "+{ahead}").expect("a String takes all");
+                from = at;
+            }
+            b'r' | b'l' | b'a' | b'n' | b'w' if at > 0 && matches!(bytes[at - 1], b' ') => {
+                if let Some(word) = COUNTS.iter().find(|word| rest.starts_with(word.as_bytes())) {
+                    at += word.len();
+                    out.push_str(&text[from..at]);
+                    while bytes.get(at).is_some_and(u8::is_ascii_digit) {
+                        at += 1;
+                    }
+                    from = at;
+                } else {
+                    at += 1;
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    out.push_str(&text[from..]);
+    ids
+}
+
+/// Whether a time of this model starts here.
+fn is_time(bytes: &[u8]) -> bool {
+    bytes.len() > 19 && bytes[1] == b'0' && bytes[4] == b'-' && bytes[7] == b'-' && bytes[10] == b'T'
+}
+
+/// Reads the Debug form of a [`Duration`].
+fn duration(text: &str) -> Duration {
+    let digits = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().expect("a number");
+    let secs = match unit {
+        "s" => number,
+        "ms" => number / 1e3,
+        "µs" => number / 1e6,
+        "ns" => number / 1e9,
+        _ => panic!("an unknown unit in {text}"),
+    };
+    Duration::try_from_secs_f64(secs).unwrap_or(Duration::MAX)
+}
+
+#[test]
+fn what_matters_to_nobody_does_not_show() {
+    let now = Mono::from_start(Duration::from_secs(100));
+    let request: GoTime = "2026-01-01T00:00:03Z".parse().unwrap();
+    let other: GoTime = "2026-01-01T00:00:04.5Z".parse().unwrap();
+    let text = |value: &dyn Debug| Print::text(&value, now, &[request]);
+    assert_eq!(text(&(now + Duration::from_millis(29_999))), "+30");
+    assert_eq!(text(&Mono::START), "+0");
+    assert_eq!(text(&(request, other, request)), "(#0, T, #0)");
+    assert_eq!(text(&Mono::from_start(Duration::MAX)), format!("+{}", 1_u64 << 40));
+    // Which requests are the same ones shows, over several parts too.
+    let print = |value: &[GoTime]| Print::of(&value, now, &[request, other]);
+    let (one, two) = (print(&[request, other]), print(&[other, request]));
+    assert_eq!(Print::all([&one]), Print::all([&two]));
+    assert_ne!(Print::all([&one, &one]), Print::all([&one, &two]));
+}

@@ -1,0 +1,324 @@
+//! What must never happen, judged by an onlooker who trusts nobody's word: never early (goals P3), once and not twice
+//! (goals R3), each COMPLETE earned (goals P5, P8).
+//!
+//! The onlooker knows when the node was proved empty under its cordon, for which requests that was, which skips are
+//! documented, and who released what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agent::device::Operation;
+use topics::{
+    Answer, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
+};
+
+use super::topics::{Fact, Link};
+use super::world::State;
+
+/// What the onlooker knows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Ghost {
+    /// Requests for which the node was proved empty; it has been cordoned ever since.
+    pub(crate) drained: BTreeSet<RequestId>,
+    /// Requests that may go without a drain: their skip is documented.
+    pub(crate) skipped: BTreeSet<RequestId>,
+    /// Requests that zedkube had answers for when it started anew in this boot.
+    pub(crate) resumes: BTreeSet<RequestId>,
+    /// Attempts of the run at work that came to nothing.
+    pub(crate) failed_attempts: u32,
+    /// Orders of force files, as long as somebody may still act on them.
+    pub(crate) forced: Vec<NodeDrainStatus>,
+    /// The node has left its cluster, or a person has touched its cordon, or forced something, in this boot.
+    pub(crate) excused: bool,
+    /// baseosmgr has taken its switch back in this boot. nodeagent cannot be told to stay up any more, see README.md.
+    pub(crate) switched_back: bool,
+    /// Operations that were released in this boot: by a drain, or for another documented reason.
+    pub(crate) released: BTreeMap<&'static str, Release>,
+    /// Counters whose operation was carried out.
+    pub(crate) done: BTreeSet<(DeviceOp, u32)>,
+    /// What should never have happened.
+    pub(crate) wrong: Option<String>,
+}
+
+/// Why an operation may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// The node was drained for it.
+    Drained,
+    /// A documented skip, or nothing to drain.
+    Without,
+}
+
+impl Ghost {
+    /// What was true of a boot ends with it.
+    pub(crate) fn boot(&mut self) {
+        let (done, wrong) = (std::mem::take(&mut self.done), self.wrong.take());
+        *self = Self { done, wrong, ..Self::default() };
+    }
+
+    /// Requests that are gone never come back.
+    pub(crate) fn keep_only(&mut self, standing: &[RequestId]) {
+        self.drained.retain(|it| standing.contains(it));
+        self.skipped.retain(|it| standing.contains(it));
+        self.resumes.retain(|it| standing.contains(it));
+    }
+
+    /// The node is open: whatever was proved is so no longer.
+    pub(crate) fn open(&mut self) {
+        self.drained.clear();
+        self.skipped.clear();
+    }
+}
+
+impl State {
+    pub(crate) fn wrong(&mut self, what: impl Into<String>) {
+        self.under().ghost.wrong.get_or_insert(what.into());
+    }
+
+    fn forced(&self, by: Requester) -> bool {
+        let proceeds = |it: &&NodeDrainStatus| match it.status {
+            DrainStatus::Complete => it.requested_by == by,
+            DrainStatus::Unknown | DrainStatus::NotSupported => true,
+            DrainStatus::NotRequested
+            | DrainStatus::Requested
+            | DrainStatus::Starting
+            | DrainStatus::Cordoned
+            | DrainStatus::FailedCordon
+            | DrainStatus::DrainRetrying
+            | DrainStatus::FailedDrain
+            | DrainStatus::Stranger(_) => false,
+        };
+        self.under.ghost.forced.iter().any(|it| proceeds(&it))
+    }
+
+    /// zedkube says COMPLETE to a request.
+    pub(crate) fn judge_answer(&mut self, answer: &Answer) {
+        let nth = match answer.requested_by {
+            Requester::Update => 1,
+            Requester::Operator => 2,
+            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => 0,
+        };
+        let stands = self.request_of(nth).is_some_and(|it| it.id() == answer.id());
+        if !stands {
+            return;
+        }
+        let ghost = &self.under.ghost;
+        match answer.status {
+            DrainStatus::Complete => {
+                let earned = if answer.skip.is_empty() {
+                    ghost.drained.contains(&answer.id())
+                } else {
+                    ghost.skipped.contains(&answer.id()) || self.forced(answer.requested_by)
+                };
+                if !earned {
+                    self.wrong(format!(
+                        "P3: zedkube says COMPLETE to {} ({:?}), which is not earned",
+                        answer.context, answer.skip
+                    ));
+                }
+            }
+            DrainStatus::FailedDrain => {
+                let (tried, most) = (ghost.failed_attempts, self.scenario.kube.drain_tries);
+                if tried < most {
+                    self.wrong(format!("gives up after {tried} of {most} attempts"));
+                }
+            }
+            DrainStatus::Unknown
+            | DrainStatus::NotSupported
+            | DrainStatus::NotRequested
+            | DrainStatus::Requested
+            | DrainStatus::Starting
+            | DrainStatus::Cordoned
+            | DrainStatus::FailedCordon
+            | DrainStatus::DrainRetrying
+            | DrainStatus::Stranger(_) => {}
+        }
+    }
+
+    /// zedagent tells nodeagent to carry `op` out.
+    pub(crate) fn judge_command(&mut self, op: DeviceOp) {
+        let word = op.word();
+        if self.under.ghost.released.contains_key(word) {
+            return;
+        }
+        let pending = self.disk.pending.get(&op).cloned().unwrap_or_default();
+        let release = if pending.skip.is_empty() {
+            // A drain that an operation was released by is shared by the next one.
+            let shared = self.under.ghost.released.values().any(|it| *it == Release::Drained);
+            let request =
+                self.request_of(0).filter(|it| it.context == word || shared).map(NodeDrainRequest::id);
+            if request.is_some_and(|id| self.under.ghost.drained.contains(&id)) && self.under.node.drained {
+                Some(Release::Drained)
+            } else {
+                // In no cluster there is nothing to drain.
+                (!self.zedagent_knows_a_cluster()).then_some(Release::Without)
+            }
+        } else {
+            let request = self.request_of(0).map(NodeDrainRequest::id);
+            let documented = request.is_some_and(|id| self.under.ghost.skipped.contains(&id))
+                || self.forced(Requester::DeviceOp)
+                || pending.skip.contains("said nothing");
+            documented.then_some(Release::Without)
+        };
+        match release {
+            Some(release) => drop(self.under().ghost.released.insert(word, release)),
+            None => self.wrong(format!("P3: zedagent commands {word} undrained (skip {:?})", pending.skip)),
+        }
+    }
+
+    /// Whether zedagent was told that this node belongs to a cluster.
+    fn zedagent_knows_a_cluster(&self) -> bool {
+        self.disk.run.member.is_some_and(|it| it.0)
+    }
+
+    /// baseosmgr switches to the other image.
+    pub(crate) fn judge_switch(&mut self, why: Option<&baseosmgr::core::Why>) {
+        use baseosmgr::core::Why;
+        if !self.switch_is_wanted() {
+            self.wrong("baseosmgr switches to an image that nobody wants");
+        }
+        let id = self.request_of(1).map(NodeDrainRequest::id);
+        let ghost = &self.under.ghost;
+        let release = match why {
+            Some(Why::Complete { skip }) if skip.is_empty() => {
+                let drained = id.is_some_and(|id| ghost.drained.contains(&id)) && self.under.node.drained;
+                drained.then_some(Release::Drained)
+            }
+            Some(Why::Complete { .. }) => {
+                let skipped =
+                    id.is_some_and(|id| ghost.skipped.contains(&id)) || self.forced(Requester::Update);
+                skipped.then_some(Release::Without)
+            }
+            Some(Why::NotSupported | Why::Early) => {
+                (!self.disk.run.member.is_some_and(|it| it.0) || ghost.excused).then_some(Release::Without)
+            }
+            Some(Why::Silent { .. }) => Some(Release::Without),
+            Some(Why::Forced(_)) => self.forced(Requester::Update).then_some(Release::Without),
+            None => None,
+        };
+        match release {
+            Some(release) => drop(self.under().ghost.released.insert("switch", release)),
+            None => self.wrong(format!("P3: baseosmgr switches undrained ({why:?})")),
+        }
+    }
+
+    /// nodeagent asks the device.
+    pub(crate) fn judge_operation(&mut self, operation: Operation) {
+        let ghost = &self.under.ghost;
+        let by_command = ghost.released.get(operation.word());
+        let by_switch = ghost.released.get("switch").filter(|_| operation == Operation::Reboot);
+        let excused = ghost.excused || by_command.is_none() && ghost.switched_back;
+        match by_command.or(by_switch) {
+            None => self.wrong(format!("P3: {} that nobody released", operation.word())),
+            Some(Release::Drained) if !self.under.node.drained && !excused => {
+                self.wrong(format!("P3: {} of a node that was given back", operation.word()));
+            }
+            Some(Release::Drained | Release::Without) => {}
+        }
+    }
+
+    /// The machine goes down as it was asked.
+    pub(crate) fn judge_done(&mut self, operation: Operation) {
+        if operation != Operation::Reboot || !self.under.ghost.released.contains_key(DeviceOp::Reboot.word())
+        {
+            return;
+        }
+        let Some(counter) = self.disk.pending.get(&DeviceOp::Reboot).map(|it| it.counter) else { return };
+        if !self.under().ghost.done.insert((DeviceOp::Reboot, counter)) {
+            self.wrong(format!("R3: reboot {counter} is carried out twice"));
+        }
+    }
+
+    /// Somebody takes the force file away, as its order is carried out.
+    pub(crate) fn judge_used_order(&mut self, by: Requester) {
+        let Some(order) = self.disk.force else { return };
+        let commanded = self.disk.pending.values().any(|it| it.state == PendingState::Commanded);
+        let used = match by {
+            Requester::Update => self.under.ghost.released.contains_key("switch"),
+            Requester::DeviceOp
+            | Requester::Unset
+            | Requester::None
+            | Requester::Operator
+            | Requester::Stranger(_) => commanded,
+        };
+        if order.requested_by != by || !used {
+            self.wrong(format!(
+                "P9: the order {order} is taken away by {by:?}, for whom it is not, or before its time"
+            ));
+        }
+    }
+
+    /// The request that zedkube has heard from this topic.
+    fn heard_request(&self, link: Link) -> Option<&NodeDrainRequest> {
+        self.heard[link.index()].as_ref()?.iter().find_map(|fact| match fact {
+            Fact::Zedkube(zedkube::core::Event::Request(_, request)) => request.as_ref(),
+            Fact::Zedkube(_)
+            | Fact::Zedagent(_)
+            | Fact::Nodeagent(_)
+            | Fact::Baseosmgr(_)
+            | Fact::Detail(_) => None,
+        })
+    }
+
+    /// zedkube says a new status.
+    pub(crate) fn judge_status(&mut self, status: NodeDrainStatus) {
+        let links =
+            [Link::DeviceRequestToZedkube, Link::UpdateRequestToZedkube, Link::OperatorRequestToZedkube];
+        let idle = matches!(status.status, DrainStatus::NotRequested | DrainStatus::NotSupported);
+        let all_read = links.iter().all(|link| self.heard[link.index()].is_some());
+        let asked = links.iter().any(|link| self.heard_request(*link).is_some());
+        let excused = self.under.ghost.excused;
+        if status.status == DrainStatus::NotRequested && all_read && asked && !excused {
+            self.wrong("P7: NOTREQUESTED is said while a request stands");
+        }
+        let standing = |id: &RequestId| self.disk.run.requests.iter().flatten().any(|it| it.id() == *id);
+        let under_way = self.under.ghost.resumes.iter().any(standing);
+        if idle && under_way && !all_read && !excused {
+            self.wrong(format!("R7: {status} is said by a zedkube that has forgotten its drain"));
+        }
+    }
+
+    /// A force file that zedkube has heard of is what it says.
+    pub(crate) fn judge_order(&mut self) {
+        let order = self.heard[Link::ForceToZedkube.index()].as_ref().and_then(|facts| {
+            facts.iter().find_map(|fact| match fact {
+                Fact::Zedkube(zedkube::core::Event::Force(zedkube::core::Force::Order(order))) => {
+                    Some(*order)
+                }
+                Fact::Zedkube(_)
+                | Fact::Zedagent(_)
+                | Fact::Nodeagent(_)
+                | Fact::Baseosmgr(_)
+                | Fact::Detail(_) => None,
+            })
+        });
+        if let Some(order) =
+            order.filter(|it| it.status != DrainStatus::Complete || self.asks(it.requested_by))
+            && self.disk.run.status.is_some_and(|status| status != order)
+        {
+            self.wrong(format!("P9: another status than {order} is said, which the force file orders"));
+        }
+    }
+
+    /// Whether zedkube has heard of a request of `by`.
+    fn asks(&self, by: Requester) -> bool {
+        let link = match by {
+            Requester::Update => Link::UpdateRequestToZedkube,
+            Requester::Operator => Link::OperatorRequestToZedkube,
+            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
+                Link::DeviceRequestToZedkube
+            }
+        };
+        self.heard_request(link).is_some_and(|it| it.requested_by == by)
+    }
+
+    /// Whether baseosmgr has heard that another image is wanted.
+    fn switch_is_wanted(&self) -> bool {
+        let heard = |link: Link| self.heard[link.index()].iter().flat_map(|it| it.iter());
+        let image = heard(Link::ImageToBaseosmgr)
+            .any(|it| matches!(it, Fact::Baseosmgr(baseosmgr::core::Event::Config { value: Some(_), .. })));
+        let saved = self.disk.saved.fallback;
+        let fallback = heard(Link::FallbackToBaseosmgr)
+            .any(|it| matches!(it, Fact::Baseosmgr(baseosmgr::core::Event::FallbackCounter(it)) if Some(*it) != saved));
+        image || fallback
+    }
+}

@@ -1,0 +1,182 @@
+//! What is explored: from where, with which wishes, and how much trouble.
+
+use step::Fault;
+use topics::{CordonOwner, DrainStatus, NodeDrainStatus, Requester};
+
+use super::topics::Config;
+use super::world::Budget;
+
+/// One change of the controller's wishes; each comes at most once, in any order with the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Change {
+    /// Reboot counter.
+    Reboot(u32),
+    /// Shutdown counter.
+    Shutdown(u32),
+    /// The new image is wanted, or no longer.
+    Image(bool),
+    /// The node belongs to a cluster, or does not.
+    Clustered(bool),
+    /// The force fallback counter.
+    Fallback(u32),
+    /// A part of the cluster config that changes nothing.
+    Detail,
+    /// A person with a shell asks for a drain, or takes it back.
+    Operator(bool),
+}
+
+/// A part of all that may happen.
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) config: Config,
+    /// Whether exploring starts before any agent does; else all agents run and have come to rest.
+    pub(crate) from_boot: bool,
+    pub(crate) with_images: bool,
+    /// The new image runs already, and is in test.
+    pub(crate) in_test: bool,
+    /// What an earlier boot left on the node.
+    pub(crate) cordon: CordonOwner,
+    /// There is no Kubernetes API, and never will be.
+    pub(crate) away: bool,
+    /// The fault that the cores are given, if any.
+    pub(crate) fault: Option<Fault>,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) forces: Vec<NodeDrainStatus>,
+    pub(crate) budget: Budget,
+    /// Agents may end in the middle of their effects, not only between two steps.
+    pub(crate) within_steps: bool,
+    pub(crate) kube: zedkube::Limits,
+}
+
+impl Scenario {
+    /// A clustered node at rest, nothing new wanted, no trouble.
+    pub(crate) fn quiet(name: &'static str) -> Self {
+        // Few tries, so that failures come about; each value is said at once.
+        let kube = zedkube::Limits {
+            cordon_tries: 2,
+            drain_tries: 2,
+            progress_gap_ms: 0,
+            marks_gap_ms: 0,
+            ..zedkube::Limits::default()
+        };
+        Self {
+            name,
+            config: Config {
+                reboot: Some(6),
+                shutdown: Some(6),
+                clustered: true,
+                image: false,
+                fallback: 0,
+                detail: 0,
+            },
+            from_boot: false,
+            with_images: false,
+            in_test: false,
+            cordon: CordonOwner::None,
+            away: false,
+            fault: None,
+            changes: Vec::new(),
+            forces: Vec::new(),
+            budget: Budget::default(),
+            within_steps: false,
+            kube,
+        }
+    }
+}
+
+/// An order in a force file.
+pub(crate) fn order(status: DrainStatus, requested_by: Requester) -> NodeDrainStatus {
+    NodeDrainStatus { status, requested_by }
+}
+
+/// All that is explored.
+pub(crate) fn all() -> Vec<Scenario> {
+    use Change::{Clustered, Detail, Fallback, Image, Operator, Reboot, Shutdown};
+    use DrainStatus::{Complete, NotSupported, Unknown};
+    let quiet = Budget::default();
+    vec![
+        Scenario {
+            changes: vec![Reboot(7)],
+            budget: Budget { crashes: 1, failures: 1, ..quiet },
+            within_steps: true,
+            ..Scenario::quiet("a reboot; an agent ends within a step, a task fails")
+        },
+        Scenario {
+            changes: vec![Reboot(7)],
+            budget: Budget { cuts: 1, all_drain: 1, refusals: 1, ..quiet },
+            ..Scenario::quiet("a reboot; the power goes, every other node drains too, the device refuses")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Reboot(6), Shutdown(7)],
+            budget: Budget { failures: 1, ..quiet },
+            ..Scenario::quiet("a reboot that is taken back, and a shutdown")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Clustered(false), Clustered(true)],
+            budget: Budget { crashes: 1, ..quiet },
+            ..Scenario::quiet("the cluster is left and joined in the middle of a drain")
+        },
+        Scenario {
+            changes: vec![Reboot(7)],
+            forces: vec![
+                order(Complete, Requester::DeviceOp),
+                order(Complete, Requester::Update),
+                order(NotSupported, Requester::None),
+                order(Unknown, Requester::None),
+            ],
+            budget: Budget { forces: 1, unforces: 1, hands: 1, ..quiet },
+            ..Scenario::quiet("a reboot, force files, a person at the cordon")
+        },
+        Scenario {
+            changes: vec![Reboot(7)],
+            from_boot: true,
+            ..Scenario::quiet("a reboot that is wanted while the agents start")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Image(true)],
+            with_images: true,
+            ..Scenario::quiet("a reboot and an image")
+        },
+        Scenario {
+            changes: vec![Image(true), Image(false), Fallback(1)],
+            with_images: true,
+            budget: Budget { crashes: 1, failures: 1, ..quiet },
+            ..Scenario::quiet("an image that is taken back, and a fallback; an agent ends, a task fails")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Operator(true), Operator(false), Detail],
+            budget: Budget { crashes: 1, failures: 1, ..quiet },
+            ..Scenario::quiet("a person asks for a drain and takes it back beside a reboot")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Shutdown(7)],
+            with_images: true,
+            in_test: true,
+            config: Config { image: true, ..Scenario::quiet("").config },
+            budget: Budget { crashes: 1, cuts: 1, ..quiet },
+            ..Scenario::quiet("a reboot and a shutdown while an image is in test")
+        },
+        Scenario {
+            changes: vec![Reboot(7)],
+            from_boot: true,
+            cordon: CordonOwner::Ours,
+            budget: Budget { failures: 2, cuts: 1, hands: 1, ..quiet },
+            ..Scenario::quiet("a cordon of an earlier boot, and the power goes again")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Image(true)],
+            away: true,
+            with_images: true,
+            budget: Budget { crashes: 1, ..quiet },
+            ..Scenario::quiet("there is no Kubernetes API")
+        },
+        Scenario {
+            changes: vec![Image(true), Clustered(false)],
+            forces: vec![order(Complete, Requester::Update)],
+            with_images: true,
+            budget: Budget { forces: 1, ..quiet },
+            ..Scenario::quiet("an image, a force file, the cluster is left")
+        },
+    ]
+}

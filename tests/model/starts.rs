@@ -1,0 +1,97 @@
+//! How an agent starts: with what is on disk, as its `run` does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use baseosmgr::core::{Event as BaseosmgrEvent, Source as From};
+use nodeagent::core::{NodeAgent, Source, Waits};
+use topics::{ContentTreeStatus, SwState};
+use zedagent::core::Zedagent;
+use zedkube::core::Zedkube;
+
+use super::effects::{Fuse, Gone};
+use super::topics::{Fact, TREE, Who};
+use super::world::{State, Touched};
+
+impl State {
+    /// An agent starts, as its `run` does.
+    pub(crate) fn start(&mut self, who: Who, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+        let boot_id = self.boot_id();
+        let now = self.now(who);
+        if who != Who::Nodeagent && !self.disk.run.looked_in {
+            let disk = self.disk();
+            (disk.run.looked_in, disk.force) = (true, None);
+        }
+        match who {
+            Who::Zedagent => {
+                let disk = &self.disk;
+                let found = zedagent::core::Found {
+                    counters: disk.counters.clone(),
+                    pending: disk.pending.values().cloned().collect(),
+                    request: disk.run.requests[0].clone(),
+                    boot_id,
+                };
+                let (core, effects) = Zedagent::new(zedagent::Limits::default(), found, now, self.wall(who));
+                self.zedagent.core = Some(Arc::new(core));
+                self.for_zedagent(effects, fuse, touched)
+            }
+            Who::Nodeagent => {
+                let run = &self.disk.run;
+                let found = nodeagent::core::Found {
+                    said: run.nodeagent.as_deref().cloned(),
+                    resumed: run.latched.clone(),
+                    tested: run
+                        .tested
+                        .iter()
+                        .filter(|(_, it)| **it)
+                        .map(|(label, _)| label.to_string())
+                        .collect(),
+                    hv_type_kube: true,
+                    ..nodeagent::core::Found::default()
+                };
+                // Limits at which nodeagent restarts the device on its own account are not reached here.
+                let waits =
+                    Waits { fallback: Duration::MAX, no_controller: Duration::MAX, ..Waits::default() };
+                let core = NodeAgent::new(nodeagent::Limits::default(), waits, found, now);
+                self.nodeagent.core = Some(Arc::new(core));
+                self.tell(Fact::Nodeagent(nodeagent::core::Event::Heard(Source::Applications)), fuse, touched)
+            }
+            Who::Zedkube => {
+                let journal = self.disk.journal.clone();
+                let resumed = journal.iter().filter(|it| it.boot_id == boot_id).flat_map(|it| &it.answers);
+                let resumes = resumed.map(topics::Answer::id).collect();
+                self.under().ghost.resumes = resumes;
+                let limits = self.scenario.kube.clone();
+                let (core, effects) = Zedkube::new(limits, journal, boot_id, now, self.wall(who));
+                self.zedkube.core = Some(Arc::new(core));
+                self.for_zedkube(effects, fuse, touched)?;
+                self.tell(
+                    Fact::Zedkube(zedkube::core::Event::NodeKnown { name: "n1".to_owned() }),
+                    fuse,
+                    touched,
+                )
+            }
+            Who::Baseosmgr => {
+                let disk = &self.disk;
+                let found = baseosmgr::core::Found {
+                    partitions: disk.partitions.clone(),
+                    request: disk.run.requests[1].clone(),
+                    statuses: disk.run.images.clone().into_iter().collect(),
+                    counters: disk.saved,
+                };
+                let core = baseosmgr::core::BaseOs::new(baseosmgr::Limits::default(), found);
+                self.baseosmgr.core = Some(Arc::new(core));
+                let tree =
+                    ContentTreeStatus { state: SwState::Loaded, max_download_size: 1, ..Default::default() };
+                [
+                    BaseosmgrEvent::Tick,
+                    BaseosmgrEvent::Tree { key: TREE.to_owned(), value: Some(Box::new(tree)) },
+                    BaseosmgrEvent::Heard(From::Trees),
+                    BaseosmgrEvent::Heard(From::LastBoot),
+                ]
+                .into_iter()
+                .try_for_each(|event| self.tell(Fact::Baseosmgr(event), fuse, touched))
+            }
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Everything that may happen next.
+
+use std::sync::Arc;
+
+use nodeagent::core::NodeAgent;
+use step::Core as _;
+use topics::{CordonOwner, NodeDrainStatus};
+use zedagent::core::Zedagent;
+use zedkube::core::Zedkube;
+
+use super::effects::{Fuse, Gone};
+use super::scenarios::Change;
+use super::topics::{ALL, Fact, LINKS, Link, Who, Writer};
+use super::world::{State, Task, Touched};
+
+/// How a task ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Well,
+    Badly,
+    /// A drain: every other node drains too.
+    AllDrain,
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Action {
+    /// An agent starts, with what is on disk.
+    Start(Who),
+    /// An agent hears what is new in a topic.
+    Hear(Link),
+    /// baseosmgr hears a result.
+    Result(usize),
+    /// The task at work on the cluster ends.
+    Task(How),
+    /// The look at the node ends.
+    Look(How),
+    /// Time passes until this agent wants to be woken.
+    Wake(Who),
+    /// The device does what it was asked for, or refuses.
+    Device(How),
+    /// The controller's wishes change.
+    Change(usize),
+    /// A person writes a force file, or takes it away.
+    Force(usize),
+    Unforce,
+    /// A person writes the node.
+    ByHand(CordonOwner),
+    /// An agent ends.
+    Crash(Who),
+    /// The power goes and comes back.
+    Power,
+    /// An agent ends within a step, after so many effects.
+    Within(Box<Action>, usize),
+}
+
+impl State {
+    /// All that may happen now.
+    pub(crate) fn actions(&self, out: &mut Vec<Action>) {
+        let under = &self.under;
+        let left = under.left;
+        if under.ghost.wrong.is_some() {
+            return;
+        }
+        let first = out.len();
+        for who in ALL.into_iter().filter(|who| self.takes_part(*who)) {
+            if !self.runs(who) {
+                out.push(Action::Start(who));
+            } else if self.wake(who).is_some() {
+                out.push(Action::Wake(who));
+            }
+        }
+        out.extend(LINKS.iter().filter(|link| self.has_news(**link)).map(|link| Action::Hear(*link)));
+        out.extend((0..under.results.len()).map(Action::Result));
+        if let Some(task) = &under.task {
+            if !self.scenario.away {
+                out.push(Action::Task(How::Well));
+            }
+            if (left.failures > 0 || self.scenario.away) && !matches!(task, Task::Await(_)) {
+                out.push(Action::Task(How::Badly));
+            }
+            if left.all_drain > 0 && matches!(task, Task::Drain(_)) {
+                out.push(Action::Task(How::AllDrain));
+            }
+        }
+        if under.look.is_some() {
+            if !self.scenario.away {
+                out.push(Action::Look(How::Well));
+            }
+            if left.failures > 0 || self.scenario.away {
+                out.push(Action::Look(How::Badly));
+            }
+        }
+        let last = out.len();
+        if self.scenario.within_steps && left.crashes > 0 {
+            let steps = out[first..last].to_vec();
+            out.extend(
+                steps
+                    .into_iter()
+                    .flat_map(|step| (0..8).map(move |at| Action::Within(Box::new(step.clone()), at))),
+            );
+        }
+        if under.device.is_some() {
+            out.push(Action::Device(How::Well));
+            if left.refusals > 0 {
+                out.push(Action::Device(How::Badly));
+            }
+        }
+        let changes = 0..self.scenario.changes.len();
+        out.extend(changes.filter(|nth| under.changed >> nth & 1 == 0).map(Action::Change));
+        if left.forces > 0 {
+            out.extend((0..self.scenario.forces.len()).map(Action::Force));
+        }
+        if left.unforces > 0 && self.disk.force.is_some() {
+            out.push(Action::Unforce);
+        }
+        if left.hands > 0 {
+            out.push(Action::ByHand(match under.node.cordon {
+                CordonOwner::None => CordonOwner::Foreign,
+                CordonOwner::Ours | CordonOwner::Foreign => CordonOwner::None,
+            }));
+        }
+        if left.crashes > 0 {
+            out.extend(ALL.into_iter().filter(|who| self.runs(*who)).map(Action::Crash));
+        }
+        if left.cuts > 0 {
+            out.push(Action::Power);
+        }
+    }
+
+    /// The state after `action`; `None` when it does not happen.
+    pub(crate) fn after(&self, action: &Action) -> Option<Self> {
+        step::plant(self.scenario.fault);
+        let mut next = self.clone();
+        let mut touched = Touched::default();
+        if let Action::Within(step, at) = action {
+            let mut fuse = Some(*at);
+            let who = Self::actor(step)?;
+            if next.happen(step, &mut fuse, &mut touched) == Ok(()) {
+                return None;
+            }
+            next.under().left.crashes -= 1;
+            next.crash(who);
+            touched = Touched::ALL;
+        } else if next.happen(action, &mut None, &mut touched) == Err(Gone) {
+            // nodeagent has left: the machine's watchdog restarts the machine.
+            next.boot();
+            touched = Touched::ALL;
+        }
+        next.seal(touched);
+        Some(next)
+    }
+
+    fn actor(action: &Action) -> Option<Who> {
+        match action {
+            Action::Start(who) | Action::Wake(who) => Some(*who),
+            Action::Hear(link) => Some(link.who()),
+            Action::Result(_) => Some(Who::Baseosmgr),
+            Action::Task(_) | Action::Look(_) => Some(Who::Zedkube),
+            Action::Device(_)
+            | Action::Change(_)
+            | Action::Force(_)
+            | Action::Unforce
+            | Action::ByHand(_)
+            | Action::Crash(_)
+            | Action::Power
+            | Action::Within(..) => None,
+        }
+    }
+
+    fn happen(&mut self, action: &Action, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+        match action {
+            Action::Start(who) => {
+                *touched = Touched::ALL;
+                self.start(*who, fuse, touched)
+            }
+            Action::Hear(link) => self.hear(*link, fuse, touched),
+            Action::Result(nth) => {
+                let event = self.under().results.remove(*nth);
+                self.tell(Fact::Baseosmgr(event), fuse, touched)
+            }
+            Action::Task(how) => self.task_ends(*how, fuse, touched),
+            Action::Look(how) => self.look_ends(*how, fuse, touched),
+            Action::Wake(who) => self.wakes(*who, fuse, touched),
+            Action::Device(how) => {
+                *touched = Touched::ALL;
+                self.device(*how, fuse, touched)
+            }
+            Action::Change(nth) => {
+                touched.files_of(Writer::Person);
+                self.under().changed |= 1 << nth;
+                let change = self.scenario.changes[*nth];
+                if let Change::Operator(asks) = change {
+                    self.operator(asks);
+                }
+                let config = &mut self.disk().config;
+                match change {
+                    Change::Detail => config.detail += 1,
+                    Change::Operator(_) => {}
+                    Change::Reboot(counter) => config.reboot = Some(counter),
+                    Change::Shutdown(counter) => config.shutdown = Some(counter),
+                    Change::Image(wanted) => config.image = wanted,
+                    Change::Clustered(clustered) => config.clustered = clustered,
+                    Change::Fallback(counter) => config.fallback = counter,
+                }
+                if change == Change::Clustered(false) {
+                    self.under().ghost.excused = true;
+                }
+                Ok(())
+            }
+            Action::Force(nth) => {
+                touched.files_of(Writer::Person);
+                self.under().left.forces -= 1;
+                let order: NodeDrainStatus = self.scenario.forces[*nth];
+                self.disk().force = Some(order);
+                let ghost = &mut self.under().ghost;
+                ghost.excused = true;
+                if !ghost.forced.contains(&order) {
+                    ghost.forced.push(order);
+                }
+                Ok(())
+            }
+            Action::Unforce => {
+                touched.files_of(Writer::Person);
+                self.under().left.unforces -= 1;
+                self.disk().force = None;
+                Ok(())
+            }
+            Action::ByHand(cordon) => {
+                self.under().left.hands -= 1;
+                self.under().node.cordon = *cordon;
+                // It takes a moment until zedkube has seen it.
+                self.under().ghost.excused = true;
+                Ok(())
+            }
+            Action::Crash(who) => {
+                *touched = Touched::ALL;
+                self.under().left.crashes -= 1;
+                self.crash(*who);
+                Ok(())
+            }
+            Action::Power => {
+                *touched = Touched::ALL;
+                self.under().left.cuts -= 1;
+                self.boot();
+                Ok(())
+            }
+            Action::Within(..) => Ok(()),
+        }
+    }
+
+    pub(crate) fn hear(&mut self, link: Link, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+        // The shell of zedagent publishes the other parts of the config before its core hears of it.
+        if link == Link::ConfigToZedagent {
+            touched.files_of(Writer::Zedagent);
+            let config = self.disk.config;
+            let run = &mut self.disk().run;
+            (run.member, run.image) = (Some((config.clustered, config.detail)), config.image);
+        }
+        let level = link.level(&self.disk);
+        let first = self.heard[link.index()].is_none();
+        Arc::make_mut(&mut self.heard)[link.index()] = Some(Arc::new(level.clone()));
+        self.news &= !(1 << link.index());
+        let once = if first { link.read_once() } else { Vec::new() };
+        level.into_iter().chain(once).try_for_each(|fact| self.tell(fact, fuse, touched))
+    }
+
+    fn wakes(&mut self, who: Who, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+        let Some(due) = self.wake(who) else { return Ok(()) };
+        self.set_now(who, self.now(who).max(due));
+        self.tell(tick(who), fuse, touched)
+    }
+}
+
+pub(crate) fn tick(who: Who) -> Fact {
+    match who {
+        Who::Zedagent => Fact::Zedagent(Zedagent::tick()),
+        Who::Nodeagent => Fact::Nodeagent(NodeAgent::tick()),
+        Who::Zedkube => Fact::Zedkube(Zedkube::tick()),
+        Who::Baseosmgr => Fact::Baseosmgr(baseosmgr::core::BaseOs::tick()),
+    }
+}

@@ -1,0 +1,314 @@
+//! Topics: what is on disk, who hears of it, and as what.
+//!
+//! The latest value wins. Whoever hears of a topic hears the value of that moment; a value that came and went in
+//! between is never heard, and an equal one is no news. As in the shells of the agents.
+
+use std::collections::BTreeMap;
+
+use agent::zboot::{Label, Partitions};
+use baseosmgr::core::{Counters, Membership};
+use nodeagent::core::{Partition, Resumed, Source, Wish};
+use topics::{
+    BaseOsConfig, BaseOsStatus, ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, DrainJournal,
+    NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, ZbootStatus,
+    ZedAgentStatus,
+};
+use zedagent::core::Wanted;
+use zedkube::core::Force;
+
+/// The image that the controller may want, and what it is written from.
+pub(crate) const IMAGE: &str = "14.5.0-k-amd64";
+pub(crate) const TREE: &str = "2e1f0d3c-4b5a-4697-8897-a6b5c4d3e2f1";
+
+/// What the controller wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Config {
+    pub(crate) reboot: Option<u32>,
+    pub(crate) shutdown: Option<u32>,
+    pub(crate) clustered: bool,
+    pub(crate) image: bool,
+    pub(crate) fallback: u32,
+    /// Something about the cluster that is of no concern to any core.
+    pub(crate) detail: u8,
+}
+
+/// Files. Those of `/run` go with the power.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Disk {
+    pub(crate) config: Config,
+    pub(crate) force: Option<NodeDrainStatus>,
+    pub(crate) counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
+    pub(crate) pending: BTreeMap<DeviceOp, DeviceOpPending>,
+    pub(crate) journal: Option<DrainJournal>,
+    pub(crate) saved: Counters,
+    pub(crate) partitions: Partitions,
+    pub(crate) run: Volatile,
+}
+
+/// Files in `/run`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Volatile {
+    /// Whether orders of an earlier boot were looked for.
+    pub(crate) looked_in: bool,
+    /// Whether the node belongs to a cluster, and the detail beside it.
+    pub(crate) member: Option<(bool, u8)>,
+    pub(crate) image: bool,
+    /// Of zedagent, baseosmgr, and a person.
+    pub(crate) requests: [Option<NodeDrainRequest>; 3],
+    pub(crate) status: Option<NodeDrainStatus>,
+    pub(crate) progress: Option<Box<NodeDrainProgress>>,
+    pub(crate) zedagent: Option<Box<ZedAgentStatus>>,
+    pub(crate) nodeagent: Option<Box<NodeAgentStatus>>,
+    pub(crate) latched: Option<Resumed>,
+    pub(crate) zboot: BTreeMap<Label, ZbootStatus>,
+    pub(crate) tested: BTreeMap<Label, bool>,
+    pub(crate) images: BTreeMap<String, BaseOsStatus>,
+}
+
+/// Whom a fact is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Who {
+    Zedagent,
+    Nodeagent,
+    Zedkube,
+    Baseosmgr,
+}
+
+/// All of them.
+pub(crate) const ALL: [Who; 4] = [Who::Zedagent, Who::Nodeagent, Who::Zedkube, Who::Baseosmgr];
+
+/// A fact for one of the cores.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fact {
+    Zedagent(zedagent::core::Event),
+    Nodeagent(nodeagent::core::Event),
+    Zedkube(zedkube::core::Event),
+    Baseosmgr(baseosmgr::core::Event),
+    /// A part of a value that no core reads: the topic is new without it.
+    Detail(u8),
+}
+
+/// Who writes a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writer {
+    Zedagent,
+    Nodeagent,
+    Zedkube,
+    Baseosmgr,
+    /// The controller, or somebody with a shell.
+    Person,
+}
+
+macro_rules! links {
+    ($($link:ident: $writer:ident => $who:ident),+ $(,)?) => {
+        /// One topic as one agent hears it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub(crate) enum Link { $($link),+ }
+        /// All of them.
+        pub(crate) const LINKS: &[Link] = &[$(Link::$link),+];
+        impl Link {
+            /// Who hears it.
+            pub(crate) const fn who(self) -> Who {
+                match self { $(Self::$link => Who::$who),+ }
+            }
+            /// Who writes it.
+            pub(crate) const fn writer(self) -> Writer {
+                match self { $(Self::$link => Writer::$writer),+ }
+            }
+        }
+    };
+}
+
+links! {
+    ConfigToZedagent: Person => Zedagent,
+    ProgressToZedagent: Zedkube => Zedagent,
+    StatusToZedagent: Zedkube => Zedagent,
+    NodeagentToZedagent: Nodeagent => Zedagent,
+    ZbootToZedagent: Baseosmgr => Zedagent,
+    ForceToZedagent: Person => Zedagent,
+    StatusToNodeagent: Zedkube => Nodeagent,
+    ZedagentToNodeagent: Zedagent => Nodeagent,
+    ZbootAToNodeagent: Baseosmgr => Nodeagent,
+    ZbootBToNodeagent: Baseosmgr => Nodeagent,
+    MemberToZedkube: Zedagent => Zedkube,
+    DeviceRequestToZedkube: Zedagent => Zedkube,
+    UpdateRequestToZedkube: Baseosmgr => Zedkube,
+    OperatorRequestToZedkube: Person => Zedkube,
+    ForceToZedkube: Person => Zedkube,
+    ImageToBaseosmgr: Zedagent => Baseosmgr,
+    ProgressToBaseosmgr: Zedkube => Baseosmgr,
+    StatusToBaseosmgr: Zedkube => Baseosmgr,
+    MemberToBaseosmgr: Zedagent => Baseosmgr,
+    TestAToBaseosmgr: Nodeagent => Baseosmgr,
+    TestBToBaseosmgr: Nodeagent => Baseosmgr,
+    ForceToBaseosmgr: Person => Baseosmgr,
+    FallbackToBaseosmgr: Zedagent => Baseosmgr,
+}
+
+impl Link {
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// What is told of the topic as it is now.
+    pub(crate) fn level(self, disk: &Disk) -> Vec<Fact> {
+        use baseosmgr::core::Event as B;
+        use nodeagent::core::Event as N;
+        use zedagent::core::Event as Z;
+        use zedkube::core::Event as K;
+        let run = &disk.run;
+        let test = |label| {
+            let complete = run.tested.get(&label).copied().unwrap_or_default();
+            vec![Fact::Baseosmgr(B::TestComplete { label, complete })]
+        };
+        let requested = |nth: usize, by| vec![Fact::Zedkube(K::Request(by, run.requests[nth].clone()))];
+        match self {
+            Self::ConfigToZedagent => {
+                let detail = Fact::Detail(disk.config.detail * 2 + u8::from(disk.config.image));
+                vec![detail, Fact::Zedagent(Z::Config(wanted(disk.config)))]
+            }
+            Self::ProgressToZedagent => vec![Fact::Zedagent(Z::Progress(run.progress.clone()))],
+            // The shells read the progress right before they tell the status.
+            Self::StatusToZedagent => {
+                let progress = run.progress.clone().map(|it| Fact::Zedagent(Z::Progress(Some(it))));
+                progress.into_iter().chain([Fact::Zedagent(Z::Drain(run.status))]).collect()
+            }
+            Self::NodeagentToZedagent => {
+                run.nodeagent.iter().map(|it| Fact::Zedagent(Z::Nodeagent(it.clone()))).collect()
+            }
+            Self::ZbootToZedagent => {
+                let spare = run.zboot.values().find(|it| !it.current_partition);
+                spare
+                    .map(|it| Fact::Zedagent(Z::ImageWaits(it.partition_state == "updating")))
+                    .into_iter()
+                    .collect()
+            }
+            Self::ForceToZedagent => vec![Fact::Zedagent(Z::Forced(disk.force))],
+            Self::StatusToNodeagent => {
+                run.status.map(|it| Fact::Nodeagent(N::Drain(it))).into_iter().collect()
+            }
+            Self::ZedagentToNodeagent => {
+                run.zedagent.iter().map(|it| Fact::Nodeagent(N::Wish(wish(it)))).collect()
+            }
+            Self::ZbootAToNodeagent => partition(disk, Label::A),
+            Self::ZbootBToNodeagent => partition(disk, Label::B),
+            Self::MemberToZedkube => {
+                let detail = run.member.map(|(_, detail)| Fact::Detail(detail));
+                detail.into_iter().chain([Fact::Zedkube(K::Member(run.member.map(|it| it.0)))]).collect()
+            }
+            Self::DeviceRequestToZedkube => requested(0, Requester::DeviceOp),
+            Self::UpdateRequestToZedkube => requested(1, Requester::Update),
+            Self::OperatorRequestToZedkube => requested(2, Requester::Operator),
+            Self::ForceToZedkube => {
+                vec![Fact::Zedkube(K::Force(disk.force.map_or(Force::Absent, Force::Order)))]
+            }
+            Self::ImageToBaseosmgr => {
+                let value = run.image.then(image);
+                vec![Fact::Baseosmgr(B::Config { key: TREE.to_owned(), value })]
+            }
+            Self::ProgressToBaseosmgr => vec![Fact::Baseosmgr(B::Progress(run.progress.clone()))],
+            Self::StatusToBaseosmgr => {
+                let progress = run.progress.clone().map(|it| Fact::Baseosmgr(B::Progress(Some(it))));
+                progress.into_iter().chain([Fact::Baseosmgr(B::Drain(run.status))]).collect()
+            }
+            Self::MemberToBaseosmgr => {
+                let membership = match run.member {
+                    Some((true, _)) => Membership::Clustered,
+                    Some((false, _)) => Membership::Single,
+                    None => Membership::Undecided,
+                };
+                vec![Fact::Baseosmgr(B::Cluster(membership))]
+            }
+            Self::TestAToBaseosmgr => test(Label::A),
+            Self::TestBToBaseosmgr => test(Label::B),
+            Self::ForceToBaseosmgr => vec![Fact::Baseosmgr(B::Forced(disk.force))],
+            Self::FallbackToBaseosmgr => {
+                let status = run.zedagent.iter().filter(|it| it.config_get_status != ConfigGetStatus::Never);
+                status.map(|it| Fact::Baseosmgr(B::FallbackCounter(it.force_fallback_counter))).collect()
+            }
+        }
+    }
+
+    /// How many facts of `level` are of another topic, read beside this one: they are no news.
+    pub(crate) fn beside(self, level: &[Fact]) -> usize {
+        if matches!(self, Self::StatusToZedagent | Self::StatusToBaseosmgr) { level.len() - 1 } else { 0 }
+    }
+
+    /// What is told once, after the first reading of a topic.
+    pub(crate) fn read_once(self) -> Vec<Fact> {
+        use baseosmgr::core::Source as From;
+        let heard = |it| vec![Fact::Baseosmgr(baseosmgr::core::Event::Heard(it))];
+        let read = |it| vec![Fact::Zedkube(zedkube::core::Event::RequestsRead(it))];
+        match self {
+            Self::StatusToNodeagent => vec![Fact::Nodeagent(nodeagent::core::Event::Heard(Source::Drain))],
+            Self::DeviceRequestToZedkube => read(Requester::DeviceOp),
+            Self::UpdateRequestToZedkube => read(Requester::Update),
+            Self::OperatorRequestToZedkube => read(Requester::Operator),
+            Self::ImageToBaseosmgr => heard(From::Configs),
+            Self::StatusToBaseosmgr => heard(From::Drain),
+            Self::MemberToBaseosmgr => heard(From::Cluster),
+            Self::TestBToBaseosmgr => heard(From::Test),
+            Self::FallbackToBaseosmgr => heard(From::Fallback),
+            Self::ConfigToZedagent
+            | Self::ProgressToZedagent
+            | Self::StatusToZedagent
+            | Self::NodeagentToZedagent
+            | Self::ZbootToZedagent
+            | Self::ForceToZedagent
+            | Self::ZedagentToNodeagent
+            | Self::ZbootAToNodeagent
+            | Self::ZbootBToNodeagent
+            | Self::MemberToZedkube
+            | Self::ForceToZedkube
+            | Self::ProgressToBaseosmgr
+            | Self::TestAToBaseosmgr
+            | Self::ForceToBaseosmgr => Vec::new(),
+        }
+    }
+}
+
+fn wanted(config: Config) -> Wanted {
+    let command = |counter| DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
+    let commands = [(DeviceOp::Reboot, config.reboot), (DeviceOp::Shutdown, config.shutdown)];
+    Wanted {
+        commands: commands.into_iter().filter_map(|(op, it)| Some((op, command(it?)))).collect(),
+        clustered: config.clustered,
+        force_fallback_counter: config.fallback,
+        config_get_status: ConfigGetStatus::Success,
+        ..Wanted::default()
+    }
+}
+
+fn image() -> BaseOsConfig {
+    BaseOsConfig {
+        base_os_version: IMAGE.to_owned(),
+        content_tree_uuid: TREE.to_owned(),
+        activate: true,
+        ..BaseOsConfig::default()
+    }
+}
+
+fn wish(status: &ZedAgentStatus) -> Wish {
+    Wish {
+        reboot: status.reboot_cmd,
+        shutdown: status.shutdown_cmd,
+        poweroff: status.poweroff_cmd,
+        reason: status.requested_reboot_reason.clone(),
+        boot_reason: status.requested_boot_reason,
+        contact: status.config_get_status,
+        certs_refused: status.edge_node_certs_refused,
+    }
+}
+
+fn partition(disk: &Disk, label: Label) -> Vec<Fact> {
+    let told = |it: &ZbootStatus| nodeagent::core::Event::Partition {
+        label: label.to_string(),
+        value: Partition {
+            state: it.partition_state.clone(),
+            version: it.short_version.clone(),
+            current: it.current_partition,
+            test_complete: it.test_complete,
+        },
+    };
+    disk.run.zboot.get(&label).map(|it| Fact::Nodeagent(told(it))).into_iter().collect()
+}

@@ -1,0 +1,96 @@
+//! Random ways through a scenario, each as long as several boots: the search goes through all that is near, these
+//! reach what is far. The same number gives the same way.
+
+use std::time::Duration;
+
+use stateright::Model as _;
+
+use super::checker::{Device, NEVER_EARLY, NEVER_STUCK, Trace};
+use super::scenarios::Scenario;
+use super::steps::Action;
+
+/// No way is longer.
+const LONGEST: usize = 160;
+
+/// What the ways have met.
+#[derive(Debug)]
+pub(crate) struct Wandered {
+    pub(crate) steps: usize,
+    pub(crate) at_rest: usize,
+    pub(crate) boots: u32,
+    pub(crate) took: Duration,
+    /// The number of the way, and the fault at its end.
+    pub(crate) found: Option<(u64, Trace)>,
+}
+
+/// Goes the ways of these numbers.
+pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandered {
+    let clock = agent::Clock::new();
+    let start = clock.now();
+    let device = Device::new(scenario.clone());
+    let first = device.init_states().pop().expect("there is one");
+    let (mut steps, mut boots, mut found) = (0, 0, None);
+    let mut actions = Vec::new();
+    for way in ways {
+        let mut chance = Chance(way);
+        let mut state = first.clone();
+        let mut taken = Vec::new();
+        // A step within which nobody ends any more is none.
+        for _ in 0..LONGEST {
+            if found.is_some() {
+                break;
+            }
+            actions.clear();
+            state.actions(&mut actions);
+            // Trouble comes seldom, so that it finds things far from their start.
+            let seldom = |action: &Action| {
+                matches!(
+                    action,
+                    Action::Crash(_)
+                        | Action::Power
+                        | Action::Within(..)
+                        | Action::Force(_)
+                        | Action::ByHand(_)
+                        | Action::Change(_)
+                )
+            };
+            let trouble = chance.below(16) == 0 || actions.iter().all(seldom);
+            let mut choice: Vec<_> = actions.iter().filter(|it| seldom(it) == trouble).collect();
+            if choice.is_empty() {
+                choice = actions.iter().collect();
+            }
+            let Some(action) = choice.get(chance.below(choice.len().max(1))) else { break };
+            let Some(next) = state.after(action) else { continue };
+            taken.push((*action).clone());
+            state = next;
+            steps += 1;
+            let fault = if let Some(wrong) = &state.under.ghost.wrong {
+                Some((NEVER_EARLY, wrong.clone(), state.clone(), 0))
+            } else {
+                device.fair.check(&state).err().map(|stuck| (NEVER_STUCK, stuck.why, *stuck.at, stuck.steps))
+            };
+            found = fault.map(|(property, what, state, then)| {
+                (way, Trace { property, steps: taken.clone(), then, what, state: Box::new(state) })
+            });
+        }
+        boots += state.under.boot - 1;
+        if found.is_some() {
+            break;
+        }
+    }
+    Wandered { steps, at_rest: device.fair.states(), boots, took: clock.now().since(start), found }
+}
+
+/// Numbers by chance: splitmix64.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let wide = u128::from(mixed ^ (mixed >> 31)) * (end as u128);
+        usize::try_from(wide >> 64).expect("it is below end")
+    }
+}

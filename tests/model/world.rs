@@ -1,0 +1,411 @@
+//! One device with its node, as a value: the four cores, what is on disk, what each has heard, what is under way.
+//!
+//! Each agent has a clock of its own, so that their timers fire in any order.
+
+use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::zboot::{Label, Partition, PartitionState, Partitions};
+use baseosmgr::core::BaseOs;
+use nodeagent::core::{NodeAgent, Order};
+use step::{Core as _, Mono};
+use topics::{CordonOwner, DeviceOp, GoTime, NodeDrainRequest};
+use zedagent::core::Zedagent;
+use zedkube::core::Zedkube;
+
+use super::print::Print;
+use super::properties::Ghost;
+use super::scenarios::Scenario;
+use super::topics::{ALL, Disk, Fact, IMAGE, LINKS, Link, TREE, Volatile, Who, Writer};
+
+/// The version that runs at first.
+pub(crate) const OLD: &str = "14.4.0-k-amd64";
+
+/// Nothing that is due later than this ever comes.
+const NEVER: Duration = Duration::from_hours(1 << 20);
+
+/// Work on the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Task {
+    Probe(u64),
+    Cordon(u64),
+    Drain(u64),
+    /// Waits for a change of what held the last attempt up.
+    Await(u64),
+}
+
+/// The Node object, and what is true of the node itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) cordon: CordonOwner,
+    /// The boot in which a cordon of ours was written.
+    pub(crate) boot: u32,
+    /// Empty, proved so while it was cordoned, and cordoned ever since.
+    pub(crate) drained: bool,
+}
+
+/// What else is under way, and how much of what may go wrong has gone wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Under {
+    pub(crate) node: Node,
+    pub(crate) task: Option<Task>,
+    /// The look at the node: its number, and whether it gives the node back.
+    pub(crate) look: Option<(u64, bool)>,
+    /// A result of a cancelled task that has not been heard yet.
+    pub(crate) late: Option<zedkube::core::Event>,
+    /// Results that baseosmgr is to hear.
+    pub(crate) results: Vec<baseosmgr::core::Event>,
+    /// What the device was asked for.
+    pub(crate) device: Option<Order>,
+    pub(crate) boot: u32,
+    pub(crate) left: Budget,
+    /// Changes of the config that have come.
+    pub(crate) changed: u32,
+    pub(crate) ghost: Ghost,
+}
+
+/// How often each kind of trouble may still happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Budget {
+    /// Agents that end, between two steps or within one.
+    pub(crate) crashes: u8,
+    /// Power cuts, between two steps or within one.
+    pub(crate) cuts: u8,
+    /// Tasks that fail.
+    pub(crate) failures: u8,
+    /// Drains that fail as every other node drains too.
+    pub(crate) all_drain: u8,
+    /// Force files that are written.
+    pub(crate) forces: u8,
+    /// Force files that are taken away.
+    pub(crate) unforces: u8,
+    /// A person uncordons or cordons.
+    pub(crate) hands: u8,
+    /// Operations that the device refuses.
+    pub(crate) refusals: u8,
+}
+
+/// An agent: its core while it runs, and its clock.
+#[derive(Debug)]
+pub(crate) struct Agent<C> {
+    pub(crate) core: Option<Arc<C>>,
+    pub(crate) now: Mono,
+}
+
+impl<C> Clone for Agent<C> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone(), now: self.now }
+    }
+}
+
+/// A state of the model.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    pub(crate) scenario: Arc<Scenario>,
+    pub(crate) zedagent: Agent<Zedagent>,
+    pub(crate) nodeagent: Agent<NodeAgent>,
+    pub(crate) zedkube: Agent<Zedkube>,
+    pub(crate) baseosmgr: Agent<BaseOs>,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) under: Arc<Under>,
+    /// What was told of each topic; `None` before its first reading.
+    pub(crate) heard: Arc<Vec<Option<Arc<Vec<Fact>>>>>,
+    /// Times of all requests ever made.
+    pub(crate) asked: Arc<Vec<GoTime>>,
+    /// Topics with something new in them, by [`Link::index`].
+    pub(crate) news: u32,
+    prints: [Print; 10],
+    pub(crate) fingerprint: u64,
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.fingerprint);
+    }
+}
+
+/// What a step has touched.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Touched {
+    /// The cores, in the order of [`ALL`].
+    pub(crate) agents: [bool; 4],
+    /// The files, by their writer.
+    pub(crate) files: [bool; 5],
+}
+
+impl Touched {
+    pub(crate) const ALL: Self = Self { agents: [true; 4], files: [true; 5] };
+
+    pub(crate) fn files_of(&mut self, writer: Writer) {
+        self.files[writer as usize] = true;
+    }
+}
+
+impl State {
+    /// A device that runs an old image, with an idle node, before any of its agents has started.
+    pub(crate) fn new(scenario: &Arc<Scenario>) -> Self {
+        let partition = |label, state, version: &str, content: String| Partition {
+            label,
+            device: String::new(),
+            state,
+            short_version: version.to_owned(),
+            long_version: String::new(),
+            size_bytes: 512 << 20,
+            content,
+        };
+        let spare = if scenario.in_test { PartitionState::Inprogress } else { PartitionState::Unused };
+        let partitions = Partitions {
+            current: if scenario.in_test { Label::B } else { Label::A },
+            a: partition(Label::A, PartitionState::Active, OLD, String::new()),
+            b: partition(Label::B, spare, IMAGE, format!("{TREE}#0")),
+        };
+        let counter =
+            |counter| topics::DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
+        let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, counter(6))).into();
+        let saved = baseosmgr::core::Counters { fallback: Some(0), ..Default::default() };
+        let disk = Disk {
+            config: scenario.config,
+            force: None,
+            counters,
+            pending: std::collections::BTreeMap::new(),
+            journal: None,
+            saved,
+            partitions,
+            run: Volatile::default(),
+        };
+        let under = Under {
+            node: Node { cordon: scenario.cordon, boot: 0, drained: false },
+            task: None,
+            look: None,
+            late: None,
+            results: Vec::new(),
+            device: None,
+            boot: 1,
+            left: scenario.budget,
+            changed: 0,
+            ghost: Ghost::default(),
+        };
+        let start = Mono::from_start(Duration::from_secs(100));
+        let mut state = Self {
+            scenario: Arc::clone(scenario),
+            zedagent: Agent { core: None, now: start },
+            nodeagent: Agent { core: None, now: start },
+            zedkube: Agent { core: None, now: start },
+            baseosmgr: Agent { core: None, now: start },
+            disk: Arc::new(disk),
+            under: Arc::new(under),
+            heard: Arc::new(vec![None; LINKS.len()]),
+            asked: Arc::new(Vec::new()),
+            news: 0,
+            prints: Default::default(),
+            fingerprint: 0,
+        };
+        state.seal(Touched::ALL);
+        state
+    }
+
+    pub(crate) fn boot_id(&self) -> String {
+        format!("b{}", self.under.boot)
+    }
+
+    /// The wall clock of an agent; no two agents ever say the same time.
+    pub(crate) fn wall(&self, who: Who) -> GoTime {
+        let base = match who {
+            Who::Zedagent => "2026-01-01T00:00:00Z",
+            Who::Nodeagent => "2027-01-01T00:00:00Z",
+            Who::Zedkube => "2028-01-01T00:00:00Z",
+            Who::Baseosmgr => "2029-01-01T00:00:00Z",
+        };
+        base.parse::<GoTime>().expect("it is a time").plus(self.now(who).since_start())
+    }
+
+    pub(crate) fn now(&self, who: Who) -> Mono {
+        match who {
+            Who::Zedagent => self.zedagent.now,
+            Who::Nodeagent => self.nodeagent.now,
+            Who::Zedkube => self.zedkube.now,
+            Who::Baseosmgr => self.baseosmgr.now,
+        }
+    }
+
+    pub(crate) fn set_now(&mut self, who: Who, now: Mono) {
+        *match who {
+            Who::Zedagent => &mut self.zedagent.now,
+            Who::Nodeagent => &mut self.nodeagent.now,
+            Who::Zedkube => &mut self.zedkube.now,
+            Who::Baseosmgr => &mut self.baseosmgr.now,
+        } = now;
+    }
+
+    pub(crate) fn runs(&self, who: Who) -> bool {
+        match who {
+            Who::Zedagent => self.zedagent.core.is_some(),
+            Who::Nodeagent => self.nodeagent.core.is_some(),
+            Who::Zedkube => self.zedkube.core.is_some(),
+            Who::Baseosmgr => self.baseosmgr.core.is_some(),
+        }
+    }
+
+    /// When this agent wants to be woken.
+    pub(crate) fn wake(&self, who: Who) -> Option<Mono> {
+        let due = match who {
+            Who::Zedagent => self.zedagent.core.as_ref()?.next_wake(),
+            Who::Nodeagent => self.nodeagent.core.as_ref()?.next_wake(),
+            Who::Zedkube => self.zedkube.core.as_ref()?.next_wake(),
+            Who::Baseosmgr => self.baseosmgr.core.as_ref()?.next_wake(),
+        };
+        due.filter(|due| due.since(self.now(who)) < NEVER)
+    }
+
+    /// Whether this agent takes part.
+    pub(crate) fn takes_part(&self, who: Who) -> bool {
+        who != Who::Baseosmgr || self.scenario.with_images
+    }
+
+    pub(crate) fn disk(&mut self) -> &mut Disk {
+        Arc::make_mut(&mut self.disk)
+    }
+
+    pub(crate) fn under(&mut self) -> &mut Under {
+        Arc::make_mut(&mut self.under)
+    }
+
+    pub(crate) fn request_of(&self, nth: usize) -> Option<&NodeDrainRequest> {
+        self.disk.run.requests[nth].as_ref()
+    }
+
+    /// The agent ends: what it knew is gone, and its tasks with it. What it has asked of the device goes on.
+    pub(crate) fn crash(&mut self, who: Who) {
+        let under = Arc::make_mut(&mut self.under);
+        match who {
+            Who::Zedagent => self.zedagent.core = None,
+            Who::Nodeagent => self.nodeagent.core = None,
+            Who::Zedkube => {
+                self.zedkube.core = None;
+                (under.task, under.look, under.late) = (None, None, None);
+            }
+            Who::Baseosmgr => {
+                self.baseosmgr.core = None;
+                under.results.clear();
+            }
+        }
+        let heard = Arc::make_mut(&mut self.heard);
+        for link in LINKS.iter().filter(|link| link.who() == who) {
+            heard[link.index()] = None;
+        }
+    }
+
+    /// The machine starts anew.
+    pub(crate) fn boot(&mut self) {
+        for who in ALL {
+            self.crash(who);
+        }
+        let commanded = |it: &&topics::DeviceOpPending| it.state == topics::PendingState::Commanded;
+        // A boot after the command is what was asked for, whoever brought it about.
+        let done: Vec<_> =
+            self.disk.pending.values().filter(commanded).map(|it| (it.op, it.counter)).collect();
+        let disk = self.disk();
+        disk.run = Volatile::default();
+        load(&mut disk.partitions);
+        let under = self.under();
+        under.boot += 1;
+        under.device = None;
+        under.node.drained = false;
+        under.ghost.done.extend(done);
+        under.ghost.boot();
+    }
+
+    /// Works out what is new, and the fingerprint.
+    pub(crate) fn seal(&mut self, touched: Touched) {
+        if touched.files.contains(&true) {
+            let standing: Vec<_> =
+                self.disk.run.requests.iter().flatten().map(NodeDrainRequest::id).collect();
+            self.under().ghost.keep_only(&standing);
+        }
+        for link in LINKS.iter().filter(|link| touched.files[link.writer() as usize]) {
+            let news = self.takes_part(link.who()) && self.runs(link.who()) && {
+                let heard = self.heard[link.index()].as_ref();
+                let level = link.level(&self.disk);
+                let from = link.beside(&level);
+                heard.is_none_or(|heard| heard[link.beside(heard)..] != level[from..])
+            };
+            self.news = self.news & !(1 << link.index()) | u32::from(news) << link.index();
+        }
+        let asked = &self.asked;
+        let parts = &mut self.prints;
+        macro_rules! core {
+            ($place:expr, $agent:ident) => {
+                if touched.agents[$place] {
+                    parts[$place] = Print::of(&self.$agent.core, self.$agent.now, asked);
+                }
+            };
+        }
+        core!(0, zedagent);
+        core!(1, nodeagent);
+        core!(2, zedkube);
+        core!(3, baseosmgr);
+        let (disk, run, kube) = (&self.disk, &self.disk.run, self.zedkube.now);
+        let mut files = |writer: Writer, files: &dyn Debug| {
+            // The journal of zedkube tells the time, too.
+            let clock = writer == Writer::Zedkube;
+            if touched.files[writer as usize] || clock && touched.agents[2] {
+                parts[4 + writer as usize] = Print::of(&files, kube, asked);
+            }
+        };
+        let zedagent =
+            (&disk.counters, &disk.pending, run.member, run.image, &run.requests[0], &run.zedagent);
+        files(Writer::Zedagent, &zedagent);
+        files(Writer::Nodeagent, &(&run.nodeagent, &run.latched, &run.tested));
+        files(Writer::Zedkube, &(&disk.journal, &run.status, &run.progress));
+        let baseosmgr = (&disk.saved, &disk.partitions, &run.requests[1], &run.zboot, &run.images);
+        files(Writer::Baseosmgr, &baseosmgr);
+        files(Writer::Person, &(disk.config, disk.force, run.looked_in, &run.requests[2]));
+        let first = self.heard.iter().map(Option::is_none).collect::<Vec<_>>();
+        parts[9] = Print::of(&(&self.under, first, self.news), Mono::START, asked);
+        self.fingerprint = Print::all(&self.prints);
+    }
+
+    /// The state as its fingerprint sees it, for a person.
+    pub(crate) fn text(&self) -> String {
+        let news: Vec<_> = LINKS.iter().filter(|link| self.news >> link.index() & 1 == 1).collect();
+        [
+            Print::text(&self.zedagent.core, self.zedagent.now, &self.asked),
+            Print::text(&self.nodeagent.core, self.nodeagent.now, &self.asked),
+            Print::text(&self.zedkube.core, self.zedkube.now, &self.asked),
+            Print::text(&self.baseosmgr.core, self.baseosmgr.now, &self.asked),
+            Print::text(&self.disk, self.zedkube.now, &self.asked),
+            Print::text(&self.under, Mono::START, &self.asked),
+            format!("news: {news:?}"),
+        ]
+        .join("\n")
+    }
+
+    /// Whether a topic has something new for its reader.
+    pub(crate) fn has_news(&self, link: Link) -> bool {
+        self.news >> link.index() & 1 == 1
+    }
+}
+
+/// What the boot loader does.
+fn load(partitions: &mut Partitions) {
+    let (before, other) = (partitions.current, partitions.current.other());
+    let state = partitions.get(before).state;
+    let spare = match other {
+        Label::A => &mut partitions.a,
+        Label::B => &mut partitions.b,
+    };
+    if spare.state == PartitionState::Updating {
+        spare.state = PartitionState::Inprogress;
+        partitions.current = other;
+    } else if state != PartitionState::Active && spare.state == PartitionState::Active {
+        partitions.current = other;
+    }
+}
