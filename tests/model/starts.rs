@@ -58,8 +58,8 @@ impl State {
             }
             Who::Zedkube => {
                 let journal = self.disk.journal.clone();
-                let resumed = journal.iter().filter(|it| it.boot_id == boot_id).flat_map(|it| &it.answers);
-                let resumes = resumed.map(topics::Answer::id).collect();
+                let answers = journal.iter().filter(|it| it.boot_id == boot_id).flat_map(|it| &it.answers);
+                let resumes = answers.map(topics::Answer::id).collect();
                 self.under().ghost.resumes = resumes;
                 let limits = self.scenario.kube.clone();
                 let (core, effects) = Zedkube::new(limits, journal, boot_id, now, self.wall(who));

@@ -31,7 +31,7 @@ pub(crate) async fn zedkube(bus: Bus, outbox: Outbox<Event>) {
             change = reports.next() => [progress(change, told), None],
             change = statuses.next() => {
                 let before = matches!(change, Change::Put { .. }).then(|| read_progress(&path)).flatten();
-                [before, status(change)]
+                [before, status(&change)]
             }
         };
         for event in events.into_iter().flatten() {
@@ -43,9 +43,9 @@ pub(crate) async fn zedkube(bus: Bus, outbox: Outbox<Event>) {
     }
 }
 
-fn status(change: Change<NodeDrainStatus>) -> Option<Event> {
+fn status(change: &Change<NodeDrainStatus>) -> Option<Event> {
     match change {
-        Change::Put { value, .. } => Some(Event::Drain(Some(value))),
+        Change::Put { value, .. } => Some(Event::Drain(Some(*value))),
         Change::Gone { .. } => Some(Event::Drain(None)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     }
