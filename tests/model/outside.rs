@@ -97,7 +97,7 @@ impl State {
                         watched: Watched::default(),
                         marks: Marks::default(),
                     };
-                    Event::Drained(run, Err(failure))
+                    Event::Drained(run, Err(Box::new(failure)))
                 }
             },
         };
