@@ -111,7 +111,7 @@ fn the_scenarios_of_the_faults_are_sound_without_them() {
 }
 
 #[test]
-#[ignore = "takes an hour: cargo test -p scenarios --test model -- --ignored --nocapture --test-threads=1"]
+#[ignore = "takes long: cargo test -p scenarios --test model -- --ignored --nocapture --test-threads=1"]
 fn in_full_states() {
     check(&scenarios::all(), Bounds { depth: 400, states: 1_000_000, threads: 2 });
 }
