@@ -52,7 +52,7 @@ impl History {
     }
 
     /// What is to be written now, if anything is.
-    pub(super) fn to_write(&mut self) -> Option<DrainHistory> {
+    pub(super) fn take_new(&mut self) -> Option<DrainHistory> {
         std::mem::take(&mut self.changed).then(|| self.kept.clone())
     }
 
@@ -115,12 +115,12 @@ impl History {
     }
 
     /// How far the attempt is; written with the next step.
-    pub(super) fn facts(&mut self, counts: PodCounts, blockers: Vec<Blocker>, sums: (u32, u32)) {
+    pub(super) fn facts(&mut self, counts: PodCounts, blockers: &[Blocker], sums: (u32, u32)) {
         let (evicted, recordons) = self.before;
         let Some(record) = self.open() else { return };
         record.counts = counts;
         record.more_blockers = more(blockers.len());
-        record.blockers = blockers.into_iter().take(NAMED).map(short).collect();
+        record.blockers = blockers.iter().take(NAMED).map(short).collect();
         record.evicted = evicted.saturating_add(sums.0);
         record.recordons = recordons.saturating_add(sums.1);
     }
@@ -175,8 +175,9 @@ impl History {
         self.heard_force = true;
     }
 
-    /// Keeps account of the force file: who gave which order when, and what comes of it.
-    pub(super) fn audit(&mut self, force: &Force, effect: &str, at: GoTime) {
+    /// Keeps account of the force file: who gave which order when, and what comes of it; `None` for one that released
+    /// a request in this turn, which is told on its own.
+    pub(super) fn audit(&mut self, force: &Force, effect: Option<&str>, at: GoTime) {
         if !self.heard_force {
             return;
         }
@@ -194,7 +195,7 @@ impl History {
             owner: cut(&author.name, NAME_BYTES),
             order,
             refused,
-            effect: cut(effect, SENTENCE_BYTES),
+            effect: cut(effect.unwrap_or_default(), SENTENCE_BYTES),
             released_at: GoTime::ZERO,
             gone_at: GoTime::ZERO,
         };
@@ -211,7 +212,9 @@ impl History {
         self.kept.forced.insert(0, record);
         self.kept.forced.truncate(FORCED);
         self.changed = true;
-        self.step(step, 0, at, &text);
+        if effect.is_some() {
+            self.step(step, 0, at, &text);
+        }
     }
 
     /// The force file answered this request, without a proved drain.
@@ -266,7 +269,7 @@ fn more(all: usize) -> u32 {
     u32::try_from(all.saturating_sub(NAMED)).unwrap_or(u32::MAX)
 }
 
-fn short(blocker: Blocker) -> Blocker {
+fn short(blocker: &Blocker) -> Blocker {
     Blocker {
         pod: cut(&blocker.pod, NAME_BYTES),
         uid: cut(&blocker.uid, NAME_BYTES),

@@ -17,14 +17,15 @@ impl Zedkube {
     pub fn recall(&mut self, now: Mono, kept: Option<DrainHistory>) -> Vec<Effect> {
         self.history = History::of(kept.unwrap_or_default());
         self.history.interrupted(&self.boot_id, self.wall(now));
-        self.history.to_write().map(|it| Effect::History(Box::new(it))).into_iter().collect()
+        self.history.take_new().map(|it| Effect::History(Box::new(it))).into_iter().collect()
     }
 
     /// Keeps what this turn brings; says it when it is worth a write.
     pub(super) fn tell_history(&mut self, now: Mono, out: &[Effect], told: &mut Vec<Effect>) {
         let at = self.wall(now);
-        let effect = self.effect_of_force();
-        self.history.audit(&self.force, &effect, at);
+        let released = out.iter().any(|it| matches!(it, Effect::Say(Said::Forced(_))));
+        let effect = (!released).then(|| self.effect_of_force());
+        self.history.audit(&self.force, effect.as_deref(), at);
         let mut end = None;
         for effect in out {
             match effect {
@@ -49,7 +50,7 @@ impl Zedkube {
                 self.history.end(step, status, at, &text);
             }
         }
-        told.extend(self.history.to_write().map(|it| Effect::History(Box::new(it))));
+        told.extend(self.history.take_new().map(|it| Effect::History(Box::new(it))));
     }
 
     /// Keeps one thing that is said; gives the end that it tells of.
@@ -102,7 +103,7 @@ impl Zedkube {
         };
         if let Some(pods) = self.run.pods().filter(told).cloned() {
             let blockers = self.blockers(&pods);
-            self.history.facts(counts(pods.counts), blockers, (pods.evicted, pods.recordons));
+            self.history.facts(counts(pods.counts), &blockers, (pods.evicted, pods.recordons));
         }
         self.history.stands(status, &left);
         if let Run::Draining { attempt, now: pods, .. } = &self.run
