@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use agent::settings::Properties;
 use kubeops::{Blocker, Left, Marks, Progress, Watched};
-use topics::{CordonOwner, DrainJournal, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
+use topics::{
+    CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
+    Requester,
+};
 
 /// Number of a run: results of another one are not listened to.
 pub type RunId = u64;
@@ -23,6 +26,8 @@ pub enum Event {
     Request(Requester, Option<NodeDrainRequest>),
     /// The topic of a requester has been read once.
     RequestsRead(Requester),
+    /// Who wrote the force file that is told next, where that can be had.
+    ForceBy(Option<Author>),
     /// The force file.
     Force(Force),
     /// Whether the fault-injection file asks to hold a drain that is done.
@@ -55,6 +60,17 @@ pub enum Force {
     Order(NodeDrainStatus),
     /// It is refused, for this reason.
     Refused(String),
+}
+
+/// Who wrote a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Author {
+    /// User who owns it.
+    pub uid: u32,
+    /// Name of that user, or empty.
+    pub name: String,
+    /// When it was written, as its time stamp says.
+    pub written: GoTime,
 }
 
 /// A drain that is proved done.
@@ -103,6 +119,8 @@ pub enum Seen {
 pub enum Effect {
     /// Keep where we are.
     Journal(Box<DrainJournal>),
+    /// Keep what happened.
+    History(Box<DrainHistory>),
     /// Publish what is going on; before the status, so that a reader of the status finds the answer.
     Progress(Box<NodeDrainProgress>),
     /// Publish the status.

@@ -13,6 +13,7 @@ use topics::{
 
 use super::facts::{Effect, Event, Force, RunId, Said};
 use super::gap::Gap;
+use super::history::History;
 use super::resume::{Resume, learned};
 use super::run::{Care, End, Run, Sent};
 use crate::limits::Limits;
@@ -56,6 +57,7 @@ pub struct Zedkube {
     pub(super) progress_gap: Gap,
     pub(super) said_journal: DrainJournal,
     pub(super) marks_gap: Gap,
+    pub(super) history: History,
 }
 
 impl Zedkube {
@@ -105,6 +107,7 @@ impl Zedkube {
             progress_gap: Gap::default(),
             said_journal: journal.clone(),
             marks_gap: Gap::default(),
+            history: History::default(),
         };
         if same_boot {
             core.cordon = journal.cordon;
@@ -301,7 +304,11 @@ impl Core for Zedkube {
                     self.read.push(from);
                 }
             }
-            Event::Force(force) => self.force = force,
+            Event::ForceBy(author) => self.history.next_author = author,
+            Event::Force(force) => {
+                self.force = force;
+                self.history.hear_force();
+            }
             Event::Hold(hold) => {
                 self.hold = hold;
                 self.release(now, &mut out);

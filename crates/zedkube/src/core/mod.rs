@@ -3,7 +3,9 @@
 mod attempts;
 mod facts;
 mod gap;
+mod history;
 mod machine;
+mod notes;
 mod resume;
 mod run;
 mod settle;
@@ -17,6 +19,8 @@ mod bench;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]
+mod records;
+#[cfg(test)]
 mod restarted;
 #[cfg(test)]
 mod rules;
@@ -27,5 +31,5 @@ mod standing;
 #[cfg(test)]
 mod world;
 
-pub use facts::{Done, Effect, Event, Failure, Force, RunId, Said, Seen};
+pub use facts::{Author, Done, Effect, Event, Failure, Force, RunId, Said, Seen};
 pub use machine::Zedkube;

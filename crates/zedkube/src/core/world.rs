@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use step::{Core as _, Mono};
 use topics::{
-    CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    RequestId, Requester,
+    CordonOwner, DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, RequestId, Requester,
 };
 
-use super::bench::{done_with, failed};
+use super::bench::{done_with, failed, wall};
 use super::{Effect, Event, Force, RunId, Seen, Zedkube};
 use crate::limits::Limits;
 
@@ -41,6 +41,7 @@ pub(super) struct World {
     pub(super) now: Mono,
     pub(super) boot: u32,
     pub(super) journal: DrainJournal,
+    pub(super) history: DrainHistory,
     pub(super) status: NodeDrainStatus,
     pub(super) member: Option<bool>,
     pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
@@ -71,12 +72,13 @@ pub(super) struct World {
 impl World {
     pub(super) fn new() -> Self {
         let now = Mono::from_start(Duration::from_secs(100));
-        let (core, effects) = Zedkube::new(limits(), None, "b0".into(), now, GoTime::ZERO);
+        let (core, effects) = Zedkube::new(limits(), None, "b0".into(), now, wall());
         let mut world = Self {
             core,
             now,
             boot: 0,
             journal: DrainJournal::default(),
+            history: DrainHistory::default(),
             status: NodeDrainStatus::default(),
             member: Some(true),
             requests: BTreeMap::new(),
@@ -175,6 +177,11 @@ impl World {
                     assert!(self.look.is_none(), "two looks at once");
                     assert!(!give_back || self.task.is_none(), "a drain loses its cordon");
                     self.look = Some((nth, give_back));
+                }
+                Effect::History(history) => {
+                    let open = history.drains.iter().skip(1).filter(|it| it.is_open()).count();
+                    assert!(open == 0 && history.drains.len() <= 10, "{history:?}");
+                    self.history = *history;
                 }
                 Effect::Say(_) => {}
             }
@@ -352,9 +359,11 @@ impl World {
         }
         let journal = Some(self.journal.clone());
         let boot = format!("b{}", self.boot);
-        let (core, effects) = Zedkube::new(limits(), journal, boot, self.now, GoTime::ZERO);
+        let (core, effects) = Zedkube::new(limits(), journal, boot, self.now, wall());
         self.core = core;
         self.perform(effects);
+        let recalled = self.core.recall(self.now, Some(self.history.clone()));
+        self.perform(recalled);
         self.earn_by_force();
         self.first_facts(order);
     }
@@ -377,6 +386,8 @@ impl World {
                 while self.core.next_wake().is_some_and(|due| due <= self.now + limits().progress_gap()) {
                     self.wait();
                 }
+                let goes_on = self.history.drains.first().is_some_and(topics::DrainRecord::is_open);
+                assert_eq!(goes_on, self.core.run.is_active(), "{:?}", self.history);
                 let newest = self.core.progress();
                 assert!(
                     self.progress.as_ref().is_none_or(|(said, _)| **said == newest),

@@ -9,6 +9,7 @@ mod device;
 mod diary;
 mod failures;
 mod forced;
+mod history;
 mod limits;
 mod operator;
 mod pauses;
