@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use topics::{
-    DeviceOpPending, DrainHistory, DrainJournal, DrainStatus, EdgeNodeClusterConfig, EdgeNodeInfo, NodeAgentStatus,
-    NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic, ZedAgentStatus, go_json,
+    DeviceOpPending, DrainHistory, DrainJournal, DrainStatus, EdgeNodeClusterConfig, EdgeNodeInfo,
+    NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic, ZedAgentStatus, go_json,
 };
 
 fn trees() -> PathBuf {

@@ -142,7 +142,8 @@ impl State {
     ) -> Result<(), Gone> {
         use zedkube::core::Effect;
         for effect in effects {
-            if matches!(effect, Effect::Say(_)) {
+            // Nobody decides by the history, or by what is said.
+            if matches!(effect, Effect::Say(_) | Effect::History(_)) {
                 continue;
             }
             burn(fuse)?;
@@ -174,7 +175,7 @@ impl State {
                     }
                     self.under().look = Some((nth, give_back));
                 }
-                Effect::Say(_) => {}
+                Effect::Say(_) | Effect::History(_) => {}
             }
         }
         Ok(())
