@@ -15,6 +15,7 @@ use super::facts::{Effect, Event, Force, RunId, Said};
 use super::gap::Gap;
 use super::resume::{Resume, learned};
 use super::run::{Care, End, Run, Sent};
+use super::void::Guard;
 use crate::limits::Limits;
 
 /// The core of zedkube.
@@ -48,6 +49,10 @@ pub struct Zedkube {
     pub(super) second: bool,
     pub(super) cordon: CordonOwner,
     pub(super) care: Care,
+    /// Whether the drained node is watched between two looks.
+    pub(super) guard: Guard,
+    /// When COMPLETE was said last; after a start in the same boot, that start.
+    pub(super) complete_at: Option<Mono>,
     pub(super) looks: u64,
     pub(super) sent: Sent,
     pub(super) care_trouble: String,
@@ -97,6 +102,8 @@ impl Zedkube {
             second: false,
             cordon: CordonOwner::None,
             care: Care::Due(now),
+            guard: Guard::Off,
+            complete_at: same_boot.then_some(now),
             looks: 0,
             sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
@@ -295,6 +302,7 @@ impl Core for Zedkube {
             Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
             Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
+            Event::Stirred(what) => self.stirred(now, what, &mut out),
             Event::Probed(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
@@ -307,6 +315,7 @@ impl Core for Zedkube {
             // It has been said that the request was taken; now it is served.
             self.advance(now, &mut out);
         }
+        self.expire(now, &mut out);
         self.settle(now, &mut out);
         if self.run != Run::Taken {
             self.advance(now, &mut out);
@@ -321,7 +330,7 @@ impl Core for Zedkube {
             Care::Due(_) | Care::Done | Care::Looking => None,
         };
         let held_back = [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min();
-        [self.run.due(), care, self.second_from, held_back].into_iter().flatten().min()
+        [self.run.due(), care, self.second_from, self.expires(), held_back].into_iter().flatten().min()
     }
 
     fn tick() -> Event {

@@ -14,5 +14,6 @@ mod operator;
 mod pauses;
 mod restarts;
 mod statuses;
+mod void;
 mod withdrawn;
 mod writes;
