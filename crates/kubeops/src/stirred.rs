@@ -58,16 +58,12 @@ fn pods_that_come(cluster: &Cluster, node: &NodeName) -> BoxStream<'static, Stri
                 Heard::Gone(_) | Heard::Trouble(_) => return ready(Some(None)),
             };
             let leaves = here.into_iter().filter(|it| it.class() == Class::Leave);
-            let said = match known {
-                Some(known) => leaves
-                    .filter(|it| !known.contains(&it.pod.uid))
-                    .map(|it| format!("pod {} has come", it.pod))
-                    .next(),
-                None => {
-                    *known = Some(leaves.map(|it| it.pod.uid).collect());
-                    None
-                }
+            let Some(known) = known else {
+                *known = Some(leaves.map(|it| it.pod.uid).collect());
+                return ready(Some(None));
             };
+            let mut come = leaves.filter(|it| !known.contains(&it.pod.uid));
+            let said = come.next().map(|it| format!("pod {} has come", it.pod));
             ready(Some(said))
         })
         .filter_map(ready)
