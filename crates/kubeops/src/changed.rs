@@ -99,7 +99,8 @@ fn budgets<'a>(cluster: &Cluster, namespace: &'a str, watched: &'a Watched) -> B
         .boxed()
 }
 
-fn heard<K: Object>(cluster: &Cluster, scope: Scope) -> BoxStream<'static, Heard<K>> {
+/// What is heard of a scope; trouble is logged too.
+pub(crate) fn heard<K: Object>(cluster: &Cluster, scope: Scope) -> BoxStream<'static, Heard<K>> {
     let what = scope.what.clone();
     follow::<K>(cluster.clone(), scope, RandomState::new().hash_one("jitter"))
         .inspect(move |heard| {

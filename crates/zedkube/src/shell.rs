@@ -28,6 +28,8 @@ const REQUEST_BYTES: u64 = 64 << 10;
 const RUN: &str = "run";
 /// Name of the task that looks at the node.
 const LOOK: &str = "look";
+/// Name of the task that watches the drained node.
+const GUARD: &str = "guard";
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -230,7 +232,9 @@ impl Hands for Shell {
             Effect::Cancel => {
                 self.tasks.cancel(RUN);
                 self.tasks.cancel(LOOK);
+                self.tasks.cancel(GUARD);
             }
+            Effect::Guard => self.tasks.start(GUARD, self.work.clone().guard()),
             Effect::Look { nth, give_back } => self.tasks.start(LOOK, self.work.clone().look(nth, give_back)),
             Effect::Say(said) => say(&said),
         }
@@ -277,6 +281,7 @@ fn say(said: &Said) {
         Said::Forced(order) => warn!("NodeDrainStatus is forced to {order}"),
         Said::GivenBack => info!("own cordon given back"),
         Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
-        Said::Void => warn!("somebody uncordoned the drained node: the drain counts no longer"),
+        Said::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
+        Said::Stirred(what) => info!(change = what, "something has happened on the drained node"),
     }
 }

@@ -16,6 +16,7 @@ use super::gap::Gap;
 use super::history::History;
 use super::resume::{Resume, learned};
 use super::run::{Care, End, Run, Sent};
+use super::void::Guard;
 use crate::limits::Limits;
 
 /// The core of zedkube.
@@ -49,6 +50,10 @@ pub struct Zedkube {
     pub(super) second: bool,
     pub(super) cordon: CordonOwner,
     pub(super) care: Care,
+    /// Whether the drained node is watched between two looks.
+    pub(super) guard: Guard,
+    /// When COMPLETE was said last; after a start in the same boot, that start.
+    pub(super) complete_at: Option<Mono>,
     pub(super) looks: u64,
     pub(super) sent: Sent,
     pub(super) care_trouble: String,
@@ -99,6 +104,8 @@ impl Zedkube {
             second: false,
             cordon: CordonOwner::None,
             care: Care::Due(now),
+            guard: Guard::Off,
+            complete_at: same_boot.then_some(now),
             looks: 0,
             sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
@@ -320,6 +327,7 @@ impl Core for Zedkube {
             Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
             Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
+            Event::Stirred(what) => self.stirred(now, what, &mut out),
             Event::Probed(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
@@ -332,6 +340,7 @@ impl Core for Zedkube {
             // It has been said that the request was taken; now it is served.
             self.advance(now, &mut out);
         }
+        self.expire(now, &mut out);
         self.settle(now, &mut out);
         if self.run != Run::Taken {
             self.advance(now, &mut out);
@@ -346,7 +355,7 @@ impl Core for Zedkube {
             Care::Due(_) | Care::Done | Care::Looking => None,
         };
         let held_back = [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min();
-        [self.run.due(), care, self.second_from, held_back].into_iter().flatten().min()
+        [self.run.due(), care, self.second_from, self.expires(), held_back].into_iter().flatten().min()
     }
 
     fn tick() -> Event {

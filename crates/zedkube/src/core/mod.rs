@@ -11,6 +11,7 @@ mod run;
 mod settle;
 mod told;
 mod view;
+mod void;
 
 #[cfg(test)]
 mod any_order;
@@ -29,7 +30,9 @@ mod said;
 #[cfg(test)]
 mod standing;
 #[cfg(test)]
+mod voided;
+#[cfg(test)]
 mod world;
 
-pub use facts::{Author, Done, Effect, Event, Failure, Force, RunId, Said, Seen};
+pub use facts::{Author, Done, Effect, Event, Failure, Force, RunId, Said, Seen, Stayer};
 pub use machine::Zedkube;

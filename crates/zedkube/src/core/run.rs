@@ -216,6 +216,11 @@ pub(super) fn is_final(status: DrainStatus) -> bool {
     }
 }
 
+/// A status that ends a request without its drain.
+pub(super) fn is_failure(status: DrainStatus) -> bool {
+    is_final(status) && status != DrainStatus::Complete
+}
+
 /// A status of a drain that is not over.
 pub(super) fn is_under_way(status: DrainStatus) -> bool {
     match status {

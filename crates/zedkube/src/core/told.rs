@@ -5,6 +5,7 @@ use topics::{Answer, DrainJournal, DrainMarks, DrainStatus, NodeDrainStatus, Req
 
 use super::facts::{Effect, Force, Said};
 use super::machine::Zedkube;
+use super::run::is_failure;
 
 impl Zedkube {
     /// Whether this requester waits for an answer. Until its topic is read, it does if it did before this agent
@@ -20,15 +21,23 @@ impl Zedkube {
         self.asks(who) && self.answers.iter().any(complete)
     }
 
-    /// The status of the run itself, for the requester that comes first.
-    pub(super) fn own_status(&self) -> NodeDrainStatus {
-        let status = match self.member {
+    /// The status of the run itself, whoever it is for.
+    pub(super) fn run_status(&self) -> DrainStatus {
+        match self.member {
             None => self.run.resumed().unwrap_or(DrainStatus::NotSupported),
             Some(true) if self.is_member() => self.run.status(self.floor),
             Some(_) => DrainStatus::NotSupported,
-        };
+        }
+    }
+
+    /// The status of the run, for the requester that comes first.
+    pub(super) fn own_status(&self) -> NodeDrainStatus {
+        let status = self.run_status();
         let first_that = |is: &dyn Fn(Requester) -> bool| Self::REQUESTERS.into_iter().find(|who| is(*who));
         let first = first_that(&|who| self.asks(who)).unwrap_or(Requester::None);
+        if let Some(failed) = self.failed_beside_a_person(status) {
+            return failed;
+        }
         let requested_by = match status {
             DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
             DrainStatus::Complete if self.second && self.completed(Requester::Update) => Requester::Update,
@@ -43,6 +52,20 @@ impl Zedkube {
             | DrainStatus::Stranger(_) => first,
         };
         NodeDrainStatus { status, requested_by }
+    }
+
+    /// An agent of the reference reads nothing but the status: while COMPLETE is a person's alone, the failure of
+    /// an operation that stands is what has to be seen. The person reads it in the answers.
+    fn failed_beside_a_person(&self, status: DrainStatus) -> Option<NodeDrainStatus> {
+        let [operations @ .., _person] = Self::REQUESTERS;
+        if status != DrainStatus::Complete || operations.into_iter().any(|who| self.completed(who)) {
+            return None;
+        }
+        let failed = |who: Requester| {
+            let said = self.answers.iter().find(|it| it.requested_by == who && is_failure(it.status))?;
+            self.asks(who).then_some(NodeDrainStatus { status: said.status, requested_by: who })
+        };
+        operations.into_iter().find_map(failed)
     }
 
     /// The status as it is said: the forced one, or that of the run.

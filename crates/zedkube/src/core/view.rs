@@ -103,7 +103,7 @@ impl Zedkube {
             requested_by: serves.requested_by,
             requested_at: serves.requested_at,
             context: serves.context,
-            status: self.own_status().status,
+            status: self.run_status(),
             attempt,
             pause_end_ms,
             marks,

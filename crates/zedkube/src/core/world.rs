@@ -13,7 +13,7 @@ use topics::{
 };
 
 use super::bench::{done_with, failed, wall};
-use super::{Effect, Event, Force, RunId, Seen, Zedkube};
+use super::{Effect, Event, Force, RunId, Seen, Stayer, Zedkube};
 use crate::limits::Limits;
 
 pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
@@ -62,6 +62,10 @@ pub(super) struct World {
     pub(super) version: u64,
     /// A cordon on its way that names this version, and since when.
     pub(super) landing: Option<(u64, Mono)>,
+    /// A pod has come to the node since the last drain.
+    pub(super) peopled: bool,
+    /// The drained node is watched.
+    pub(super) guard: bool,
     /// A drain that is done, as long as nothing new has begun.
     pub(super) proved: bool,
     pub(super) drained: BTreeSet<RequestId>,
@@ -94,6 +98,8 @@ impl World {
             node: CordonOwner::None,
             version: 0,
             landing: None,
+            peopled: false,
+            guard: false,
             proved: false,
             drained: BTreeSet::new(),
             skipped: BTreeSet::new(),
@@ -183,6 +189,10 @@ impl World {
                     assert!(open == 0 && history.drains.len() <= 10, "{history:?}");
                     self.history = *history;
                 }
+                Effect::Guard => {
+                    assert!(!self.guard, "two guards at once");
+                    self.guard = true;
+                }
                 Effect::Say(_) => {}
             }
         }
@@ -226,6 +236,7 @@ impl World {
     /// What a cancelled task has sent, to us or to the server, is not unsent.
     pub(super) fn cancel(&mut self) {
         self.look = None;
+        self.guard = false;
         self.proved = false;
         if let Some(task) = self.task.take() {
             self.on_its_way(task);
@@ -236,6 +247,19 @@ impl World {
     pub(super) fn write(&mut self, node: CordonOwner) {
         self.node = node;
         self.version += 1;
+    }
+
+    /// A pod comes to the node, whatever its cordon says.
+    pub(super) fn come(&mut self) {
+        self.peopled = true;
+        self.stir();
+    }
+
+    /// Whoever watches the node hears of a change.
+    pub(super) fn stir(&mut self) {
+        if std::mem::take(&mut self.guard) {
+            self.hear(&Event::Stirred("a change".into()));
+        }
     }
 
     /// A cordon, or a drain that cordons anew, has read the node and written it, but its write is not there yet.
@@ -262,6 +286,7 @@ impl World {
         let standing = || self.requests.values().map(NodeDrainRequest::id);
         match (task, how) {
             (Task::Drain(_), 0) => {
+                self.peopled = false;
                 self.drained.extend(standing());
                 self.proved = true;
             }
@@ -281,6 +306,12 @@ impl World {
         }
         let seen = match self.node {
             CordonOwner::None => Seen::Open,
+            owner if self.peopled && !give_back => {
+                self.drained.clear();
+                let late =
+                    Stayer { namespace: "shop".into(), name: "late-0".into(), workload: String::new() };
+                Seen::Peopled(owner, vec![late])
+            }
             CordonOwner::Ours => Seen::Ours,
             CordonOwner::Foreign => Seen::Foreign,
         };

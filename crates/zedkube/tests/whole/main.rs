@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+mod away;
 mod cordons;
 mod device;
 mod diary;
@@ -15,5 +16,6 @@ mod operator;
 mod pauses;
 mod restarts;
 mod statuses;
+mod void;
 mod withdrawn;
 mod writes;
