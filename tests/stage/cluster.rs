@@ -77,6 +77,20 @@ impl Cluster {
         }
     }
 
+    /// The same cluster as each of its three nodes sees it.
+    pub async fn embedded_of_three() -> [Self; 3] {
+        let first = Self::embedded().await;
+        NODES.map(|(node, uuid)| {
+            let sim = first.sim().clone();
+            Self {
+                client: Client::new(sim.service(), "default"),
+                place: Place { node: node.to_owned(), uuid, namespace: SHOP.to_owned() },
+                backend: Backend::Embedded(sim),
+                noted: Noted::default(),
+            }
+        })
+    }
+
     /// One on the real API server that the environment names: two nodes without a machine, three pods behind a
     /// budget, a bare pod. `None` when it names none, see [`crate::SKIPPED`].
     pub async fn of_environment() -> Option<Self> {
@@ -121,6 +135,18 @@ impl Cluster {
     #[must_use]
     pub fn handle(&self) -> kubeops::Cluster {
         kubeops::Cluster::from_client(self.noted.on(&self.client))
+    }
+
+    /// The identity of the device on our node.
+    pub(crate) const fn device_uuid(&self) -> &'static str {
+        self.place.uuid
+    }
+
+    /// Who the mark of our cordons on our node names, if it is there.
+    #[must_use]
+    pub fn owner(&self) -> Option<String> {
+        let node = self.sim().get("nodes", "", &self.place.node).unwrap();
+        node["metadata"]["annotations"]["pillar-rs/cordon-owner"].as_str().map(str::to_owned)
     }
 
     async fn node(&self) -> Node {

@@ -2,6 +2,7 @@
 //! process, or as processes of their own that only share the files.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::device::{self, Choice, Recorded};
@@ -11,7 +12,7 @@ use pubsub::{Bus, Change, FileRule, FileState, store};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
 
 use crate::Cluster;
@@ -56,6 +57,21 @@ enum Running {
     Process,
 }
 
+/// Ends the agents of a world that are tasks, from any thread.
+#[derive(Clone, Default)]
+pub(crate) struct Halt(Arc<Mutex<Vec<AbortHandle>>>);
+
+impl Halt {
+    fn add(&self, agent: AbortHandle) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(agent);
+    }
+
+    /// Nothing is tidied up.
+    pub(crate) fn now(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|it| it.abort());
+    }
+}
+
 /// The program whose processes the agents are, and the API that they reach over HTTP.
 struct Program {
     path: PathBuf,
@@ -67,6 +83,7 @@ pub struct World {
     // First, as they end before their files do.
     writes: Option<Writes>,
     processes: Processes,
+    halt: Halt,
     root: TempDir,
     /// Its files.
     pub bus: Bus,
@@ -95,6 +112,7 @@ impl World {
         let world = Self {
             writes: None,
             processes: Processes::default(),
+            halt: Halt::default(),
             root,
             bus,
             clock: Clock::new(),
@@ -135,6 +153,7 @@ impl World {
     pub fn config(&self, config: &Value) {
         let mut config = config.clone();
         config["deviceName"] = self.cluster.device_name().into();
+        config["id"]["uuid"] = self.cluster.device_uuid().into();
         self.put("persist/config/edge-dev-config.json", &config.to_string());
     }
 
@@ -163,7 +182,7 @@ impl World {
         let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
         let (limits, cluster) = (self.limits.clone(), self.cluster.handle());
         let mut task = JoinSet::new();
-        task.spawn(async move {
+        let handle = task.spawn(async move {
             let ended = match agent {
                 Agent::Zedagent => zedagent::run(station, limits_of(&limits, agent)).await,
                 Agent::Baseosmgr => {
@@ -180,6 +199,7 @@ impl World {
                 panic!("{agent:?} failed: {}", agent::report::chain(&error));
             }
         });
+        self.halt.add(handle);
         Running::Task(stopper, task)
     }
 
@@ -235,6 +255,12 @@ impl World {
         self.cluster.power(true).await;
     }
 
+    /// The same for a machine without power that agents have left.
+    pub(crate) fn lose_run(&mut self) {
+        self.empty_run();
+        self.bus = Bus::open(self.root.path()).unwrap();
+    }
+
     /// The volatile tree is gone. Where writes are followed its directories stay, as they are what is followed.
     fn empty_run(&self) {
         let run = self.root.path().join("run");
@@ -268,6 +294,18 @@ impl World {
         let processes = self.processes.clone();
         let hear = move |path: Option<&str>| hear(path, &processes);
         self.writes = Some(Writes::follow(self.root.path(), folders, hear));
+    }
+
+    /// Returns when all writes so far have been told.
+    pub(crate) async fn heard_all(&self) {
+        if let Some(writes) = &self.writes {
+            writes.heard_all().await;
+        }
+    }
+
+    /// What ends agents that are tasks.
+    pub(crate) fn halt(&self) -> Halt {
+        self.halt.clone()
     }
 
     /// Follows no writes any more. It fails where hearing of one has failed.
@@ -355,6 +393,25 @@ impl World {
         self.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
     }
 
+    /// Whether nothing is pending of `operation`, which was asked for before and has the counter after the first.
+    pub(crate) fn is_carried_out(&self, operation: &str) -> bool {
+        let (file, pending) = counter_files(operation);
+        self.text(&file).is_some_and(|it| is_next(operation, &it)) && self.text(&pending).is_none()
+    }
+
+    /// Waits until that is so.
+    pub(crate) async fn carried_out(&self, operation: &str) {
+        let (file, pending) = counter_files(operation);
+        let what = format!("the {operation} to count as executed");
+        self.until_file(&file, &what, |text| text.is_some_and(|it| is_next(operation, it))).await;
+        self.until_file(&pending, "nothing pending", |text| text.is_none()).await;
+    }
+
+    /// The wall clock of agents that are started from now on is wrong by so many seconds.
+    pub(crate) fn clock_off_by(&mut self, secs: i64) {
+        self.clock = Clock::new().off_by(secs);
+    }
+
     /// The value of a topic file right now.
     #[must_use]
     pub fn read<T: Topic>(&self, path: &str) -> Option<T> {
@@ -384,6 +441,17 @@ impl World {
             }
         }
     }
+}
+
+/// Where the last counter and the pending operation are.
+fn counter_files(operation: &str) -> (String, String) {
+    let pending = format!("persist/status/zedagent/DeviceOpPending/{operation}.json");
+    (format!("persist/status/{operation}Config"), pending)
+}
+
+/// Whether these are the counters of the operation that the stage asks for.
+fn is_next(operation: &str, text: &str) -> bool {
+    text.contains(if operation == "reboot" { "\"Counter\":7," } else { "\"Counter\":2," })
 }
 
 /// The pending reboot.

@@ -6,11 +6,13 @@ use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use pubsub::store;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use tokio::sync::Notify;
 
 /// No write for so long is told, too.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -18,6 +20,7 @@ const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 const NOTES: &str = "stage-notes";
 const OFF: &str = "off";
 const ON: &str = "on";
+const MARK: &str = "mark";
 const END: &str = "end";
 
 /// All directories under `root`, relative to it.
@@ -39,6 +42,8 @@ pub(crate) fn folders(root: &Path) -> Vec<PathBuf> {
 /// A thread that hears of every write; it ends with this.
 pub(crate) struct Writes {
     root: PathBuf,
+    /// Told when a mark has been heard of.
+    marked: Arc<Notify>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -58,13 +63,21 @@ impl Writes {
             let flags = WatchFlags::MOVED_TO | WatchFlags::DELETE;
             dirs.insert(inotify::add_watch(&kernel, root.join(dir), flags).unwrap(), dir.to_owned());
         }
-        let thread = std::thread::spawn(move || listen(&kernel, &dirs, &mut hear));
-        Self { root: root.to_owned(), thread: Some(thread) }
+        let marked = Arc::new(Notify::new());
+        let told = marked.clone();
+        let thread = std::thread::spawn(move || listen(&kernel, &dirs, &told, &mut hear));
+        Self { root: root.to_owned(), marked, thread: Some(thread) }
     }
 
     /// Whether what follows counts: what a machine does by itself is no write of an agent.
     pub(crate) fn counts(&self, on: bool) {
         self.note(if on { ON } else { OFF });
+    }
+
+    /// Returns when all writes so far have been told: the kernel tells them in order.
+    pub(crate) async fn heard_all(&self) {
+        self.note(MARK);
+        self.marked.notified().await;
     }
 
     /// Ends the thread, and fails where it has failed.
@@ -87,7 +100,12 @@ impl Drop for Writes {
     }
 }
 
-fn listen(kernel: &OwnedFd, dirs: &HashMap<i32, PathBuf>, hear: &mut impl FnMut(Option<&str>)) {
+fn listen(
+    kernel: &OwnedFd,
+    dirs: &HashMap<i32, PathBuf>,
+    marked: &Notify,
+    hear: &mut impl FnMut(Option<&str>),
+) {
     let mut room = [MaybeUninit::uninit(); 64 << 10];
     let mut events = inotify::Reader::new(kernel, &mut room);
     let mut counts = true;
@@ -108,6 +126,7 @@ fn listen(kernel: &OwnedFd, dirs: &HashMap<i32, PathBuf>, hear: &mut impl FnMut(
         match (dir.to_str().unwrap(), name) {
             (NOTES, OFF) => counts = false,
             (NOTES, ON) => counts = true,
+            (NOTES, MARK) => marked.notify_one(),
             (NOTES, END) => return,
             (dir, name) if counts && dir != NOTES && !name.starts_with("tmp") => {
                 hear(Some(&format!("{dir}/{name}")));

@@ -15,7 +15,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::time::Instant;
 
-use scenarios::{AT_ONCE, Course, Dice, Outcome, Story, at_once, within};
+use scenarios::{AT_ONCE, Course, Dice, Outcome, Story, at_once, folders_of_a_device, power_lost, within};
 
 /// Kills of a run of all tests.
 const KILLS: usize = 40;
@@ -47,6 +47,20 @@ fn soak(seed: u64, kills: usize) -> Outcome {
     all
 }
 
+fn power(seed: u64, runs: u64) -> Outcome {
+    let folders = within(folders_of_a_device());
+    let jobs = (1..=runs).map(|number| {
+        let (seed, folders) = (seed.wrapping_add(number), &folders);
+        let lost = move || {
+            let what = within(power_lost(Dice::new(seed), folders));
+            println!("run {number}: {what}");
+            0
+        };
+        (format!("power lost, run {number}, its own seed {seed}"), lost)
+    });
+    at_once(AT_ONCE, jobs.collect::<Vec<_>>())
+}
+
 fn every_write() -> Outcome {
     let mut all = Outcome::default();
     for course in courses() {
@@ -73,6 +87,9 @@ fn main() {
     let outcome = if has("--all") {
         println!("killing each agent at each write");
         every_write()
+    } else if let Some(runs) = number("--power") {
+        println!("power lost on three nodes {runs} times, --seed {seed}");
+        power(seed, runs)
     } else {
         let kills = number("--kills").map_or(KILLS, |it| usize::try_from(it).unwrap());
         println!("killing agents {kills} times, --seed {seed}");
