@@ -10,7 +10,6 @@ use scenarios::{AT_ONCE, Dice, at_once, folders_of_a_device, power_lost, within}
 const RUNS: u64 = 24;
 
 #[test]
-#[expect(clippy::print_stdout, reason = "a test that goes by chance says how to have the same again")]
 fn r6_three_nodes_that_lose_power_anywhere_come_back_in_any_order_with_wrong_clocks() {
     let seed = RandomState::new().hash_one(0);
     println!("as `cargo test -p zedbox --test soak -- --power {RUNS} --seed {seed}`");

@@ -6,17 +6,20 @@
 //! is shown by the model disk of `pubsub`.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::device::Operation;
 use kubesim::Fault;
+use pubsub::store;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use topics::{DeviceOpPending, DrainStatus, NodeDrainStatus, PendingState};
 
-use crate::world::Halt;
+use crate::process::Halt;
 use crate::{Cluster, Dice, Story, World, reboot_config};
 
 /// Seconds by which a wall clock is wrong: hardly, an hour, a battery that is empty, a year that is to come.
@@ -157,7 +160,8 @@ impl Site {
                 let now = std::fs::read(bus.path(path)).ok();
                 let before = heard.held.insert(path.to_owned(), now).flatten();
                 heard.last = LastWrite { path: path.to_owned(), before };
-                let counted = left.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+                let counted =
+                    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
                 // All three stand still at once, wherever they are.
                 if counted.is_err() {
                     halts.iter().for_each(Halt::now);
@@ -287,12 +291,13 @@ impl Node {
         }
         let file = self.world.bus.path(&path);
         match (how, before) {
-            (0, Some(before)) => std::fs::write(&file, before).unwrap(),
+            (0, Some(before)) => store::replace(&file, &before).unwrap(),
             (0, None) => drop(std::fs::remove_file(&file)),
             (1, _) => {
                 let held = std::fs::read(&file).unwrap_or_default();
                 let piece = &held[..held.len() / 2];
-                std::fs::write(file.with_file_name("tmp01234567890123456789"), piece).unwrap();
+                let mut torn = File::create(file.with_file_name("tmp01234567890123456789")).unwrap();
+                torn.write_all(piece).unwrap();
             }
             _ => {}
         }
@@ -308,4 +313,31 @@ fn config(reboot: u32, shutdown: u32) -> Value {
     let mut config = reboot_config(reboot);
     config["shutdown"] = json!({ "counter": shutdown, "desiredState": true });
     config
+}
+
+impl World {
+    /// Whether nothing is pending of `operation`, which was asked for before and has the counter after the first.
+    fn is_carried_out(&self, operation: &str) -> bool {
+        let (file, pending) = counter_files(operation);
+        self.text(&file).is_some_and(|it| is_next(operation, &it)) && self.text(&pending).is_none()
+    }
+
+    /// Waits until that is so.
+    async fn carried_out(&self, operation: &str) {
+        let (file, pending) = counter_files(operation);
+        let what = format!("the {operation} to count as executed");
+        self.until_file(&file, &what, |text| text.is_some_and(|it| is_next(operation, it))).await;
+        self.until_file(&pending, "nothing pending", |text| text.is_none()).await;
+    }
+}
+
+/// Where the last counter and the pending operation are.
+fn counter_files(operation: &str) -> (String, String) {
+    let pending = format!("persist/status/zedagent/DeviceOpPending/{operation}.json");
+    (format!("persist/status/{operation}Config"), pending)
+}
+
+/// Whether these are the counters of the operation that the stage asks for.
+fn is_next(operation: &str, text: &str) -> bool {
+    text.contains(if operation == "reboot" { "\"Counter\":7," } else { "\"Counter\":2," })
 }

@@ -1,5 +1,5 @@
 //! Agents as real processes: started, killed and started again from any thread, so that a kill hits the moment
-//! that it is meant for.
+//! that it is meant for. Agents as tasks can be ended so, too.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pubsub::{Bus, store};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tokio::task::AbortHandle;
 
 use crate::world::Agent;
 
@@ -56,6 +57,7 @@ impl Processes {
     }
 
     /// SIGKILL, and at once another start of the same. False when `agent` does not run.
+    #[must_use]
     pub fn kill(&self, agent: Agent) -> bool {
         let mut all = self.all();
         let Some(process) = all.get_mut(&agent) else { return false };
@@ -64,13 +66,12 @@ impl Processes {
         true
     }
 
-    /// Holds `agent` where it is, or lets it go on. False when it does not run.
-    pub fn hold(&self, agent: Agent, hold: bool) -> bool {
+    /// Holds `agent` where it is, or lets it go on, if it runs.
+    pub fn hold(&self, agent: Agent, hold: bool) {
         let all = self.all();
-        let Some(process) = all.get(&agent) else { return false };
+        let Some(process) = all.get(&agent) else { return };
         let pid = Pid::from_child(&process.child);
         kill_process(pid, if hold { Signal::STOP } else { Signal::CONT }).unwrap();
-        true
     }
 
     /// What all processes said that write to `dir`.
@@ -97,5 +98,20 @@ impl Drop for Process {
         // A process that is gone already needs no end.
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// Ends the agents of a world that are tasks, from any thread.
+#[derive(Clone, Default)]
+pub(crate) struct Halt(Arc<Mutex<Vec<AbortHandle>>>);
+
+impl Halt {
+    pub(crate) fn add(&self, agent: AbortHandle) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(agent);
+    }
+
+    /// Nothing is tidied up.
+    pub(crate) fn now(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|it| it.abort());
     }
 }

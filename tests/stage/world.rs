@@ -2,7 +2,6 @@
 //! process, or as processes of their own that only share the files.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::device::{self, Choice, Recorded};
@@ -12,11 +11,11 @@ use pubsub::{Bus, Change, FileRule, FileState, store};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
 
 use crate::Cluster;
-use crate::process::Processes;
+use crate::process::{Halt, Processes};
 use crate::writes::{self, Writes};
 
 /// A state that takes longer than this does not come: generous, as the machine may be busy.
@@ -55,21 +54,6 @@ impl Agent {
 enum Running {
     Task(Stopper, JoinSet<()>),
     Process,
-}
-
-/// Ends the agents of a world that are tasks, from any thread.
-#[derive(Clone, Default)]
-pub(crate) struct Halt(Arc<Mutex<Vec<AbortHandle>>>);
-
-impl Halt {
-    fn add(&self, agent: AbortHandle) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(agent);
-    }
-
-    /// Nothing is tidied up.
-    pub(crate) fn now(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|it| it.abort());
-    }
 }
 
 /// The program whose processes the agents are, and the API that they reach over HTTP.
@@ -393,20 +377,6 @@ impl World {
         self.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
     }
 
-    /// Whether nothing is pending of `operation`, which was asked for before and has the counter after the first.
-    pub(crate) fn is_carried_out(&self, operation: &str) -> bool {
-        let (file, pending) = counter_files(operation);
-        self.text(&file).is_some_and(|it| is_next(operation, &it)) && self.text(&pending).is_none()
-    }
-
-    /// Waits until that is so.
-    pub(crate) async fn carried_out(&self, operation: &str) {
-        let (file, pending) = counter_files(operation);
-        let what = format!("the {operation} to count as executed");
-        self.until_file(&file, &what, |text| text.is_some_and(|it| is_next(operation, it))).await;
-        self.until_file(&pending, "nothing pending", |text| text.is_none()).await;
-    }
-
     /// The wall clock of agents that are started from now on is wrong by so many seconds.
     pub(crate) fn clock_off_by(&mut self, secs: i64) {
         self.clock = Clock::new().off_by(secs);
@@ -441,17 +411,6 @@ impl World {
             }
         }
     }
-}
-
-/// Where the last counter and the pending operation are.
-fn counter_files(operation: &str) -> (String, String) {
-    let pending = format!("persist/status/zedagent/DeviceOpPending/{operation}.json");
-    (format!("persist/status/{operation}Config"), pending)
-}
-
-/// Whether these are the counters of the operation that the stage asks for.
-fn is_next(operation: &str, text: &str) -> bool {
-    text.contains(if operation == "reboot" { "\"Counter\":7," } else { "\"Counter\":2," })
 }
 
 /// The pending reboot.

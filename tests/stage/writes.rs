@@ -106,7 +106,7 @@ fn listen(
     marked: &Notify,
     hear: &mut impl FnMut(Option<&str>),
 ) {
-    let mut room = [MaybeUninit::uninit(); 64 << 10];
+    let mut room = vec![MaybeUninit::uninit(); 64 << 10];
     let mut events = inotify::Reader::new(kernel, &mut room);
     let mut counts = true;
     loop {

@@ -21,7 +21,7 @@ const STEPS: [&str; 5] = [
 
 fn is_tried(crash: &Crash) -> bool {
     let is_step = STEPS.iter().any(|step| crash.path.contains(step)) && !crash.path.contains("Progress");
-    crash.is_of_writer() || is_step && crash.agent == Agent::Zedkube && !crash.path.ends_with(".bak")
+    crash.is_of_writer() || is_step && crash.agent == Agent::Zedkube && !crash.path.contains(".bak")
 }
 
 fn killed_anywhere(story: Story) {
