@@ -142,6 +142,17 @@ impl Cluster {
         self.place.uuid
     }
 
+    /// How often somebody wrote that our node is schedulable, with whatever else.
+    #[must_use]
+    pub fn uncordoned(&self) -> usize {
+        let end = format!("/nodes/{}", self.place.node);
+        let asked = self.sim().faults().seen();
+        let wrote = asked.iter().filter(|it| it.method == "PATCH" || it.method == "PUT");
+        let here = wrote.filter(|it| it.uri.split('?').next().is_some_and(|path| path.ends_with(&end)));
+        let said = here.filter_map(|it| serde_json::from_slice::<Value>(&it.body).ok());
+        said.filter(|body| body.pointer("/spec/unschedulable").is_some_and(|flag| flag != true)).count()
+    }
+
     /// Who the mark of our cordons on our node names, if it is there.
     #[must_use]
     pub fn owner(&self) -> Option<String> {

@@ -37,11 +37,16 @@ impl Story {
         // Never early: the node is drained when the device is asked.
         assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
         assert!(world.cluster.cordoned().await);
+        // Whoever was killed: the cordon was never given away, and nothing counts as executed before the boot.
+        assert_eq!(world.cluster.uncordoned(), 0, "the node was uncordoned in mid-drain");
+        let counter = world.text("persist/status/rebootConfig").unwrap();
+        assert!(counter.contains("\"Counter\":6,"), "executed before the boot: {counter}");
         world.reboot().await;
         world.start_all();
         self.done(world).await;
         world.status(DrainStatus::NotRequested).await;
         world.cluster.until_schedulable().await;
+        assert!(world.cluster.uncordoned() > 0, "how the cordon went was not seen");
         // Never twice. A device that is asked again in the same boot, as it is still up, is asked for the same.
         let recorded = world.recorded();
         let boots: BTreeSet<&str> = recorded.iter().map(|it| it.boot_id.as_str()).collect();
