@@ -142,8 +142,8 @@ impl State {
     ) -> Result<(), Gone> {
         use zedkube::core::Effect;
         for effect in effects {
-            // Nobody decides by the history, or by what is said.
-            if matches!(effect, Effect::Say(_) | Effect::History(_)) {
+            // Nobody decides by the history, or by what is said. The guard only brings a look forward that comes anyway.
+            if matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Guard) {
                 continue;
             }
             burn(fuse)?;
@@ -175,7 +175,7 @@ impl State {
                     }
                     self.under().look = Some((nth, give_back));
                 }
-                Effect::Say(_) | Effect::History(_) => {}
+                Effect::Say(_) | Effect::History(_) | Effect::Guard => {}
             }
         }
         Ok(())

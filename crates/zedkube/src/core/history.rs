@@ -171,9 +171,9 @@ impl History {
     }
 
     /// The newest drain, which was complete, counts no longer.
-    pub(super) fn void(&mut self, at: GoTime) {
+    pub(super) fn void(&mut self, at: GoTime, why: &str) {
         if let Some(record) = self.kept.drains.first_mut() {
-            add(record, DrainStep { at, step: StepWord::Void, attempt: 0, text: String::new() });
+            add(record, DrainStep { at, step: StepWord::Void, attempt: 0, text: cut(why, TEXT_BYTES) });
             self.changed = true;
         }
     }

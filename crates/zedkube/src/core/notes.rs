@@ -41,6 +41,7 @@ impl Zedkube {
                 | Effect::Drain(..)
                 | Effect::Await(..)
                 | Effect::Cancel
+                | Effect::Guard
                 | Effect::Look { .. } => {}
             }
         }
@@ -66,7 +67,7 @@ impl Zedkube {
             Said::AttemptFailed(attempt, why) => {
                 self.history.step(StepWord::AttemptFailed, *attempt, at, why);
             }
-            Said::Void => self.history.void(at),
+            Said::Void(why) => self.history.void(at, why),
             Said::Forced(order) => {
                 if let Some(request) = self.requests.get(&order.requested_by) {
                     self.history.released(request.id(), &request.context, at);
@@ -84,6 +85,7 @@ impl Zedkube {
             | Said::CordonFailed(..)
             | Said::BlockerChanged(_)
             | Said::PauseKept(..)
+            | Said::Stirred(_)
             | Said::Left(_)
             | Said::NobodyLeft
             | Said::GivenBack
