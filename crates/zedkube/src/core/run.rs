@@ -200,35 +200,3 @@ pub(super) const fn cordoned(owner: CordonOwner) -> bool {
         CordonOwner::Ours | CordonOwner::Foreign => true,
     }
 }
-
-/// A status that ends a request.
-pub(super) fn is_final(status: DrainStatus) -> bool {
-    match status {
-        DrainStatus::Complete | DrainStatus::FailedCordon | DrainStatus::FailedDrain => true,
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::NotRequested
-        | DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::DrainRetrying
-        | DrainStatus::Stranger(_) => false,
-    }
-}
-
-/// A status of a drain that is not over.
-pub(super) fn is_under_way(status: DrainStatus) -> bool {
-    match status {
-        DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::DrainRetrying => true,
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::NotRequested
-        | DrainStatus::FailedCordon
-        | DrainStatus::FailedDrain
-        | DrainStatus::Complete
-        | DrainStatus::Stranger(_) => false,
-    }
-}
