@@ -59,21 +59,38 @@ pub enum Holds {
     Stranger(String),
 }
 
+impl Holds {
+    /// The condition of an operator of the API, with its values.
+    #[must_use]
+    pub fn new(operator: &str, values: Vec<String>) -> Self {
+        match operator {
+            "In" => Self::In(values),
+            "NotIn" => Self::NotIn(values),
+            "Exists" => Self::Exists,
+            "DoesNotExist" => Self::Absent,
+            other => Self::Stranger(other.to_owned()),
+        }
+    }
+
+    /// Whether it holds for a label with this value, `None` where the label is absent.
+    #[must_use]
+    pub fn fits(&self, value: Option<&String>) -> bool {
+        match self {
+            Self::In(values) => value.is_some_and(|value| values.contains(value)),
+            Self::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Self::Exists => value.is_some(),
+            Self::Absent => value.is_none(),
+            Self::Stranger(_) => true,
+        }
+    }
+}
+
 impl Selector {
     /// Whether `labels` fulfil it.
     #[must_use]
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && self.conditions.iter().all(|condition| {
-                let value = labels.get(&condition.key);
-                match &condition.holds {
-                    Holds::In(values) => value.is_some_and(|value| values.contains(value)),
-                    Holds::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-                    Holds::Exists => value.is_some(),
-                    Holds::Absent => value.is_none(),
-                    Holds::Stranger(_) => true,
-                }
-            })
+            && self.conditions.iter().all(|condition| condition.holds.fits(labels.get(&condition.key)))
     }
 }
 

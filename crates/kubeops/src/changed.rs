@@ -3,69 +3,36 @@
 //! Not here: which change counts (`watched`), what follows from it. Source: goals D16. It watches and never
 //! polls; the list that opens each watch tells of changes that came before it.
 
-use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
-
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use tracing::debug;
 
-use crate::budget::BudgetFacts;
 use crate::client::Cluster;
+use crate::engine::Event;
 use crate::names::NodeName;
-use crate::watch::{Heard, Object, Scope, follow};
+use crate::watch::{Heard, follow};
 use crate::watched::Watched;
-use crate::{node, pods, volumes};
+use crate::{drain, streams, volumes};
 
 /// Ends when something in `watched` has changed for the better, also before the call, and says what, as
 /// `budget shop/web now allows 1`. Without a change it never ends; trouble with the server is got over. Dropping
 /// the future closes its watches and loses nothing: the next call sees the same.
 pub async fn until_changed(cluster: &Cluster, node: &NodeName, watched: &Watched) -> String {
-    let mut changes: SelectAll<BoxStream<'_, String>> = SelectAll::new();
+    let mut facts: SelectAll<BoxStream<'static, Event>> = SelectAll::new();
     if !watched.pods.is_empty() {
-        let told = heard::<Pod>(cluster, pods::scope(node)).filter_map(|heard| {
-            std::future::ready(match heard {
-                Heard::Listed(all) => watched.pods_now(&all.iter().map(pods::facts).collect::<Vec<_>>()),
-                Heard::Put(pod) => watched.pod_now(&pods::facts(&pod)),
-                Heard::Gone(pod) => watched.pod_gone(&pods::pod_ref(&pod).uid),
-                Heard::Trouble(_) => None,
-            })
-        });
-        changes.push(told.boxed());
+        facts.push(streams::pod_events(cluster, node, drain::seed()));
     }
     for namespace in watched.budgets.keys() {
-        changes.push(budgets(cluster, namespace, watched));
+        facts.push(streams::budget_events(cluster, namespace.clone(), drain::seed()));
     }
     if watched.node.is_some() {
-        let told = heard::<Node>(cluster, node::scope(node)).filter_map(move |heard| {
-            let now = match heard {
-                Heard::Listed(all) => {
-                    all.into_iter().find(|it| it.metadata.name.as_deref() == Some(node.as_str()))
-                }
-                Heard::Put(node) => Some(node),
-                Heard::Gone(_) | Heard::Trouble(_) => None,
-            };
-            let facts = now.and_then(|node| node::facts(&node).ok());
-            std::future::ready(facts.and_then(|facts| watched.node_now(&facts)))
-        });
-        changes.push(told.boxed());
+        facts.push(streams::node_events(cluster, node, drain::seed()));
     }
+    let mut changes: SelectAll<BoxStream<'_, String>> = SelectAll::new();
+    changes.push(facts.filter_map(|fact| std::future::ready(change(watched, &fact))).boxed());
     if !watched.volumes.is_empty() {
-        let told = heard::<VolumeAttachment>(cluster, volumes::scope()).filter_map(|heard| {
-            let name = |it: &VolumeAttachment| it.metadata.name.clone().unwrap_or_default();
-            std::future::ready(match heard {
-                Heard::Listed(all) => {
-                    let names: Vec<String> = all.iter().map(name).collect();
-                    watched.volumes_now(&names.iter().map(String::as_str).collect::<Vec<_>>())
-                }
-                Heard::Gone(one) => watched.volume_gone(&name(&one)),
-                Heard::Put(_) | Heard::Trouble(_) => None,
-            })
-        });
-        changes.push(told.boxed());
+        let heard = follow::<VolumeAttachment>(cluster.clone(), volumes::scope(), drain::seed());
+        changes.push(heard.filter_map(|heard| std::future::ready(detached(watched, &heard))).boxed());
     }
     // With nothing to watch this waits for ever, as promised.
     changes.push(stream::pending().boxed());
@@ -75,40 +42,41 @@ pub async fn until_changed(cluster: &Cluster, node: &NodeName, watched: &Watched
     }
 }
 
-fn budgets<'a>(cluster: &Cluster, namespace: &'a str, watched: &'a Watched) -> BoxStream<'a, String> {
-    let known: BTreeMap<String, BudgetFacts> = BTreeMap::new();
-    heard::<PodDisruptionBudget>(cluster, pods::budget_scope(namespace))
-        .scan(known, move |known, heard| {
-            match heard {
-                Heard::Listed(all) => {
-                    *known = all.iter().map(pods::budget_facts).map(|it| (it.name.clone(), it)).collect();
-                }
-                Heard::Put(budget) => {
-                    let facts = pods::budget_facts(&budget);
-                    known.insert(facts.name.clone(), facts);
-                }
-                Heard::Gone(budget) => {
-                    known.remove(budget.metadata.name.as_deref().unwrap_or_default());
-                }
-                Heard::Trouble(_) => return std::future::ready(Some(None)),
-            }
-            let now: Vec<BudgetFacts> = known.values().cloned().collect();
-            std::future::ready(Some(watched.budgets_now(namespace, &now)))
-        })
-        .filter_map(std::future::ready)
-        .boxed()
+/// What `fact` changes in what is watched.
+fn change(watched: &Watched, fact: &Event) -> Option<String> {
+    match fact {
+        Event::Pods(all) => watched.pods_now(all),
+        Event::Pod(facts) => watched.pod_now(facts),
+        Event::PodGone(uid) => watched.pod_gone(uid),
+        Event::Budgets { namespace, budgets } => watched.budgets_now(namespace, budgets),
+        Event::Node(facts) => watched.node_now(facts),
+        Event::Trouble(text) => {
+            debug!(error = text, "trouble while waiting for a change");
+            None
+        }
+        // Answers to calls, which nobody makes here.
+        Event::Looked { .. }
+        | Event::Evicted { .. }
+        | Event::Inspected { .. }
+        | Event::Volumes(_)
+        | Event::Cordoned(_)
+        | Event::Tick => None,
+    }
 }
 
-/// What is heard of a scope; trouble is logged too.
-pub(crate) fn heard<K: Object>(cluster: &Cluster, scope: Scope) -> BoxStream<'static, Heard<K>> {
-    let what = scope.what.clone();
-    follow::<K>(cluster.clone(), scope, RandomState::new().hash_one("jitter"))
-        .inspect(move |heard| {
-            if let Heard::Trouble(error) = heard {
-                debug!(scope = what, error = error.line(), "trouble while waiting for a change");
-            }
-        })
-        .boxed()
+fn detached(watched: &Watched, heard: &Heard<VolumeAttachment>) -> Option<String> {
+    fn name(it: &VolumeAttachment) -> &str {
+        it.metadata.name.as_deref().unwrap_or_default()
+    }
+    match heard {
+        Heard::Listed(all) => watched.volumes_now(&all.iter().map(name).collect::<Vec<_>>()),
+        Heard::Gone(one) => watched.volume_gone(name(one)),
+        Heard::Put(_) => None,
+        Heard::Trouble(error) => {
+            debug!(error = error.line(), "trouble while waiting for a change");
+            None
+        }
+    }
 }
 
 #[cfg(test)]
@@ -122,6 +90,7 @@ mod tests {
     use crate::mock::{self, Answer, Call, Then};
     use crate::plan::PodFacts;
     use crate::plan::tests::pod;
+    use crate::pods;
     use crate::watched::NodeMark;
 
     fn pod_object(name: &str, version: &str) -> Value {

@@ -92,7 +92,7 @@ pub async fn drain(
 }
 
 /// A number that differs from process to process and from call to call, for jitter only.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     RandomState::new().hash_one("jitter")
 }
 

@@ -200,6 +200,12 @@ fn owner_text(owner: &CordonOwner) -> Result<String, serde_json::Error> {
     serde_json::to_string(&OwnerForm { boot_id, requested_by, requested_at })
 }
 
+/// Condition Ready is True.
+pub(crate) fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
 /// The facts about a node.
 pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
     let name = NodeName::parse(node.metadata.name.as_deref().unwrap_or_default())?;
@@ -212,14 +218,10 @@ pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
         requested_by,
         requested_at,
     });
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let ready = conditions.is_some_and(|all| {
-        all.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-    });
     let labels = node.metadata.labels.clone().unwrap_or_default();
     Ok(NodeFacts {
         name,
-        ready,
+        ready: is_ready(node),
         unschedulable,
         annotation: owner.clone(),
         cordon: match (unschedulable, owner) {

@@ -148,13 +148,7 @@ impl Asked {
     fn holds<'a>(&self, value: impl Fn(&str) -> Option<&'a String>) -> bool {
         let number = |key: &str| value(key)?.parse::<i64>().ok();
         match self {
-            Self::Like(key, holds) => match holds {
-                Holds::In(values) => value(key).is_some_and(|value| values.contains(value)),
-                Holds::NotIn(values) => value(key).is_none_or(|value| !values.contains(value)),
-                Holds::Exists => value(key).is_some(),
-                Holds::Absent => value(key).is_none(),
-                Holds::Stranger(_) => true,
-            },
+            Self::Like(key, holds) => holds.fits(value(key)),
             Self::Above(key, least) => number(key).is_some_and(|it| it > *least),
             Self::Below(key, most) => number(key).is_some_and(|it| it < *most),
         }

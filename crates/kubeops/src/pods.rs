@@ -224,13 +224,7 @@ fn selector(selector: &LabelSelector) -> Selector {
             .iter()
             .map(|condition| Condition {
                 key: condition.key.clone(),
-                holds: match (condition.operator.as_str(), condition.values.clone().unwrap_or_default()) {
-                    ("In", values) => Holds::In(values),
-                    ("NotIn", values) => Holds::NotIn(values),
-                    ("Exists", _) => Holds::Exists,
-                    ("DoesNotExist", _) => Holds::Absent,
-                    (other, _) => Holds::Stranger(other.to_owned()),
-                },
+                holds: Holds::new(&condition.operator, condition.values.clone().unwrap_or_default()),
             })
             .collect(),
     }

@@ -4,6 +4,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use step::Mono;
@@ -67,6 +68,13 @@ pub struct Left {
     pub what: String,
     /// Why, and by which rule.
     pub why: String,
+}
+
+/// For a person: `shop/web-0: why`.
+impl fmt::Display for Left {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.what, self.why)
+    }
 }
 
 /// What an attempt is doing.

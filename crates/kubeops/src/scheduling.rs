@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::budget::Holds;
+use crate::node::is_ready;
 use crate::placement::{Affinity, Asked, Needs, Peer, Taint, Term, Tolerated, thousandths};
 use crate::pods::CORDON_TAINT;
 
@@ -68,25 +69,20 @@ fn asked(requirement: &NodeSelectorRequirement) -> Asked {
     let number = || values.first().and_then(|it| it.parse().ok());
     let key = requirement.key.clone();
     match requirement.operator.as_str() {
-        "In" => Asked::Like(key, Holds::In(values)),
-        "NotIn" => Asked::Like(key, Holds::NotIn(values)),
-        "Exists" => Asked::Like(key, Holds::Exists),
-        "DoesNotExist" => Asked::Like(key, Holds::Absent),
         "Gt" => Asked::Above(key, number().unwrap_or(i64::MAX)),
         "Lt" => Asked::Below(key, number().unwrap_or(i64::MIN)),
-        other => Asked::Like(key, Holds::Stranger(other.to_owned())),
+        operator => Asked::Like(key, Holds::new(operator, values)),
     }
 }
 
 /// The facts about another node.
 pub(crate) fn peer(node: &Node) -> Peer {
     let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
-    let conditions = status.and_then(|it| it.conditions.as_deref()).unwrap_or_default();
     let offered = |resource: &str| thousandths(&status?.allocatable.as_ref()?.get(resource)?.0);
     let taints = spec.and_then(|it| it.taints.as_deref()).unwrap_or_default();
     Peer {
         name: node.metadata.name.clone().unwrap_or_default(),
-        ready: conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"),
+        ready: is_ready(node),
         unschedulable: spec.and_then(|it| it.unschedulable).unwrap_or(false),
         taints: taints
             .iter()

@@ -4,70 +4,73 @@
 //! watches and never polls. Source: goals P8.
 
 use std::collections::BTreeSet;
-use std::future::ready;
 
-use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use futures::stream::{self, StreamExt};
+use tracing::debug;
 
-use crate::changed::heard;
 use crate::client::Cluster;
 use crate::cordon::Cordon;
+use crate::engine::Event;
 use crate::names::{NodeName, PodUid};
 use crate::plan::{Class, PodFacts};
-use crate::watch::Heard;
-use crate::{node, pods};
+use crate::{drain, streams};
 
 /// Ends when the cordon of `node` is not what it was at the time of the call, or when a pod is there that would have
 /// to leave and was not there then, and says what, as `pod shop/web-1 has come`. Without that it never ends; trouble
 /// with the server is got over. Dropping the future closes its watches and loses nothing that a look does not show.
 pub async fn until_stirred(cluster: &Cluster, node: &NodeName) -> String {
-    let mut changes = stream::select(cordon_changes(cluster, node), pods_that_come(cluster, node));
-    match changes.next().await {
-        Some(what) => what,
-        None => std::future::pending().await,
+    let mut before = Before::default();
+    let nodes = streams::node_events(cluster, node, drain::seed());
+    let mut facts = stream::select(nodes, streams::pod_events(cluster, node, drain::seed()));
+    while let Some(fact) = facts.next().await {
+        if let Some(what) = before.stirred(node, fact) {
+            return what;
+        }
     }
+    std::future::pending().await
 }
 
-fn cordon_changes(cluster: &Cluster, name: &NodeName) -> BoxStream<'static, String> {
-    let name = name.clone();
-    heard::<Node>(cluster, node::scope(&name))
-        .scan(None::<Option<Cordon>>, move |before, heard| {
-            let now = match heard {
-                Heard::Listed(all) => {
-                    all.into_iter().find(|it| it.metadata.name.as_deref() == Some(name.as_str()))
-                }
-                Heard::Put(node) => Some(node),
-                Heard::Gone(_) => None,
-                Heard::Trouble(_) => return ready(Some(None)),
-            };
-            let now = now.and_then(|node| node::facts(&node).ok()).map(|facts| facts.cordon);
-            let changed = before.as_ref().is_some_and(|before| *before != now);
-            *before = Some(now);
-            ready(Some(changed.then(|| format!("the cordon of node {name} is another one"))))
-        })
-        .filter_map(ready)
-        .boxed()
+/// The node as it was when it was first heard of.
+#[derive(Debug, Default)]
+struct Before {
+    cordon: Option<Cordon>,
+    pods: Option<BTreeSet<PodUid>>,
 }
 
-fn pods_that_come(cluster: &Cluster, node: &NodeName) -> BoxStream<'static, String> {
-    heard::<Pod>(cluster, pods::scope(node))
-        .scan(None::<BTreeSet<PodUid>>, |known, heard| {
-            let here: Vec<PodFacts> = match heard {
-                Heard::Listed(all) => all.iter().map(pods::facts).collect(),
-                Heard::Put(pod) => vec![pods::facts(&pod)],
-                Heard::Gone(_) | Heard::Trouble(_) => return ready(Some(None)),
-            };
-            let leaves = here.into_iter().filter(|it| it.class() == Class::Leave);
-            let Some(known) = known else {
-                *known = Some(leaves.map(|it| it.pod.uid).collect());
-                return ready(Some(None));
-            };
-            let mut come = leaves.filter(|it| !known.contains(&it.pod.uid));
-            let said = come.next().map(|it| format!("pod {} has come", it.pod));
-            ready(Some(said))
-        })
-        .filter_map(ready)
-        .boxed()
+impl Before {
+    fn stirred(&mut self, name: &NodeName, fact: Event) -> Option<String> {
+        match fact {
+            Event::Node(now) => {
+                let before = self.cordon.get_or_insert_with(|| now.cordon.clone());
+                (*before != now.cordon).then(|| format!("the cordon of node {name} is another one"))
+            }
+            Event::Pods(all) => self.come(all),
+            Event::Pod(one) => self.come(vec![one]),
+            Event::Trouble(text) => {
+                debug!(error = text, "trouble while watching the drained node");
+                None
+            }
+            // A pod that leaves undoes no drain, and nobody makes calls here.
+            Event::PodGone(_)
+            | Event::Budgets { .. }
+            | Event::Looked { .. }
+            | Event::Evicted { .. }
+            | Event::Inspected { .. }
+            | Event::Volumes(_)
+            | Event::Cordoned(_)
+            | Event::Tick => None,
+        }
+    }
+
+    fn come(&mut self, here: Vec<PodFacts>) -> Option<String> {
+        let leaves = here.into_iter().filter(|it| it.class() == Class::Leave);
+        let Some(known) = &self.pods else {
+            self.pods = Some(leaves.map(|it| it.pod.uid).collect());
+            return None;
+        };
+        let mut come = leaves.filter(|it| !known.contains(&it.pod.uid));
+        come.next().map(|it| format!("pod {} has come", it.pod))
+    }
 }
 
 #[cfg(test)]

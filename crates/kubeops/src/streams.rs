@@ -1,4 +1,4 @@
-//! What a drain hears of the cluster, as events of its engine.
+//! What a drain, or a pause between two attempts, hears of the cluster, as events of the engine.
 //!
 //! Not here: calls (`drain`), how a watch survives (`watch`). No stream ends; dropping one closes its connection.
 

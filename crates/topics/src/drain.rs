@@ -142,6 +142,24 @@ impl DrainStatus {
         }
     }
 
+    /// Whether it ends the request that it is about.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Complete) || self.is_failure()
+    }
+
+    /// Whether zedkube gave up.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        matches!(self, Self::FailedCordon | Self::FailedDrain)
+    }
+
+    /// Whether a drain was taken and is not over.
+    #[must_use]
+    pub const fn is_under_way(self) -> bool {
+        matches!(self, Self::Requested | Self::Starting | Self::Cordoned | Self::DrainRetrying)
+    }
+
     /// What a requester does with its operation while the node is in this state. Whether a COMPLETE is the
     /// answer to its own request is for the requester to check.
     ///

@@ -28,7 +28,7 @@ pub(super) struct Own {
 impl Own {
     /// What this agent asks for now, while `status` stands.
     pub(super) fn new(nth: u32, context: String, status: Option<NodeDrainStatus>) -> Self {
-        Self { nth, id: None, context, before: status.filter(|status| is_final(*status)) }
+        Self { nth, id: None, context, before: status.filter(|said| said.status.is_final()) }
     }
 
     /// A request of an earlier run.
@@ -107,7 +107,7 @@ fn serves_us(forced: NodeDrainStatus) -> bool {
 fn forced_gate(view: View<'_>, forced: NodeDrainStatus) -> Verdict {
     match forced.status.defer() {
         Defer::Proceed => Verdict::Open(Why::Forced(forced)),
-        Defer::Ask if is_failure(forced.status) && view.own.is_some() => {
+        Defer::Ask if forced.status.is_failure() && view.own.is_some() => {
             Verdict::Failed(format!("the force file says {forced}; remove or change it"))
         }
         Defer::Ask if forced.status == DrainStatus::NotRequested && view.own.is_none() => Verdict::Ask,
@@ -124,7 +124,7 @@ fn answered(view: View<'_>) -> Option<Verdict> {
         let answer = view.progress?.answer(id)?;
         return if answer.status == DrainStatus::Complete {
             Some(Verdict::Open(Why::Complete { skip: answer.skip.clone() }))
-        } else if is_failure(answer.status) {
+        } else if answer.status.is_failure() {
             Some(Verdict::Failed(reason(view.progress, id, answer.status)))
         } else {
             (answer.status.defer() == Defer::Wait && stranger(answer.status).is_none())
@@ -132,7 +132,7 @@ fn answered(view: View<'_>) -> Option<Verdict> {
         };
     }
     // A zedkube of the reference: its words carry no identity, so requester and order decide.
-    let said = view.status.filter(|said| said.requested_by == Requester::Update && is_final(*said))?;
+    let said = view.status.filter(|said| said.requested_by == Requester::Update && said.status.is_final())?;
     if own.nth == 0 {
         // Said to this request or to one before it: nobody can tell, so a new one is made.
         return Some(Verdict::Ask);
@@ -160,15 +160,6 @@ fn unsaid(view: View<'_>, status: DrainStatus) -> Verdict {
         // zedkube says NOTSUPPORTED for a moment at each start, before it has read the cluster's config.
         Membership::Clustered | Membership::Undecided => Verdict::Silent,
     }
-}
-
-/// A status after which zedkube does no more for the request that it names.
-fn is_final(said: NodeDrainStatus) -> bool {
-    said.status == DrainStatus::Complete || is_failure(said.status)
-}
-
-fn is_failure(status: DrainStatus) -> bool {
-    matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
 }
 
 fn stranger(status: DrainStatus) -> Option<u8> {

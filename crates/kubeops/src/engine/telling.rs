@@ -25,9 +25,8 @@ impl Roster {
     /// When [`Roster::ask_due`] or [`Roster::inspect`] has something to do, as far as time decides it.
     pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
         let due = self.book.next_due().filter(|_| self.book.asking < self.rules.at_once);
-        let before = Mono::from_start(now.since_start().saturating_sub(MARKED_AFTER));
-        let marked = self.book.asked_before(before).take(MARKED).count() < MARKED;
-        let mark = self.book.next_asked_for(now, MARKED_AFTER).filter(|_| marked);
+        let more = self.marked(now).count() < MARKED;
+        let mark = self.book.next_asked_for(now, MARKED_AFTER).filter(|_| more);
         let all = [due, mark, self.spaces.next_due(), self.next_limit()];
         all.into_iter().flatten().min()
     }
@@ -94,13 +93,17 @@ impl Roster {
         owed
     }
 
+    /// The pods that are worth a mark, with the time since when they are being asked to leave.
+    fn marked(&self, now: Mono) -> impl Iterator<Item = &(Mono, PodUid)> {
+        let before = Mono::from_start(now.since_start().saturating_sub(MARKED_AFTER));
+        self.book.asked_before(before).take(MARKED)
+    }
+
     /// What a restart must not forget about the pods.
     pub(super) fn marks(&self, now: Mono) -> Marks {
-        let before = Mono::from_start(now.since_start().saturating_sub(MARKED_AFTER));
-        let pods = self.book.asked_before(before).take(MARKED).map(|(asked, uid)| (uid.clone(), *asked));
         Marks {
             tier: self.clock.open(),
-            pods: pods.collect(),
+            pods: self.marked(now).map(|(asked, uid)| (uid.clone(), *asked)).collect(),
             returns: self.returns.marks(),
             claims: self.book.all_claims(),
             ..Marks::default()

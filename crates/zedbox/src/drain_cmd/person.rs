@@ -56,7 +56,7 @@ mod tests {
     fn a_user_is_named_by_sudo_then_by_the_list_then_by_number() {
         let sudo = Surroundings { sudo_user: Some("field".to_owned()), ..Surroundings::default() };
         assert_eq!(name(&sudo), "field");
-        let users = "root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\nbad name:x:7:7::/:\n";
+        let users = "root:x:0:0:root:/root:/bin/sh\nfield:x:1000:1000::/:/bin/sh\nbad name:x:7:7::/:\n";
         assert_eq!(of_number(users, 1000).unwrap(), "field");
         assert_eq!((of_number(users, 7), of_number(users, 8)), (None, None));
     }

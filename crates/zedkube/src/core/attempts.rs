@@ -12,6 +12,15 @@ use super::machine::Zedkube;
 use super::resume::{Resume, learned};
 use super::run::{Care, End, Run};
 
+/// Adds to `all`, in words and each once, what a rule has let pass.
+pub(super) fn add_left(all: &mut Vec<String>, left: &[Left]) {
+    for text in left.iter().map(ToString::to_string) {
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+}
+
 impl Zedkube {
     /// Attempt number `attempt`, which began now or when the marks say.
     pub(super) fn attempt(&self, now: Mono, attempt: u32, marks: Marks, out: &mut Vec<Effect>) -> Run {
@@ -63,12 +72,7 @@ impl Zedkube {
     }
 
     fn let_pass(&mut self, left: &[Left]) {
-        for it in left {
-            let text = format!("{}: {}", it.what, it.why);
-            if !self.left.contains(&text) {
-                self.left.push(text);
-            }
-        }
+        add_left(&mut self.left, left);
     }
 
     pub(super) fn drained(&mut self, now: Mono, result: Result<Done, Box<Failure>>, out: &mut Vec<Effect>) {

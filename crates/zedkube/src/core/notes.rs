@@ -9,7 +9,7 @@ use topics::{DrainHistory, DrainStatus, StepWord};
 use super::facts::{Effect, Force, Said};
 use super::history::{History, whose};
 use super::machine::Zedkube;
-use super::run::{End, Run, is_under_way};
+use super::run::{End, Run};
 use super::view::counts;
 
 impl Zedkube {
@@ -128,7 +128,7 @@ impl Zedkube {
             | Run::Pausing { .. }
             | Run::Holding { .. } => None,
             // After a start it is not known yet whether it goes on.
-            Run::Ended(End::Resumed(status)) if is_under_way(*status) => None,
+            Run::Ended(End::Resumed(status)) if status.is_under_way() => None,
             Run::Idle if !self.knows_requests() => None,
             Run::Idle => Some(withdrawn("this node takes no part in drains any more")),
             Run::Ended(End::FailedCordon(why)) => {

@@ -9,11 +9,7 @@ use kubeops::{Marks, PodUid, Tier};
 use step::Mono;
 use topics::{DrainJournal, DrainMarks, NodeDrainRequest, RequestId};
 
-use super::run::{Run, is_under_way};
-
-/// All tiers, to find one by its word.
-const TIERS: [Tier; 6] =
-    [Tier::Application, Tier::Address, Tier::Device, Tier::Storage, Tier::Network, Tier::System];
+use super::run::Run;
 
 /// An attempt in which this agent was started anew.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,8 +27,13 @@ pub(super) struct Resume {
 impl Resume {
     /// What `journal` tells of an attempt that is not over.
     pub(super) fn from(journal: &DrainJournal) -> Option<Self> {
-        (journal.attempt > 0 && is_under_way(journal.status)).then(|| Self {
-            of: journal.answers.iter().filter(|it| is_under_way(it.status)).map(topics::Answer::id).collect(),
+        (journal.attempt > 0 && journal.status.is_under_way()).then(|| Self {
+            of: journal
+                .answers
+                .iter()
+                .filter(|it| it.status.is_under_way())
+                .map(topics::Answer::id)
+                .collect(),
             attempt: journal.attempt,
             marks: marks(&journal.marks),
             pause: (journal.pause_end_ms > 0).then(|| (mono(journal.pause_end_ms), journal.reason.clone())),
@@ -118,7 +119,7 @@ fn kept_marks(held: &Marks) -> DrainMarks {
 }
 
 fn marks(kept: &DrainMarks) -> Marks {
-    let tier = TIERS.into_iter().find(|tier| tier.text() == kept.tier);
+    let tier = Tier::parse(&kept.tier);
     Marks {
         attempt: some(kept.attempt_ms),
         tier: tier.zip(some(kept.tier_ms)),
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn d15_marks_come_back_from_the_journal_as_they_went_in() {
         let at = |secs| Mono::from_start(Duration::from_secs(secs));
-        for tier in TIERS {
+        for tier in Tier::ALL {
             let held = Marks {
                 attempt: Some(at(1)),
                 tier: Some((tier, at(2))),

@@ -7,7 +7,7 @@ use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requ
 
 use super::facts::{Effect, Force, Said, Seen};
 use super::machine::Zedkube;
-use super::run::{Care, End, Run, Sent, is_final, is_under_way};
+use super::run::{Care, End, Run, Sent};
 use super::void::Guard;
 
 impl Zedkube {
@@ -81,7 +81,7 @@ impl Zedkube {
     }
 
     pub(super) fn begin(&mut self, now: Mono, request: NodeDrainRequest, out: &mut Vec<Effect>) {
-        let resumed = self.run.resumed().filter(|status| is_under_way(*status));
+        let resumed = self.run.resumed().filter(|status| status.is_under_way());
         let resume = self.resume.take().filter(|it| it.is_for(self.requests.values()));
         if !self.keeps_cordon() {
             self.left.clear();
@@ -94,7 +94,7 @@ impl Zedkube {
             self.started_at = self.wall(now);
         }
         self.resume = resume;
-        self.answers.retain(|answer| is_final(answer.status));
+        self.answers.retain(|answer| answer.status.is_final());
         out.push(Effect::Say(Said::Taken(request.clone())));
         self.serves = Some(request);
         self.floor = resumed;
@@ -183,7 +183,7 @@ impl Zedkube {
     }
 
     pub(super) fn final_answer(&self, id: RequestId) -> Option<&Answer> {
-        self.answers.iter().find(|answer| answer.id() == id && is_final(answer.status))
+        self.answers.iter().find(|answer| answer.id() == id && answer.status.is_final())
     }
 
     pub(super) fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {

@@ -5,7 +5,6 @@ use topics::{Answer, DrainJournal, DrainMarks, DrainStatus, NodeDrainStatus, Req
 
 use super::facts::{Effect, Force, Said};
 use super::machine::Zedkube;
-use super::run::is_failure;
 
 impl Zedkube {
     /// Whether this requester waits for an answer. Until its topic is read, it does if it did before this agent
@@ -62,7 +61,7 @@ impl Zedkube {
             return None;
         }
         let failed = |who: Requester| {
-            let said = self.answers.iter().find(|it| it.requested_by == who && is_failure(it.status))?;
+            let said = self.answers.iter().find(|it| it.requested_by == who && it.status.is_failure())?;
             self.asks(who).then_some(NodeDrainStatus { status: said.status, requested_by: who })
         };
         operations.into_iter().find_map(failed)

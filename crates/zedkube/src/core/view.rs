@@ -9,11 +9,12 @@ use topics::{
     PodCounts, Requester,
 };
 
+use super::attempts::add_left;
 use super::facts::Force;
 use super::history::kept_short;
 use super::machine::Zedkube;
 use super::resume::Kept;
-use super::run::{End, Run, cordoned, is_final};
+use super::run::{End, Run, cordoned};
 
 /// A state in words.
 struct Words {
@@ -73,11 +74,8 @@ impl Zedkube {
     /// What rules have let pass, in this attempt and in those before it.
     pub(super) fn all_left(&self) -> Vec<String> {
         let mut all = self.left.clone();
-        for it in self.run.pods().into_iter().flat_map(|pods| &pods.left) {
-            let text = format!("{}: {}", it.what, it.why);
-            if !all.contains(&text) {
-                all.push(text);
-            }
+        if let Some(pods) = self.run.pods() {
+            add_left(&mut all, &pods.left);
         }
         all
     }
@@ -191,7 +189,7 @@ impl Zedkube {
                 format!("could not drain: {reason}"),
                 format!("{}; {}", mend(last), self.asks_again()),
             ),
-            Run::Ended(End::Resumed(status)) if is_final(*status) => words(
+            Run::Ended(End::Resumed(status)) if status.is_final() => words(
                 resumed_phase(*status),
                 format!("answered before; see Answers for when and how{}", self.but_for()),
                 if *status == DrainStatus::Complete { self.goes_ahead() } else { self.asks_again() },
