@@ -7,7 +7,7 @@ use baseosmgr::core::{Counter, Order};
 use topics::{CordonOwner, NodeDrainRequest, Requester};
 
 use super::topics::{Disk, Fact, Who, Writer};
-use super::world::{State, Task, Touched};
+use super::world::{Look, State, Task, Touched, Work};
 
 /// How many effects are still performed.
 pub(crate) type Fuse = Option<usize>;
@@ -164,16 +164,16 @@ impl State {
                     self.judge_status(status);
                     self.disk().run.status = Some(status);
                 }
-                Effect::Probe(run) => self.begin(Task::Probe(run)),
-                Effect::Cordon(run, _) => self.begin(Task::Cordon(run)),
-                Effect::Drain(run, ..) => self.begin(Task::Drain(run)),
-                Effect::Await(run, _) => self.begin(Task::Await(run)),
+                Effect::Probe(run) => self.begin(run, Work::Probe),
+                Effect::Cordon(run, _) => self.begin(run, Work::Cordon),
+                Effect::Drain(run, ..) => self.begin(run, Work::Drain),
+                Effect::Await(run, _) => self.begin(run, Work::Await),
                 Effect::Cancel => self.cancel(),
                 Effect::Look { nth, give_back } => {
                     if self.under.look.is_some() {
                         self.wrong("two looks at once");
                     }
-                    self.under().look = Some((nth, give_back));
+                    self.under().look = Some(Look { nth, give_back });
                 }
                 Effect::Say(_) | Effect::History(_) | Effect::Guard => {}
             }
@@ -181,13 +181,14 @@ impl State {
         Ok(())
     }
 
-    fn begin(&mut self, task: Task) {
+    fn begin(&mut self, run_id: u64, work: Work) {
+        let task = Task { run_id, work };
         // A wait for a change gives way to whatever comes next.
-        if let Some(other) = self.under.task.as_ref().filter(|it| !matches!(it, Task::Await(_))) {
+        if let Some(other) = self.under.task.as_ref().filter(|it| it.work != Work::Await) {
             let both = format!("two tasks: {task:?} beside {other:?}");
             self.wrong(both);
         }
-        if matches!(task, Task::Probe(_)) {
+        if work == Work::Probe {
             self.under().ghost.failed_attempts = 0;
         }
         self.under().task = Some(task);

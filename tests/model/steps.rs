@@ -11,7 +11,7 @@ use zedkube::core::Zedkube;
 use super::effects::{Fuse, Gone};
 use super::scenarios::Change;
 use super::topics::{ALL, Fact, LINKS, Link, Who, Writer};
-use super::world::{State, Task, Touched};
+use super::world::{State, Touched, Work};
 
 /// How a task ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,10 +76,10 @@ impl State {
             if !self.scenario.away {
                 out.push(Action::Task(How::Well));
             }
-            if (left.failures > 0 || self.scenario.away) && !matches!(task, Task::Await(_)) {
+            if (left.failures > 0 || self.scenario.away) && task.work != Work::Await {
                 out.push(Action::Task(How::Badly));
             }
-            if left.all_drain > 0 && matches!(task, Task::Drain(_)) {
+            if left.all_drain > 0 && task.work == Work::Drain {
                 out.push(Action::Task(How::AllDrain));
             }
         }

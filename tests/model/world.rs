@@ -28,12 +28,26 @@ const NEVER: Duration = Duration::from_hours(1 << 20);
 
 /// Work on the cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Task {
-    Probe(u64),
-    Cordon(u64),
-    Drain(u64),
+pub(crate) struct Task {
+    /// The run that it belongs to.
+    pub(crate) run_id: u64,
+    pub(crate) work: Work,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Probe,
+    Cordon,
+    Drain,
     /// Waits for a change of what held the last attempt up.
-    Await(u64),
+    Await,
+}
+
+/// zedkube's look at the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) nth: u64,
+    pub(crate) give_back: bool,
 }
 
 /// The Node object, and what is true of the node itself.
@@ -51,8 +65,7 @@ pub(crate) struct Node {
 pub(crate) struct Under {
     pub(crate) node: Node,
     pub(crate) task: Option<Task>,
-    /// The look at the node: its number, and whether it gives the node back.
-    pub(crate) look: Option<(u64, bool)>,
+    pub(crate) look: Option<Look>,
     /// A result of a cancelled task that has not been heard yet.
     pub(crate) late: Option<zedkube::core::Event>,
     /// Results that baseosmgr is to hear.

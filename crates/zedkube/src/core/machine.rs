@@ -149,6 +149,11 @@ impl Zedkube {
         self.read.len() == Self::REQUESTERS.len()
     }
 
+    /// Whether a request that stands is served.
+    pub(super) fn can_drain(&self) -> bool {
+        self.is_member() && self.node_known && self.knows_requests()
+    }
+
     /// What time alone brings.
     pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let run = std::mem::replace(&mut self.run, Run::Idle);

@@ -45,8 +45,7 @@ impl Zedkube {
             self.settle_force(now, out);
             self.settle_answered(now, out);
         }
-        let wanted = self.is_member() && self.node_known && self.knows_requests();
-        if wanted && !self.run.is_active() {
+        if self.can_drain() && !self.run.is_active() {
             let next = self.open().next().cloned();
             if let Some(request) = next {
                 self.begin(now, request, out);

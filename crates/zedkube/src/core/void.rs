@@ -103,11 +103,12 @@ impl Zedkube {
         };
     }
 
-    /// When COMPLETE of operations that have not acted on it is too old.
+    /// When COMPLETE of operations that have not acted on it is too old. After a start not before a new drain can
+    /// take its place: NOTREQUESTED would be said while a request stands.
     pub(super) fn expires(&self) -> Option<Mono> {
         let aging = |it: &Answer| it.status == DrainStatus::Complete && is_operation(it.requested_by);
         let age = self.limits.complete_age();
-        let some = age > Duration::ZERO && self.answers.iter().any(aging);
+        let some = age > Duration::ZERO && self.can_drain() && self.answers.iter().any(aging);
         self.complete_at.filter(|_| some).map(|at| at + age)
     }
 

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use kubeops::{Marks, Progress};
+use step::Core as _;
 use topics::{CordonOwner, DrainStatus, Requester};
 
 use super::bench::{Bench, T0, done_with, request};
@@ -145,4 +146,21 @@ fn p8_pods_that_stay_after_a_skip_void_nothing() {
     again.join();
     again.look(Seen::Peopled(CordonOwner::Ours, vec![pod("web-1")]));
     assert_eq!(again.status(), (9, 2));
+}
+
+#[test]
+fn p8_a_complete_of_before_the_start_that_is_too_old_is_void_only_when_requests_are_known() {
+    let ask = request(Requester::DeviceOp, 1);
+    let journal = complete_for(Requester::DeviceOp).core.journal();
+    let mut bench = Bench::with(Some(journal));
+    assert_eq!(bench.core.next_wake(), None);
+    bench.now = bench.now + Duration::from_hours(3);
+    bench.hear(Event::Tick);
+    assert_eq!(bench.status(), (9, 2));
+    bench.ask(&ask);
+    bench.join();
+    let run = bench.until_draining();
+    bench.done(run);
+    assert_eq!(bench.status(), (9, 2));
+    assert!(bench.statuses.iter().all(|it| it.0 != DrainStatus::NotRequested.number()));
 }
