@@ -51,7 +51,7 @@ pub(crate) fn all() -> Vec<Planted> {
         planted(Fault::K6, with(&[Reboot(7), Reboot(6)]), "for ever"),
         planted(Fault::K7, Scenario { budget: crash, ..with(&[Reboot(7)]) }, "forgotten its drain"),
         planted(Fault::K8, with(&[Reboot(7), Reboot(6)]), "our cordon is on the node"),
-        planted(Fault::K9, with(&[Reboot(7)]), "of a node that was given back"),
+        planted(Fault::K9, with(&[Reboot(7)]), "goes round for ever: reboot"),
         planted(
             Fault::K13,
             Scenario {
