@@ -103,9 +103,10 @@ impl State {
         fuse: &mut Fuse,
         touched: &mut Touched,
     ) -> Result<(), Gone> {
-        use nodeagent::core::Effect;
+        use nodeagent::core::{Effect, Event};
+        let mut checks = false;
         for effect in effects {
-            if !matches!(effect, Effect::Say(_) | Effect::Reason { .. } | Effect::Sync) {
+            if !matches!(effect, Effect::Say(_) | Effect::Reason { .. } | Effect::Sync | Effect::Check) {
                 burn(fuse)?;
             }
             match effect {
@@ -126,10 +127,16 @@ impl State {
                     self.judge_operation(order.operation);
                     self.under().device = Some(order);
                 }
+                Effect::Check => checks = true,
                 Effect::Say(_) | Effect::Reason { .. } | Effect::Sync => {}
                 // The machine's watchdog does what the device did not.
                 Effect::Exit(_) => return Err(Gone),
             }
+        }
+        if checks {
+            // It reads the file itself, and nothing lies between that and the device.
+            let now = self.disk.run.status;
+            return self.tell(Fact::Nodeagent(Event::Checked(now)), fuse, touched);
         }
         Ok(())
     }
@@ -219,7 +226,10 @@ impl State {
         use baseosmgr::core::{Effect, Event, Note};
         let mut why = None;
         for effect in effects {
-            if !matches!(effect, Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_)) {
+            if !matches!(
+                effect,
+                Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) | Effect::AskNodeagent
+            ) {
                 burn(fuse)?;
                 touched.files_of(Writer::Baseosmgr);
             }
@@ -232,13 +242,16 @@ impl State {
                     self.request(1, Some(request.clone()));
                     self.under().results.push(Event::Asked { nth, request });
                 }
+                Effect::AskNodeagent => {
+                    let status = self.disk.run.nodeagent.as_ref();
+                    let going_down = status.is_some_and(|it| it.device_reboot || it.device_poweroff);
+                    self.under().results.push(Event::GoingDown(going_down));
+                }
                 Effect::Withdraw => self.request(1, None),
                 Effect::Store(order) => {
                     if let Order::Set { state: agent::zboot::PartitionState::Updating, .. } = order {
                         self.judge_switch(why.as_ref());
                     }
-                    let spare = self.disk.partitions.spare().state;
-                    self.under().ghost.switched_back |= spare == agent::zboot::PartitionState::Updating;
                     store(self.disk(), order);
                     self.under().results.push(Event::Stored { order, outcome: Ok(()) });
                 }

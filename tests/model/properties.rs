@@ -29,8 +29,6 @@ pub(crate) struct Ghost {
     pub(crate) forced: Vec<NodeDrainStatus>,
     /// The node has left its cluster, or a person has touched its cordon, or forced something, in this boot.
     pub(crate) excused: bool,
-    /// baseosmgr has taken its switch back in this boot. nodeagent cannot be told to stay up any more, see README.md.
-    pub(crate) switched_back: bool,
     /// Operations that were released in this boot: by a drain, or for another documented reason.
     pub(crate) released: BTreeMap<&'static str, Release>,
     /// Counters whose operation was carried out.
@@ -206,10 +204,9 @@ impl State {
         let ghost = &self.under.ghost;
         let by_command = ghost.released.get(operation.word());
         let by_switch = ghost.released.get("switch").filter(|_| operation == Operation::Reboot);
-        let excused = ghost.excused || by_command.is_none() && ghost.switched_back;
         match by_command.or(by_switch) {
             None => self.wrong(format!("P3: {} that nobody released", operation.word())),
-            Some(Release::Drained) if !self.under.node.drained && !excused => {
+            Some(Release::Drained) if !self.under.node.drained && !ghost.excused => {
                 self.wrong(format!("P3: {} of a node that was given back", operation.word()));
             }
             Some(Release::Drained | Release::Without) => {}
