@@ -134,9 +134,10 @@ impl State {
             }
         }
         if checks {
-            // It reads the file itself, and nothing lies between that and the device.
-            let now = self.disk.run.status;
-            return self.tell(Fact::Nodeagent(Event::Checked(now)), fuse, touched);
+            // It reads the files itself, and nothing lies between that and the device.
+            let answers = self.disk.run.progress.as_ref().map(|it| it.answers.clone()).unwrap_or_default();
+            let checked = Event::Checked { status: self.disk.run.status, answers };
+            return self.tell(Fact::Nodeagent(checked), fuse, touched);
         }
         Ok(())
     }
@@ -149,8 +150,8 @@ impl State {
     ) -> Result<(), Gone> {
         use zedkube::core::Effect;
         for effect in effects {
-            // Nobody decides by the history, or by what is said. The guard only brings a look forward that comes anyway.
-            if matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Guard) {
+            // Nobody decides by the history, or by what is said.
+            if matches!(effect, Effect::Say(_) | Effect::History(_)) {
                 continue;
             }
             burn(fuse)?;
@@ -182,7 +183,8 @@ impl State {
                     }
                     self.under().look = Some(Look { nth, give_back });
                 }
-                Effect::Say(_) | Effect::History(_) | Effect::Guard => {}
+                Effect::Guard => self.under().guard = Some(false),
+                Effect::Say(_) | Effect::History(_) => {}
             }
         }
         Ok(())
@@ -203,8 +205,7 @@ impl State {
 
     fn cancel(&mut self) {
         let under = self.under();
-        under.look = None;
-        under.task = None;
+        (under.look, under.guard, under.task) = (None, None, None);
     }
 
     pub(crate) fn request(&mut self, nth: usize, request: Option<NodeDrainRequest>) {
@@ -243,8 +244,7 @@ impl State {
                     self.under().results.push(Event::Asked { nth, request });
                 }
                 Effect::AskNodeagent => {
-                    let status = self.disk.run.nodeagent.as_ref();
-                    let going_down = status.is_some_and(|it| it.device_reboot || it.device_poweroff);
+                    let going_down = self.is_going_down();
                     self.under().results.push(Event::GoingDown(going_down));
                 }
                 Effect::Withdraw => self.request(1, None),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use agent::device::{self, Device, Operation};
 use agent::{Clock, Error, Hands, Station, Tasks, publication, report, wire};
 use pubsub::{Bus, Publication, store};
-use topics::{NodeAgentStatus, NodeDrainStatus, ZbootConfig};
+use topics::{NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, ZbootConfig};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
@@ -134,9 +134,14 @@ impl Shell {
             }
             Effect::Reason { order, image } => reasons::write(&self.bus, &order, &image, self.clock.wall())?,
             Effect::Check => {
-                let now = wire::peek::<NodeDrainStatus>(&self.bus, ZEDKUBE, GLOBAL);
+                // The answers last: zedkube writes them before the status, so they are never the older ones.
+                let status = wire::peek::<NodeDrainStatus>(&self.bus, ZEDKUBE, GLOBAL);
+                let progress = wire::peek::<NodeDrainProgress>(&self.bus, ZEDKUBE, GLOBAL);
+                let answers = progress.map(|it| it.answers).unwrap_or_default();
                 self.asked += 1;
-                self.tasks.start(format!("check {}", self.asked), async move { Some(Event::Checked(now)) });
+                self.tasks.start(format!("check {}", self.asked), async move {
+                    Some(Event::Checked { status, answers })
+                });
             }
             Effect::Sync => self.ask(None),
             Effect::Operate(order) => {

@@ -239,14 +239,14 @@ impl BaseOs {
 
     fn withdraw(&mut self, effects: &mut Vec<Effect>) {
         match self.parting {
-            Parting::Unasked if self.own.is_some() => self.parting = Parting::Due,
-            Parting::Granted => {
+            Parting::Unasked if self.own.is_some() && !planted(Fault::Parting) => self.parting = Parting::Due,
+            Parting::Unasked | Parting::Granted => {
                 if let Some(own) = self.own.take() {
                     effects.push(Effect::Say(Note::Withdrawn { context: own.context }));
                     effects.push(Effect::Withdraw);
                 }
             }
-            Parting::Unasked | Parting::Due | Parting::Asked | Parting::Refused => {}
+            Parting::Due | Parting::Asked | Parting::Refused => {}
         }
     }
 

@@ -118,7 +118,7 @@ impl BaseOs {
                 self.write_failed(now, of, reason, effects);
             }
             Event::GoingDown(going_down) if self.parting == Parting::Asked => {
-                self.parted(going_down, effects)
+                self.parted(going_down, effects);
             }
             // Results of orders and writes that are no longer ours.
             Event::Stored { .. }

@@ -3,8 +3,8 @@
 //! Source: spec agents.md 2.4. Pure: no clock, no I/O, no task.
 
 use agent::device::Operation;
-use step::Mono;
-use topics::NodeDrainStatus;
+use step::{Fault, Mono, planted};
+use topics::{Answer, NodeDrainStatus};
 
 use super::machine::due;
 use super::phase::Phase;
@@ -122,7 +122,7 @@ impl NodeAgent {
 
     /// The last look before the device is asked, where a drain has made way for it.
     fn check(&self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
-        if order.drained_for().is_some() {
+        if order.drained_for().is_some() && !planted(Fault::LastLook) {
             out.push(Effect::Check);
             Phase::Checking { order }
         } else {
@@ -137,10 +137,17 @@ impl NodeAgent {
     }
 
     /// What zedkube says right now: the device is asked, unless the node is not drained any more for whom it was.
-    pub(super) fn checked(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn checked(&mut self, now: Mono, answers: &[Answer], out: &mut Vec<Effect>) {
         let Phase::Checking { order } = &self.phase else { return };
         let order = order.clone();
-        let held = self.drain.filter(|it| undone(*it) && Some(it.requested_by) == order.drained_for());
+        let by = order.drained_for();
+        // The status names one requester; whoever is answered by name is judged by that.
+        let answer = answers.iter().find(|it| Some(it.requested_by) == by);
+        let said = match answer {
+            Some(it) => Some(NodeDrainStatus { status: it.status, requested_by: it.requested_by }),
+            None => self.drain.filter(|it| Some(it.requested_by) == by),
+        };
+        let held = said.filter(|it| undone(*it));
         self.phase = match held {
             None => self.operate(now, order, out),
             Some(status) => {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::device::Operation;
-use topics::{BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
+use topics::{Answer, BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
 
 use super::{LastBoot, Order, Partition, Vault, Why};
 
@@ -37,8 +37,13 @@ pub enum Event {
     Space(Option<u64>),
     /// The controller's limits.
     Waits(Waits),
-    /// Answer to [`Effect::Check`]: what zedkube says right now; `None` where what was heard last has to do.
-    Checked(Option<NodeDrainStatus>),
+    /// Answer to [`Effect::Check`].
+    Checked {
+        /// What zedkube says right now; `None` where what was heard last has to do.
+        status: Option<NodeDrainStatus>,
+        /// What it has answered to whom; empty beside a zedkube that gives no answers.
+        answers: Vec<Answer>,
+    },
     /// All that `0` had on disk at start was heard.
     Heard(Source),
     /// What came of [`Effect::Operate`].

@@ -118,11 +118,11 @@ impl NodeAgent {
     fn hear(&mut self, now: Mono, event: Event, out: &mut Vec<Effect>) {
         match event {
             Event::Drain(status) => self.hear_drain(now, status, out),
-            Event::Checked(status) => {
+            Event::Checked { status, answers } => {
                 if let Some(status) = status {
                     self.hear_drain(now, status, out);
                 }
-                self.checked(now, out);
+                self.checked(now, &answers, out);
             }
             Event::Wish(wish) => {
                 self.controller.hear(now, wish.contact);

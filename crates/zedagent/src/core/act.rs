@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use step::Mono;
+use step::{Fault, Mono, planted};
 use topics::{
     BootReason, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
 };
@@ -55,6 +55,7 @@ impl Zedagent {
         };
         let under_way = self.drain.status.is_some_and(|it| it.status.is_under_way());
         match self.drain.answer(id) {
+            Answered::Failed(_) if planted(Fault::CommandedOnce) => {}
             Answered::Failed(status) => {
                 if self.counted != Some(id) {
                     self.counted = Some(id);
@@ -73,7 +74,7 @@ impl Zedagent {
                 self.told(op, PendingState::Commanded, &waiting_for, next_step, out);
             }
             Answered::Complete { .. } => {
-                self.told(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out)
+                self.told(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
             }
             Answered::NotYet => {}
         }

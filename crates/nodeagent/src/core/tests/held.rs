@@ -54,9 +54,28 @@ fn what_is_read_at_the_last_moment_counts_and_not_what_was_heard() {
     let effects = bench.core.step(bench.now, Event::Tick);
     assert!(effects.contains(&Effect::Check));
     let status = NodeDrainStatus { status: DrainStatus::Cordoned, requested_by: Requester::DeviceOp };
-    bench.hear(Event::Checked(Some(status)));
+    bench.hear(Event::Checked { status: Some(status), answers: Vec::new() });
     assert_eq!(bench.operations(), []);
     assert!(bench.status().wait_drain_in_progress);
+}
+
+/// Found by the model: while the drain for an image begins, the status does not tell that the one for the reboot failed.
+#[test]
+fn an_answer_counts_more_than_a_status_that_names_somebody_else() {
+    let answer = |status| Answer { requested_by: Requester::DeviceOp, status, ..Answer::default() };
+    for (told, goes) in
+        [(DrainStatus::Complete, true), (DrainStatus::FailedDrain, false), (DrainStatus::Starting, false)]
+    {
+        for status in [DrainStatus::Starting, DrainStatus::Complete] {
+            let mut bench = latched(Requester::DeviceOp, Reboot);
+            bench.wait(59);
+            bench.now = Mono::from_start(Duration::from_secs(60));
+            bench.core.step(bench.now, Event::Tick);
+            let status = Some(NodeDrainStatus { status, requested_by: Requester::Update });
+            bench.hear(Event::Checked { status, answers: vec![answer(told)] });
+            assert_eq!(bench.operations().len(), usize::from(goes), "{told:?} beside {status:?}");
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,8 @@ use std::time::Duration;
 use agent::device::Operation;
 use step::{Core as _, Mono};
 use topics::{
-    BootReason, ConfigGetStatus, DrainStatus, NodeAgentStatus, NodeDrainStatus, Requester, ZbootConfig,
+    Answer, BootReason, ConfigGetStatus, DrainStatus, NodeAgentStatus, NodeDrainStatus, Requester,
+    ZbootConfig,
 };
 
 use super::*;
@@ -56,7 +57,7 @@ impl Bench {
         let mut effects = self.core.step(self.now, event);
         if let Some(at) = effects.iter().position(|effect| *effect == Effect::Check) {
             effects.remove(at);
-            effects.extend(self.core.step(self.now, Event::Checked(None)));
+            effects.extend(self.core.step(self.now, Event::Checked { status: None, answers: Vec::new() }));
         }
         let at = self.now.since_start().as_secs();
         self.done.extend(effects.iter().map(|effect| (at, effect.clone())));
