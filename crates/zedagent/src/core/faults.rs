@@ -348,9 +348,8 @@ fn a_commanded_reboot_whose_drain_is_void_and_fails_keeps_its_request_and_asks_a
 fn d_a10_a_config_that_is_read_again_says_no_failure_in_between() {
     use topics::ConfigGetStatus::{ReadSaved, Success};
     let (mut core, _) = start(found("b1"));
-    let config = |config_get_status| {
-        Event::Config(Wanted { clustered: true, config_get_status, ..Wanted::default() })
-    };
+    let config =
+        |config_get_status| Event::Config(Wanted { clustered: true, config_get_status, ..Wanted::default() });
     let mut said = Vec::new();
     // The last one is the file that was mended; a reading that brings nothing new says nothing.
     for status in [Success, Success, ReadSaved, ReadSaved, Success] {
