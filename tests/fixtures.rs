@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use topics::{
-    DeviceOpPending, DrainJournal, DrainStatus, EdgeNodeClusterConfig, EdgeNodeInfo, NodeAgentStatus,
-    NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic, ZedAgentStatus, go_json,
+    DeviceOpPending, DrainHistory, DrainJournal, DrainStatus, EdgeNodeClusterConfig, EdgeNodeInfo,
+    NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic, ZedAgentStatus, go_json,
 };
 
 fn trees() -> PathBuf {
@@ -39,6 +39,8 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
         assert_eq!(status.status, progress.status, "{tree}");
         let counts = progress.counts;
         assert_eq!(counts.total, counts.gone + counts.going + counts.waiting + counts.blocked, "{tree}");
+        let history = exact::<DrainHistory>(tree, "persist/status/zedkube/DrainHistory/global.json");
+        assert_eq!(history.is_some_and(|it| it.drains.len() == 2), tree == "cluster-idle", "{tree}");
         if let Some(request) = exact::<NodeDrainRequest>(tree, "run/zedagent/NodeDrainRequest/global.json") {
             assert_eq!(progress.answer(request.id()).unwrap().status, status.status, "{tree}");
             assert!(exact::<DrainJournal>(tree, "persist/status/zedkube/DrainJournal/global.json").is_some());

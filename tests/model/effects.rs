@@ -7,7 +7,7 @@ use baseosmgr::core::{Counter, Order};
 use topics::{CordonOwner, NodeDrainRequest, Requester};
 
 use super::topics::{Disk, Fact, Who, Writer};
-use super::world::{State, Task, Touched};
+use super::world::{Look, State, Task, Touched, Work};
 
 /// How many effects are still performed.
 pub(crate) type Fuse = Option<usize>;
@@ -103,9 +103,10 @@ impl State {
         fuse: &mut Fuse,
         touched: &mut Touched,
     ) -> Result<(), Gone> {
-        use nodeagent::core::Effect;
+        use nodeagent::core::{Effect, Event};
+        let mut checks = false;
         for effect in effects {
-            if !matches!(effect, Effect::Say(_) | Effect::Reason { .. } | Effect::Sync) {
+            if !matches!(effect, Effect::Say(_) | Effect::Reason { .. } | Effect::Sync | Effect::Check) {
                 burn(fuse)?;
             }
             match effect {
@@ -126,10 +127,17 @@ impl State {
                     self.judge_operation(order.operation);
                     self.under().device = Some(order);
                 }
+                Effect::Check => checks = true,
                 Effect::Say(_) | Effect::Reason { .. } | Effect::Sync => {}
                 // The machine's watchdog does what the device did not.
                 Effect::Exit(_) => return Err(Gone),
             }
+        }
+        if checks {
+            // It reads the files itself, and nothing lies between that and the device.
+            let answers = self.disk.run.progress.as_ref().map(|it| it.answers.clone()).unwrap_or_default();
+            let checked = Event::Checked { status: self.disk.run.status, answers };
+            return self.tell(Fact::Nodeagent(checked), fuse, touched);
         }
         Ok(())
     }
@@ -142,7 +150,8 @@ impl State {
     ) -> Result<(), Gone> {
         use zedkube::core::Effect;
         for effect in effects {
-            if matches!(effect, Effect::Say(_)) {
+            // Nobody decides by the history, or by what is said.
+            if matches!(effect, Effect::Say(_) | Effect::History(_)) {
                 continue;
             }
             burn(fuse)?;
@@ -163,30 +172,32 @@ impl State {
                     self.judge_status(status);
                     self.disk().run.status = Some(status);
                 }
-                Effect::Probe(run) => self.begin(Task::Probe(run)),
-                Effect::Cordon(run, _) => self.begin(Task::Cordon(run)),
-                Effect::Drain(run, ..) => self.begin(Task::Drain(run)),
-                Effect::Await(run, _) => self.begin(Task::Await(run)),
+                Effect::Probe(run) => self.begin(run, Work::Probe),
+                Effect::Cordon(run, _) => self.begin(run, Work::Cordon),
+                Effect::Drain(run, ..) => self.begin(run, Work::Drain),
+                Effect::Await(run, _) => self.begin(run, Work::Await),
                 Effect::Cancel => self.cancel(),
                 Effect::Look { nth, give_back } => {
                     if self.under.look.is_some() {
                         self.wrong("two looks at once");
                     }
-                    self.under().look = Some((nth, give_back));
+                    self.under().look = Some(Look { nth, give_back });
                 }
-                Effect::Say(_) => {}
+                Effect::Guard => self.under().guard = Some(false),
+                Effect::Say(_) | Effect::History(_) => {}
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, task: Task) {
+    fn begin(&mut self, run_id: u64, work: Work) {
+        let task = Task { run_id, work };
         // A wait for a change gives way to whatever comes next.
-        if let Some(other) = self.under.task.as_ref().filter(|it| !matches!(it, Task::Await(_))) {
+        if let Some(other) = self.under.task.as_ref().filter(|it| it.work != Work::Await) {
             let both = format!("two tasks: {task:?} beside {other:?}");
             self.wrong(both);
         }
-        if matches!(task, Task::Probe(_)) {
+        if work == Work::Probe {
             self.under().ghost.failed_attempts = 0;
         }
         self.under().task = Some(task);
@@ -194,8 +205,7 @@ impl State {
 
     fn cancel(&mut self) {
         let under = self.under();
-        under.look = None;
-        under.task = None;
+        (under.look, under.guard, under.task) = (None, None, None);
     }
 
     pub(crate) fn request(&mut self, nth: usize, request: Option<NodeDrainRequest>) {
@@ -217,7 +227,10 @@ impl State {
         use baseosmgr::core::{Effect, Event, Note};
         let mut why = None;
         for effect in effects {
-            if !matches!(effect, Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_)) {
+            if !matches!(
+                effect,
+                Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) | Effect::AskNodeagent
+            ) {
                 burn(fuse)?;
                 touched.files_of(Writer::Baseosmgr);
             }
@@ -230,13 +243,15 @@ impl State {
                     self.request(1, Some(request.clone()));
                     self.under().results.push(Event::Asked { nth, request });
                 }
+                Effect::AskNodeagent => {
+                    let going_down = self.is_going_down();
+                    self.under().results.push(Event::GoingDown(going_down));
+                }
                 Effect::Withdraw => self.request(1, None),
                 Effect::Store(order) => {
                     if let Order::Set { state: agent::zboot::PartitionState::Updating, .. } = order {
                         self.judge_switch(why.as_ref());
                     }
-                    let spare = self.disk.partitions.spare().state;
-                    self.under().ghost.switched_back |= spare == agent::zboot::PartitionState::Updating;
                     store(self.disk(), order);
                     self.under().results.push(Event::Stored { order, outcome: Ok(()) });
                 }

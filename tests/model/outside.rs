@@ -6,12 +6,12 @@ use agent::device::Operation;
 use kubeops::{Marks, Watched};
 use nodeagent::core::Took;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::{Done, Failure, Seen};
+use zedkube::core::{Done, Failure, Seen, Stayer};
 
 use super::effects::{Fuse, Gone};
 use super::steps::How;
 use super::topics::{Fact, Link, Who};
-use super::world::{State, Task, Touched};
+use super::world::{Look, State, Task, Touched, Work};
 
 impl State {
     pub(crate) fn fails(&mut self) {
@@ -32,7 +32,7 @@ impl State {
 
     pub(crate) fn task_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         use zedkube::core::Event;
-        let Some(task) = self.under().task.take() else { return Ok(()) };
+        let Some(Task { run_id: run, work }) = self.under().task.take() else { return Ok(()) };
         let well = how == How::Well;
         let trouble = || "trouble".to_owned();
         match how {
@@ -51,14 +51,14 @@ impl State {
                 })
                 .filter_map(|(nth, _)| self.request_of(nth).map(NodeDrainRequest::id))
                 .collect();
-        let event = match task {
-            Task::Probe(run) => {
+        let event = match work {
+            Work::Probe => {
                 if !well {
                     self.under().ghost.skipped.extend(standing);
                 }
                 Event::Probed(run, if well { Ok(()) } else { Err(trouble()) })
             }
-            Task::Cordon(run) => {
+            Work::Cordon => {
                 if well && self.under.node.cordon == CordonOwner::None {
                     self.cordon(CordonOwner::Ours);
                 } else if well && self.under.node.cordon == CordonOwner::Ours {
@@ -68,15 +68,15 @@ impl State {
                 let whose = self.under.node.cordon;
                 Event::Cordoned(run, if well { Ok(whose) } else { Err(trouble()) })
             }
-            Task::Await(run) => Event::BlockerChanged(run, "trouble".to_owned()),
-            Task::Drain(run) => match how {
+            Work::Await => Event::BlockerChanged(run, "trouble".to_owned()),
+            Work::Drain => match how {
                 How::Well => {
                     if self.under.node.cordon == CordonOwner::None {
                         // The engine puts the cordon back.
                         self.cordon(CordonOwner::Ours);
                     }
                     let under = self.under();
-                    under.node.drained = true;
+                    (under.node.drained, under.node.peopled) = (true, false);
                     under.ghost.drained.extend(standing);
                     Event::Drained(
                         run,
@@ -105,13 +105,21 @@ impl State {
     }
 
     pub(crate) fn look_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
-        let Some((nth, give_back)) = self.under().look.take() else { return Ok(()) };
+        let Some(Look { nth, give_back }) = self.under().look.take() else { return Ok(()) };
         let node = self.under.node.clone();
         let seen = if how == How::Well {
+            // What is seen counts from here on, and what was proved before does not.
+            self.under().ghost.undone = false;
             match node.cordon {
                 CordonOwner::None => {
                     self.cordon(CordonOwner::None);
                     Ok(Seen::Open)
+                }
+                owner if node.peopled && !give_back => {
+                    let under = self.under();
+                    under.node.drained = false;
+                    under.ghost.drained.clear();
+                    Ok(Seen::Peopled(owner, vec![stayer()]))
                 }
                 CordonOwner::Foreign => Ok(Seen::Foreign),
                 CordonOwner::Ours if give_back => {
@@ -147,4 +155,8 @@ impl State {
         };
         self.tell(Fact::Nodeagent(nodeagent::core::Event::Operated { operation, outcome }), fuse, touched)
     }
+}
+
+fn stayer() -> Stayer {
+    Stayer { namespace: "shop".to_owned(), name: "late-0".to_owned(), workload: String::new() }
 }

@@ -12,6 +12,7 @@ use scenarios::{Cluster, SKIPPED, World};
 
 mod force;
 mod order;
+mod power;
 mod reboot;
 mod role;
 mod update;

@@ -1,26 +1,10 @@
 //! An OS image: written, drained for, switched to, booted; alone and together with a reboot.
 
-use serde_json::{Value, json};
 use topics::{BaseOsStatus, DrainStatus, NodeDrainProgress, Requester};
 
-use scenarios::{World, reboot_config};
+use scenarios::{World, bring_image, reboot_config, with_image};
 
-const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
 const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
-
-/// The image is here: what volumemgr would say.
-fn bring_image(world: &World) {
-    let mut tree: Value =
-        serde_json::from_str(include_str!("../golden/ContentTreeStatus/loaded.json")).unwrap();
-    tree["ContentID"] = CONTENT.into();
-    tree["DisplayName"] = VERSION.into();
-    world.put(&format!("run/volumemgr/ContentTreeStatus/{CONTENT}.json"), &tree.to_string());
-}
-
-fn with_image(mut config: Value) -> Value {
-    config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
-    config
-}
 
 pub(crate) async fn an_image_is_switched_to_only_after_its_own_drain_and_then_booted(world: &mut World) {
     world.cluster.block().await;

@@ -77,6 +77,20 @@ impl Cluster {
         }
     }
 
+    /// The same cluster as each of its three nodes sees it.
+    pub async fn embedded_of_three() -> [Self; 3] {
+        let first = Self::embedded().await;
+        NODES.map(|(node, uuid)| {
+            let sim = first.sim().clone();
+            Self {
+                client: Client::new(sim.service(), "default"),
+                place: Place { node: node.to_owned(), uuid, namespace: SHOP.to_owned() },
+                backend: Backend::Embedded(sim),
+                noted: Noted::default(),
+            }
+        })
+    }
+
     /// One on the real API server that the environment names: two nodes without a machine, three pods behind a
     /// budget, a bare pod. `None` when it names none, see [`crate::SKIPPED`].
     pub async fn of_environment() -> Option<Self> {
@@ -121,6 +135,29 @@ impl Cluster {
     #[must_use]
     pub fn handle(&self) -> kubeops::Cluster {
         kubeops::Cluster::from_client(self.noted.on(&self.client))
+    }
+
+    /// The identity of the device on our node.
+    pub(crate) const fn device_uuid(&self) -> &'static str {
+        self.place.uuid
+    }
+
+    /// How often somebody wrote that our node is schedulable, with whatever else.
+    #[must_use]
+    pub fn uncordoned(&self) -> usize {
+        let end = format!("/nodes/{}", self.place.node);
+        let asked = self.sim().faults().seen();
+        let wrote = asked.iter().filter(|it| it.method == "PATCH" || it.method == "PUT");
+        let here = wrote.filter(|it| it.uri.split('?').next().is_some_and(|path| path.ends_with(&end)));
+        let said = here.filter_map(|it| serde_json::from_slice::<Value>(&it.body).ok());
+        said.filter(|body| body.pointer("/spec/unschedulable").is_some_and(|flag| flag != true)).count()
+    }
+
+    /// Who the mark of our cordons on our node names, if it is there.
+    #[must_use]
+    pub fn owner(&self) -> Option<String> {
+        let node = self.sim().get("nodes", "", &self.place.node).unwrap();
+        node["metadata"]["annotations"]["pillar-rs/cordon-owner"].as_str().map(str::to_owned)
     }
 
     async fn node(&self) -> Node {

@@ -13,13 +13,22 @@
 #![expect(clippy::missing_panics_doc, reason = "every function here fails its test by a panic")]
 
 mod cluster;
+mod crashes;
 mod hold;
 mod noted;
+mod power;
+mod process;
 mod real;
 mod server;
+mod story;
 mod world;
+mod writes;
 
 pub use cluster::Cluster;
+pub use crashes::{AT_ONCE, Course, Crash, Dice, Outcome, at_once, within};
 pub use hold::{ALL_STATES, At};
+pub use power::{Asked, folders_of_a_device, power_lost};
+pub use process::Processes;
 pub use server::SKIPPED;
+pub use story::{Story, bring_image, with_image};
 pub use world::{Agent, PENDING, World, reboot_config};

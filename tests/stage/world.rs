@@ -1,9 +1,7 @@
 //! A device in a temporary root, a cluster, and agents that can be started, killed and rebooted: as tasks of this
 //! process, or as processes of their own that only share the files.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::Duration;
 
 use agent::device::{self, Choice, Recorded};
@@ -17,6 +15,8 @@ use tokio::task::JoinSet;
 use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
 
 use crate::Cluster;
+use crate::process::{Halt, Processes};
+use crate::writes::{self, Writes};
 
 /// A state that takes longer than this does not come: generous, as the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,7 +38,9 @@ impl Agent {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Zedagent, Self::Baseosmgr, Self::Nodeagent, Self::Zedkube];
 
-    const fn name(self) -> &'static str {
+    /// As on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Zedagent => "zedagent",
             Self::Baseosmgr => "baseosmgr",
@@ -51,7 +53,7 @@ impl Agent {
 /// An agent at work.
 enum Running {
     Task(Stopper, JoinSet<()>),
-    Process(Child),
+    Process,
 }
 
 /// The program whose processes the agents are, and the API that they reach over HTTP.
@@ -62,6 +64,10 @@ struct Program {
 
 /// A device, its agents and its cluster.
 pub struct World {
+    // First, as they end before their files do.
+    writes: Option<Writes>,
+    processes: Processes,
+    halt: Halt,
     root: TempDir,
     /// Its files.
     pub bus: Bus,
@@ -88,6 +94,9 @@ impl World {
         let root = tempfile::tempdir().unwrap();
         let bus = Bus::open(root.path()).unwrap();
         let world = Self {
+            writes: None,
+            processes: Processes::default(),
+            halt: Halt::default(),
             root,
             bus,
             clock: Clock::new(),
@@ -128,6 +137,7 @@ impl World {
     pub fn config(&self, config: &Value) {
         let mut config = config.clone();
         config["deviceName"] = self.cluster.device_name().into();
+        config["id"]["uuid"] = self.cluster.device_uuid().into();
         self.put("persist/config/edge-dev-config.json", &config.to_string());
     }
 
@@ -140,36 +150,14 @@ impl World {
     pub fn start(&mut self, agent: Agent) {
         self.starts += 1;
         let running = match &self.program {
-            Some(program) => self.start_process(agent, &program.path),
+            Some(program) => {
+                let log = format!("log/{:03}-{}", self.starts, agent.name());
+                self.processes.start(agent, &program.path, &self.bus, &self.limits, &log);
+                Running::Process
+            }
             None => self.start_task(agent),
         };
         self.running.push((agent, running));
-    }
-
-    fn start_process(&self, agent: Agent, zedbox: &Path) -> Running {
-        let (file, log) = ("limits.json", self.log(agent));
-        self.put(file, &self.limits.to_string());
-        self.put(&log, "");
-        let log = File::options().append(true).open(self.bus.path(&log)).unwrap();
-        let child = Command::new(zedbox)
-            .arg(agent.name())
-            .arg("--root")
-            .arg(self.root.path())
-            .arg("--kubeconfig")
-            .arg(self.bus.path("kubeconfig"))
-            .arg("--limits")
-            .arg(self.bus.path(file))
-            .stdin(std::process::Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        Running::Process(child)
-    }
-
-    /// What the last started process of `agent` says.
-    fn log(&self, agent: Agent) -> String {
-        format!("log/{:03}-{}", self.starts, agent.name())
     }
 
     fn start_task(&self, agent: Agent) -> Running {
@@ -178,7 +166,7 @@ impl World {
         let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
         let (limits, cluster) = (self.limits.clone(), self.cluster.handle());
         let mut task = JoinSet::new();
-        task.spawn(async move {
+        let handle = task.spawn(async move {
             let ended = match agent {
                 Agent::Zedagent => zedagent::run(station, limits_of(&limits, agent)).await,
                 Agent::Baseosmgr => {
@@ -195,6 +183,7 @@ impl World {
                 panic!("{agent:?} failed: {}", agent::report::chain(&error));
             }
         });
+        self.halt.add(handle);
         Running::Task(stopper, task)
     }
 
@@ -221,16 +210,13 @@ impl World {
                 }
                 drop(stopper);
             }
-            Running::Process(mut child) => {
-                let ended = child.try_wait().unwrap();
+            Running::Process => {
+                let ended = self.processes.end(agent);
                 assert!(
-                    ended.is_none(),
+                    ended.is_ok(),
                     "{agent:?} had ended before it was killed: {ended:?}\n{}",
                     self.logs()
                 );
-                // SIGKILL: nothing of it runs any more.
-                child.kill().unwrap();
-                child.wait().unwrap();
             }
         }
     }
@@ -248,9 +234,69 @@ impl World {
     pub async fn reboot(&mut self) {
         self.kill_all().await;
         self.cluster.power(false).await;
-        std::fs::remove_dir_all(self.root.path().join("run")).unwrap();
+        self.empty_run();
         self.bus = Bus::open(self.root.path()).unwrap();
         self.cluster.power(true).await;
+    }
+
+    /// The same for a machine without power that agents have left.
+    pub(crate) fn lose_run(&mut self) {
+        self.empty_run();
+        self.bus = Bus::open(self.root.path()).unwrap();
+    }
+
+    /// The volatile tree is gone. Where writes are followed its directories stay, as they are what is followed.
+    fn empty_run(&self) {
+        let run = self.root.path().join("run");
+        let Some(writes) = &self.writes else { return std::fs::remove_dir_all(run).unwrap() };
+        writes.counts(false);
+        for dir in writes::folders(&run).into_iter().map(|it| run.join(it)).chain([run.clone()]) {
+            for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+                if !entry.file_type().unwrap().is_dir() {
+                    std::fs::remove_file(entry.path()).unwrap();
+                }
+            }
+        }
+        writes.counts(true);
+    }
+
+    /// The directories in which agents write, see [`World::follow_writes`].
+    #[must_use]
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let mut all = writes::folders(self.root.path());
+        all.retain(|it| it.starts_with("run") || it.starts_with("persist"));
+        all
+    }
+
+    /// Tells `hear` of every write in `folders` from now on, and with `None` that there was none for a while: in a
+    /// thread of its own, with the processes at hand.
+    pub fn follow_writes(
+        &mut self,
+        folders: &[PathBuf],
+        mut hear: impl FnMut(Option<&str>, &Processes) + Send + 'static,
+    ) {
+        let processes = self.processes.clone();
+        let hear = move |path: Option<&str>| hear(path, &processes);
+        self.writes = Some(Writes::follow(self.root.path(), folders, hear));
+    }
+
+    /// Returns when all writes so far have been told.
+    pub(crate) async fn heard_all(&self) {
+        if let Some(writes) = &self.writes {
+            writes.heard_all().await;
+        }
+    }
+
+    /// What ends agents that are tasks.
+    pub(crate) fn halt(&self) -> Halt {
+        self.halt.clone()
+    }
+
+    /// Follows no writes any more. It fails where hearing of one has failed.
+    pub fn unfollow_writes(&mut self) {
+        if let Some(writes) = self.writes.take() {
+            writes.end();
+        }
     }
 
     /// Operations that the stand-in device was asked for.
@@ -331,6 +377,11 @@ impl World {
         self.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
     }
 
+    /// The wall clock of agents that are started from now on is wrong by so many seconds.
+    pub(crate) fn clock_off_by(&mut self, secs: i64) {
+        self.clock = Clock::new().off_by(secs);
+    }
+
     /// The value of a topic file right now.
     #[must_use]
     pub fn read<T: Topic>(&self, path: &str) -> Option<T> {
@@ -340,12 +391,7 @@ impl World {
 
     /// What all processes said.
     fn logs(&self) -> String {
-        let dir = self.root.path().join("log");
-        let Ok(entries) = std::fs::read_dir(&dir) else { return String::new() };
-        let mut paths: Vec<PathBuf> = entries.map(|it| it.unwrap().path()).collect();
-        paths.sort();
-        let said = |it: PathBuf| format!("== {}\n{}", it.display(), std::fs::read_to_string(&it).unwrap());
-        paths.into_iter().map(said).collect::<Vec<_>>().join("\n")
+        Processes::said(&self.root.path().join("log"))
     }
 
     async fn patiently<T>(&self, what: &str, wait: impl Future<Output = T>) -> T {
@@ -390,16 +436,4 @@ fn brisk() -> Value {
 
 fn limits_of<L: DeserializeOwned + Default>(all: &Value, agent: Agent) -> L {
     all.get(agent.name()).map_or_else(L::default, |own| serde_json::from_value(own.clone()).unwrap())
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        for (_, running) in &mut self.running {
-            if let Running::Process(child) = running {
-                // A process that is gone already needs no end.
-                drop(child.kill());
-                drop(child.wait());
-            }
-        }
-    }
 }

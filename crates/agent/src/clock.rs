@@ -14,6 +14,8 @@ pub struct Clock {
     start: Instant,
     /// The machine's own monotonic time at `start`.
     since_boot: Duration,
+    /// By how much the wall clock is wrong.
+    off_by: jiff::SignedDuration,
 }
 
 impl Clock {
@@ -26,7 +28,7 @@ impl Clock {
     )]
     #[expect(clippy::disallowed_methods, reason = "this is the door that the ban points to")]
     pub fn new() -> Self {
-        Self { start: Instant::now(), since_boot: since_boot() }
+        Self { start: Instant::now(), since_boot: since_boot(), off_by: jiff::SignedDuration::ZERO }
     }
 
     /// The monotonic time.
@@ -39,7 +41,14 @@ impl Clock {
     /// The wall clock, which may be wrong and may jump: for display and for members that other programs read.
     #[must_use]
     pub fn wall(&self) -> GoTime {
-        GoTime::from(jiff::Timestamp::now())
+        let now = jiff::Timestamp::now();
+        GoTime::from(now.checked_add(self.off_by).unwrap_or(now))
+    }
+
+    /// The same clock on a machine whose wall clock is wrong by so many seconds: for simulations.
+    #[must_use]
+    pub const fn off_by(self, secs: i64) -> Self {
+        Self { off_by: jiff::SignedDuration::from_secs(secs), ..self }
     }
 
     /// Returns at `due`, or never for `None`. Dropping it loses nothing.

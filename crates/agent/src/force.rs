@@ -2,8 +2,10 @@
 //!
 //! Not here: what an order means to an agent. Source: spec agents.md 4.6, pubsub.md; the refusals are ours.
 
-use pubsub::{Bus, FileRule, FileState, store};
-use topics::{FORCE_FILE, NodeDrainStatus, read_force};
+use std::path::PathBuf;
+
+use pubsub::{Bus, FileRule, FileState, FileWatch, store};
+use topics::{FORCE_FILE, GoTime, NodeDrainStatus, read_force};
 use tracing::warn;
 
 use crate::{Error, Station, Tasks};
@@ -12,6 +14,8 @@ use crate::{Error, Station, Tasks};
 const LOOKED_IN: &str = "run/force-NodeDrainStatus-boot";
 /// Neither file is longer.
 const LIMIT_BYTES: u64 = 4096;
+/// No list of users is longer.
+const USERS_BYTES: u64 = 1 << 20;
 
 /// Removes an order that was given in an earlier boot: it was meant for that boot. Every agent that reads orders
 /// calls this before it follows them, so that none acts on an old one, whichever agent starts first. An order that
@@ -40,6 +44,61 @@ pub fn forget_earlier_boot(station: &Station) -> Result<(), Error> {
 /// It cannot be removed.
 pub fn remove(bus: &Bus) -> Result<bool, Error> {
     store::remove(&bus.path(FORCE_FILE)).map_err(Error::pubsub(FORCE_FILE))
+}
+
+/// Who gave an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderedBy {
+    /// User who owns the file.
+    pub uid: u32,
+    /// Name of that user, or empty.
+    pub name: String,
+    /// When the file was written, as its time stamp says.
+    pub written: GoTime,
+}
+
+/// The force file as a level, with who gave the order.
+pub struct Orders {
+    bus: Bus,
+    watch: FileWatch,
+}
+
+impl Orders {
+    /// Follows the force file from now on. To be called within a runtime.
+    #[must_use]
+    pub fn open(bus: &Bus) -> Self {
+        let rule = FileRule { limit_bytes: LIMIT_BYTES, order: true };
+        Self { bus: bus.clone(), watch: bus.file(bus.path(FORCE_FILE), rule) }
+    }
+
+    /// The present order at the first call, then each new one: the status that it orders, `None` without a file, or
+    /// why the file does not count; and whose it is, where that can be had. Dropping it loses nothing.
+    pub async fn next(&mut self) -> (Result<Option<NodeDrainStatus>, String>, Option<OrderedBy>) {
+        let file = self.watch.next().await;
+        let by = self.watch.author().map(|it| OrderedBy {
+            uid: it.uid,
+            name: user_name(&self.bus, it.uid).unwrap_or_default(),
+            written: jiff::Timestamp::try_from(it.written).map(GoTime::from).unwrap_or_default(),
+        });
+        (order(file), by)
+    }
+}
+
+/// The name of a user, from the list under the root or that of the machine.
+fn user_name(bus: &Bus, uid: u32) -> Option<String> {
+    [bus.path("etc/passwd"), PathBuf::from("/etc/passwd")].iter().find_map(|path| {
+        let bytes = store::read(path, USERS_BYTES).ok().flatten()?;
+        name_in(&String::from_utf8_lossy(&bytes), uid)
+    })
+}
+
+/// The name beside `uid` in lines such as `root:x:0:0:root:/root:/bin/sh`.
+fn name_in(users: &str, uid: u32) -> Option<String> {
+    users.lines().find_map(|line| {
+        let mut members = line.split(':');
+        let (name, number) = (members.next()?, members.nth(1)?);
+        (number.parse() == Ok(uid)).then(|| name.to_owned())
+    })
 }
 
 impl<E: Send + 'static> Tasks<E> {

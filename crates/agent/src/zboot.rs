@@ -187,7 +187,7 @@ pub enum Bytes {
 pub type Writing = Pin<Box<dyn Future<Output = Result<String, Error>> + Send>>;
 
 /// What a boot came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Boot {
     /// The boot loader has run for this boot already.
     Again,

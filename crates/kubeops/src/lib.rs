@@ -3,7 +3,7 @@
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`, `held`, `placement`, `forecast`) decide; the others (`client`, `kubeconfig`, `watch`, `node`, `pods`,
-//! `ailing`, `volumes`, `evict`, `remove`, `changed`, `streams`, `scheduling`, `survey`, `drain`) call. Sources:
+//! `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`) call. Sources:
 //! design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
@@ -39,6 +39,7 @@ pub mod progress;
 pub mod remove;
 pub mod reply;
 mod scheduling;
+mod stirred;
 mod streams;
 pub mod survey;
 pub mod tier;
@@ -57,5 +58,6 @@ pub use names::{NodeName, PodRef, PodUid};
 pub use node::{Cordoned, Uncordoned};
 pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress};
 pub use reply::{Reach, Reply};
+pub use stirred::until_stirred;
 pub use tier::Tier;
 pub use watched::Watched;

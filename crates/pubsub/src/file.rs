@@ -1,9 +1,10 @@
 //! One plain file as a level: a config or an order that a person or another program puts there.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::watch::{Bell, Dirt, Follows, Hub};
 use crate::{Finding, disk};
@@ -34,6 +35,21 @@ pub enum FileState {
     Bad(Finding),
 }
 
+/// Who wrote a file and when, as the file itself tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Author {
+    /// User who owns it; of a link, the link's.
+    pub uid: u32,
+    /// When its content was last written.
+    pub written: SystemTime,
+}
+
+impl Author {
+    fn of(seen: &Metadata) -> Option<Self> {
+        seen.modified().ok().map(|written| Self { uid: seen.uid(), written })
+    }
+}
+
 /// Follows one file for good.
 pub struct FileWatch {
     hub: Arc<Hub>,
@@ -41,13 +57,14 @@ pub struct FileWatch {
     path: PathBuf,
     rule: FileRule,
     last: Option<FileState>,
+    author: Option<Author>,
 }
 
 impl FileWatch {
     pub(crate) fn new(hub: Arc<Hub>, path: PathBuf, rule: FileRule) -> Self {
         let follows = Follows::File(path.file_name().unwrap_or_default().to_owned());
         let bell = Hub::bell(path.parent().unwrap_or(Path::new("/")), follows);
-        Self { hub, bell, path, rule, last: None }
+        Self { hub, bell, path, rule, last: None, author: None }
     }
 
     /// The present state at the first call, then each state that differs from the last one. Dropping it loses
@@ -62,26 +79,42 @@ impl FileWatch {
                 Dirt::All => self.hub.attend(&self.bell),
                 Dirt::Names(_) => {}
             }
-            let state = self.look();
+            let (state, author) = self.look();
             if self.last.as_ref() != Some(&state) {
+                self.author = author;
                 self.last = Some(state.clone());
                 return state;
             }
         }
     }
 
-    fn look(&self) -> FileState {
+    /// Whose file it was that [`FileWatch::next`] told last; `None` without a file, or where it cannot be had.
+    #[must_use]
+    pub const fn author(&self) -> Option<Author> {
+        self.author
+    }
+
+    fn look(&self) -> (FileState, Option<Author>) {
         let opened = match disk::open(&self.path) {
             Ok(Some(file)) => file,
-            Ok(None) => return FileState::Absent,
-            Err(error) => return self.bad(error.to_string()),
+            Ok(None) => return (FileState::Absent, None),
+            Err(error) => {
+                // A link is not opened, but its maker has tried to order something.
+                let author = fs::symlink_metadata(&self.path).ok().as_ref().and_then(Author::of);
+                return (self.bad(error.to_string()), author);
+            }
         };
+        let author = opened.metadata().ok().as_ref().and_then(Author::of);
+        (self.read(&opened), author)
+    }
+
+    fn read(&self, opened: &File) -> FileState {
         if self.rule.order
-            && let Err(reason) = self.may_order(&opened)
+            && let Err(reason) = self.may_order(opened)
         {
             return self.bad(reason);
         }
-        match disk::read_open(&opened, &self.path, self.rule.limit_bytes) {
+        match disk::read_open(opened, &self.path, self.rule.limit_bytes) {
             Ok(bytes) => FileState::Present(bytes),
             Err(error) => self.bad(error.to_string()),
         }

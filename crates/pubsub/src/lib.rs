@@ -24,7 +24,7 @@ mod watch;
 
 pub use bus::Bus;
 pub use error::{BoxError, Error, Finding};
-pub use file::{FileRule, FileState, FileWatch};
+pub use file::{Author, FileRule, FileState, FileWatch};
 pub use name::Name;
 pub use publication::{Publication, Published};
 pub use remote::SocketSubscription;

@@ -327,6 +327,24 @@ async fn a_plain_file_is_told_as_it_is_and_at_each_change() {
 }
 
 #[tokio::test]
+async fn the_author_of_a_file_is_its_owner_at_the_time_it_was_written_also_of_one_that_is_refused() {
+    let place = Place::volatile();
+    let path = place.bus.path("persist/kube-status/force.json");
+    let mut watch = place.bus.file(&path, FileRule { limit_bytes: 4, order: true });
+    assert_eq!((watch.next().await, watch.author()), (FileState::Absent, None));
+    let us = rustix::process::geteuid().as_raw();
+    for text in ["1", "12345"] {
+        store::replace(&path, text.as_bytes()).unwrap();
+        let state = watch.next().await;
+        assert_eq!(matches!(state, FileState::Present(_)), text == "1");
+        let author = watch.author().unwrap();
+        assert_eq!((author.uid, author.written), (us, fs::metadata(&path).unwrap().modified().unwrap()));
+    }
+    store::remove(&path).unwrap();
+    assert_eq!((watch.next().await, watch.author()), (FileState::Absent, None));
+}
+
+#[tokio::test]
 async fn s3_an_order_that_others_could_have_written_is_refused_with_the_next_step() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = Place::volatile();

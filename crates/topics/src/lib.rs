@@ -10,6 +10,7 @@ mod device_ops;
 mod domain;
 mod drain;
 pub mod go_json;
+mod history;
 mod inputs;
 mod kube_info;
 mod kube_state;
@@ -34,6 +35,7 @@ pub use device_ops::*;
 pub use domain::*;
 pub use drain::*;
 pub use go_json::Error;
+pub use history::*;
 pub use inputs::*;
 pub use kube_info::*;
 pub use kube_state::*;
@@ -69,6 +71,7 @@ macro_rules! every_topic {
             $of::<crate::DeviceNetworkStatus>(),
             $of::<crate::DeviceOpPending>(),
             $of::<crate::DomainStatus>(),
+            $of::<crate::DrainHistory>(),
             $of::<crate::DrainJournal>(),
             $of::<crate::ENClusterAppStatus>(),
             $of::<crate::EdgeNodeClusterConfig>(),

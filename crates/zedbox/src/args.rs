@@ -95,6 +95,8 @@ pub(crate) enum DrainAction {
     /// On a terminal the sheet of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
     /// with `-o json`.
     Watch,
+    /// Tell the last ten drains with their steps, and who gave which force file when, also after a reboot.
+    History,
     /// Foretell a drain: which pods leave in which order, and what would block it (4). Nothing is written.
     Plan(PlanOptions),
     /// Ask zedkube to cordon and drain this node, for work on it. Nothing is rebooted.

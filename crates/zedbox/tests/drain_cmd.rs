@@ -4,6 +4,8 @@
 
 #[path = "drain_cmd/force.rs"]
 mod force;
+#[path = "drain_cmd/history.rs"]
+mod history;
 #[path = "drain_cmd/node.rs"]
 mod node;
 #[path = "drain_cmd/plan.rs"]

@@ -27,10 +27,11 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
     pid::write(&station, NAME)?;
     force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
-    let (mut shell, journal) = shell::Shell::open(&station, &limits, cluster, Tasks::new(outbox))?;
+    let (mut shell, journal, history) = shell::Shell::open(&station, &limits, cluster, Tasks::new(outbox))?;
     let (now, wall) = (station.clock.now(), station.clock.wall());
-    let (core, effects) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, wall);
-    for effect in effects {
+    let (mut core, effects) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, wall);
+    let recalled = core.recall(now, history);
+    for effect in effects.into_iter().chain(recalled) {
         shell.perform(effect).await?;
     }
     shell.follow();

@@ -27,8 +27,11 @@ pub struct Limits {
     pub proof_gap_ms: u64,
     /// How often the node is looked at while a cordon of ours has to go.
     pub uncordon_poll_ms: u64,
-    /// How often a drained node is looked at, as somebody may uncordon it.
+    /// How often a drained node is looked at, as somebody may have undone it; it is watched besides.
     pub complete_poll_ms: u64,
+    /// How old COMPLETE may become for an operation that does not act on it; then it is drained for again. 0 for no
+    /// limit. By default twice the longest test of an image that a config may set.
+    pub complete_age_ms: u64,
     /// With two requests answered, when NodeDrainStatus names the second requester.
     pub answer_dwell_ms: u64,
     /// Least time between two writes of NodeDrainProgress, but for a change of status or answer.
@@ -70,6 +73,7 @@ impl Default for Limits {
             proof_gap_ms: 1_000,
             uncordon_poll_ms: 15_000,
             complete_poll_ms: 30_000,
+            complete_age_ms: 7_200_000,
             answer_dwell_ms: 2_000,
             progress_gap_ms: 200,
             marks_gap_ms: 5_000,
@@ -164,6 +168,7 @@ as_durations! {
     proof_gap: proof_gap_ms,
     uncordon_poll: uncordon_poll_ms,
     complete_poll: complete_poll_ms,
+    complete_age: complete_age_ms,
     answer_dwell: answer_dwell_ms,
     progress_gap: progress_gap_ms,
     marks_gap: marks_gap_ms,

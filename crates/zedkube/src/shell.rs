@@ -1,16 +1,17 @@
 //! Wires zedkube's topics and files to its facts, and its effects to topics, files and the cluster.
 
+use agent::force::{OrderedBy, Orders};
 use agent::settings::Properties;
 use agent::{Error, Hands, Station, Tasks, publication};
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Publication};
 use topics::{
-    ConfigItemValueMap, DrainJournal, EdgeNodeClusterConfig, EdgeNodeInfo, FORCE_FILE, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, Requester, go_json,
+    ConfigItemValueMap, DrainHistory, DrainJournal, EdgeNodeClusterConfig, EdgeNodeInfo, FORCE_FILE,
+    NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, go_json,
 };
 use tracing::{error, info, warn};
 
-use crate::core::{Effect, Event, Force, Said};
+use crate::core::{Author, Effect, Event, Force, Said};
 use crate::limits::Limits;
 use crate::work::{Target, Work};
 use crate::{MISSPELT, NAME, WAIT};
@@ -27,6 +28,8 @@ const REQUEST_BYTES: u64 = 64 << 10;
 const RUN: &str = "run";
 /// Name of the task that looks at the node.
 const LOOK: &str = "look";
+/// Name of the task that watches the drained node.
+const GUARD: &str = "guard";
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -36,6 +39,7 @@ pub(crate) struct Shell {
     status: Publication<NodeDrainStatus>,
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
+    history: Publication<DrainHistory>,
 }
 
 impl Shell {
@@ -45,18 +49,20 @@ impl Shell {
         limits: &Limits,
         cluster: Cluster,
         tasks: Tasks<Event>,
-    ) -> Result<(Self, Option<DrainJournal>), Error> {
+    ) -> Result<(Self, Option<DrainJournal>, Option<DrainHistory>), Error> {
         let bus = &station.bus;
         let shell = Self {
             status: publication(bus, NAME)?,
             progress: publication(bus, NAME)?,
             journal: publication(bus, NAME)?,
+            history: publication(bus, NAME)?,
             work: Work::new(cluster, station.clone(), limits.clone()),
             station: station.clone(),
             tasks,
         };
         let journal = shell.journal.get(GLOBAL).cloned();
-        Ok((shell, journal))
+        let history = shell.history.get(GLOBAL).cloned();
+        Ok((shell, journal, history))
     }
 
     /// Follows what this agent hears of.
@@ -100,7 +106,18 @@ impl Shell {
 
     fn follow_files(&mut self, bus: &Bus) {
         self.follow_operator(bus);
-        self.tasks.follow_force(bus, |order| Event::Force(force(order)));
+        let mut orders = Orders::open(bus);
+        self.tasks.events(format!("follow {FORCE_FILE}"), move |outbox| async move {
+            loop {
+                let (order, by) = orders.next().await;
+                // Who orders is known before what.
+                if !outbox.send(Event::ForceBy(by.map(author))).await
+                    || !outbox.send(Event::Force(force(order))).await
+                {
+                    return;
+                }
+            }
+        });
         let order = FileRule { limit_bytes: MARK_BYTES, order: true };
         let mut there = false;
         self.tasks.follow_file(bus, bus.path(MISSPELT), order, move |file| {
@@ -170,6 +187,10 @@ fn node_known(target: &Target, info: &EdgeNodeInfo) -> Option<Event> {
     }
 }
 
+fn author(by: OrderedBy) -> Author {
+    Author { uid: by.uid, name: by.name, written: by.written }
+}
+
 fn force(order: Result<Option<NodeDrainStatus>, String>) -> Force {
     match order {
         Ok(None) => Force::Absent,
@@ -192,6 +213,9 @@ impl Hands for Shell {
             Effect::Journal(journal) => {
                 self.journal.publish(GLOBAL, &journal).map_err(Error::pubsub("DrainJournal"))?;
             }
+            Effect::History(history) => {
+                self.history.publish(GLOBAL, &history).map_err(Error::pubsub("DrainHistory"))?;
+            }
             Effect::Progress(progress) => {
                 self.progress.publish(GLOBAL, &progress).map_err(Error::pubsub("NodeDrainProgress"))?;
             }
@@ -208,7 +232,9 @@ impl Hands for Shell {
             Effect::Cancel => {
                 self.tasks.cancel(RUN);
                 self.tasks.cancel(LOOK);
+                self.tasks.cancel(GUARD);
             }
+            Effect::Guard => self.tasks.start(GUARD, self.work.clone().guard()),
             Effect::Look { nth, give_back } => self.tasks.start(LOOK, self.work.clone().look(nth, give_back)),
             Effect::Say(said) => say(&said),
         }
@@ -255,6 +281,7 @@ fn say(said: &Said) {
         Said::Forced(order) => warn!("NodeDrainStatus is forced to {order}"),
         Said::GivenBack => info!("own cordon given back"),
         Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
-        Said::Void => warn!("somebody uncordoned the drained node: the drain counts no longer"),
+        Said::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
+        Said::Stirred(what) => info!(change = what, "something has happened on the drained node"),
     }
 }

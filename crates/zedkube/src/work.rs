@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::{Outbox, Station};
+use kubeops::plan::{Class, PodFacts};
 use kubeops::reply::Reach;
 use kubeops::{
     Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Progress, Watched, node,
@@ -14,7 +15,7 @@ use kubeops::{
 use tokio::sync::watch;
 use topics::NodeDrainRequest;
 
-use crate::core::{Done, Event, Failure, RunId, Seen};
+use crate::core::{Done, Event, Failure, RunId, Seen, Stayer};
 use crate::limits::Limits;
 
 /// Our node, once its name is known.
@@ -145,7 +146,7 @@ impl Work {
         Some(Event::BlockerChanged(run, what))
     }
 
-    /// Looks at the node, and removes a cordon of ours that has to go: one of this boot at once, one of an
+    /// Looks at the node and, while it is kept, at its pods; else removes a cordon of ours that has to go: one of this boot at once, one of an
     /// earlier boot when the node is Ready.
     pub(crate) async fn look(self, nth: u64, give_back: bool) -> Option<Event> {
         Some(Event::Looked(nth, self.look_at(give_back).await))
@@ -154,20 +155,19 @@ impl Work {
     async fn look_at(&self, give_back: bool) -> Result<Seen, String> {
         let (name, uuid) = self.target.get()?;
         let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
-        let not_ours = match &facts.cordon {
-            Cordon::None => Some(Seen::Open),
-            Cordon::Foreign => Some(Seen::Foreign),
-            Cordon::Ours(_) => None,
-        };
-        if let Some(seen) = not_ours {
+        if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
             // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
-            if facts.annotation.is_some() {
-                node::unmark(&self.cluster, &facts).await.map_err(|error| told(&error))?;
-            }
-            return Ok(seen);
+            node::unmark(&self.cluster, &facts).await.map_err(|error| told(&error))?;
         }
+        let owner = match &facts.cordon {
+            Cordon::None => return Ok(Seen::Open),
+            Cordon::Foreign if give_back => return Ok(Seen::Foreign),
+            Cordon::Foreign => topics::CordonOwner::Foreign,
+            Cordon::Ours(_) => topics::CordonOwner::Ours,
+        };
         if !give_back {
-            return Ok(Seen::Ours);
+            // After the node: what the cordon let through before is in the list.
+            return Ok(Seen::Peopled(owner, self.stayers(&name).await?));
         }
         if facts.tie_breaker {
             return Ok(Seen::Foreign);
@@ -178,6 +178,21 @@ impl Work {
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
         Ok(Seen::Open)
+    }
+
+    /// The pods that a drain would take away or wait for.
+    async fn stayers(&self, node: &NodeName) -> Result<Vec<Stayer>, String> {
+        let pods = kubeops::pods::list(&self.cluster, node).await.map_err(|error| told(&error))?;
+        let stays = |it: &PodFacts| matches!(it.class(), Class::Leave | Class::Await);
+        let stayer =
+            |it: PodFacts| Stayer { namespace: it.pod.namespace, name: it.pod.name, workload: it.workload };
+        Ok(pods.into_iter().filter(stays).map(stayer).collect())
+    }
+
+    /// Watches the drained node until something happens there. Dropping it loses nothing.
+    pub(crate) async fn guard(self) -> Option<Event> {
+        let (node, _) = self.target.get().ok()?;
+        Some(Event::Stirred(kubeops::until_stirred(&self.cluster, &node).await))
     }
 }
 

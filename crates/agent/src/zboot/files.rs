@@ -5,7 +5,8 @@
 //! | `IMGA.json`, `IMGB.json` | state, versions, device name, size limit, what was written |
 //! | `IMGA.img`, `IMGB.img` | the image |
 //! | `current` | label of the partition that this boot runs from |
-//! | `boot-id` | identity of the boot that chose it |
+//! | `choice` | what the boot loader has chosen, for which boot; written before it is carried out |
+//! | `boot-id` | identity of the boot whose choice has been carried out |
 //!
 //! Each file is replaced whole. A crash between two of them is taken up by the next call, see each one.
 
@@ -48,6 +49,17 @@ struct Record {
     /// Names the write under way; only that one may finish. A name left over means that no image is whole.
     #[serde(default)]
     writing: String,
+}
+
+/// `choice`: a program that is killed while the boot loader runs must not choose anew in the same boot, as the
+/// states have changed by then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Choice {
+    #[serde(rename = "BootID")]
+    boot_id: String,
+    runs: Label,
+    boot: Boot,
 }
 
 /// Both partitions as files. Copies share one lock, so that a write and a change of state do not mix.
@@ -109,6 +121,33 @@ impl FileStore {
         let path = self.folder.join("current");
         let text = small(&path)?.unwrap_or_default();
         text.parse().map_err(|cause| refuse(format!("{}: {cause}", path.display())))
+    }
+
+    /// The choice that was made last. One that makes no sense is none: the next one is written whole.
+    fn choice(&self) -> Result<Option<Choice>, Error> {
+        let text = small(&self.folder.join("choice"))?;
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// As in gptprio: an untried image has the highest priority, then come the good ones.
+    fn choose(&self, boot_id: &str) -> Result<Choice, Error> {
+        let before = self.running()?;
+        let (first, second) = (self.record(before.other())?, self.record(before)?);
+        let (runs, boot) = if first.state == PartitionState::Updating {
+            (first.label, Boot::Tried)
+        } else if second.state == PartitionState::Active {
+            (before, Boot::Same)
+        } else if first.state == PartitionState::Active {
+            (first.label, Boot::FellBack)
+        } else {
+            (before, Boot::LastResort)
+        };
+        let choice = Choice { boot_id: boot_id.to_owned(), runs, boot };
+        let path = self.folder.join("choice");
+        let bytes =
+            serde_json::to_vec(&choice).map_err(|cause| refuse(format!("{}: {cause}", path.display())))?;
+        store::replace(&path, &bytes).map_err(Error::pubsub(path.display().to_string()))?;
+        Ok(choice)
     }
 
     /// The record of `label`, which must not be the one that runs.
@@ -227,25 +266,19 @@ impl Zboot for FileStore {
         if small(&path)?.as_deref() == Some(boot_id) {
             return Ok(Boot::Again);
         }
-        let before = self.running()?;
-        let (mut first, second) = (self.record(before.other())?, self.record(before)?);
-        // As in gptprio: an untried image has the highest priority, then come the good ones.
-        let boot = if first.state == PartitionState::Updating {
-            first.state = PartitionState::Inprogress;
-            self.put(&first)?;
-            self.put_current(first.label)?;
-            Boot::Tried
-        } else if second.state == PartitionState::Active {
-            Boot::Same
-        } else if first.state == PartitionState::Active {
-            self.put_current(first.label)?;
-            Boot::FellBack
-        } else {
-            Boot::LastResort
+        let choice = match self.choice()? {
+            Some(made) if made.boot_id == boot_id => made,
+            Some(_) | None => self.choose(boot_id)?,
         };
+        if choice.boot == Boot::Tried {
+            self.put(&Record { state: PartitionState::Inprogress, ..self.record(choice.runs)? })?;
+        }
+        if self.running()? != choice.runs {
+            self.put_current(choice.runs)?;
+        }
         // Last: a power cut before this leaves the choice to the next boot, as a real one would.
         store::replace(&path, boot_id.as_bytes()).map_err(Error::pubsub(path.display().to_string()))?;
-        Ok(boot)
+        Ok(choice.boot)
     }
 }
 

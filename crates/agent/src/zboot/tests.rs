@@ -116,6 +116,25 @@ async fn power_lost_while_the_boot_loader_chooses_is_a_failed_try() {
 }
 
 #[tokio::test]
+async fn r1_killed_between_any_two_writes_of_a_choice_the_same_boot_makes_the_same_choice() {
+    // In the order in which they are written.
+    let files = ["choice", "IMGB.json", "current", "boot-id"];
+    for written in 0..files.len() {
+        let mut root = Root::updating().await;
+        let path = |name: &str| root.bus.path("persist/zboot").join(name);
+        let before = files.map(|name| std::fs::read(path(name)).unwrap());
+        root.zboot.boot("boot-2").unwrap();
+        for (name, bytes) in files.iter().zip(before).skip(written) {
+            store::replace(&path(name), &bytes).unwrap();
+        }
+        let mut again = FileStore::open(&root.bus).unwrap();
+        assert_eq!(again.boot("boot-2").unwrap(), Boot::Tried, "killed after {written} writes");
+        assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS), "killed after {written} writes");
+        assert_eq!(again.boot("boot-2").unwrap(), Boot::Again);
+    }
+}
+
+#[tokio::test]
 async fn a_mark_that_was_cut_in_two_is_finished_by_the_next_one() {
     let mut root = Root::updating().await;
     root.zboot.boot("boot-2").unwrap();
@@ -279,7 +298,7 @@ async fn nothing_is_written_outside_of_the_folder() {
     };
     assert_eq!(at(root.dir.path()), ["persist"]);
     assert_eq!(at(&root.dir.path().join("persist")), ["zboot"]);
-    let names = ["IMGA.json", "IMGB.img", "IMGB.json", "boot-id", "current"];
+    let names = ["IMGA.json", "IMGB.img", "IMGB.json", "boot-id", "choice", "current"];
     assert_eq!(at(&root.dir.path().join("persist/zboot")), names);
 }
 

@@ -4,6 +4,7 @@
 
 mod course;
 mod force;
+mod history;
 mod person;
 mod plan;
 mod request;
@@ -46,6 +47,7 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
         DrainAction::Cancel => request::cancel(&bus, clock, voice).await,
         DrainAction::Force(options) => force::run(&bus, options, voice).await,
         DrainAction::Plan(options) => plan::run(&bus, options, voice).await,
+        DrainAction::History => history::run(&bus, voice),
         DrainAction::Watch => watch::run(&bus, clock, Goal::Any, voice).await,
     }
 }

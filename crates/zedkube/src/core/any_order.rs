@@ -31,6 +31,8 @@ enum Turn {
     Land,
     Uncordon,
     CordonByHand,
+    /// A pod comes to the node.
+    Come,
     /// A little time passes, in milliseconds.
     Moment(u64),
     /// Time passes until the core wants to be woken.
@@ -56,6 +58,7 @@ fn turn() -> impl Strategy<Value = Turn> {
         2 => Just(Turn::Land),
         1 => Just(Turn::Uncordon),
         1 => Just(Turn::CordonByHand),
+        1 => Just(Turn::Come),
         6 => Just(Turn::Wait),
         1 => (proptest::bool::weighted(0.3), 0..5040_usize).prop_map(|(boot, order)| Turn::Restart(boot, order)),
     ]
@@ -100,8 +103,15 @@ impl World {
                 }
             }
             Turn::Land => self.land(),
-            Turn::Uncordon => self.write(CordonOwner::None),
-            Turn::CordonByHand => self.write(CordonOwner::Foreign),
+            Turn::Uncordon => {
+                self.write(CordonOwner::None);
+                self.stir();
+            }
+            Turn::CordonByHand => {
+                self.write(CordonOwner::Foreign);
+                self.stir();
+            }
+            Turn::Come => self.come(),
             Turn::Moment(ms) => self.moment(ms),
             Turn::Wait => self.wait(),
             Turn::Restart(other_boot, order) => self.restart(other_boot, order),

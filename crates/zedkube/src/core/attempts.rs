@@ -132,6 +132,7 @@ impl Zedkube {
         out.push(Effect::Say(Said::Complete(done.took)));
         self.answer(now, DrainStatus::Complete, "");
         self.run = Run::Ended(end);
-        self.care = Care::Due(now + self.limits.complete_poll());
+        // At once: with the first look the watch begins.
+        self.care = Care::Due(now);
     }
 }

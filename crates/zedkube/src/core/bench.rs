@@ -144,6 +144,15 @@ impl Bench {
         run
     }
 
+    /// Goes on to the attempt after the pause in which an earlier run of this agent was.
+    pub(super) fn until_draining_after_pause(&mut self) {
+        let run = self.run();
+        self.hear(Event::Probed(run, Ok(())));
+        self.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        self.wait();
+        assert!(self.last.iter().any(|it| matches!(it, Effect::Drain(..))));
+    }
+
     pub(super) fn fail(&mut self, run: RunId, all_drain: bool) {
         let marks = self.core.run.pods().map(|pods| pods.marks.clone()).unwrap_or_default();
         let failure = Failure { marks, ..failed("budget shop/web", all_drain) };

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use agent::settings::Properties;
 use kubeops::{Blocker, Left, Marks, Progress, Watched};
-use topics::{CordonOwner, DrainJournal, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
+use topics::{
+    CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
+    Requester,
+};
 
 /// Number of a run: results of another one are not listened to.
 pub type RunId = u64;
@@ -23,6 +26,8 @@ pub enum Event {
     Request(Requester, Option<NodeDrainRequest>),
     /// The topic of a requester has been read once.
     RequestsRead(Requester),
+    /// Who wrote the force file that is told next, where that can be had.
+    ForceBy(Option<Author>),
     /// The force file.
     Force(Force),
     /// Whether the fault-injection file asks to hold a drain that is done.
@@ -41,6 +46,8 @@ pub enum Event {
     BlockerChanged(RunId, String),
     /// Answer to [`Effect::Look`]: whose cordon is on the node now, or why that is not known.
     Looked(u64, Result<Seen, String>),
+    /// Answer to [`Effect::Guard`]: what has happened, in words.
+    Stirred(String),
     /// Time has passed.
     Tick,
 }
@@ -55,6 +62,17 @@ pub enum Force {
     Order(NodeDrainStatus),
     /// It is refused, for this reason.
     Refused(String),
+}
+
+/// Who wrote a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Author {
+    /// User who owns it.
+    pub uid: u32,
+    /// Name of that user, or empty.
+    pub name: String,
+    /// When it was written, as its time stamp says.
+    pub written: GoTime,
 }
 
 /// A drain that is proved done.
@@ -86,7 +104,7 @@ pub struct Failure {
 }
 
 /// Our node after a look at it, in which a cordon of ours that had to go was removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     /// Schedulable.
     Open,
@@ -94,8 +112,21 @@ pub enum Seen {
     Foreign,
     /// Cordoned by us.
     Ours,
+    /// Cordoned, and there are pods that would have to leave.
+    Peopled(CordonOwner, Vec<Stayer>),
     /// Cordoned by us in an earlier boot, and not Ready yet.
     NotReady,
+}
+
+/// A pod on our node that would have to leave, unless a rule lets it pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stayer {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its controller, as `ReplicaSet/web-5f7d`, or empty.
+    pub workload: String,
 }
 
 /// Something for the shell to do, in this order.
@@ -103,6 +134,8 @@ pub enum Seen {
 pub enum Effect {
     /// Keep where we are.
     Journal(Box<DrainJournal>),
+    /// Keep what happened.
+    History(Box<DrainHistory>),
     /// Publish what is going on; before the status, so that a reader of the status finds the answer.
     Progress(Box<NodeDrainProgress>),
     /// Publish the status.
@@ -115,9 +148,11 @@ pub enum Effect {
     Drain(RunId, NodeDrainRequest, Duration, Box<Marks>),
     /// Wait for a change of what held the failed attempt up.
     Await(RunId, Box<Watched>),
-    /// End whatever task is at work on the cluster.
+    /// End whatever task is at work on the cluster, a look and a guard too.
     Cancel,
-    /// Look at the node; `give_back` removes a cordon of ours.
+    /// Watch the drained node until something happens there.
+    Guard,
+    /// Look at the node and, while it is kept, at its pods; `give_back` removes a cordon of ours.
     Look {
         /// To be given back.
         nth: u64,
@@ -167,6 +202,8 @@ pub enum Said {
     GivenBack,
     /// The node cannot be looked at or given back yet.
     LookFailed(String),
-    /// Somebody uncordoned the drained node.
-    Void,
+    /// COMPLETE counts no longer, for this reason.
+    Void(String),
+    /// Something has happened on the drained node, in words.
+    Stirred(String),
 }

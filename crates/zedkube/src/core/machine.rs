@@ -13,8 +13,10 @@ use topics::{
 
 use super::facts::{Effect, Event, Force, RunId, Said};
 use super::gap::Gap;
+use super::history::History;
 use super::resume::{Resume, learned};
 use super::run::{Care, End, Run, Sent};
+use super::void::Guard;
 use crate::limits::Limits;
 
 /// The core of zedkube.
@@ -48,6 +50,10 @@ pub struct Zedkube {
     pub(super) second: bool,
     pub(super) cordon: CordonOwner,
     pub(super) care: Care,
+    /// Whether the drained node is watched between two looks.
+    pub(super) guard: Guard,
+    /// When COMPLETE was said last; after a start in the same boot, that start.
+    pub(super) complete_at: Option<Mono>,
     pub(super) looks: u64,
     pub(super) sent: Sent,
     pub(super) care_trouble: String,
@@ -56,6 +62,7 @@ pub struct Zedkube {
     pub(super) progress_gap: Gap,
     pub(super) said_journal: DrainJournal,
     pub(super) marks_gap: Gap,
+    pub(super) history: History,
 }
 
 impl Zedkube {
@@ -97,6 +104,8 @@ impl Zedkube {
             second: false,
             cordon: CordonOwner::None,
             care: Care::Due(now),
+            guard: Guard::Off,
+            complete_at: same_boot.then_some(now),
             looks: 0,
             sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
@@ -105,6 +114,7 @@ impl Zedkube {
             progress_gap: Gap::default(),
             said_journal: journal.clone(),
             marks_gap: Gap::default(),
+            history: History::default(),
         };
         if same_boot {
             core.cordon = journal.cordon;
@@ -137,6 +147,11 @@ impl Zedkube {
     /// Whether it is known which requests stand.
     pub(super) fn knows_requests(&self) -> bool {
         self.read.len() == Self::REQUESTERS.len()
+    }
+
+    /// Whether a request that stands is served.
+    pub(super) fn can_drain(&self) -> bool {
+        self.is_member() && self.node_known && self.knows_requests()
     }
 
     /// What time alone brings.
@@ -301,7 +316,11 @@ impl Core for Zedkube {
                     self.read.push(from);
                 }
             }
-            Event::Force(force) => self.force = force,
+            Event::ForceBy(author) => self.history.next_author = author,
+            Event::Force(force) => {
+                self.force = force;
+                self.history.hear_force();
+            }
             Event::Hold(hold) => {
                 self.hold = hold;
                 self.release(now, &mut out);
@@ -313,6 +332,7 @@ impl Core for Zedkube {
             Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
             Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
+            Event::Stirred(what) => self.stirred(now, what, &mut out),
             Event::Probed(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
@@ -325,6 +345,7 @@ impl Core for Zedkube {
             // It has been said that the request was taken; now it is served.
             self.advance(now, &mut out);
         }
+        self.expire(now, &mut out);
         self.settle(now, &mut out);
         if self.run != Run::Taken {
             self.advance(now, &mut out);
@@ -339,7 +360,7 @@ impl Core for Zedkube {
             Care::Due(_) | Care::Done | Care::Looking => None,
         };
         let held_back = [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min();
-        [self.run.due(), care, self.second_from, held_back].into_iter().flatten().min()
+        [self.run.due(), care, self.second_from, self.expires(), held_back].into_iter().flatten().min()
     }
 
     fn tick() -> Event {

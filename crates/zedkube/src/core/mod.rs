@@ -3,12 +3,15 @@
 mod attempts;
 mod facts;
 mod gap;
+mod history;
 mod machine;
+mod notes;
 mod resume;
 mod run;
 mod settle;
 mod told;
 mod view;
+mod void;
 
 #[cfg(test)]
 mod any_order;
@@ -16,6 +19,8 @@ mod any_order;
 mod bench;
 #[cfg(test)]
 mod operator;
+#[cfg(test)]
+mod records;
 #[cfg(test)]
 mod restarted;
 #[cfg(test)]
@@ -25,7 +30,9 @@ mod said;
 #[cfg(test)]
 mod standing;
 #[cfg(test)]
+mod voided;
+#[cfg(test)]
 mod world;
 
-pub use facts::{Done, Effect, Event, Failure, Force, RunId, Said, Seen};
+pub use facts::{Author, Done, Effect, Event, Failure, Force, RunId, Said, Seen, Stayer};
 pub use machine::Zedkube;

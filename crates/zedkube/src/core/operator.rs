@@ -24,8 +24,8 @@ fn a_person_asks_and_the_node_stays_drained_until_the_request_is_taken_back() {
     bench.done(run);
     assert_eq!(bench.statuses, [(1, 1), (2, 1), (3, 4), (4, 4), (5, 4), (9, 4)]);
     for _ in 0..100 {
-        bench.wait();
         bench.look(Seen::Ours);
+        assert_eq!(bench.wait(), Duration::from_secs(30));
         assert!(!bench.gives_back());
     }
     assert_eq!(bench.status(), (9, 4));
@@ -95,9 +95,21 @@ fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
     }
     let told =
         [(Requester::DeviceOp, DrainStatus::FailedDrain), (Requester::Operator, DrainStatus::Complete)];
-    assert_eq!((bench.status(), answers(&bench)), ((9, 4), told.to_vec()));
+    // An agent of the reference reads nothing but the status: it must see its failure.
+    assert_eq!((bench.status(), answers(&bench)), ((8, 2), told.to_vec()));
     assert!(!bench.gives_back());
     bench.look(Seen::Ours);
+    // Nor does a restart give the person's node back, or hide the failure.
+    let mut again = Bench::with(Some(bench.core.journal()));
+    for (who, secs) in [(Requester::Operator, 1), (Requester::DeviceOp, 2)] {
+        again.ask(&request(who, secs));
+    }
+    again.join();
+    assert_eq!((again.status(), answers(&again)), ((8, 2), told.to_vec()));
+    assert!(!again.gives_back());
+    // The operation that withdraws leaves the person's answer to be read.
+    again.hear(Event::Request(Requester::DeviceOp, None));
+    assert_eq!(again.status(), (9, 4));
     // With the person's request the last reason for the cordon goes.
     bench.hear(Event::Request(Requester::Operator, None));
     assert!(bench.gives_back());

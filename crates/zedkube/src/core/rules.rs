@@ -218,6 +218,7 @@ fn p8_a_drained_node_that_somebody_uncordons_is_drained_again() {
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.until_draining();
     bench.done(run);
+    bench.look(Seen::Ours);
     assert_eq!(bench.wait(), Duration::from_secs(30));
     bench.look(Seen::Open);
     assert!(bench.last.iter().any(|it| matches!(it, Effect::Probe(_))), "{:?}", bench.last);
@@ -229,13 +230,11 @@ fn p8_a_drained_node_that_has_become_somebody_elses_is_drained_again_and_once() 
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.until_draining();
     bench.done(run);
-    bench.wait();
     bench.look(Seen::Foreign);
     let run = bench.run();
     bench.hear(Event::Probed(run, Ok(())));
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Foreign)));
     bench.done(run);
-    bench.wait();
     bench.look(Seen::Foreign);
     assert_eq!(bench.status(), (9, 2));
 }

@@ -8,6 +8,7 @@ use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requ
 use super::facts::{Effect, Force, Said, Seen};
 use super::machine::Zedkube;
 use super::run::{Care, End, Run, Sent};
+use super::void::Guard;
 
 impl Zedkube {
     pub(super) fn request(&mut self, from: Requester, request: Option<NodeDrainRequest>) {
@@ -44,8 +45,7 @@ impl Zedkube {
             self.settle_force(now, out);
             self.settle_answered(now, out);
         }
-        let wanted = self.is_member() && self.node_known && self.knows_requests();
-        if wanted && !self.run.is_active() {
+        if self.can_drain() && !self.run.is_active() {
             let next = self.open().next().cloned();
             if let Some(request) = next {
                 self.begin(now, request, out);
@@ -75,6 +75,7 @@ impl Zedkube {
         self.serves = None;
         self.floor = None;
         self.resume = None;
+        self.guard = Guard::Off;
         out.push(Effect::Cancel);
     }
 
@@ -161,6 +162,9 @@ impl Zedkube {
             return;
         }
         self.answers.retain(|it| it.id() != request.id());
+        if status == DrainStatus::Complete {
+            self.complete_at = Some(now);
+        }
         self.answers.push(Answer {
             requested_by: request.requested_by,
             requested_at: request.requested_at,
@@ -181,33 +185,19 @@ impl Zedkube {
         self.answers.iter().find(|answer| answer.id() == id && answer.status.is_final())
     }
 
-    /// Somebody uncordoned the drained node, and may have cordoned it again: what was complete is so no longer,
-    /// and who still waits gets a new drain (goals P8).
-    pub(super) fn void(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        self.care = Care::Done;
-        self.cordon = CordonOwner::None;
-        if self.answers.iter().any(|it| it.status == DrainStatus::Complete) {
-            out.push(Effect::Say(Said::Void));
-            self.answers.clear();
-            self.left.clear();
-            self.run = Run::Ended(End::Resumed(DrainStatus::NotRequested));
-            self.settle(now, out);
-        }
-    }
-
     pub(super) fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
         if self.care != Care::Looking {
             return;
         }
         let keeps = self.keeps_cordon();
-        self.care = match seen {
-            Ok(Seen::Open) if keeps => {
-                self.void(now, out);
+        self.care = match seen.map(|seen| self.sifted(seen)) {
+            Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps => {
+                self.void(now, &seen, out);
                 return;
             }
             // Ours becomes somebody else's only by an uncordon in between.
-            Ok(Seen::Foreign) if keeps && self.cordon == CordonOwner::Ours => {
-                self.void(now, out);
+            Ok(seen @ Seen::Foreign) if keeps && self.cordon == CordonOwner::Ours => {
+                self.void(now, &seen, out);
                 return;
             }
             Ok(Seen::Open) => {
@@ -230,13 +220,12 @@ impl Zedkube {
             Ok(Seen::Foreign) => {
                 self.cordon = CordonOwner::Foreign;
                 self.care_trouble.clear();
-                if keeps { Care::Due(now + self.limits.complete_poll()) } else { Care::Done }
+                if keeps { self.found_well(now, out) } else { Care::Done }
             }
-            Ok(Seen::Ours) => {
+            Ok(Seen::Ours | Seen::Peopled(..)) => {
                 self.cordon = CordonOwner::Ours;
                 self.care_trouble.clear();
-                let pause = if keeps { self.limits.complete_poll() } else { self.limits.uncordon_poll() };
-                Care::Due(now + pause)
+                if keeps { self.found_well(now, out) } else { Care::Due(now + self.limits.uncordon_poll()) }
             }
             Ok(Seen::NotReady) => {
                 self.cordon = CordonOwner::Ours;

@@ -20,29 +20,57 @@ impl Zedkube {
         self.asks(who) && self.answers.iter().any(complete)
     }
 
-    /// The status of the run itself, for the requester that comes first.
-    pub(super) fn own_status(&self) -> NodeDrainStatus {
-        let status = match self.member {
+    fn is_answered(&self, who: Requester) -> bool {
+        self.answers.iter().any(|it| it.requested_by == who && it.status.is_final())
+    }
+
+    /// The status of the run itself, whoever it is for.
+    pub(super) fn run_status(&self) -> DrainStatus {
+        match self.member {
             None => self.run.resumed().unwrap_or(DrainStatus::NotSupported),
             Some(true) if self.is_member() => self.run.status(self.floor),
             Some(_) => DrainStatus::NotSupported,
-        };
+        }
+    }
+
+    /// The status of the run, for the requester that comes first.
+    pub(super) fn own_status(&self) -> NodeDrainStatus {
+        let status = self.run_status();
         let first_that = |is: &dyn Fn(Requester) -> bool| Self::REQUESTERS.into_iter().find(|who| is(*who));
         let first = first_that(&|who| self.asks(who)).unwrap_or(Requester::None);
+        // Who has its answer is not told that it is waited for.
+        let open = first_that(&|who| self.asks(who) && !self.is_answered(who)).unwrap_or(first);
+        if let Some(failed) = self.failed_beside_a_person(status) {
+            return failed;
+        }
         let requested_by = match status {
             DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
             DrainStatus::Complete if self.second && self.completed(Requester::Update) => Requester::Update,
             DrainStatus::Complete => first_that(&|who| self.completed(who)).unwrap_or(first),
-            DrainStatus::Unknown
-            | DrainStatus::Requested
+            DrainStatus::Requested
             | DrainStatus::Starting
             | DrainStatus::Cordoned
+            | DrainStatus::DrainRetrying => open,
+            DrainStatus::Unknown
             | DrainStatus::FailedCordon
-            | DrainStatus::DrainRetrying
             | DrainStatus::FailedDrain
             | DrainStatus::Stranger(_) => first,
         };
         NodeDrainStatus { status, requested_by }
+    }
+
+    /// An agent of the reference reads nothing but the status: while COMPLETE is a person's alone, the failure of
+    /// an operation that stands is what has to be seen. The person reads it in the answers.
+    fn failed_beside_a_person(&self, status: DrainStatus) -> Option<NodeDrainStatus> {
+        let [operations @ .., _person] = Self::REQUESTERS;
+        if status != DrainStatus::Complete || operations.into_iter().any(|who| self.completed(who)) {
+            return None;
+        }
+        let failed = |who: Requester| {
+            let said = self.answers.iter().find(|it| it.requested_by == who && it.status.is_failure())?;
+            self.asks(who).then_some(NodeDrainStatus { status: said.status, requested_by: who })
+        };
+        operations.into_iter().find_map(failed)
     }
 
     /// The status as it is said: the forced one, or that of the run.
@@ -58,7 +86,7 @@ impl Zedkube {
         }
     }
 
-    /// Says what differs from what was said: journal, progress, status, in this order, before what is done.
+    /// Says what differs from what was said: journal, history, progress, status, in this order, before what is done.
     pub(super) fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let under_way = self.run.status(self.floor);
         if self.run.is_active() && self.is_member() {
@@ -66,6 +94,7 @@ impl Zedkube {
         }
         let mut told = Vec::new();
         self.tell_journal(now, &mut told);
+        self.tell_history(now, out, &mut told);
         let status = self.status();
         self.tell_progress(now, status, &mut told);
         if self.said_status != Some(status) {

@@ -11,6 +11,7 @@ use topics::{
 
 use super::attempts::add_left;
 use super::facts::Force;
+use super::history::kept_short;
 use super::machine::Zedkube;
 use super::resume::Kept;
 use super::run::{End, Run, cordoned};
@@ -71,7 +72,7 @@ impl Zedkube {
     }
 
     /// What rules have let pass, in this attempt and in those before it.
-    fn all_left(&self) -> Vec<String> {
+    pub(super) fn all_left(&self) -> Vec<String> {
         let mut all = self.left.clone();
         if let Some(pods) = self.run.pods() {
             add_left(&mut all, &pods.left);
@@ -79,7 +80,7 @@ impl Zedkube {
         all
     }
 
-    fn blockers(&self, draining: &Progress) -> Vec<Blocker> {
+    pub(super) fn blockers(&self, draining: &Progress) -> Vec<Blocker> {
         let blocker = |it: &kubeops::Blocker| Blocker {
             pod: it.pod.to_string(),
             uid: it.pod.uid.to_string(),
@@ -95,12 +96,12 @@ impl Zedkube {
     pub(super) fn journal(&self) -> DrainJournal {
         let serves = self.serves.clone().unwrap_or_default();
         let Kept { attempt, pause_end_ms, marks, reason } = Kept::of(&self.run, self.resume.as_ref());
-        DrainJournal {
+        kept_short(DrainJournal {
             boot_id: self.boot_id.clone(),
             requested_by: serves.requested_by,
             requested_at: serves.requested_at,
             context: serves.context,
-            status: self.own_status().status,
+            status: self.run_status(),
             attempt,
             pause_end_ms,
             marks,
@@ -110,7 +111,7 @@ impl Zedkube {
             reason,
             left: self.all_left(),
             answers: self.answers.clone(),
-        }
+        })
     }
 
     fn words(&self) -> Words {
@@ -316,7 +317,7 @@ fn resumed_phase(status: DrainStatus) -> DrainPhase {
     }
 }
 
-fn counts(counts: Counts) -> PodCounts {
+pub(super) fn counts(counts: Counts) -> PodCounts {
     let Counts { total, gone, going, waiting, blocked } = counts;
     PodCounts { total, gone, going, waiting, blocked }
 }

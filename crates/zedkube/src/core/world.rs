@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use step::{Core as _, Mono};
 use topics::{
-    CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    RequestId, Requester,
+    CordonOwner, DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, RequestId, Requester,
 };
 
-use super::bench::{done_with, failed};
-use super::{Effect, Event, Force, RunId, Seen, Zedkube};
+use super::bench::{done_with, failed, wall};
+use super::{Effect, Event, Force, RunId, Seen, Stayer, Zedkube};
 use crate::limits::Limits;
 
 pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
@@ -41,6 +41,7 @@ pub(super) struct World {
     pub(super) now: Mono,
     pub(super) boot: u32,
     pub(super) journal: DrainJournal,
+    pub(super) history: DrainHistory,
     pub(super) status: NodeDrainStatus,
     pub(super) member: Option<bool>,
     pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
@@ -61,6 +62,10 @@ pub(super) struct World {
     pub(super) version: u64,
     /// A cordon on its way that names this version, and since when.
     pub(super) landing: Option<(u64, Mono)>,
+    /// A pod has come to the node since the last drain.
+    pub(super) peopled: bool,
+    /// The drained node is watched.
+    pub(super) guard: bool,
     /// A drain that is done, as long as nothing new has begun.
     pub(super) proved: bool,
     pub(super) drained: BTreeSet<RequestId>,
@@ -71,12 +76,13 @@ pub(super) struct World {
 impl World {
     pub(super) fn new() -> Self {
         let now = Mono::from_start(Duration::from_secs(100));
-        let (core, effects) = Zedkube::new(limits(), None, "b0".into(), now, GoTime::ZERO);
+        let (core, effects) = Zedkube::new(limits(), None, "b0".into(), now, wall());
         let mut world = Self {
             core,
             now,
             boot: 0,
             journal: DrainJournal::default(),
+            history: DrainHistory::default(),
             status: NodeDrainStatus::default(),
             member: Some(true),
             requests: BTreeMap::new(),
@@ -92,6 +98,8 @@ impl World {
             node: CordonOwner::None,
             version: 0,
             landing: None,
+            peopled: false,
+            guard: false,
             proved: false,
             drained: BTreeSet::new(),
             skipped: BTreeSet::new(),
@@ -176,6 +184,15 @@ impl World {
                     assert!(!give_back || self.task.is_none(), "a drain loses its cordon");
                     self.look = Some((nth, give_back));
                 }
+                Effect::History(history) => {
+                    let open = history.drains.iter().skip(1).filter(|it| it.is_open()).count();
+                    assert!(open == 0 && history.drains.len() <= 10, "{history:?}");
+                    self.history = *history;
+                }
+                Effect::Guard => {
+                    assert!(!self.guard, "two guards at once");
+                    self.guard = true;
+                }
                 Effect::Say(_) => {}
             }
         }
@@ -219,6 +236,7 @@ impl World {
     /// What a cancelled task has sent, to us or to the server, is not unsent.
     pub(super) fn cancel(&mut self) {
         self.look = None;
+        self.guard = false;
         self.proved = false;
         if let Some(task) = self.task.take() {
             self.on_its_way(task);
@@ -229,6 +247,19 @@ impl World {
     pub(super) fn write(&mut self, node: CordonOwner) {
         self.node = node;
         self.version += 1;
+    }
+
+    /// A pod comes to the node, whatever its cordon says.
+    pub(super) fn come(&mut self) {
+        self.peopled = true;
+        self.stir();
+    }
+
+    /// Whoever watches the node hears of a change.
+    pub(super) fn stir(&mut self) {
+        if std::mem::take(&mut self.guard) {
+            self.hear(&Event::Stirred("a change".into()));
+        }
     }
 
     /// A cordon, or a drain that cordons anew, has read the node and written it, but its write is not there yet.
@@ -255,6 +286,7 @@ impl World {
         let standing = || self.requests.values().map(NodeDrainRequest::id);
         match (task, how) {
             (Task::Drain(_), 0) => {
+                self.peopled = false;
                 self.drained.extend(standing());
                 self.proved = true;
             }
@@ -274,6 +306,12 @@ impl World {
         }
         let seen = match self.node {
             CordonOwner::None => Seen::Open,
+            owner if self.peopled && !give_back => {
+                self.drained.clear();
+                let late =
+                    Stayer { namespace: "shop".into(), name: "late-0".into(), workload: String::new() };
+                Seen::Peopled(owner, vec![late])
+            }
             CordonOwner::Ours => Seen::Ours,
             CordonOwner::Foreign => Seen::Foreign,
         };
@@ -352,9 +390,11 @@ impl World {
         }
         let journal = Some(self.journal.clone());
         let boot = format!("b{}", self.boot);
-        let (core, effects) = Zedkube::new(limits(), journal, boot, self.now, GoTime::ZERO);
+        let (core, effects) = Zedkube::new(limits(), journal, boot, self.now, wall());
         self.core = core;
         self.perform(effects);
+        let recalled = self.core.recall(self.now, Some(self.history.clone()));
+        self.perform(recalled);
         self.earn_by_force();
         self.first_facts(order);
     }
@@ -377,6 +417,8 @@ impl World {
                 while self.core.next_wake().is_some_and(|due| due <= self.now + limits().progress_gap()) {
                     self.wait();
                 }
+                let goes_on = self.history.drains.first().is_some_and(topics::DrainRecord::is_open);
+                assert_eq!(goes_on, self.core.run.is_active(), "{:?}", self.history);
                 let newest = self.core.progress();
                 assert!(
                     self.progress.as_ref().is_none_or(|(said, _)| **said == newest),

@@ -4,15 +4,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+mod away;
 mod cordons;
 mod device;
 mod diary;
 mod failures;
 mod forced;
+mod history;
 mod limits;
 mod operator;
 mod pauses;
 mod restarts;
 mod statuses;
+mod void;
 mod withdrawn;
 mod writes;

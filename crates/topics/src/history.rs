@@ -1,0 +1,214 @@
+//! `DrainHistory`: what the last drains did and what force files did, kept through reboots for a person to read.
+//!
+//! Not here: how many are kept and how long a text may be; zedkube bounds both before it writes. Pure: no clock, no
+//! I/O, no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Blocker, DrainStatus, GoTime, Kind, NodeDrainStatus, PodCounts, RequestId, Requester, Topic};
+
+/// The last drains and the last force files, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DrainHistory {
+    /// The last ten drains.
+    pub drains: Vec<DrainRecord>,
+    /// The last eight force files.
+    pub forced: Vec<ForceRecord>,
+}
+
+impl Topic for DrainHistory {
+    const NAME: &'static str = "DrainHistory";
+    const KIND: Kind = Kind::Persistent;
+}
+
+/// One drain, from the request to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DrainRecord {
+    /// Whose request was served.
+    pub requested_by: Requester,
+    /// When it was asked; with `RequestedBy` its identity.
+    pub requested_at: GoTime,
+    /// What it was for.
+    pub context: String,
+    /// The boot in which it began.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// When it began.
+    pub started_at: GoTime,
+    /// When it ended; zero while it goes on.
+    pub ended_at: GoTime,
+    /// How it stands or ended: 9 also for a skip.
+    pub status: DrainStatus,
+    /// Attempts that began.
+    pub attempts: u32,
+    /// What happened, oldest first.
+    pub steps: Vec<DrainStep>,
+    /// Steps that were left out to keep the record short.
+    pub steps_left_out: u32,
+    /// Pods of the last attempt.
+    pub counts: PodCounts,
+    /// Evictions that the server accepted, in all attempts.
+    pub evicted: u32,
+    /// How often the cordon was taken away and put back, in all attempts.
+    pub recordons: u32,
+    /// The first of what held the last attempt up.
+    pub blockers: Vec<Blocker>,
+    /// Blockers beyond those.
+    pub more_blockers: u32,
+    /// Why the drain was left out, or empty.
+    pub skip: String,
+    /// The first of what a rule let pass, as `shop/web-0: why`.
+    pub left: Vec<String>,
+    /// What was let pass beyond those.
+    pub more_left: u32,
+    /// Seconds from `StartedAt` to `EndedAt`; 0 while it goes on.
+    pub seconds: u64,
+}
+
+impl DrainRecord {
+    /// The request that it served.
+    #[must_use]
+    pub const fn id(&self) -> RequestId {
+        RequestId { by: self.requested_by, at: self.requested_at }
+    }
+
+    /// Whether it goes on.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.ended_at.is_zero()
+    }
+}
+
+/// Something that happened in a drain.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DrainStep {
+    /// When.
+    pub at: GoTime,
+    /// What.
+    pub step: StepWord,
+    /// The attempt in which it happened, from 1; 0 outside of one.
+    pub attempt: u32,
+    /// What is to be said about it, or empty.
+    pub text: String,
+}
+
+/// What happened in a drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepWord {
+    /// The request was taken.
+    #[default]
+    Taken,
+    /// zedkube was started anew and goes on.
+    Restarted,
+    /// The Kubernetes API answered.
+    ApiReached,
+    /// The node is cordoned.
+    Cordoned,
+    /// An attempt began.
+    Attempt,
+    /// No pod was left, which was then to be proved.
+    Proving,
+    /// An attempt failed.
+    AttemptFailed,
+    /// Drained, with proof.
+    Complete,
+    /// Left out, for a reason.
+    Skipped,
+    /// Given up.
+    Failed,
+    /// Nobody waited for it any more.
+    Withdrawn,
+    /// A force file said something about it.
+    Forced,
+    /// A force file was refused.
+    ForceRefused,
+    /// The device went down in the middle of it.
+    Interrupted,
+    /// Somebody uncordoned the drained node: it counted no longer.
+    Void,
+}
+
+impl StepWord {
+    /// The word on disk.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::Restarted => "restarted",
+            Self::ApiReached => "api-reached",
+            Self::Cordoned => "cordoned",
+            Self::Attempt => "attempt",
+            Self::Proving => "proving",
+            Self::AttemptFailed => "attempt-failed",
+            Self::Complete => "complete",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+            Self::Withdrawn => "withdrawn",
+            Self::Forced => "forced",
+            Self::ForceRefused => "force-refused",
+            Self::Interrupted => "interrupted",
+            Self::Void => "void",
+        }
+    }
+}
+
+/// One force file: who gave which order when, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ForceRecord {
+    /// When zedkube saw it.
+    pub seen_at: GoTime,
+    /// When the file was written, as its time stamp says; zero where that cannot be had.
+    pub written_at: GoTime,
+    /// Whether the owner of the file could be told; without it `OwnerUID` means nothing.
+    pub owner_known: bool,
+    /// User who owns the file.
+    #[serde(rename = "OwnerUID")]
+    pub owner_uid: u32,
+    /// Name of that user, or empty.
+    pub owner: String,
+    /// What it ordered; status 0 when it was refused.
+    pub order: NodeDrainStatus,
+    /// Why it was refused, or empty.
+    pub refused: String,
+    /// What came of it, in words.
+    pub effect: String,
+    /// The request that it released without a proved drain; zero while it released none.
+    pub released_at: GoTime,
+    /// When the file was gone; zero while it stands.
+    pub gone_at: GoTime,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::go_json;
+
+    #[test]
+    fn the_word_of_a_step_is_the_one_on_disk() {
+        for step in [
+            StepWord::Taken,
+            StepWord::Restarted,
+            StepWord::ApiReached,
+            StepWord::Cordoned,
+            StepWord::Attempt,
+            StepWord::Proving,
+            StepWord::AttemptFailed,
+            StepWord::Complete,
+            StepWord::Skipped,
+            StepWord::Failed,
+            StepWord::Withdrawn,
+            StepWord::Forced,
+            StepWord::ForceRefused,
+            StepWord::Interrupted,
+            StepWord::Void,
+        ] {
+            assert_eq!(go_json::to_vec(&step).unwrap(), format!("\"{}\"", step.word()).into_bytes());
+        }
+    }
+}

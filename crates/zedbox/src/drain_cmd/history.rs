@@ -1,0 +1,115 @@
+//! `zedbox drain history`: the last drains and force files as one report, also after a reboot.
+//!
+//! Not here: what is kept; zedkube decides that and bounds it.
+
+use agent::wire;
+use anyhow::Context as _;
+use pubsub::{Bus, store};
+use topics::{DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, go_json};
+
+use super::seen::GLOBAL;
+use super::status::{name, purpose};
+use super::text::{clock_time, paragraph, row, span};
+use super::voice::Voice;
+use crate::Exit;
+use crate::args::Output;
+
+/// No history is longer.
+const LIMIT_BYTES: u64 = 1 << 20;
+
+/// Prints the report.
+pub(super) fn run(bus: &Bus, voice: &Voice) -> anyhow::Result<Exit> {
+    let path = wire::path::<DrainHistory>(bus, "zedkube", GLOBAL);
+    let doing = || format!("read the history {}; `zedbox check` tells more", path.display());
+    let history = match store::read(&path, LIMIT_BYTES).with_context(doing)? {
+        Some(bytes) => go_json::from_slice::<DrainHistory>(&bytes).with_context(doing)?,
+        None => DrainHistory::default(),
+    };
+    match voice.output {
+        Output::Json => Voice::json(&history, false)?,
+        Output::Text => Voice::print(&report(&history, voice.columns()))?,
+    };
+    Ok(Exit::Done)
+}
+
+fn report(history: &DrainHistory, columns: usize) -> String {
+    if history.drains.is_empty() && history.forced.is_empty() {
+        return paragraph("", "No drain and no force file is known of on this node.", columns);
+    }
+    let drains = history.drains.iter().map(|it| drain(it, columns));
+    let forced = history.forced.iter().map(|it| force(it, columns));
+    drains.chain(forced).collect::<Vec<_>>().join("\n")
+}
+
+fn drain(record: &DrainRecord, columns: usize) -> String {
+    let asked = clock_time(record.requested_at, GoTime::ZERO);
+    let how = format!("{} ({})", name(record.status), record.status.number());
+    let how = match (record.is_open(), record.steps.last()) {
+        (true, _) => format!("{how}, goes on"),
+        (false, Some(last)) => format!("{how}, {} after {}", last.step.word(), span(record.seconds)),
+        (false, None) => how,
+    };
+    let head = format!("{}, asked {asked}: {how}", purpose(record.requested_by, &record.context));
+    let mut out = row("drain", &head, columns);
+    let mut add = |label: &str, text: &str| out.push_str(&row(label, text, columns));
+    for (nth, it) in record.steps.iter().enumerate() {
+        if nth == 3 && record.steps_left_out > 0 {
+            add("", &format!("... {} steps more", record.steps_left_out));
+        }
+        let (time, text) = step(it, record.started_at);
+        add(&time, &text);
+    }
+    let counts = record.counts;
+    let mut pods = format!("{} of {} gone", counts.gone, counts.total);
+    if counts.blocked > 0 {
+        pods = format!("{pods}, {} blocked", counts.blocked);
+    }
+    add("pods", &format!("{pods}; {} evicted in {} attempts", record.evicted, record.attempts));
+    if record.recordons > 0 {
+        add("cordon", &format!("{} times taken away by somebody and put back", record.recordons));
+    }
+    for it in &record.blockers {
+        let pod = if it.reason.contains(&it.pod) { String::new() } else { format!("pod {}: ", it.pod) };
+        add("blocked", &format!("[{}] {pod}{}", it.code, it.reason));
+    }
+    if record.more_blockers > 0 {
+        add("blocked", &format!("and {} more", record.more_blockers));
+    }
+    for it in &record.left {
+        add("let pass", it);
+    }
+    if record.more_left > 0 {
+        add("let pass", &format!("and {} more", record.more_left));
+    }
+    add("boot", &record.boot_id);
+    out
+}
+
+/// The time of a step, and what happened; with its date on another day than that on which the drain began.
+fn step(step: &DrainStep, began: GoTime) -> (String, String) {
+    let time = clock_time(step.at, step.at).replace(" UTC", "");
+    let date = clock_time(step.at, began);
+    let date = date.strip_suffix(" UTC").and_then(|it| it.strip_suffix(&time)).unwrap_or_default();
+    let nth = if step.attempt > 0 { format!(" {}", step.attempt) } else { String::new() };
+    let text = if step.text.is_empty() { String::new() } else { format!(": {}", step.text) };
+    (time, format!("{date}{}{nth}{text}", step.step.word()))
+}
+
+fn force(record: &ForceRecord, columns: usize) -> String {
+    let time = |at: GoTime| clock_time(at, GoTime::ZERO);
+    let what = if record.refused.is_empty() { record.order.to_string() } else { "an order".to_owned() };
+    let who = match (record.owner_known, record.owner.as_str()) {
+        (false, _) => "an unknown user".to_owned(),
+        (true, "") => format!("uid {}", record.owner_uid),
+        (true, name) => format!("{name} (uid {})", record.owner_uid),
+    };
+    let mut out = row("force file", &format!("{what} by {who}, seen {}", time(record.seen_at)), columns);
+    let mut add = |label: &str, text: &str| out.push_str(&row(label, text, columns));
+    add("effect", &record.effect);
+    if !record.written_at.is_zero() {
+        add("written", &time(record.written_at));
+    }
+    let gone = if record.gone_at.is_zero() { "it stands".to_owned() } else { time(record.gone_at) };
+    add("gone", &gone);
+    out
+}

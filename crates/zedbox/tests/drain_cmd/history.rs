@@ -1,0 +1,55 @@
+//! `zedbox drain history`: the last drains as one report, and what it says when there is none or it is broken.
+
+use crate::node::Node;
+use crate::readme::shown;
+
+const FILE: &str = "persist/status/zedkube/DrainHistory/global.json";
+
+#[test]
+fn o8_the_readme_shows_what_history_prints_after_a_reboot() {
+    // Nothing of the boot of those drains is left but what is under `persist`.
+    let node = Node::of("cluster-idle");
+    std::fs::remove_dir_all(node.path("run")).unwrap();
+    let told = node.drain("history");
+    assert_eq!((told.code, told.err.as_str()), (0, ""));
+    assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
+    assert_eq!(shown("zedbox drain history"), told.out, "README.md differs");
+    let json = node.drain("history -o json").json();
+    assert_eq!(json["Drains"][0]["Steps"][4]["Step"], "attempt-failed");
+    assert_eq!(json["Drains"][1]["Blockers"][0]["Code"], "budget");
+    assert_eq!((&json["Forced"][0]["Owner"], &json["Forced"][0]["OwnerUID"]), (&"root".into(), &0.into()));
+}
+
+#[test]
+fn a_drain_that_goes_on_and_one_over_midnight_are_told_so() {
+    let node = Node::of("cluster-idle");
+    let text = node.text(FILE);
+    node.put(
+        FILE,
+        &text.replace("2026-03-14T08:39:12Z\",\"Status\":9", "0001-01-01T00:00:00Z\",\"Status\":5"),
+    );
+    let told = node.drain("history");
+    assert!(told.out.contains("CORDONED (5), goes on"), "{}", told.out);
+    node.put(FILE, &text.replace("{\"At\":\"2026-03-14T08:39:12Z\"", "{\"At\":\"2026-03-15T00:01:02Z\""));
+    let told = node.drain("history");
+    assert!(told.out.contains("00:01:02   2026-03-15 complete"), "{}", told.out);
+}
+
+#[test]
+fn without_a_history_it_says_so_and_a_broken_one_names_the_file_and_the_next_step() {
+    let node = Node::empty();
+    let told = node.drain("history");
+    assert_eq!((told.code, told.out.as_str()), (0, "No drain and no force file is known of on this node.\n"));
+    node.put(FILE, "{\"Drains\":[");
+    let told = node.drain("history");
+    assert_eq!((told.code, told.out.as_str()), (1, ""));
+    assert!(told.err.contains(FILE) && told.err.contains("`zedbox check`"), "{}", told.err);
+}
+
+#[test]
+fn texts_in_the_history_cannot_steer_the_terminal() {
+    let node = Node::of("cluster-idle");
+    node.put(FILE, &node.text(FILE).replace("ours", "\\u001b[2Jours"));
+    let told = node.drain("history");
+    assert!(told.out.contains("?[2Jours") && !told.out.contains('\x1b'), "{}", told.out);
+}

@@ -1,0 +1,330 @@
+//! What is kept of each drain and each force file: steps with their times, written when one is taken.
+//!
+//! Every text and list is bounded, so that persistent topics stay under 64 KiB in all, whatever names and sentences a
+//! cluster holds (goals O8). Not here: the file. Pure: no clock, no I/O, no task.
+
+use std::fmt;
+
+use topics::{
+    Blocker, CordonOwner, DrainHistory, DrainJournal, DrainRecord, DrainStatus, DrainStep, ForceRecord,
+    GoTime, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, StepWord,
+};
+
+use super::facts::{Author, Force};
+
+/// Drains that are kept.
+pub(super) const DRAINS: usize = 10;
+/// Force files that are kept.
+const FORCED: usize = 8;
+/// Steps of a drain; five attempts that fail take fourteen.
+const STEPS: usize = 16;
+/// Of these many steps at the beginning none is left out.
+const FIRST_STEPS: usize = 3;
+/// Blockers and things let pass that are kept by name.
+const NAMED: usize = 2;
+/// Things let pass that the journal keeps.
+const LEFT: usize = 16;
+/// Pods and workloads of which the journal keeps marks.
+const MARKED_PODS: usize = 64;
+const MARKED_WORKLOADS: usize = 8;
+/// Longest text of a step, on disk.
+const TEXT_BYTES: usize = 80;
+/// Longest sentence about a blocker, a skip or an effect, on disk.
+const SENTENCE_BYTES: usize = 160;
+/// Longest name or identity, on disk.
+const NAME_BYTES: usize = 64;
+
+/// The history as it is kept, and what it needs to go on.
+#[derive(Clone, PartialEq, Default)]
+pub(super) struct History {
+    pub(super) kept: DrainHistory,
+    /// Something is to be written.
+    changed: bool,
+    /// Evictions and renewed cordons of attempts before this one.
+    before: (u32, u32),
+    /// Who wrote the force file that is heard of next, and the one that was heard of last.
+    pub(super) next_author: Option<Author>,
+    author: Option<Author>,
+    heard_force: bool,
+}
+
+/// Says nothing of what has been: no decision depends on it, and two cores that differ in it alone are in one state.
+impl fmt::Debug for History {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("History").finish_non_exhaustive()
+    }
+}
+
+impl History {
+    pub(super) fn of(kept: DrainHistory) -> Self {
+        Self { kept, ..Self::default() }
+    }
+
+    /// What is to be written now, if anything is.
+    pub(super) fn take_new(&mut self) -> Option<DrainHistory> {
+        std::mem::take(&mut self.changed).then(|| self.kept.clone())
+    }
+
+    /// The drain that goes on.
+    pub(super) fn open(&mut self) -> Option<&mut DrainRecord> {
+        self.kept.drains.first_mut().filter(|it| it.is_open())
+    }
+
+    pub(super) fn has_open(&self) -> bool {
+        self.kept.drains.first().is_some_and(DrainRecord::is_open)
+    }
+
+    /// A new drain, or the one that an earlier run of this agent was in, when this is what it `resumes`.
+    pub(super) fn taken(&mut self, request: &NodeDrainRequest, boot_id: &str, at: GoTime, resumes: bool) {
+        let same = |it: &DrainRecord| it.id() == request.id() && it.boot_id == cut(boot_id, NAME_BYTES);
+        if resumes && let Some(last) = self.kept.drains.first_mut().filter(|it| same(it)) {
+            last.ended_at = GoTime::ZERO;
+            last.seconds = 0;
+            self.before = (last.evicted, last.recordons);
+            return self.step(StepWord::Restarted, 0, at, "");
+        }
+        self.end(StepWord::Withdrawn, DrainStatus::NotRequested, at, "");
+        self.kept.drains.insert(
+            0,
+            DrainRecord {
+                requested_by: request.requested_by,
+                requested_at: request.requested_at,
+                context: cut(&request.context, NAME_BYTES),
+                boot_id: cut(boot_id, NAME_BYTES),
+                started_at: at,
+                ..DrainRecord::default()
+            },
+        );
+        self.kept.drains.truncate(DRAINS);
+        self.before = (0, 0);
+        self.step(StepWord::Taken, 0, at, "");
+    }
+
+    /// A step of the drain that goes on; none is, nothing is kept.
+    pub(super) fn step(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
+        let Some(record) = self.open() else { return };
+        let before = (record.evicted, record.recordons);
+        record.attempts = record.attempts.max(attempt);
+        add(record, DrainStep { at, step, attempt, text: cut(text, TEXT_BYTES) });
+        self.changed = true;
+        if step == StepWord::Attempt {
+            self.before = before;
+        }
+    }
+
+    /// The same for what happens once: not when it stands there already since `since`.
+    pub(super) fn once(&mut self, step: StepWord, since: &[StepWord], attempt: u32, at: GoTime) {
+        let stands = |record: &mut DrainRecord| {
+            let last = record.steps.iter().rev().find(|it| it.step == step || since.contains(&it.step));
+            last.is_some_and(|it| it.step == step)
+        };
+        if !self.open().is_some_and(stands) {
+            self.step(step, attempt, at, "");
+        }
+    }
+
+    /// How far the attempt is; written with the next step.
+    pub(super) fn facts(&mut self, counts: PodCounts, blockers: &[Blocker], sums: (u32, u32)) {
+        let (evicted, recordons) = self.before;
+        let Some(record) = self.open() else { return };
+        record.counts = counts;
+        record.more_blockers = more(blockers.len());
+        record.blockers = blockers.iter().take(NAMED).map(short).collect();
+        record.evicted = evicted.saturating_add(sums.0);
+        record.recordons = recordons.saturating_add(sums.1);
+    }
+
+    /// How the drain stands, and what was let pass so far.
+    pub(super) fn stands(&mut self, status: DrainStatus, left: &[String]) {
+        let Some(record) = self.open() else { return };
+        record.status = status;
+        record.left = left.iter().take(NAMED).map(|it| cut(it, SENTENCE_BYTES)).collect();
+        record.more_left = more(left.len());
+    }
+
+    /// The drain that goes on is over.
+    pub(super) fn end(&mut self, step: StepWord, status: DrainStatus, at: GoTime, text: &str) {
+        self.step(step, 0, at, text);
+        let Some(record) = self.open() else { return };
+        record.status = status;
+        let secs = at.to_timestamp().as_second() - record.started_at.to_timestamp().as_second();
+        record.seconds = u64::try_from(secs).unwrap_or_default();
+        if step == StepWord::Skipped {
+            record.skip = cut(text, SENTENCE_BYTES);
+        }
+        // A zero says that it goes on.
+        record.ended_at = if at.is_zero() { record.started_at } else { at };
+    }
+
+    /// A drain in which the device went down ended with its last step: how long the device was off is not known.
+    pub(super) fn interrupted(&mut self, boot_id: &str, at: GoTime) {
+        let Some(record) = self.open() else { return };
+        if record.boot_id == cut(boot_id, NAME_BYTES) {
+            return;
+        }
+        let (status, last) = (record.status, record.steps.last().map_or(record.started_at, |it| it.at));
+        self.end(StepWord::Interrupted, status, at, "the device went down in the middle of this drain");
+        if let Some(record) = self.kept.drains.first_mut() {
+            let secs = last.to_timestamp().as_second() - record.started_at.to_timestamp().as_second();
+            record.seconds = u64::try_from(secs).unwrap_or_default();
+        }
+    }
+
+    /// The newest drain, which was complete, counts no longer.
+    pub(super) fn void(&mut self, at: GoTime, why: &str) {
+        if let Some(record) = self.kept.drains.first_mut() {
+            add(record, DrainStep { at, step: StepWord::Void, attempt: 0, text: cut(why, TEXT_BYTES) });
+            self.changed = true;
+        }
+    }
+
+    /// A force file was heard of, or that there is none; who wrote it was heard of before.
+    pub(super) fn hear_force(&mut self) {
+        self.author.clone_from(&self.next_author);
+        self.heard_force = true;
+    }
+
+    /// Keeps account of the force file: who gave which order when, and what comes of it; `None` for one that released
+    /// a request in this turn, which is told on its own.
+    pub(super) fn audit(&mut self, force: &Force, effect: Option<&str>, at: GoTime) {
+        if !self.heard_force {
+            return;
+        }
+        let (order, refused) = match force {
+            Force::Absent => return self.gone(at),
+            Force::Order(order) => (*order, String::new()),
+            Force::Refused(why) => (NodeDrainStatus::default(), cut(why, SENTENCE_BYTES)),
+        };
+        let author = self.author.clone().unwrap_or_default();
+        let record = ForceRecord {
+            seen_at: at,
+            written_at: author.written,
+            owner_known: self.author.is_some(),
+            owner_uid: author.uid,
+            owner: cut(&author.name, NAME_BYTES),
+            order,
+            refused,
+            effect: cut(effect.unwrap_or_default(), SENTENCE_BYTES),
+            released_at: GoTime::ZERO,
+            gone_at: GoTime::ZERO,
+        };
+        let the_same = |it: &ForceRecord| {
+            let of = |it: &ForceRecord| (it.order, it.refused.clone(), it.written_at, it.owner_uid);
+            it.gone_at.is_zero() && of(it) == of(&record)
+        };
+        if self.kept.forced.first().is_some_and(the_same) {
+            return;
+        }
+        self.gone(at);
+        let step = if record.refused.is_empty() { StepWord::Forced } else { StepWord::ForceRefused };
+        let text = format!("by {}: {}", owner(&record), record.effect);
+        self.kept.forced.insert(0, record);
+        self.kept.forced.truncate(FORCED);
+        self.changed = true;
+        if effect.is_some() {
+            self.step(step, 0, at, &text);
+        }
+    }
+
+    /// The force file answered this request, without a proved drain.
+    pub(super) fn released(&mut self, id: RequestId, context: &str, at: GoTime) {
+        let Some(forced) = self.kept.forced.first_mut() else { return };
+        forced.released_at = id.at;
+        forced.effect =
+            cut(&format!("released the {context} asked at {} without a proved drain", id.at), SENTENCE_BYTES);
+        let text = format!("by {}: released without a proved drain", owner(forced));
+        self.changed = true;
+        if let Some(record) = self.kept.drains.iter_mut().find(|it| it.id() == id) {
+            add(record, DrainStep { at, step: StepWord::Forced, attempt: 0, text: cut(&text, TEXT_BYTES) });
+        }
+    }
+
+    fn gone(&mut self, at: GoTime) {
+        if let Some(forced) = self.kept.forced.first_mut().filter(|it| it.gone_at.is_zero()) {
+            forced.gone_at = at;
+            self.changed = true;
+        }
+    }
+}
+
+/// `root (uid 0)`.
+fn owner(forced: &ForceRecord) -> String {
+    match (forced.owner_known, forced.owner.as_str()) {
+        (false, _) => "an unknown user".to_owned(),
+        (true, "") => format!("uid {}", forced.owner_uid),
+        (true, name) => format!("{name} (uid {})", forced.owner_uid),
+    }
+}
+
+/// Whose cordon it is, in a word.
+pub(super) const fn whose(owner: CordonOwner) -> &'static str {
+    match owner {
+        CordonOwner::None => "nobody's",
+        CordonOwner::Ours => "ours",
+        CordonOwner::Foreign => "somebody else's, which is kept",
+    }
+}
+
+/// One more step; where there is no room, the oldest goes that is neither at the beginning nor at the end.
+fn add(record: &mut DrainRecord, step: DrainStep) {
+    if record.steps.len() >= STEPS && record.steps.len() > FIRST_STEPS {
+        record.steps.remove(FIRST_STEPS);
+        record.steps_left_out = record.steps_left_out.saturating_add(1);
+    }
+    record.steps.push(step);
+}
+
+fn more(all: usize) -> u32 {
+    u32::try_from(all.saturating_sub(NAMED)).unwrap_or(u32::MAX)
+}
+
+fn short(blocker: &Blocker) -> Blocker {
+    Blocker {
+        pod: cut(&blocker.pod, NAME_BYTES),
+        uid: cut(&blocker.uid, NAME_BYTES),
+        code: cut(&blocker.code, NAME_BYTES),
+        reason: cut(&blocker.reason, SENTENCE_BYTES),
+        since: blocker.since,
+    }
+}
+
+/// A journal whose texts and lists are bounded, but for its claims: what is owed is never forgotten. Of marks that
+/// are left out, the limit starts anew with a restart.
+pub(super) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
+    let sentence = |text: &mut String| *text = cut(text, SENTENCE_BYTES);
+    journal.context = cut(&journal.context, NAME_BYTES);
+    sentence(&mut journal.skip);
+    sentence(&mut journal.reason);
+    journal.left.truncate(LEFT);
+    journal.left.iter_mut().for_each(sentence);
+    for answer in &mut journal.answers {
+        answer.context = cut(&answer.context, NAME_BYTES);
+        sentence(&mut answer.skip);
+    }
+    let mut room = MARKED_PODS;
+    journal.marks.pods_ms.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
+    let mut room = MARKED_WORKLOADS;
+    journal.marks.returns.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
+    journal
+}
+
+/// `text` in at most so many bytes of a file, in which some letters take more room than here.
+pub(super) fn cut(text: &str, bytes: usize) -> String {
+    const MORE: char = '…';
+    let cost = |letter: char| match letter {
+        '"' | '\\' | '\n' | '\r' | '\t' => 2,
+        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
+        letter if letter.is_control() => 6,
+        letter => letter.len_utf8(),
+    };
+    if text.chars().map(cost).sum::<usize>() <= bytes {
+        return text.to_owned();
+    }
+    let mut room = bytes.saturating_sub(MORE.len_utf8());
+    let fits = |letter: &char| {
+        let left = room.checked_sub(cost(*letter));
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
+    text.chars().take_while(fits).chain([MORE]).collect()
+}

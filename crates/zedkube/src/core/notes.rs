@@ -1,0 +1,180 @@
+//! Which steps of a drain and of a force file the history keeps: read off what the core says and does.
+//!
+//! Not here: how they are kept. Pure: no clock, no I/O, no task.
+
+use kubeops::{Counts, Phase, Progress};
+use step::Mono;
+use topics::{DrainHistory, DrainStatus, StepWord};
+
+use super::facts::{Effect, Force, Said};
+use super::history::{History, whose};
+use super::machine::Zedkube;
+use super::run::{End, Run};
+use super::view::counts;
+
+impl Zedkube {
+    /// Goes on with the history that earlier runs left. To be called before the first fact.
+    pub fn recall(&mut self, now: Mono, kept: Option<DrainHistory>) -> Vec<Effect> {
+        self.history = History::of(kept.unwrap_or_default());
+        self.history.interrupted(&self.boot_id, self.wall(now));
+        self.history.take_new().map(|it| Effect::History(Box::new(it))).into_iter().collect()
+    }
+
+    /// Keeps what this turn brings; says it when it is worth a write.
+    pub(super) fn tell_history(&mut self, now: Mono, out: &[Effect], told: &mut Vec<Effect>) {
+        let at = self.wall(now);
+        let released = out.iter().any(|it| matches!(it, Effect::Say(Said::Forced(_))));
+        let effect = (!released).then(|| self.effect_of_force());
+        self.history.audit(&self.force, effect.as_deref(), at);
+        let mut end = None;
+        for effect in out {
+            match effect {
+                Effect::Cordon(..) => {
+                    self.history.once(StepWord::ApiReached, &[StepWord::Taken, StepWord::Restarted], 0, at);
+                }
+                Effect::Say(said) => end = self.note(now, said).or(end),
+                Effect::Journal(_)
+                | Effect::History(_)
+                | Effect::Progress(_)
+                | Effect::Status(_)
+                | Effect::Probe(_)
+                | Effect::Drain(..)
+                | Effect::Await(..)
+                | Effect::Cancel
+                | Effect::Guard
+                | Effect::Look { .. } => {}
+            }
+        }
+        if self.history.has_open() {
+            self.note_facts(now);
+            if let Some((step, status, text)) = end.or_else(|| self.silent_end()) {
+                self.history.end(step, status, at, &text);
+            }
+        }
+        told.extend(self.history.take_new().map(|it| Effect::History(Box::new(it))));
+    }
+
+    /// Keeps one thing that is said; gives the end that it tells of.
+    fn note(&mut self, now: Mono, said: &Said) -> Option<(StepWord, DrainStatus, String)> {
+        let at = self.wall(now);
+        match said {
+            Said::Taken(request) => {
+                let boot_id = self.boot_id.clone();
+                self.history.taken(request, &boot_id, at, self.floor.is_some());
+            }
+            Said::Cordoned(owner) => self.history.step(StepWord::Cordoned, 0, at, whose(*owner)),
+            Said::Attempt(attempt, _) => self.history.step(StepWord::Attempt, *attempt, at, ""),
+            Said::AttemptFailed(attempt, why) => {
+                self.history.step(StepWord::AttemptFailed, *attempt, at, why);
+            }
+            Said::Void(why) => self.history.void(at, why),
+            Said::Forced(order) => {
+                if let Some(request) = self.requests.get(&order.requested_by) {
+                    self.history.released(request.id(), &request.context, at);
+                }
+            }
+            Said::Complete(_) => return Some((StepWord::Complete, DrainStatus::Complete, String::new())),
+            Said::Skipped(why) => return Some((StepWord::Skipped, DrainStatus::Complete, why.clone())),
+            Said::GivingUp(why) => return Some((StepWord::Failed, DrainStatus::FailedDrain, why.clone())),
+            Said::Withdrawn => {
+                let text = "all requests were taken back".to_owned();
+                return Some((StepWord::Withdrawn, DrainStatus::NotRequested, text));
+            }
+            Said::Changing(..)
+            | Said::Starting
+            | Said::CordonFailed(..)
+            | Said::BlockerChanged(_)
+            | Said::PauseKept(..)
+            | Said::Stirred(_)
+            | Said::Left(_)
+            | Said::NobodyLeft
+            | Said::GivenBack
+            | Said::LookFailed(_) => {}
+        }
+        None
+    }
+
+    /// How far the attempt is.
+    fn note_facts(&mut self, now: Mono) {
+        let status = self.run.status(self.floor);
+        let left = self.all_left();
+        // What has told nothing yet, as after a start in a pause, takes nothing away.
+        let told = |pods: &&Progress| {
+            (pods.counts, pods.evicted, pods.recordons) != (Counts::default(), 0, 0)
+                || !pods.blockers.is_empty()
+        };
+        if let Some(pods) = self.run.pods().filter(told).cloned() {
+            let blockers = self.blockers(&pods);
+            self.history.facts(counts(pods.counts), &blockers, (pods.evicted, pods.recordons));
+        }
+        self.history.stands(status, &left);
+        if let Run::Draining { attempt, now: pods, .. } = &self.run
+            && pods.phase == Phase::Proving
+        {
+            let attempt = *attempt;
+            self.history.once(StepWord::Proving, &[StepWord::Attempt], attempt, self.wall(now));
+        }
+    }
+
+    /// The end of a drain that nothing is said of: the run is over, and the record is not.
+    fn silent_end(&self) -> Option<(StepWord, DrainStatus, String)> {
+        let record = self.history.kept.drains.first()?;
+        let withdrawn = |why: &str| (StepWord::Withdrawn, DrainStatus::NotRequested, why.to_owned());
+        match &self.run {
+            Run::Taken
+            | Run::Probing { .. }
+            | Run::Cordoning { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. } => None,
+            // After a start it is not known yet whether it goes on.
+            Run::Ended(End::Resumed(status)) if status.is_under_way() => None,
+            Run::Idle if !self.knows_requests() => None,
+            Run::Idle => Some(withdrawn("this node takes no part in drains any more")),
+            Run::Ended(End::FailedCordon(why)) => {
+                Some((StepWord::Failed, DrainStatus::FailedCordon, why.clone()))
+            }
+            Run::Ended(End::Drained { .. } | End::Skipped(_) | End::FailedDrain { .. } | End::Resumed(_)) => {
+                let answer = self.final_answer(record.id());
+                let (status, skip) =
+                    answer.map_or((DrainStatus::NotRequested, ""), |it| (it.status, &it.skip));
+                Some(match status {
+                    DrainStatus::Complete if skip.is_empty() => (StepWord::Complete, status, String::new()),
+                    DrainStatus::Complete => (StepWord::Skipped, status, skip.to_owned()),
+                    DrainStatus::FailedCordon | DrainStatus::FailedDrain => {
+                        (StepWord::Failed, status, String::new())
+                    }
+                    DrainStatus::Unknown
+                    | DrainStatus::NotSupported
+                    | DrainStatus::NotRequested
+                    | DrainStatus::Requested
+                    | DrainStatus::Starting
+                    | DrainStatus::Cordoned
+                    | DrainStatus::DrainRetrying
+                    | DrainStatus::Stranger(_) => withdrawn("its request was taken back"),
+                })
+            }
+        }
+    }
+
+    /// What comes of the force file as things stand, in words.
+    fn effect_of_force(&self) -> String {
+        match &self.force {
+            Force::Absent => String::new(),
+            Force::Refused(why) => format!("refused: {why}"),
+            Force::Order(order) if order.status == DrainStatus::Complete => {
+                match self.requests.get(&order.requested_by).map(|it| self.final_answer(it.id())) {
+                    None => "released nothing: no such request waits".to_owned(),
+                    Some(Some(answer)) if answer.status == DrainStatus::Complete => {
+                        "released nothing: that request was answered already".to_owned()
+                    }
+                    Some(_) => "waits for this node to be known as a member of a cluster".to_owned(),
+                }
+            }
+            Force::Order(order) if order.status == DrainStatus::NotSupported => {
+                "as if this node were in no cluster, while the file stands".to_owned()
+            }
+            Force::Order(order) => format!("{order} is shown while the file stands"),
+        }
+    }
+}

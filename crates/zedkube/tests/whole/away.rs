@@ -1,0 +1,76 @@
+//! An API server that is away when a drain begins: each way of being away ends in the documented skip, with its
+//! cause; an overloaded one never does (goals U8). Lost in mid-drain it is a failure: see `failures`. TLS trouble
+//! counts as away too: kubeops tries it against servers with wrong certificates.
+
+use std::time::Duration;
+
+use kubesim::Fault;
+use topics::{DrainPhase, DrainStatus, Requester};
+
+use crate::device::{Device, status};
+
+const US: Requester = Requester::DeviceOp;
+const ALWAYS: u32 = u32::MAX;
+
+/// A device at rest, all of whose calls meet this.
+async fn under(fault: &Fault) -> Device {
+    let device = Device::idle().await;
+    for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
+        device.sim.faults().script(method, "/", ALWAYS, fault.clone());
+    }
+    device
+}
+
+#[tokio::test(start_paused = true)]
+async fn u8_a_server_that_is_away_for_the_set_time_is_skipped_with_its_cause() {
+    for (fault, cause) in [
+        (Fault::Cut, "reach the API"),
+        (Fault::status(500, "InternalError"), "500 InternalError"),
+        (Fault::status(503, "ServiceUnavailable"), "503 ServiceUnavailable"),
+        (Fault::Hang, "no answer within"),
+    ] {
+        let mut device = under(&fault).await;
+        device.ask(US, 1).await;
+        device.until(DrainStatus::Complete, US, 1).await;
+        device.rest().await;
+        let took = device.diary.times(" to {Complete ")[0].since(device.diary.times("drain-starting")[0]);
+        assert!(
+            took >= Duration::from_secs(300) && took < Duration::from_secs(335),
+            "{cause}: after {took:?}"
+        );
+        let progress = device.progress();
+        assert_eq!((progress.phase, progress.answers.len()), (DrainPhase::Skipped, 1), "{cause}");
+        for skip in [&progress.skip, &progress.answers[0].skip] {
+            assert!(skip.starts_with("the Kubernetes API was not reachable for 300 s: "), "{skip}");
+            assert!(skip.contains(cause), "{cause}: {skip}");
+        }
+        assert_eq!((device.cordoned(), device.sim.faults().evicted().len()), (false, 0), "{cause}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn u8_a_server_that_throttles_is_never_skipped() {
+    let throttled = Fault::Status {
+        code: 429,
+        reason: "TooManyRequests".to_owned(),
+        message: "too many requests".to_owned(),
+        retry_after: Some(1),
+    };
+    let mut device = under(&throttled).await;
+    device.ask(US, 1).await;
+    device.pass(Duration::from_hours(2)).await;
+    assert!(!device.diary.ever_complete(), "{:#?}", device.diary.lines());
+    assert_eq!((device.status(), device.progress().skip.as_str()), (status(6, 2), ""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn u8_a_server_that_is_back_in_time_is_drained() {
+    let mut device = under(&Fault::Cut).await;
+    device.ask(US, 1).await;
+    device.pass(Duration::from_secs(290)).await;
+    assert_eq!(device.status(), status(4, 2));
+    device.sim.faults().clear();
+    device.until(DrainStatus::Complete, US, 1).await;
+    device.rest().await;
+    assert_eq!((device.progress().skip.as_str(), device.pods_to_leave().len()), ("", 0));
+}

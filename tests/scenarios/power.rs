@@ -1,0 +1,28 @@
+//! Power lost on all three nodes, at writes by chance (goals R2, R3, R6).
+//!
+//! The soak of zedbox does the same as often as one likes: `cargo test -p zedbox --test soak -- --power 200`.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use scenarios::{AT_ONCE, Dice, at_once, folders_of_a_device, power_lost, within};
+
+/// As many as fit in a minute of a small machine.
+const RUNS: u64 = 24;
+
+#[test]
+fn r6_three_nodes_that_lose_power_anywhere_come_back_in_any_order_with_wrong_clocks() {
+    let seed = RandomState::new().hash_one(0);
+    println!("as `cargo test -p zedbox --test soak -- --power {RUNS} --seed {seed}`");
+    let folders = within(folders_of_a_device());
+    let jobs = (1..=RUNS).map(|number| {
+        let (seed, folders) = (seed.wrapping_add(number), &folders);
+        let lost = move || {
+            println!("run {number}: {}", within(power_lost(Dice::new(seed), folders)));
+            0
+        };
+        (format!("run {number}"), lost)
+    });
+    let outcome = at_once(AT_ONCE, jobs.collect::<Vec<_>>());
+    assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));
+    assert_eq!(outcome.runs, usize::try_from(RUNS).unwrap());
+}

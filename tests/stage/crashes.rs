@@ -1,0 +1,259 @@
+//! A story told again and again, each time with an agent killed at another write of it.
+//!
+//! An undisturbed run says which writes there are. A kill is dealt by the thread that hears of writes from the
+//! kernel, when that write has appeared.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{Agent, Processes, Story, World};
+
+/// Worlds at the same time: they wait most of their time.
+pub const AT_ONCE: usize = 4;
+
+/// Where a kill falls, and on whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crash {
+    /// Who is killed.
+    pub agent: Agent,
+    /// The file that was put in place or removed, under the root.
+    pub path: String,
+    /// How often that has happened in this story, from 1.
+    pub nth: usize,
+}
+
+impl fmt::Display for Crash {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} killed at write {} of {}", self.agent.name(), self.nth, self.path)
+    }
+}
+
+impl Crash {
+    /// Whether the one that is killed is the one that has written.
+    #[must_use]
+    pub fn is_of_writer(&self) -> bool {
+        self.agent == writer(&self.path)
+    }
+}
+
+/// Whose file this is; zedagent reads what the controller writes.
+fn writer(path: &str) -> Agent {
+    let named = Agent::ALL
+        .into_iter()
+        .find(|it| path.split('/').any(|part| part.strip_suffix(".pid").unwrap_or(part) == it.name()));
+    let of_nodeagent = ["reboot-", "boot-reason", "restartcounter", "persist/device/", "persist/log/"];
+    named.unwrap_or_else(|| match path {
+        _ if path.starts_with("persist/zboot/") => Agent::Baseosmgr,
+        _ if of_nodeagent.iter().any(|part| path.contains(part)) => Agent::Nodeagent,
+        _ => Agent::Zedagent,
+    })
+}
+
+/// A story and what is written in it.
+pub struct Course {
+    zedbox: PathBuf,
+    story: Story,
+    folders: Vec<PathBuf>,
+    /// Every write of an undisturbed run, in order.
+    pub written: Vec<String>,
+}
+
+/// What came of many runs.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Stories that were told to their end.
+    pub runs: usize,
+    /// Kills that were dealt.
+    pub kills: usize,
+    /// What was not as in an undisturbed run.
+    pub violations: Vec<String>,
+}
+
+impl Course {
+    /// Tells `story` twice, undisturbed, with processes of the program `zedbox`.
+    pub async fn of(story: Story, zedbox: &Path) -> Self {
+        let mut world = World::of_processes(zedbox).await;
+        story.play(&mut world).await;
+        let mut course =
+            Self { zedbox: zedbox.to_owned(), story, folders: world.folders(), written: Vec::new() };
+        drop(world);
+        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+        let ear = heard.clone();
+        course
+            .told(move |path, _| {
+                ear.lock().unwrap_or_else(PoisonError::into_inner).extend(path.map(str::to_owned));
+            })
+            .await;
+        course.written = std::mem::take(&mut *heard.lock().unwrap());
+        course
+    }
+
+    /// Each agent killed at each write.
+    #[must_use]
+    pub fn crashes(&self) -> Vec<Crash> {
+        let (mut seen, mut all) = (BTreeMap::new(), Vec::new());
+        for path in &self.written {
+            let nth = seen.entry(path).or_insert(0);
+            *nth += 1;
+            all.extend(Agent::ALL.map(|agent| Crash { agent, path: path.clone(), nth: *nth }));
+        }
+        all
+    }
+
+    /// Tells the story and lets `hear` do as it likes at every write.
+    pub async fn told(&self, hear: impl FnMut(Option<&str>, &Processes) + Send + 'static) {
+        let mut world = World::of_processes(&self.zedbox).await;
+        world.follow_writes(&self.folders, hear);
+        self.story.play(&mut world).await;
+        world.unfollow_writes();
+    }
+
+    /// Tells the story with that crash. False when the write did not come this time.
+    pub async fn crashed(&self, crash: Crash) -> bool {
+        let dealt = Arc::new(AtomicBool::new(false));
+        let (told, mut seen) = (dealt.clone(), 0);
+        let hear = move |written: Option<&str>, processes: &Processes| {
+            seen += usize::from(written == Some(crash.path.as_str()));
+            if seen == crash.nth && !told.load(Ordering::Relaxed) {
+                told.store(processes.kill(crash.agent), Ordering::Relaxed);
+            }
+        };
+        self.told(hear).await;
+        dealt.load(Ordering::Relaxed)
+    }
+
+    /// All of these, several at once.
+    #[must_use]
+    pub fn all_crashed(&self, crashes: impl IntoIterator<Item = Crash>) -> Outcome {
+        let jobs = crashes.into_iter().map(|crash| {
+            let label = format!("{:?}: {crash}", self.story);
+            (label, move || within(async move { usize::from(self.crashed(crash).await) }))
+        });
+        at_once(AT_ONCE, jobs)
+    }
+}
+
+impl Course {
+    /// Tells the story with up to `most` kills of agents by chance, after numbers of writes by chance; now and then
+    /// one is held for some writes instead. Returns how many were dealt.
+    pub async fn hunted(&self, mut dice: Dice, most: usize) -> usize {
+        let dealt = Arc::new(AtomicUsize::new(0));
+        let told = dealt.clone();
+        let mut next = Blow::cast(&mut dice);
+        let mut held: Option<(Agent, u64)> = None;
+        let hear = move |written: Option<&str>, processes: &Processes| {
+            if let Some((agent, rest)) = held {
+                held = if rest == 0 || written.is_none() {
+                    processes.hold(agent, false);
+                    None
+                } else {
+                    Some((agent, rest - 1))
+                };
+            }
+            if written.is_none() || told.load(Ordering::Relaxed) == most {
+                return;
+            }
+            if next.after > 0 {
+                next.after -= 1;
+                return;
+            }
+            let Blow { agent, hold, .. } = std::mem::replace(&mut next, Blow::cast(&mut dice));
+            if hold > 0 && held.is_none() {
+                processes.hold(agent, true);
+                held = Some((agent, hold));
+            } else if processes.kill(agent) {
+                told.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        self.told(hear).await;
+        dealt.load(Ordering::Relaxed)
+    }
+}
+
+/// What the next write but `after` brings.
+struct Blow {
+    after: u64,
+    agent: Agent,
+    /// For so many writes it is held; 0 for a kill.
+    hold: u64,
+}
+
+impl Blow {
+    fn cast(dice: &mut Dice) -> Self {
+        let after = dice.below(14);
+        let agent = *dice.one_of(&Agent::ALL);
+        let hold = if dice.below(8) == 0 { 1 + dice.below(6) } else { 0 };
+        Self { after, agent, hold }
+    }
+}
+
+/// Numbers that look like chance and can be had again.
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// From a seed; near seeds give far numbers.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut dice = Self((seed ^ 0x5DEE_CE66_D1CE_4E5B).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        dice.below(1);
+        dice.below(1);
+        dice
+    }
+
+    /// One of `0..limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % limit
+    }
+
+    /// One of these.
+    pub fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[usize::try_from(self.below(all.len() as u64)).unwrap()]
+    }
+}
+
+/// Runs a future to its end in a runtime of its own.
+pub fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Does `jobs`, so many at once. Each says how many kills it has dealt; one that panics is a violation.
+pub fn at_once<J: FnOnce() -> usize + Send>(
+    many: usize,
+    jobs: impl IntoIterator<Item = (String, J)>,
+) -> Outcome {
+    let jobs: Mutex<VecDeque<_>> = Mutex::new(jobs.into_iter().collect());
+    let outcome = Mutex::new(Outcome::default());
+    let work = || {
+        loop {
+            let Some((label, job)) = jobs.lock().unwrap().pop_front() else { return };
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            let mut outcome = outcome.lock().unwrap();
+            match done {
+                Ok(kills) => {
+                    outcome.runs += 1;
+                    outcome.kills += kills;
+                }
+                Err(why) => outcome.violations.push(format!("{label}: {}", words(why.as_ref()))),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..many {
+            scope.spawn(work);
+        }
+    });
+    outcome.into_inner().unwrap()
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned())).unwrap_or_default()
+}

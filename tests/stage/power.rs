@@ -1,0 +1,343 @@
+//! Power lost on all nodes at once, at a write by chance, and all of them coming back: in any order, with wrong
+//! clocks, and an API that answers only once two of them are there.
+//!
+//! What a power cut leaves: nothing of `/run`, and the persistent files as they were at the cut. The write that was
+//! under way may have come through, may not have, or may have left a piece of a temporary file; that these are all
+//! is shown by the model disk of `pubsub`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::device::Operation;
+use kubesim::Fault;
+use pubsub::store;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use topics::{DeviceOpPending, DrainStatus, NodeDrainStatus, PendingState};
+
+use crate::process::Halt;
+use crate::{Cluster, Dice, Story, World, reboot_config};
+
+/// Seconds by which a wall clock is wrong: hardly, an hour, a battery that is empty, a year that is to come.
+const WRONG_BY: [i64; 6] = [0, 2, -3_600, 3_600, -1_700_000_000, 300_000_000];
+/// A whole operation of one node has about so many writes; a cut after the last one meets nodes at rest.
+const WRITES: u64 = 90;
+
+/// What the controller asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Reboot of one node.
+    RebootOfOne,
+    /// Shutdown of one node.
+    ShutdownOfOne,
+    /// Reboot of all nodes at once.
+    RebootOfAll,
+    /// Shutdown of all nodes at once.
+    ShutdownOfAll,
+}
+
+impl Asked {
+    const ALL: [Self; 4] = [Self::RebootOfOne, Self::ShutdownOfOne, Self::RebootOfAll, Self::ShutdownOfAll];
+
+    const fn is_shutdown(self) -> bool {
+        matches!(self, Self::ShutdownOfOne | Self::ShutdownOfAll)
+    }
+
+    const fn of_all(self) -> bool {
+        matches!(self, Self::RebootOfAll | Self::ShutdownOfAll)
+    }
+
+    const fn operation(self) -> Operation {
+        if self.is_shutdown() { Operation::Shutdown } else { Operation::Reboot }
+    }
+
+    /// Name of the pending operation's file.
+    const fn word(self) -> &'static str {
+        if self.is_shutdown() { "shutdown" } else { "reboot" }
+    }
+}
+
+/// The last write of a device before the cut.
+#[derive(Debug, Clone, Default)]
+struct LastWrite {
+    path: String,
+    /// What was there before it.
+    before: Option<Vec<u8>>,
+}
+
+/// What is heard of one device.
+#[derive(Debug, Clone, Default)]
+struct Heard {
+    held: BTreeMap<String, Option<Vec<u8>>>,
+    last: LastWrite,
+}
+
+struct Node {
+    world: World,
+    asked: bool,
+    heard: Arc<Mutex<Heard>>,
+    /// What was left of it by the cut: whether the device had been commanded, and asked.
+    at_cut: (bool, usize),
+}
+
+/// All three, and what is to happen to them.
+struct Site {
+    nodes: Vec<Node>,
+    asked: Asked,
+    foreign: Option<usize>,
+    left: Arc<AtomicU64>,
+    cut: Arc<Notify>,
+}
+
+/// The directories of a device.
+pub async fn folders_of_a_device() -> Vec<PathBuf> {
+    let mut world = World::new().await;
+    Story::Reboot.play(&mut world).await;
+    world.kill_all().await;
+    world.folders()
+}
+
+/// One run: an operation, a cut in its course, the way back. Returns what it was, for a person.
+pub async fn power_lost(mut dice: Dice, folders: &[PathBuf]) -> String {
+    let asked = *dice.one_of(&Asked::ALL);
+    let after = dice.below(if asked.of_all() { 3 * WRITES } else { WRITES });
+    let mut site = Site::new(asked, &mut dice, folders).await;
+    let what = format!("{asked:?}, cut after {after} writes, foreign cordon {:?}", site.foreign);
+    site.begin(after).await;
+    let cut = site.cut.clone();
+    // Whichever is first; where all is done before, the cut meets nodes at rest.
+    tokio::select! {
+        () = cut.notified() => {}
+        () = site.finish() => {}
+    }
+    let seen = site.lose_power(&mut dice).await;
+    let what = format!("{what}; {seen}");
+    site.come_back(&mut dice).await;
+    site.finish().await;
+    site.check(&what).await;
+    what
+}
+
+impl Site {
+    async fn new(asked: Asked, dice: &mut Dice, folders: &[PathBuf]) -> Self {
+        let one = usize::try_from(dice.below(3)).unwrap();
+        let foreign = (dice.below(2) == 0).then(|| usize::try_from(dice.below(3)).unwrap());
+        let mut site = Self {
+            nodes: Vec::new(),
+            asked,
+            foreign,
+            left: Arc::new(AtomicU64::new(u64::MAX)),
+            cut: Arc::default(),
+        };
+        for (number, cluster) in Cluster::embedded_of_three().await.into_iter().enumerate() {
+            let mut world = World::on(cluster);
+            world.limits["zedkube"]["proof_gap_ms"] = 50.into();
+            world.put("persist/status/shutdownConfig", r#"{"Counter":1,"DesiredState":true,"OpsTime":""}"#);
+            world.config(&config(6, 1));
+            if foreign == Some(number) {
+                world.cluster.cordon_by_hand().await;
+            }
+            let heard = Arc::default();
+            site.nodes.push(Node {
+                world,
+                asked: asked.of_all() || number == one,
+                heard,
+                at_cut: (false, 0),
+            });
+        }
+        let halts: Vec<_> = site.nodes.iter().map(|node| node.world.halt()).collect();
+        for node in &mut site.nodes {
+            let (heard, left, cut) = (node.heard.clone(), site.left.clone(), site.cut.clone());
+            let bus = node.world.bus.clone();
+            let halts = halts.clone();
+            let hear = move |path: Option<&str>, _: &crate::Processes| {
+                let Some(path) = path else { return };
+                let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+                let now = std::fs::read(bus.path(path)).ok();
+                let before = heard.held.insert(path.to_owned(), now).flatten();
+                heard.last = LastWrite { path: path.to_owned(), before };
+                let counted =
+                    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+                // All three stand still at once, wherever they are.
+                if counted.is_err() {
+                    halts.iter().for_each(Halt::now);
+                    cut.notify_one();
+                }
+            };
+            node.world.follow_writes(folders, hear);
+        }
+        site
+    }
+
+    /// All agents at rest, then the controller asks. From there on writes are counted.
+    async fn begin(&mut self, after: u64) {
+        for node in &mut self.nodes {
+            node.world.start_all();
+        }
+        for node in &self.nodes {
+            node.world.status(DrainStatus::NotRequested).await;
+        }
+        self.left.store(after, Ordering::SeqCst);
+        for node in self.nodes.iter().filter(|it| it.asked) {
+            let asked = if self.asked.is_shutdown() { config(6, 2) } else { config(7, 1) };
+            node.world.config(&asked);
+        }
+    }
+
+    /// Every node does what it was asked for, as a machine does, and is at rest again.
+    async fn finish(&mut self) {
+        let asked = self.asked;
+        futures::future::join_all(self.nodes.iter_mut().map(|node| node.finish(asked))).await;
+    }
+
+    /// Says how far each node had come.
+    async fn lose_power(&mut self, dice: &mut Dice) -> String {
+        self.left.store(u64::MAX, Ordering::SeqCst);
+        let mut seen = Vec::new();
+        for node in &mut self.nodes {
+            node.world.kill_all().await;
+        }
+        let sim = self.nodes[0].world.cluster.sim().clone();
+        for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
+            sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+        }
+        for node in &mut self.nodes {
+            node.world.cluster.power(false).await;
+            node.tear(dice.below(3)).await;
+            let pending: Option<DeviceOpPending> = node.world.read(&pending_file(self.asked));
+            let status: Option<NodeDrainStatus> = node.world.read("run/zedkube/NodeDrainStatus/global.json");
+            let state = pending.map(|it| it.state);
+            node.at_cut = (state == Some(PendingState::Commanded), node.world.recorded().len());
+            let status = status.map_or_else(|| "no status".to_owned(), |it| format!("{:?}", it.status));
+            seen.push(format!("{status}, {state:?}, asked {}", node.at_cut.1));
+            node.world.lose_run();
+            node.world.clock_off_by(*dice.one_of(&WRONG_BY));
+        }
+        seen.join(" | ")
+    }
+
+    async fn come_back(&mut self, dice: &mut Dice) {
+        let mut order = vec![0, 1, 2];
+        let mut up = 0;
+        while !order.is_empty() {
+            let next = order.swap_remove(usize::try_from(dice.below(order.len() as u64)).unwrap());
+            let world = &mut self.nodes[next].world;
+            world.cluster.power(true).await;
+            world.start_all();
+            up += 1;
+            if up == 2 {
+                world.cluster.sim().faults().clear();
+            }
+            for _ in 0..dice.below(300) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    async fn check(&mut self, what: &str) {
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            if self.foreign == Some(number) {
+                node.world.cluster.until_ready().await;
+                assert!(node.world.cluster.cordoned().await, "{what}: a foreign cordon is gone");
+            } else {
+                node.world.cluster.until_schedulable().await;
+            }
+            assert_eq!(node.world.cluster.owner(), None, "{what}: a mark of ours is left on node {number}");
+            let recorded = node.world.recorded();
+            let most = usize::from(node.asked);
+            assert!(recorded.len() <= most, "{what}: node {number} was asked again: {recorded:?}");
+            // A boot after the command is what was asked for, also when the power cut was quicker than the device.
+            let done = recorded.len() == most || node.at_cut == (true, 0);
+            assert!(done, "{what}: the operation of node {number} is lost");
+            assert!(recorded.iter().all(|it| it.operation == self.asked.operation()), "{what}: {recorded:?}");
+            assert_eq!(node.world.cluster.evicted_twice(), [""; 0], "{what}");
+            node.world.unfollow_writes();
+            node.world.kill_all().await;
+        }
+    }
+}
+
+impl Node {
+    async fn finish(&mut self, asked: Asked) {
+        if self.asked {
+            let known = self.world.recorded().len();
+            if known == 0 {
+                tokio::select! {
+                    () = self.world.recorded_count(1) => {}
+                    // Power was lost when the device was about to be asked: the boot since then was it.
+                    () = self.world.carried_out(asked.word()) => {}
+                }
+            }
+            if !self.world.is_carried_out(asked.word()) {
+                self.world.reboot().await;
+                self.world.start_all();
+            }
+            self.world.carried_out(asked.word()).await;
+        }
+        self.world.status(DrainStatus::NotRequested).await;
+    }
+
+    /// What a cut does to the last write, if nothing came after it.
+    async fn tear(&self, how: u64) {
+        self.world.heard_all().await;
+        let LastWrite { path, before } =
+            self.heard.lock().unwrap_or_else(PoisonError::into_inner).last.clone();
+        if !path.starts_with("persist/") || path.starts_with("persist/config/") {
+            return;
+        }
+        let file = self.world.bus.path(&path);
+        match (how, before) {
+            (0, Some(before)) => store::replace(&file, &before).unwrap(),
+            (0, None) => drop(std::fs::remove_file(&file)),
+            (1, _) => {
+                let held = std::fs::read(&file).unwrap_or_default();
+                let piece = &held[..held.len() / 2];
+                let mut torn = File::create(file.with_file_name("tmp01234567890123456789")).unwrap();
+                torn.write_all(piece).unwrap();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn pending_file(asked: Asked) -> String {
+    format!("persist/status/zedagent/DeviceOpPending/{}.json", asked.word())
+}
+
+/// A member's config with these counters.
+fn config(reboot: u32, shutdown: u32) -> Value {
+    let mut config = reboot_config(reboot);
+    config["shutdown"] = json!({ "counter": shutdown, "desiredState": true });
+    config
+}
+
+impl World {
+    /// Whether nothing is pending of `operation`, which was asked for before and has the counter after the first.
+    fn is_carried_out(&self, operation: &str) -> bool {
+        let (file, pending) = counter_files(operation);
+        self.text(&file).is_some_and(|it| is_next(operation, &it)) && self.text(&pending).is_none()
+    }
+
+    /// Waits until that is so.
+    async fn carried_out(&self, operation: &str) {
+        let (file, pending) = counter_files(operation);
+        let what = format!("the {operation} to count as executed");
+        self.until_file(&file, &what, |text| text.is_some_and(|it| is_next(operation, it))).await;
+        self.until_file(&pending, "nothing pending", |text| text.is_none()).await;
+    }
+}
+
+/// Where the last counter and the pending operation are.
+fn counter_files(operation: &str) -> (String, String) {
+    let pending = format!("persist/status/zedagent/DeviceOpPending/{operation}.json");
+    (format!("persist/status/{operation}Config"), pending)
+}
+
+/// Whether these are the counters of the operation that the stage asks for.
+fn is_next(operation: &str, text: &str) -> bool {
+    text.contains(if operation == "reboot" { "\"Counter\":7," } else { "\"Counter\":2," })
+}

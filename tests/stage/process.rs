@@ -1,0 +1,117 @@
+//! Agents as real processes: started, killed and started again from any thread, so that a kill hits the moment
+//! that it is meant for. Agents as tasks can be ended so, too.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pubsub::{Bus, store};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::task::AbortHandle;
+
+use crate::world::Agent;
+
+struct Process {
+    command: Command,
+    child: Child,
+}
+
+/// The agents of one device that run as processes. Copies are the same ones.
+#[derive(Clone, Default)]
+pub struct Processes(Arc<Mutex<BTreeMap<Agent, Process>>>);
+
+impl Processes {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Agent, Process>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts `agent` of the program `zedbox` on `root`; what it says goes to `log`.
+    pub(crate) fn start(&self, agent: Agent, zedbox: &Path, bus: &Bus, limits: &Value, log: &str) {
+        let file = "limits.json";
+        store::replace(&bus.path(file), limits.to_string().as_bytes()).unwrap();
+        store::replace(&bus.path(log), b"").unwrap();
+        let log = File::options().append(true).open(bus.path(log)).unwrap();
+        let mut command = Command::new(zedbox);
+        command
+            .arg(agent.name())
+            .arg("--root")
+            .arg(bus.path(""))
+            .arg("--kubeconfig")
+            .arg(bus.path("kubeconfig"))
+            .arg("--limits")
+            .arg(bus.path(file))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        let child = command.spawn().unwrap();
+        assert!(self.all().insert(agent, Process { command, child }).is_none(), "{agent:?} runs already");
+    }
+
+    /// SIGKILL: nothing of it runs any more. `Err` says how it had ended before.
+    pub(crate) fn end(&self, agent: Agent) -> Result<(), String> {
+        let mut process = self.all().remove(&agent).unwrap();
+        process.kill()
+    }
+
+    /// SIGKILL, and at once another start of the same. False when `agent` does not run.
+    #[must_use]
+    pub fn kill(&self, agent: Agent) -> bool {
+        let mut all = self.all();
+        let Some(process) = all.get_mut(&agent) else { return false };
+        process.kill().unwrap();
+        process.child = process.command.spawn().unwrap();
+        true
+    }
+
+    /// Holds `agent` where it is, or lets it go on, if it runs.
+    pub fn hold(&self, agent: Agent, hold: bool) {
+        let all = self.all();
+        let Some(process) = all.get(&agent) else { return };
+        let pid = Pid::from_child(&process.child);
+        kill_process(pid, if hold { Signal::STOP } else { Signal::CONT }).unwrap();
+    }
+
+    /// What all processes said that write to `dir`.
+    pub(crate) fn said(dir: &Path) -> String {
+        let Ok(entries) = std::fs::read_dir(dir) else { return String::new() };
+        let mut paths: Vec<PathBuf> = entries.map(|it| it.unwrap().path()).collect();
+        paths.sort();
+        let said = |it: PathBuf| format!("== {}\n{}", it.display(), std::fs::read_to_string(&it).unwrap());
+        paths.into_iter().map(said).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Process {
+    fn kill(&mut self) -> Result<(), String> {
+        let ended = self.child.try_wait().unwrap();
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        ended.map_or(Ok(()), |status| Err(status.to_string()))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A process that is gone already needs no end.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Ends the agents of a world that are tasks, from any thread.
+#[derive(Clone, Default)]
+pub(crate) struct Halt(Arc<Mutex<Vec<AbortHandle>>>);
+
+impl Halt {
+    pub(crate) fn add(&self, agent: AbortHandle) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(agent);
+    }
+
+    /// Nothing is tidied up.
+    pub(crate) fn now(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|it| it.abort());
+    }
+}

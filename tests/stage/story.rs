@@ -1,0 +1,95 @@
+//! Whole operations of one device, from the controller's word to a node that is schedulable again, and what must
+//! hold at their end however often agents were killed meanwhile.
+
+use std::collections::BTreeSet;
+
+use agent::device::Operation;
+use serde_json::{Value, json};
+use topics::{BaseOsStatus, DrainStatus};
+
+use crate::{World, reboot_config};
+
+/// The image of the update.
+const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
+const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
+
+/// A drained operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Story {
+    /// Reboot `7` of the controller.
+    Reboot,
+    /// Another OS image.
+    Update,
+}
+
+impl Story {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Reboot, Self::Update];
+
+    /// Tells it on `world`, in which no agent runs, and fails at whatever is not as in an undisturbed run. Agents
+    /// may be killed and started again at any time.
+    pub async fn play(self, world: &mut World) {
+        world.limits["zedkube"]["proof_gap_ms"] = 50.into();
+        world.start_all();
+        world.status(DrainStatus::NotRequested).await;
+        self.ask(world);
+        world.recorded_count(1).await;
+        // Never early: the node is drained when the device is asked.
+        assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+        assert!(world.cluster.cordoned().await);
+        // Whoever was killed: the cordon was never given away, and nothing counts as executed before the boot.
+        assert_eq!(world.cluster.uncordoned(), 0, "the node was uncordoned in mid-drain");
+        let counter = world.text("persist/status/rebootConfig").unwrap();
+        assert!(counter.contains("\"Counter\":6,"), "executed before the boot: {counter}");
+        world.reboot().await;
+        world.start_all();
+        self.done(world).await;
+        world.status(DrainStatus::NotRequested).await;
+        world.cluster.until_schedulable().await;
+        assert!(world.cluster.uncordoned() > 0, "how the cordon went was not seen");
+        // Never twice. A device that is asked again in the same boot, as it is still up, is asked for the same.
+        let recorded = world.recorded();
+        let boots: BTreeSet<&str> = recorded.iter().map(|it| it.boot_id.as_str()).collect();
+        assert_eq!(boots.len(), 1, "{recorded:?}");
+        assert!(recorded.iter().all(|it| it.operation == Operation::Reboot), "{recorded:?}");
+        assert_eq!(world.cluster.evicted_twice(), [""; 0]);
+    }
+
+    fn ask(self, world: &World) {
+        match self {
+            Self::Reboot => world.ask_reboot(7),
+            Self::Update => {
+                bring_image(world);
+                world.config(&with_image(reboot_config(6)));
+            }
+        }
+    }
+
+    async fn done(self, world: &World) {
+        match self {
+            Self::Reboot => world.executed(7).await,
+            Self::Update => {
+                let runs = |it: &BaseOsStatus| it.activated && it.base_os_version == VERSION;
+                world
+                    .until::<BaseOsStatus>("baseosmgr", "the new image to run", |it| it.is_some_and(runs))
+                    .await;
+            }
+        }
+    }
+}
+
+/// The image is here: what volumemgr would say.
+pub fn bring_image(world: &World) {
+    let mut tree: Value =
+        serde_json::from_str(include_str!("../golden/ContentTreeStatus/loaded.json")).unwrap();
+    tree["ContentID"] = CONTENT.into();
+    tree["DisplayName"] = VERSION.into();
+    world.put(&format!("run/volumemgr/ContentTreeStatus/{CONTENT}.json"), &tree.to_string());
+}
+
+/// `config` with the image to be activated.
+#[must_use]
+pub fn with_image(mut config: Value) -> Value {
+    config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
+    config
+}
