@@ -5,6 +5,7 @@
 pub mod core;
 mod limits;
 mod shell;
+mod status;
 mod work;
 
 pub use limits::Limits;

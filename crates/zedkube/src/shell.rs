@@ -5,6 +5,7 @@ use agent::settings::Properties;
 use agent::{Error, Hands, Station, Tasks, publication};
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Publication};
+use tokio::sync::watch;
 use topics::{
     ConfigItemValueMap, DrainHistory, DrainJournal, EdgeNodeClusterConfig, EdgeNodeInfo, FORCE_FILE,
     NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, go_json,
@@ -13,6 +14,7 @@ use tracing::{error, info, warn};
 
 use crate::core::{Author, Effect, Event, Force, Said};
 use crate::limits::Limits;
+use crate::status::Speaker;
 use crate::work::{Target, Work};
 use crate::{MISSPELT, NAME, WAIT};
 
@@ -40,6 +42,7 @@ pub(crate) struct Shell {
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
+    speaker: Speaker,
 }
 
 impl Shell {
@@ -56,6 +59,7 @@ impl Shell {
             progress: publication(bus, NAME)?,
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
+            speaker: Speaker::open(station)?,
             work: Work::new(cluster, station.clone(), limits.clone()),
             station: station.clone(),
             tasks,
@@ -102,6 +106,14 @@ impl Shell {
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
         self.follow_files(&bus);
+        self.join_cluster();
+    }
+
+    /// Says where this node is in its cluster.
+    fn join_cluster(&mut self) {
+        let (places, _place) = watch::channel(None);
+        let status = self.speaker.follow(self.station.clone(), places);
+        self.tasks.events("cluster status", |_| status);
     }
 
     fn follow_files(&mut self, bus: &Bus) {
