@@ -4,6 +4,7 @@
 
 pub mod core;
 mod limits;
+mod server;
 mod shell;
 mod status;
 mod work;

@@ -7,6 +7,8 @@ use kubeops::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::server::Ground;
+
 /// Waits in milliseconds, counts bare, rules as words.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -58,6 +60,16 @@ pub struct Limits {
     pub sticky_then: StickyAction,
     /// Returns to this node that make a workload one of those.
     pub sticky_returns: u32,
+    /// TCP port of the status server; 0 for any that is free.
+    pub server_port: u16,
+    /// How long one request to it may take, from the start of its connection to the end.
+    pub server_request_ms: u64,
+    /// Connections to it at once.
+    pub server_connections: u32,
+    /// Connections to it at once from one address.
+    pub server_connections_each: u32,
+    /// Pause between two tries to listen.
+    pub server_retry_ms: u64,
 }
 
 impl Default for Limits {
@@ -85,11 +97,28 @@ impl Default for Limits {
             volumes_limit_then: rules.volumes.then,
             sticky_then: rules.sticky,
             sticky_returns: rules.sticky_returns,
+            server_port: 12346,
+            server_request_ms: 5_000,
+            server_connections: 64,
+            server_connections_each: 16,
+            server_retry_ms: 5_000,
         }
     }
 }
 
 impl Limits {
+    /// The limits of the status server.
+    pub(crate) fn ground(&self) -> Ground {
+        let count = |it: u32| usize::try_from(it).unwrap_or(usize::MAX);
+        Ground {
+            port: self.server_port,
+            request: Duration::from_millis(self.server_request_ms),
+            most: count(self.server_connections),
+            most_of_one: count(self.server_connections_each),
+            retry: Duration::from_millis(self.server_retry_ms),
+        }
+    }
+
     /// The rules of an attempt that may last so long.
     pub(crate) fn rules(&self, attempt: Duration) -> Rules {
         Rules {

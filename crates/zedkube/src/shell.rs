@@ -16,7 +16,7 @@ use crate::core::{Author, Effect, Event, Force, Said};
 use crate::limits::Limits;
 use crate::status::Speaker;
 use crate::work::{Target, Work};
-use crate::{MISSPELT, NAME, WAIT};
+use crate::{MISSPELT, NAME, WAIT, server};
 
 /// Key of topics that have one value.
 const GLOBAL: &str = "global";
@@ -109,11 +109,19 @@ impl Shell {
         self.join_cluster();
     }
 
-    /// Says where this node is in its cluster.
+    /// Says where this node is in its cluster, and serves its status there.
     fn join_cluster(&mut self) {
-        let (places, _place) = watch::channel(None);
+        let (places, place) = watch::channel(None);
         let status = self.speaker.follow(self.station.clone(), places);
         self.tasks.events("cluster status", |_| status);
+        let server = server::run(
+            self.station.clone(),
+            self.work.limits(),
+            self.work.cluster(),
+            self.work.target(),
+            place,
+        );
+        self.tasks.events("status server", |_| server);
     }
 
     fn follow_files(&mut self, bus: &Bus) {

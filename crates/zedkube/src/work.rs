@@ -28,7 +28,8 @@ impl Target {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((node, device_uuid));
     }
 
-    fn get(&self) -> Result<(NodeName, String), String> {
+    /// Name and device UUID, or why they cannot be had.
+    pub(crate) fn get(&self) -> Result<(NodeName, String), String> {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         held.ok_or_else(|| "the name of this node is not known yet".to_owned())
     }
@@ -51,6 +52,16 @@ impl Work {
     /// Our node, to be set when it is known.
     pub(crate) fn target(&self) -> Target {
         self.target.clone()
+    }
+
+    /// The limits in force.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The cluster that is worked on.
+    pub(crate) fn cluster(&self) -> Cluster {
+        self.cluster.clone()
     }
 
     /// Whether the API is there. Throttled or refused, it is.

@@ -9,3 +9,4 @@ mod rules;
 mod rules_tests;
 
 pub(crate) use follow::Speaker;
+pub(crate) use rules::Place;

@@ -121,9 +121,9 @@ fn the_address_is_ready_on_a_usable_port_of_its_label_alone() {
         assert_eq!((said.cluster_ip_is_ready, said.cluster_interface.as_str()), (ready, interface), "{nth}");
     }
     // A config without a label or an address has no place.
-    for change in [(|it| it.cluster_interface = String::new()) as fn(&mut EdgeNodeClusterConfig), |it| {
-        it.cluster_ip_prefix = None
-    }] {
+    let unlabelled: fn(&mut EdgeNodeClusterConfig) = |it| it.cluster_interface = String::new();
+    let homeless: fn(&mut EdgeNodeClusterConfig) = |it| it.cluster_ip_prefix = None;
+    for change in [unlabelled, homeless] {
         let mut facts =
             facts("bootstrap", network(|ports| ports[0].logicallabel = String::new()), Token::None);
         change(facts.config.as_mut().unwrap());

@@ -15,6 +15,7 @@ mod limits;
 mod operator;
 mod pauses;
 mod restarts;
+mod server;
 mod statuses;
 mod void;
 mod withdrawn;
