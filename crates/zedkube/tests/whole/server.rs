@@ -161,7 +161,7 @@ async fn a_browser_on_a_phone_shows_what_holds_the_drain() {
         run(page, vec!["--dump-dom".to_owned()])
     });
     let dom = dom.await.unwrap();
-    let blockers = dom.split("id=\"blockers\"").nth(1).unwrap();
+    let blockers = dom.split("<ul id=\"blockers\"").nth(1).unwrap();
     assert!(blockers.contains("shop/web-") && blockers.contains("budget"), "{dom}");
     let picture = store::read(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("status-page.png"), 8 << 20);
     assert!(picture.unwrap().is_some_and(|it| it.starts_with(b"\x89PNG") && it.len() > 4096));
