@@ -2,6 +2,7 @@
 
 use agent::settings::Properties;
 use agent::{Error, Hands, Station, Tasks, publication};
+use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Publication};
 use topics::{
@@ -27,6 +28,8 @@ const REQUEST_BYTES: u64 = 64 << 10;
 const RUN: &str = "run";
 /// Name of the task that looks at the node.
 const LOOK: &str = "look";
+/// Name of the task that watches over the gate after the boot.
+const GATE: &str = "gate";
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -209,7 +212,14 @@ impl Hands for Shell {
                 self.tasks.cancel(RUN);
                 self.tasks.cancel(LOOK);
             }
-            Effect::Look { nth, give_back } => self.tasks.start(LOOK, self.work.clone().look(nth, give_back)),
+            Effect::Look { nth, give_back, gate_open } => {
+                self.tasks.start(LOOK, self.work.clone().look(nth, give_back, gate_open));
+            }
+            Effect::Gate(true) => {
+                let work = self.work.clone();
+                self.tasks.events(GATE, move |outbox| work.gate(outbox));
+            }
+            Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Say(said) => say(&said),
         }
         Ok(())
@@ -255,6 +265,19 @@ fn say(said: &Said) {
         Said::Forced(order) => warn!("NodeDrainStatus is forced to {order}"),
         Said::GivenBack => info!("own cordon given back"),
         Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
+        Said::Gate(Verdict { layer: None, words, .. }) => {
+            info!("the gate after the boot is open: {words}");
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, next_step, failed: true, .. }) => {
+            warn!(
+                layer = layer.text(),
+                next_step, "the gate after the boot has failed and is looked at on and on: {words}"
+            );
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, .. }) => {
+            info!(layer = layer.text(), "the gate after the boot is shut: {words}");
+        }
+        Said::Repaired(what) => warn!(what, "removed after the boot"),
         Said::Void => warn!("somebody uncordoned the drained node: the drain counts no longer"),
     }
 }

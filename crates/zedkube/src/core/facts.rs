@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use agent::settings::Properties;
+use kubeops::boot::Report;
+use kubeops::gate::Verdict;
 use kubeops::{Blocker, Left, Marks, Progress, Watched};
 use topics::{CordonOwner, DrainJournal, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
@@ -41,6 +43,8 @@ pub enum Event {
     BlockerChanged(RunId, String),
     /// Answer to [`Effect::Look`]: whose cordon is on the node now, or why that is not known.
     Looked(u64, Result<Seen, String>),
+    /// How the gate after the boot stands, and what was mended; as long as [`Effect::Gate`] says.
+    Gate(Box<Report>),
     /// Time has passed.
     Tick,
 }
@@ -94,7 +98,7 @@ pub enum Seen {
     Foreign,
     /// Cordoned by us.
     Ours,
-    /// Cordoned by us in an earlier boot, and not Ready yet.
+    /// Cordoned by us in an earlier boot, and the gate is shut or the node not Ready.
     NotReady,
 }
 
@@ -123,7 +127,11 @@ pub enum Effect {
         nth: u64,
         /// Whether a cordon of ours has to go.
         give_back: bool,
+        /// The gate after the boot is open: that may be one of an earlier boot.
+        gate_open: bool,
     },
+    /// Watch over the gate after the boot and remove stale taints, or do so no longer.
+    Gate(bool),
     /// Write to the log.
     Say(Said),
 }
@@ -167,6 +175,10 @@ pub enum Said {
     GivenBack,
     /// The node cannot be looked at or given back yet.
     LookFailed(String),
+    /// The gate after the boot stands so now.
+    Gate(Verdict),
+    /// Something that a boot had left was mended.
+    Repaired(String),
     /// Somebody uncordoned the drained node.
     Void,
 }

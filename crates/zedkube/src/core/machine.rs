@@ -11,6 +11,7 @@ use topics::{
     NodeDrainStatus, Requester,
 };
 
+use super::after_boot::AfterBoot;
 use super::facts::{Effect, Event, Force, RunId, Said};
 use super::gap::Gap;
 use super::resume::{Resume, learned};
@@ -51,6 +52,7 @@ pub struct Zedkube {
     pub(super) looks: u64,
     pub(super) sent: Sent,
     pub(super) care_trouble: String,
+    pub(super) after_boot: AfterBoot,
     pub(super) said_status: Option<NodeDrainStatus>,
     pub(super) said_progress: Option<Box<NodeDrainProgress>>,
     pub(super) progress_gap: Gap,
@@ -100,6 +102,7 @@ impl Zedkube {
             looks: 0,
             sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
+            after_boot: AfterBoot::default(),
             said_status: None,
             said_progress: None,
             progress_gap: Gap::default(),
@@ -174,7 +177,8 @@ impl Zedkube {
         {
             self.looks += 1;
             self.care = Care::Looking;
-            out.push(Effect::Look { nth: self.looks, give_back: !self.keeps_cordon() });
+            let (give_back, gate_open) = (!self.keeps_cordon(), self.after_boot.is_open());
+            out.push(Effect::Look { nth: self.looks, give_back, gate_open });
         }
     }
 
@@ -295,6 +299,7 @@ impl Core for Zedkube {
             Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
             Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
+            Event::Gate(report) => self.gate(now, report, &mut out),
             Event::Probed(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
@@ -311,6 +316,7 @@ impl Core for Zedkube {
         if self.run != Run::Taken {
             self.advance(now, &mut out);
         }
+        self.settle_gate(&mut out);
         self.tell(now, &mut out);
         out
     }

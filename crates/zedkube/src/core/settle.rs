@@ -195,6 +195,9 @@ impl Zedkube {
             return;
         }
         let keeps = self.keeps_cordon();
+        if let Ok(seen) = seen {
+            self.seen_after_boot(seen, out);
+        }
         self.care = match seen {
             Ok(Seen::Open) if keeps => {
                 self.void(now, out);
@@ -235,7 +238,8 @@ impl Zedkube {
             }
             Ok(Seen::NotReady) => {
                 self.cordon = CordonOwner::Ours;
-                "the node is not Ready yet".clone_into(&mut self.care_trouble);
+                "it is of an earlier boot, and the gate after the boot is shut"
+                    .clone_into(&mut self.care_trouble);
                 Care::Due(now + self.limits.uncordon_poll())
             }
             Err(trouble) => {

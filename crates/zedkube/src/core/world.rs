@@ -171,7 +171,8 @@ impl World {
                 }
                 Effect::Await(run, _) => self.begin(Task::Await(run)),
                 Effect::Cancel => self.cancel(),
-                Effect::Look { nth, give_back } => {
+                Effect::Gate(_) => {}
+                Effect::Look { nth, give_back, .. } => {
                     assert!(self.look.is_none(), "two looks at once");
                     assert!(!give_back || self.task.is_none(), "a drain loses its cordon");
                     self.look = Some((nth, give_back));
