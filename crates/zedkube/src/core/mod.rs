@@ -1,5 +1,6 @@
 //! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
 
+mod after_boot;
 mod attempts;
 mod facts;
 mod gap;
@@ -17,6 +18,8 @@ mod void;
 mod any_order;
 #[cfg(test)]
 mod bench;
+#[cfg(test)]
+mod gated;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]

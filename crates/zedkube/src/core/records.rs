@@ -43,7 +43,8 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         Effect::Progress(_) => Some("progress"),
         Effect::Status(_) => Some("status"),
         Effect::Drain(..) | Effect::Probe(_) | Effect::Cordon(..) => Some("call"),
-        Effect::Await(..) | Effect::Cancel | Effect::Guard | Effect::Look { .. } | Effect::Say(_) => None,
+        Effect::Await(..) | Effect::Cancel | Effect::Guard | Effect::Look { .. } => None,
+        Effect::Gate(_) | Effect::Say(_) => None,
     };
     bench.last.iter().filter_map(word).collect()
 }
@@ -237,7 +238,6 @@ fn ten_drains_are_kept_newest_first_and_an_uncordon_is_told_of_the_last() {
     }
     let kept: Vec<_> = bench.core.history.kept.drains.iter().map(DrainRecord::id).collect();
     assert_eq!(kept, (3..=12).rev().map(|nth| request(US, nth).id()).collect::<Vec<_>>());
-    bench.wait();
     bench.look(super::Seen::Open);
     let drains = &bench.core.history.kept.drains;
     assert_eq!(drains[1].steps.last().unwrap().step, StepWord::Void);

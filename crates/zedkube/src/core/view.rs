@@ -67,6 +67,8 @@ impl Zedkube {
             skip: self.run.skip(),
             reason,
             next_step,
+            gate: self.told_gate(),
+            repairs: self.repairs(),
             answers: self.answers.clone(),
         }
     }
@@ -207,6 +209,15 @@ impl Zedkube {
                 "waits to hear whether this node is in a cluster",
                 "if this stays: look at run/zedagent/EdgeNodeClusterConfig and the log of zedagent",
             ),
+            Some(_) if self.after_boot.earlier => {
+                let gate = self.told_gate();
+                let seen = if gate.words.is_empty() { "the first look is under way" } else { &gate.words };
+                words(
+                    DrainPhase::AfterBoot,
+                    format!("keeps its own cordon of an earlier boot: {seen}"),
+                    if gate.next_step.is_empty() { "nothing".to_owned() } else { gate.next_step },
+                )
+            }
             Some(_) if self.cordon == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
                 format!("gives its own cordon back: {}", self.care_trouble),

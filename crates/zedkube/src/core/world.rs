@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use kubeops::gate::Layer;
 use step::{Core as _, Mono};
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, RequestId, Requester,
 };
 
-use super::bench::{done_with, failed, wall};
+use super::bench::{done_with, failed, gate, wall};
 use super::{Effect, Event, Force, RunId, Seen, Stayer, Zedkube};
 use crate::limits::Limits;
 
@@ -49,7 +50,12 @@ pub(super) struct World {
     pub(super) force: Force,
     pub(super) hold: bool,
     pub(super) task: Option<Task>,
-    pub(super) look: Option<(u64, bool)>,
+    /// A look, whether a cordon of ours has to go, and also one of an earlier boot.
+    pub(super) look: Option<(u64, bool, bool)>,
+    /// The gate after the boot is watched.
+    pub(super) watching: bool,
+    /// What was told of it last: whether it is open.
+    pub(super) gate: Option<bool>,
     pub(super) late: Vec<Event>,
     /// How often a drain has told how far it is.
     pub(super) reports: u32,
@@ -60,6 +66,8 @@ pub(super) struct World {
     /// What is on the node, and how often it was written.
     pub(super) node: CordonOwner,
     pub(super) version: u64,
+    /// The boot in which it was written.
+    pub(super) written_in: u32,
     /// A cordon on its way that names this version, and since when.
     pub(super) landing: Option<(u64, Mono)>,
     /// A pod has come to the node since the last drain.
@@ -91,12 +99,15 @@ impl World {
             hold: false,
             task: None,
             look: None,
+            watching: false,
+            gate: None,
             late: Vec::new(),
             reports: 0,
             progress: None,
             attempt: None,
             node: CordonOwner::None,
             version: 0,
+            written_in: 0,
             landing: None,
             peopled: false,
             guard: false,
@@ -179,10 +190,18 @@ impl World {
                 }
                 Effect::Await(run, _) => self.begin(Task::Await(run)),
                 Effect::Cancel => self.cancel(),
-                Effect::Look { nth, give_back } => {
+                Effect::Gate(wanted) => {
+                    assert_ne!(wanted, self.watching, "watched twice, or not at all");
+                    self.watching = wanted;
+                    if wanted {
+                        self.gate = None;
+                    }
+                }
+                Effect::Look { nth, give_back, gate_open } => {
+                    assert_eq!(gate_open, self.gate == Some(true), "the gate is not what it was said to be");
                     assert!(self.look.is_none(), "two looks at once");
                     assert!(!give_back || self.task.is_none(), "a drain loses its cordon");
-                    self.look = Some((nth, give_back));
+                    self.look = Some((nth, give_back, gate_open));
                 }
                 Effect::History(history) => {
                     let open = history.drains.iter().skip(1).filter(|it| it.is_open()).count();
@@ -247,6 +266,7 @@ impl World {
     pub(super) fn write(&mut self, node: CordonOwner) {
         self.node = node;
         self.version += 1;
+        self.written_in = self.boot;
     }
 
     /// A pod comes to the node, whatever its cordon says.
@@ -297,14 +317,16 @@ impl World {
     }
 
     pub(super) fn looked(&mut self, well: bool) {
-        let Some((nth, give_back)) = self.look.take() else { return };
+        let Some((nth, give_back, gate_open)) = self.look.take() else { return };
         if !well {
             return self.hear(&Event::Looked(nth, Err("500".into())));
         }
-        if give_back && self.node == CordonOwner::Ours {
+        let shut = self.written_in != self.boot && !gate_open;
+        if give_back && self.node == CordonOwner::Ours && !shut {
             self.write(CordonOwner::None);
         }
         let seen = match self.node {
+            CordonOwner::Ours if give_back => Seen::NotReady,
             CordonOwner::None => Seen::Open,
             owner if self.peopled && !give_back => {
                 self.drained.clear();
@@ -320,6 +342,15 @@ impl World {
             self.earn_nothing();
         }
         self.hear(&Event::Looked(nth, Ok(seen)));
+    }
+
+    /// The gate after the boot is told to be open or shut, if it is watched.
+    pub(super) fn gate(&mut self, open: bool) {
+        if self.watching {
+            self.gate = Some(open);
+            let layer = (!open).then_some(Layer::Storage);
+            self.hear(&Event::Gate(Box::new(gate(layer, self.now))));
+        }
     }
 
     /// Whatever was earned is so no longer, but for what a force file says.
@@ -381,6 +412,7 @@ impl World {
 
     pub(super) fn restart(&mut self, other_boot: bool, order: usize) {
         self.cancel();
+        (self.watching, self.gate) = (false, None);
         self.late.clear();
         self.progress = None;
         if other_boot {
@@ -410,6 +442,8 @@ impl World {
                 self.result(0);
             } else if self.look.is_some() {
                 self.looked(true);
+            } else if self.watching && self.gate != Some(true) {
+                self.gate(true);
             } else if self.core.next_wake().is_some() && !self.at_peace() {
                 self.wait();
             } else {
