@@ -1,19 +1,21 @@
 //! Watching over the gate after a boot, and removing stale taints.
 //!
 //! Not here: what the gate wants (`gate`), the cordon (zedkube). It watches the node, its lease and its pods, and
-//! looks at everything now and then without an event. Sources: goals R4, R5.
+//! reads everything now and then without an event: a watch that goes on after a failure says nothing of what has not
+//! changed. Sources: goals R4, R5.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-use futures::stream::{BoxStream, SelectAll, StreamExt};
+use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::Metadata as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
+use kube::core::ObjectList;
 use serde::{Deserialize, Deserializer};
 use step::Mono;
 use tokio::sync::watch;
@@ -71,13 +73,14 @@ pub async fn watch_over(
     facts.push(lease_facts(cluster, boot));
     facts.push(pod_facts(cluster, boot));
     let mut gate = Gate::new(boot.node.as_str(), boot.limits, clock());
-    let mut look_at = clock();
+    let mut look_at = clock() + boot.limits.look;
     loop {
         let missing = missing();
         let lacks = !missing.is_empty();
         gate.hear(clock(), Fact::Devices(missing));
         if clock() >= look_at {
-            gate.hear(clock(), probed(cluster).await);
+            // Beside the watches, so that no renewal is heard late.
+            facts.push(looked(cluster.clone(), boot.clone()));
             look_at = clock() + boot.limits.look;
         }
         if gate.mends(clock()) {
@@ -99,10 +102,31 @@ pub async fn watch_over(
     }
 }
 
-async fn probed(cluster: &Cluster) -> Fact {
-    match node::probe(cluster).await {
-        Err(error) if error.reach() == Reach::Unreachable => Fact::Service(Err(error.line())),
-        Ok(()) | Err(_) => Fact::Service(Ok(())),
+/// One look at everything, from the bottom up.
+fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
+    let look = async move {
+        if let Err(error) = node::probe(&cluster).await
+            && error.reach() == Reach::Unreachable
+        {
+            return vec![Fact::Service(Err(error.line()))];
+        }
+        let node = node_fact(&boot, listed(&cluster, &node::scope(&boot.node)).await);
+        let lease = lease_fact(&boot, listed(&cluster, &lease_scope(&boot)).await);
+        let storage = match listed::<Lean>(&cluster, &pod_scope(&boot)).await {
+            Heard::Listed(all) => storage(all.into_iter().filter_map(|pod| pod.crashing)),
+            Heard::Put(_) | Heard::Gone(_) => return vec![node, lease],
+            Heard::Trouble(error) => trouble(Layer::Storage, &error),
+        };
+        vec![Fact::Service(Ok(())), node, lease, storage]
+    };
+    stream::once(look).flat_map(stream::iter).boxed()
+}
+
+async fn listed<K: Object>(cluster: &Cluster, scope: &Scope) -> Heard<K> {
+    let what = format!("list {}", scope.what);
+    match cluster.ask::<ObjectList<K>>(&what, scope.list()).await {
+        Ok(list) => Heard::Listed(list.items),
+        Err(error) => Heard::Trouble(error),
     }
 }
 
@@ -127,7 +151,7 @@ async fn mend(cluster: &Cluster, boot: &Boot, report: &watch::Sender<Report>) {
 fn trouble(layer: Layer, error: &Error) -> Fact {
     debug!(layer = layer.text(), error = error.line(), "trouble at the gate");
     match error.reach() {
-        Reach::Unreachable => Fact::Service(Err(error.line())),
+        Reach::Unreachable => Fact::Away(error.line()),
         Reach::Reachable | Reach::Throttled => {
             Fact::Trouble(layer, format!("{} ({})", error.line(), error.next_step()))
         }
@@ -140,27 +164,25 @@ fn heard<K: Object>(cluster: &Cluster, scope: Scope) -> BoxStream<'static, Heard
 
 fn node_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
     let boot = boot.clone();
-    heard::<Node>(cluster, node::scope(&boot.node))
-        .map(move |heard| {
-            let node = match heard {
-                Heard::Listed(all) => {
-                    all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
-                }
-                Heard::Put(node) => Some(node),
-                Heard::Gone(_) => None,
-                Heard::Trouble(error) => return trouble(Layer::Node, &error),
-            };
-            let Some(node) = node else {
-                return Fact::Trouble(Layer::Node, "there is no such Node object".to_owned());
-            };
-            match node::owned(&node, &boot.device_uuid) {
-                Ok(_) => {
-                    Fact::Node(NodeSeen { not_ready: not_ready(&node), taints: taints::of_outage(&node) })
-                }
-                Err(error) => trouble(Layer::Node, &error),
-            }
-        })
-        .boxed()
+    heard::<Node>(cluster, node::scope(&boot.node)).map(move |heard| node_fact(&boot, heard)).boxed()
+}
+
+fn node_fact(boot: &Boot, heard: Heard<Node>) -> Fact {
+    let node = match heard {
+        Heard::Listed(all) => {
+            all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
+        }
+        Heard::Put(node) => Some(node),
+        Heard::Gone(_) => None,
+        Heard::Trouble(error) => return trouble(Layer::Node, &error),
+    };
+    let Some(node) = node else {
+        return Fact::Trouble(Layer::Node, "there is no such Node object".to_owned());
+    };
+    match node::owned(&node, &boot.device_uuid) {
+        Ok(_) => Fact::Node(NodeSeen { not_ready: not_ready(&node), taints: taints::of_outage(&node) }),
+        Err(error) => trouble(Layer::Node, &error),
+    }
 }
 
 /// What condition Ready says, or nothing when it is True.
@@ -177,30 +199,33 @@ fn not_ready(node: &Node) -> String {
     }
 }
 
-fn lease_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
-    let name = boot.node.clone();
-    let scope = Scope {
-        what: format!("lease {LEASES}/{name}"),
+fn lease_scope(boot: &Boot) -> Scope {
+    Scope {
+        what: format!("lease {LEASES}/{}", boot.node),
         path: Lease::url_path(&(), Some(LEASES)),
-        fields: Some(format!("metadata.name={name}")),
+        fields: Some(format!("metadata.name={}", boot.node)),
         labels: None,
+    }
+}
+
+fn lease_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
+    let boot = boot.clone();
+    heard::<Lease>(cluster, lease_scope(&boot)).map(move |heard| lease_fact(&boot, heard)).boxed()
+}
+
+fn lease_fact(boot: &Boot, heard: Heard<Lease>) -> Fact {
+    let lease = match heard {
+        Heard::Listed(all) => {
+            all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
+        }
+        Heard::Put(lease) => Some(lease),
+        Heard::Gone(_) => None,
+        Heard::Trouble(error) => return trouble(Layer::Lease, &error),
     };
-    heard::<Lease>(cluster, scope)
-        .map(move |heard| {
-            let lease = match heard {
-                Heard::Listed(all) => {
-                    all.into_iter().find(|it| it.metadata.name.as_deref() == Some(name.as_str()))
-                }
-                Heard::Put(lease) => Some(lease),
-                Heard::Gone(_) => None,
-                Heard::Trouble(error) => return trouble(Layer::Lease, &error),
-            };
-            lease.map_or_else(
-                || Fact::Trouble(Layer::Lease, "there is no such lease".to_owned()),
-                |lease| Fact::Lease(seen(&lease)),
-            )
-        })
-        .boxed()
+    lease.map_or_else(
+        || Fact::Trouble(Layer::Lease, "there is no such lease".to_owned()),
+        |lease| Fact::Lease(seen(&lease)),
+    )
 }
 
 fn seen(lease: &Lease) -> LeaseSeen {
@@ -252,12 +277,21 @@ fn is_crash_looping(pod: &Pod) -> bool {
     })
 }
 
-fn pod_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
+fn pod_scope(boot: &Boot) -> Scope {
     // All of them: the apps that a drain keeps are storage for the most part.
-    let scope = Scope { labels: None, ..pods::scope(&boot.node) };
+    Scope { labels: None, ..pods::scope(&boot.node) }
+}
+
+fn storage(crashing: impl Iterator<Item = String>) -> Fact {
+    let mut all: Vec<String> = crashing.collect();
+    all.sort();
+    Fact::Storage(all)
+}
+
+fn pod_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
     let crashing: BTreeMap<String, String> = BTreeMap::new();
     let uid = |pod: &Lean| pod.meta.uid.clone().unwrap_or_default();
-    heard::<Lean>(cluster, scope)
+    heard::<Lean>(cluster, pod_scope(boot))
         .scan(crashing, move |crashing, heard| {
             match heard {
                 Heard::Listed(all) => {
@@ -273,9 +307,7 @@ fn pod_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
                     return std::future::ready(Some(trouble(Layer::Storage, &error)));
                 }
             }
-            let mut all: Vec<String> = crashing.values().cloned().collect();
-            all.sort();
-            std::future::ready(Some(Fact::Storage(all)))
+            std::future::ready(Some(storage(crashing.values().cloned())))
         })
         .boxed()
 }

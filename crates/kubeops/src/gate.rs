@@ -108,6 +108,9 @@ pub enum Fact {
     Devices(Vec<String>),
     /// Whether the API answers, or how it does not.
     Service(Result<(), String>),
+    /// A call to the API came to nothing, so. What is known of an API that is away stays as it is: many calls fail
+    /// then, each in words of its own.
+    Away(String),
     /// Our node.
     Node(NodeSeen),
     /// Its lease.
@@ -174,7 +177,8 @@ pub struct Gate {
     node_name: String,
     limits: Limits,
     missing: Vec<String>,
-    service: Result<(), String>,
+    /// `None` before the first answer.
+    service: Option<Result<(), String>>,
     node: Result<NodeSeen, String>,
     lease: Result<LeaseSeen, String>,
     storage: Result<Vec<String>, String>,
@@ -195,7 +199,7 @@ impl Gate {
             node_name: node_name.to_owned(),
             limits,
             missing: Vec::new(),
-            service: Err(unknown()),
+            service: None,
             node: Err(unknown()),
             lease: Err(unknown()),
             storage: Err(unknown()),
@@ -210,25 +214,33 @@ impl Gate {
     pub fn hear(&mut self, now: Mono, fact: Fact) {
         match fact {
             Fact::Devices(missing) => self.missing = missing,
-            Fact::Service(answer) => self.service = answer,
+            Fact::Service(answer) => self.service = Some(answer),
+            Fact::Away(why) => {
+                if !matches!(self.service, Some(Err(_))) {
+                    self.service = Some(Err(why));
+                }
+            }
             Fact::Node(node) => {
-                self.service = Ok(());
+                self.service = Some(Ok(()));
                 self.node = Ok(node);
             }
             Fact::Lease(lease) => {
-                self.service = Ok(());
+                self.service = Some(Ok(()));
                 self.beat(now, lease);
             }
             Fact::Storage(crashing) => {
-                self.service = Ok(());
+                self.service = Some(Ok(()));
                 self.storage = Ok(crashing);
             }
-            Fact::Trouble(layer, why) => match layer {
-                Layer::Node => self.node = Err(why),
-                Layer::Lease => self.lease = Err(why),
-                Layer::Storage => self.storage = Err(why),
-                Layer::Devices | Layer::Service | Layer::Steady => self.service = Err(why),
-            },
+            Fact::Trouble(layer, why) => {
+                self.service = Some(Ok(()));
+                match layer {
+                    Layer::Node => self.node = Err(why),
+                    Layer::Lease => self.lease = Err(why),
+                    Layer::Storage => self.storage = Err(why),
+                    Layer::Devices | Layer::Service | Layer::Steady => self.service = Some(Err(why)),
+                }
+            }
         }
     }
 
@@ -297,7 +309,12 @@ impl Gate {
                         docs/units/zedbox.service, which does so";
             return Some((Layer::Devices, format!("no device node {missing}"), next.to_owned()));
         }
-        if let Err(why) = &self.service {
+        let away = match &self.service {
+            None => Some("not looked at yet"),
+            Some(Err(why)) => Some(why.as_str()),
+            Some(Ok(())) => None,
+        };
+        if let Some(why) = away {
             let next = "check that the cluster software runs on this node, and the kubeconfig";
             return Some((Layer::Service, format!("the Kubernetes API: {why}"), next.to_owned()));
         }
@@ -340,7 +357,11 @@ impl Gate {
     pub fn mends(&mut self, now: Mono) -> bool {
         let tainted = self.node.as_ref().is_ok_and(|it| it.not_ready.is_empty() && !it.taints.is_empty());
         let long = self.beats.is_some_and(|it| it.last.since(it.first) >= self.limits.taints);
-        let due = tainted && long && self.is_renewed(now) && self.service.is_ok() && now >= self.mend_from;
+        let due = tainted
+            && long
+            && self.is_renewed(now)
+            && matches!(self.service, Some(Ok(())))
+            && now >= self.mend_from;
         if due {
             self.mend_from = now + MEND_PAUSE;
         }

@@ -131,6 +131,43 @@ async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_ove
 
 #[tokio::test(start_paused = true)]
 #[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
+async fn r4_what_no_event_tells_is_read_within_two_minutes() {
+    let mut stage = Stage::new().await;
+    stage.open().await;
+    // One watch is refused as it goes on, and is let go on afterwards: of pods that do not change nothing is heard.
+    stage.sim.faults().script("GET", "/api/v1/pods", 1, Fault::status(429, "TooManyRequests"));
+    let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
+    assert!(seen.words.contains("429"), "{seen:?}");
+    let began = Instant::now();
+    stage.open().await;
+    assert!(began.elapsed() <= Duration::from_secs(130), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_with_the_api_away_one_thing_is_said_and_not_each_call_another() {
+    let mut stage = Stage::new().await;
+    stage.open().await;
+    stage.sim.faults().script("GET", "/", u32::MAX, Fault::Cut);
+    stage.sim.expire_watches();
+    stage.shut(Layer::Service).await;
+    let mut said = Vec::new();
+    let hour = tokio::time::sleep(Duration::from_hours(1));
+    tokio::pin!(hour);
+    loop {
+        tokio::select! {
+            changed = stage.report.changed() => changed.unwrap(),
+            () = &mut hour => break,
+        }
+        said.push(stage.report.borrow_and_update().verdict.clone().unwrap());
+    }
+    // The words of a look instead of those of a watch; that the limit is over.
+    assert!(said.len() <= 3 && said.iter().any(|it| it.failed), "{said:#?}");
+    stage.sim.faults().clear();
+    stage.open().await;
+}
+
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
 async fn r5_both_effects_of_stale_taints_go_after_60_s_of_renewals_and_are_counted_others_stay() {
     let mut stage = Stage::new().await;
     let (away, ill) = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready");

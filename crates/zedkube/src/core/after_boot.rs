@@ -26,8 +26,8 @@ pub(super) struct AfterBoot {
     report: Option<Box<Report>>,
     /// A cordon of ours of an earlier boot was seen.
     pub(super) earlier: bool,
-    /// Such cordons that were removed.
-    given_back: u32,
+    /// What earlier watches and we ourselves have mended.
+    repairs: BTreeMap<String, u32>,
 }
 
 impl AfterBoot {
@@ -72,7 +72,7 @@ impl Zedkube {
         let after_boot = &mut self.after_boot;
         // With the gate shut it was somebody else.
         if *seen == Seen::Open && after_boot.earlier && after_boot.is_open() {
-            after_boot.given_back += 1;
+            *after_boot.repairs.entry(OWN_CORDON.to_owned()).or_default() += 1;
             out.push(Effect::Say(Said::Repaired(OWN_CORDON.to_owned())));
         }
         after_boot.earlier = *seen == Seen::NotReady;
@@ -89,8 +89,9 @@ impl Zedkube {
         let wanted = self.node_known && (unsettled || after_boot.earlier);
         if wanted != after_boot.watching {
             after_boot.watching = wanted;
-            if wanted {
-                after_boot.report = None;
+            if wanted && let Some(report) = after_boot.report.take() {
+                // The next watch counts from zero.
+                add(&mut after_boot.repairs, &report.repairs);
             }
             out.push(Effect::Gate(wanted));
         }
@@ -113,10 +114,16 @@ impl Zedkube {
 
     /// What was mended after the boot, and how often, since this agent started.
     pub(super) fn repairs(&self) -> BTreeMap<String, u32> {
-        let mut all = self.after_boot.report.as_ref().map(|it| it.repairs.clone()).unwrap_or_default();
-        if self.after_boot.given_back > 0 {
-            all.insert(OWN_CORDON.to_owned(), self.after_boot.given_back);
+        let mut all = self.after_boot.repairs.clone();
+        if let Some(report) = &self.after_boot.report {
+            add(&mut all, &report.repairs);
         }
         all
+    }
+}
+
+fn add(all: &mut BTreeMap<String, u32>, more: &BTreeMap<String, u32>) {
+    for (what, count) in more {
+        *all.entry(what.clone()).or_default() += count;
     }
 }

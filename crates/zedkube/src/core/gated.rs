@@ -101,6 +101,36 @@ fn r5_stale_taints_keep_the_watch_on_until_they_are_gone_and_each_removal_is_cou
 }
 
 #[test]
+fn r4_a_cordon_that_is_kept_is_told_of_also_before_the_cluster_is_known() {
+    let mut bench = Bench::with(None);
+    bench.hear(Event::NodeKnown { name: "n1".into() });
+    for who in [Requester::DeviceOp, Requester::Update, Requester::Operator] {
+        bench.hear(Event::RequestsRead(who));
+    }
+    bench.look(Seen::NotReady);
+    bench.hear(report(&bench, Some(Layer::Storage), &[], &[]));
+    let progress = bench.core.progress();
+    assert_eq!((progress.phase, progress.next_step.as_str()), (DrainPhase::AfterBoot, "mend it"));
+    assert!(progress.reason.contains("Storage") && progress.reason.contains("was seen"), "{progress:?}");
+}
+
+#[test]
+fn r5_what_was_mended_is_counted_on_over_a_second_watch() {
+    let taint = "node.kubernetes.io/not-ready:NoExecute";
+    let mut bench = booted();
+    bench.look(Seen::Open);
+    bench.hear(report(&bench, None, &[], &[taint]));
+    assert!(bench.last.contains(&Effect::Gate(false)));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    bench.look(Seen::NotReady);
+    assert!(bench.last.contains(&Effect::Gate(true)));
+    assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), 1)].into());
+    bench.hear(report(&bench, None, &[], &[taint]));
+    assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), 2)].into());
+}
+
+#[test]
 fn the_log_tells_of_a_gate_once() {
     let mut bench = booted();
     let told =

@@ -204,12 +204,8 @@ impl Zedkube {
 
     fn idle_words(&self) -> Words {
         match self.member {
-            None => words(
-                DrainPhase::Idle,
-                "waits to hear whether this node is in a cluster",
-                "if this stays: look at run/zedagent/EdgeNodeClusterConfig and the log of zedagent",
-            ),
-            Some(_) if self.after_boot.earlier => {
+            // Whatever else is known: a cordon of ours that stays is told of with its cause.
+            _ if self.after_boot.earlier => {
                 let gate = self.told_gate();
                 let seen = if gate.words.is_empty() { "the first look is under way" } else { &gate.words };
                 words(
@@ -218,6 +214,11 @@ impl Zedkube {
                     if gate.next_step.is_empty() { "nothing".to_owned() } else { gate.next_step },
                 )
             }
+            None => words(
+                DrainPhase::Idle,
+                "waits to hear whether this node is in a cluster",
+                "if this stays: look at run/zedagent/EdgeNodeClusterConfig and the log of zedagent",
+            ),
             Some(_) if self.cordon == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
                 format!("gives its own cordon back: {}", self.care_trouble),

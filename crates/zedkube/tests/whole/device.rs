@@ -65,7 +65,11 @@ impl Device {
         let bus = Bus::open(root.path()).unwrap();
         let clock = Clock::new();
         let (diary, ear) = Diary::open(clock, bus.path(STATUS));
-        let sim = Sim::new(SimConfig { renew_every: Duration::from_secs(30), ..SimConfig::default() });
+        let sim = Sim::new(SimConfig {
+            renew_every: Duration::from_secs(30),
+            stale_taints: true,
+            ..SimConfig::default()
+        });
         for (name, uuid) in [("n1", DEVICE), ("n2", "22222222-2222-4222-8222-222222222222")] {
             sim.add_node(name, uuid);
         }
