@@ -200,7 +200,8 @@ impl Work {
             return Ok(Seen::Foreign);
         }
         let this_boot = facts.annotation.is_some_and(|owner| owner.boot_id == self.station.boot_id);
-        if !this_boot && !(gate_open && facts.ready) {
+        let may_go = this_boot || (gate_open && facts.ready);
+        if !may_go {
             return Ok(Seen::NotReady);
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;

@@ -31,6 +31,8 @@ mod rules;
 #[cfg(test)]
 mod said;
 #[cfg(test)]
+mod seen;
+#[cfg(test)]
 mod standing;
 #[cfg(test)]
 mod voided;

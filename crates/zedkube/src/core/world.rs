@@ -6,15 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kubeops::gate::Layer;
 use step::{Core as _, Mono};
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, RequestId, Requester,
 };
 
-use super::bench::{done_with, failed, gate, wall};
-use super::{Effect, Event, Force, RunId, Seen, Stayer, Zedkube};
+use super::bench::{done_with, failed, wall};
+use super::{Effect, Event, Force, RunId, Zedkube};
 use crate::limits::Limits;
 
 pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
@@ -314,43 +313,6 @@ impl World {
             (Task::Drain(_) | Task::Probe(_) | Task::Cordon(_) | Task::Await(_), _) => {}
         }
         self.hear(&ended(task, how, self.node));
-    }
-
-    pub(super) fn looked(&mut self, well: bool) {
-        let Some((nth, give_back, gate_open)) = self.look.take() else { return };
-        if !well {
-            return self.hear(&Event::Looked(nth, Err("500".into())));
-        }
-        let shut = self.written_in != self.boot && !gate_open;
-        if give_back && self.node == CordonOwner::Ours && !shut {
-            self.write(CordonOwner::None);
-        }
-        let seen = match self.node {
-            CordonOwner::Ours if give_back => Seen::NotReady,
-            CordonOwner::None => Seen::Open,
-            owner if self.peopled && !give_back => {
-                self.drained.clear();
-                let late =
-                    Stayer { namespace: "shop".into(), name: "late-0".into(), workload: String::new() };
-                Seen::Peopled(owner, vec![late])
-            }
-            CordonOwner::Ours => Seen::Ours,
-            CordonOwner::Foreign => Seen::Foreign,
-        };
-        if !give_back && seen == Seen::Open {
-            // Somebody uncordoned.
-            self.earn_nothing();
-        }
-        self.hear(&Event::Looked(nth, Ok(seen)));
-    }
-
-    /// The gate after the boot is told to be open or shut, if it is watched.
-    pub(super) fn gate(&mut self, open: bool) {
-        if self.watching {
-            self.gate = Some(open);
-            let layer = (!open).then_some(Layer::Storage);
-            self.hear(&Event::Gate(Box::new(gate(layer, self.now))));
-        }
     }
 
     /// Whatever was earned is so no longer, but for what a force file says.
