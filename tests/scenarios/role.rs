@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use scenarios::{At, World};
 use serde_json::json;
 use topics::{DrainStatus, NodeDrainProgress};
@@ -42,26 +42,39 @@ fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> 
 
 type Grants = BTreeSet<(String, String, String)>;
 
-/// What the role of this name grants.
-fn granted(name: &str) -> Grants {
-    let roles = include_str!("../../docs/role.yaml").split("\n---\n");
-    let mut roles = roles.map(|text| serde_saphyr::from_str::<ClusterRole>(text).unwrap());
-    let role = roles.find(|role| role.metadata.name.as_deref() == Some(name)).unwrap();
+/// What the roles of these names grant, in the whole cluster or in the namespace of the role.
+fn granted(names: &[&str]) -> Grants {
     let mut granted = BTreeSet::new();
-    for rule in role.rules.unwrap() {
-        for group in rule.api_groups.iter().flatten() {
-            for resource in rule.resources.iter().flatten() {
-                for verb in &rule.verbs {
-                    granted.insert((group.clone(), resource.clone(), verb.clone()));
-                }
+    for text in include_str!("../../docs/role.yaml").split("\n---\n") {
+        let (meta, rules) = if text.contains("kind: Role\n") {
+            let role: Role = serde_saphyr::from_str(text).unwrap();
+            assert_eq!(role.metadata.namespace.as_deref(), Some("kube-node-lease"));
+            (role.metadata, role.rules.unwrap())
+        } else {
+            let role: ClusterRole = serde_saphyr::from_str(text).unwrap();
+            (role.metadata, role.rules.unwrap())
+        };
+        if names.contains(&meta.name.as_deref().unwrap()) {
+            granted.extend(rules.iter().flat_map(grants));
+        }
+    }
+    granted
+}
+
+fn grants(rule: &PolicyRule) -> Grants {
+    let mut granted = BTreeSet::new();
+    for group in rule.api_groups.iter().flatten() {
+        for resource in rule.resources.iter().flatten() {
+            for verb in &rule.verbs {
+                granted.insert((group.clone(), resource.clone(), verb.clone()));
             }
         }
     }
     granted
 }
 
-fn granted_and_used(role: &str, asked: &[(String, String)]) {
-    let granted = granted(role);
+fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
+    let granted = granted(roles);
     let used: Grants = asked.iter().filter_map(needed).collect();
     let missing: Vec<_> = used.difference(&granted).collect();
     assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
@@ -74,7 +87,7 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let node = kubeops::NodeName::parse("edge-node-1").unwrap();
     kubeops::survey::plan(&world.cluster.handle(), &node).await.unwrap();
-    granted_and_used("pillar-rs-drain-plan", &world.cluster.asked_by_agents());
+    granted_and_used(&["pillar-rs-drain-plan"], &world.cluster.asked_by_agents());
 }
 
 #[tokio::test]
@@ -105,5 +118,9 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.start_all();
     world.executed(7).await;
     world.cluster.until_schedulable().await;
-    granted_and_used("pillar-rs-node-drain", &world.cluster.asked_by_agents());
+    let asked = world.cluster.asked_by_agents();
+    granted_and_used(&["pillar-rs-node-drain", "pillar-rs-node-lease"], &asked);
+    let leases: Vec<&String> = asked.iter().map(|it| &it.1).filter(|it| it.contains("/leases")).collect();
+    let granted = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?";
+    assert!(!leases.is_empty() && leases.iter().all(|it| it.starts_with(granted)), "{leases:?}");
 }

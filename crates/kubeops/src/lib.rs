@@ -2,11 +2,12 @@
 //!
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
-//! `watched`, `held`, `placement`, `forecast`) decide; the others (`client`, `kubeconfig`, `watch`, `node`, `pods`,
-//! `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`) call. Sources:
-//! design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
+//! `watched`, `held`, `placement`, `forecast`, `gate`) decide; the others (`client`, `kubeconfig`, `watch`, `node`,
+//! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`,
+//! `boot`, `taints`) call. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
+pub mod boot;
 pub mod budget;
 pub mod changed;
 pub mod client;
@@ -22,6 +23,9 @@ mod fake;
 pub mod forecast;
 #[cfg(test)]
 mod forecast_tests;
+pub mod gate;
+#[cfg(test)]
+mod gate_tests;
 pub mod held;
 pub mod hindrance;
 mod kubeconfig;
@@ -42,6 +46,7 @@ mod scheduling;
 mod stirred;
 mod streams;
 pub mod survey;
+pub mod taints;
 pub mod tier;
 pub mod volumes;
 mod watch;

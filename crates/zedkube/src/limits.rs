@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use kubeops::gate;
 use kubeops::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -34,6 +35,22 @@ pub struct Limits {
     pub complete_age_ms: u64,
     /// With two requests answered, when NodeDrainStatus names the second requester.
     pub answer_dwell_ms: u64,
+    /// After a boot, how long device nodes may be missing before that counts as failed; it is waited for all the same.
+    pub gate_devices_limit_ms: u64,
+    /// The same for the Kubernetes API.
+    pub gate_service_limit_ms: u64,
+    /// The same for a node that is not Ready.
+    pub gate_node_limit_ms: u64,
+    /// The same for a lease that is not renewed.
+    pub gate_lease_limit_ms: u64,
+    /// The same for storage pods that are crash-looping.
+    pub gate_storage_limit_ms: u64,
+    /// How long all that must hold before a cordon of an earlier boot is removed.
+    pub gate_hold_ms: u64,
+    /// How long the lease must have been renewed before stale taints are removed.
+    pub stale_taints_ms: u64,
+    /// How often the gate is looked at without an event.
+    pub gate_look_ms: u64,
     /// Least time between two writes of NodeDrainProgress, but for a change of status or answer.
     pub progress_gap_ms: u64,
     /// Least time between two writes of `DrainJournal` for the marks of limits alone.
@@ -75,6 +92,14 @@ impl Default for Limits {
             complete_poll_ms: 30_000,
             complete_age_ms: 7_200_000,
             answer_dwell_ms: 2_000,
+            gate_devices_limit_ms: 60_000,
+            gate_service_limit_ms: 600_000,
+            gate_node_limit_ms: 600_000,
+            gate_lease_limit_ms: 120_000,
+            gate_storage_limit_ms: 600_000,
+            gate_hold_ms: 5_000,
+            stale_taints_ms: 60_000,
+            gate_look_ms: 120_000,
             progress_gap_ms: 200,
             marks_gap_ms: 5_000,
             pod_limit_ms: 0,
@@ -102,6 +127,24 @@ impl Limits {
             sticky: self.sticky_then,
             // A pod that has not come back once is not one that comes back.
             sticky_returns: self.sticky_returns.max(1),
+        }
+    }
+}
+
+impl Limits {
+    /// Limits of the gate after a boot.
+    pub(crate) fn gate(&self) -> gate::Limits {
+        let ms = Duration::from_millis;
+        gate::Limits {
+            devices: ms(self.gate_devices_limit_ms),
+            service: ms(self.gate_service_limit_ms),
+            node: ms(self.gate_node_limit_ms),
+            lease: ms(self.gate_lease_limit_ms),
+            storage: ms(self.gate_storage_limit_ms),
+            hold: ms(self.gate_hold_ms),
+            taints: ms(self.stale_taints_ms),
+            // Without a pause there would be no end of looking.
+            look: ms(self.gate_look_ms.max(100)),
         }
     }
 }
@@ -188,6 +231,7 @@ mod tests {
     fn d15_what_is_left_out_keeps_the_default_and_zero_is_no_limit() {
         assert_eq!(read("{}").unwrap(), Limits::default());
         assert_eq!(Limits::default().rules(ATTEMPT), Rules::default());
+        assert_eq!(Limits::default().gate(), gate::Limits::default());
         let none = read(r#"{"volumes_limit_ms":0,"sticky_returns":0}"#).unwrap().rules(ATTEMPT);
         assert_eq!((none.volumes.after, none.sticky_returns), (None, 1));
     }

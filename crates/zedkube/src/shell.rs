@@ -3,6 +3,7 @@
 use agent::force::{OrderedBy, Orders};
 use agent::settings::Properties;
 use agent::{Error, Hands, Station, Tasks, publication};
+use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Publication};
 use topics::{
@@ -30,6 +31,8 @@ const RUN: &str = "run";
 const LOOK: &str = "look";
 /// Name of the task that watches the drained node.
 const GUARD: &str = "guard";
+/// Name of the task that watches over the gate after the boot.
+const GATE: &str = "gate";
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -235,7 +238,14 @@ impl Hands for Shell {
                 self.tasks.cancel(GUARD);
             }
             Effect::Guard => self.tasks.start(GUARD, self.work.clone().guard()),
-            Effect::Look { nth, give_back } => self.tasks.start(LOOK, self.work.clone().look(nth, give_back)),
+            Effect::Look { nth, give_back, gate_open } => {
+                self.tasks.start(LOOK, self.work.clone().look(nth, give_back, gate_open));
+            }
+            Effect::Gate(true) => {
+                let work = self.work.clone();
+                self.tasks.events(GATE, move |outbox| work.gate(outbox));
+            }
+            Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Say(said) => say(&said),
         }
         Ok(())
@@ -283,5 +293,18 @@ fn say(said: &Said) {
         Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
         Said::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
         Said::Stirred(what) => info!(change = what, "something has happened on the drained node"),
+        Said::Gate(Verdict { layer: None, words, .. }) => {
+            info!("the gate after the boot is open: {words}");
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, next_step, failed: true, .. }) => {
+            warn!(
+                layer = layer.text(),
+                next_step, "the gate after the boot has failed and is looked at on and on: {words}"
+            );
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, .. }) => {
+            info!(layer = layer.text(), "the gate after the boot is shut: {words}");
+        }
+        Said::Repaired(what) => warn!(what, "removed after the boot"),
     }
 }

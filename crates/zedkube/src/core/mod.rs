@@ -1,5 +1,6 @@
 //! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
 
+mod after_boot;
 mod attempts;
 mod facts;
 mod gap;
@@ -18,6 +19,8 @@ mod any_order;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
+mod gated;
+#[cfg(test)]
 mod operator;
 #[cfg(test)]
 mod records;
@@ -27,6 +30,8 @@ mod restarted;
 mod rules;
 #[cfg(test)]
 mod said;
+#[cfg(test)]
+mod seen;
 #[cfg(test)]
 mod standing;
 #[cfg(test)]

@@ -42,6 +42,7 @@ impl Zedkube {
                 | Effect::Await(..)
                 | Effect::Cancel
                 | Effect::Guard
+                | Effect::Gate(_)
                 | Effect::Look { .. } => {}
             }
         }
@@ -87,6 +88,8 @@ impl Zedkube {
             | Said::PauseKept(..)
             | Said::Stirred(_)
             | Said::Left(_)
+            | Said::Gate(_)
+            | Said::Repaired(_)
             | Said::NobodyLeft
             | Said::GivenBack
             | Said::LookFailed(_) => {}

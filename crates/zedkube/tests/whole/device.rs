@@ -65,7 +65,11 @@ impl Device {
         let bus = Bus::open(root.path()).unwrap();
         let clock = Clock::new();
         let (diary, ear) = Diary::open(clock, bus.path(STATUS));
-        let sim = Sim::new(SimConfig::default());
+        let sim = Sim::new(SimConfig {
+            renew_every: Duration::from_secs(30),
+            stale_taints: true,
+            ..SimConfig::default()
+        });
         for (name, uuid) in [("n1", DEVICE), ("n2", "22222222-2222-4222-8222-222222222222")] {
             sim.add_node(name, uuid);
         }
@@ -95,11 +99,13 @@ impl Device {
             "run/zedagent/ConfigItemValueMap",
             "persist/kube-status",
             "tmp",
+            "dev",
             "marks",
         ];
         for folder in topics {
             std::fs::create_dir_all(device.bus.path(folder)).unwrap();
         }
+        device.write("dev/kmsg", "");
         device.member(true);
         let info = json!({ "DeviceName": "N1", "DeviceID": DEVICE }).to_string();
         device.write("run/zedagent/EdgeNodeInfo/global.json", &info);
