@@ -3,8 +3,8 @@
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`, `held`, `placement`, `forecast`) decide; the others (`client`, `kubeconfig`, `watch`, `node`, `pods`,
-//! `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`) call. Sources:
-//! design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
+//! `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`) call;
+//! `stats` has files of both kinds. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
 pub mod budget;
@@ -39,12 +39,15 @@ pub mod progress;
 pub mod remove;
 pub mod reply;
 mod scheduling;
+pub mod stats;
 mod stirred;
 mod streams;
 pub mod survey;
 pub mod tier;
 pub mod volumes;
 mod watch;
+#[cfg(test)]
+mod watch_tests;
 pub mod watched;
 
 pub use changed::until_changed;
