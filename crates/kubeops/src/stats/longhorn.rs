@@ -4,7 +4,6 @@
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use serde_json::Value;
 
@@ -45,10 +44,7 @@ pub(super) fn replica(raw: &Raw) -> Replica {
 }
 
 fn address(ip: &str, port: u64) -> String {
-    match ip.parse() {
-        Ok(IpAddr::V6(ip)) => format!("[{ip}]:{port}"),
-        Ok(IpAddr::V4(_)) | Err(_) => format!("{ip}:{port}"),
-    }
+    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
 }
 
 pub(super) fn engine(raw: &Raw) -> Engine {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use kubesim::{Sim, SimConfig};
 
-use crate::seeds;
 use crate::stage::Stage;
+use crate::{crowd, seeds};
 
 #[tokio::test(start_paused = true)]
 async fn no_list_is_asked_for_in_steady_state_however_much_happens() {
     let stage = Stage::new();
     seeds::golden(&stage.sim);
-    seeds::crowd(&stage.sim, 3, 300);
+    crowd::crowd(&stage.sim, 3, 300);
     stage.lead(Duration::from_hours(1));
     stage.until("the cluster", |_| true).await;
     // Ten parts, 321 pods in pages of 200.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use topics::KubeClusterInfo;
 
-use crate::seeds;
+use crate::crowd;
 use crate::stage::Stage;
 
 async fn published(nodes: usize, pods: usize) -> (Stage, KubeClusterInfo) {
     let stage = Stage::new();
-    seeds::crowd(&stage.sim, nodes, pods);
+    crowd::crowd(&stage.sim, nodes, pods);
     stage.lead(Duration::from_secs(600));
     let info = stage.until("the cluster", |_| true).await;
     (stage, info)
