@@ -1,11 +1,16 @@
 //! The role in `docs/role.yaml` is what the agents need, and no more.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use agent::{Clock, wire};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use pubsub::{Bus, Change};
 use scenarios::{At, World};
 use serde_json::json;
-use topics::{DrainStatus, NodeDrainProgress};
+use tokio::sync::watch;
+use topics::{DrainStatus, KubeStatsState, NodeDrainProgress};
+use zedkube::{Leading, stats};
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
 fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> {
@@ -88,6 +93,34 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let node = kubeops::NodeName::parse("edge-node-1").unwrap();
     kubeops::survey::plan(&world.cluster.handle(), &node).await.unwrap();
     granted_and_used(&["pillar-rs-drain-plan"], &world.cluster.asked_by_agents());
+}
+
+#[tokio::test]
+async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let root = tempfile::tempdir().unwrap();
+    let bus = Bus::open(root.path()).unwrap();
+    let clock = Clock::new();
+    let (_leading, leading) = watch::channel(Leading::Until(clock.now() + Duration::from_hours(1)));
+    let (_member, member) = watch::channel(true);
+    let board = stats::Board::open(&bus).unwrap();
+    let mut told =
+        bus.subscription(&wire::name::<KubeStatsState>("zedkube"), wire::codec::<KubeStatsState>());
+    // Said a while after the last list: by then each watch has been asked for.
+    let followed = async {
+        loop {
+            if let Change::Put { value, .. } = told.next().await
+                && value.requests_open == 10
+            {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = stats::run(world.cluster.handle(), clock, leading, member, board) => panic!("it ends with its senders"),
+        () = followed => {}
+    }
+    granted_and_used(&["pillar-rs-cluster-stats"], &world.cluster.asked_by_agents());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`, `held`, `placement`, `forecast`, `gate`) decide; the others (`client`, `kubeconfig`, `watch`, `node`,
 //! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`,
-//! `boot`, `taints`) call. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
+//! `boot`, `taints`) call; `stats` has files of both kinds. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
 pub mod boot;
@@ -43,6 +43,7 @@ pub mod progress;
 pub mod remove;
 pub mod reply;
 mod scheduling;
+pub mod stats;
 mod stirred;
 mod streams;
 pub mod survey;
@@ -50,6 +51,8 @@ pub mod taints;
 pub mod tier;
 pub mod volumes;
 mod watch;
+#[cfg(test)]
+mod watch_tests;
 pub mod watched;
 
 pub use changed::until_changed;

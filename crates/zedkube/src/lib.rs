@@ -3,10 +3,13 @@
 //! Not here: whether an operation goes ahead; its requester decides. Source: lf-edge/eve pkg/pillar/cmd/zedkube.
 
 pub mod core;
+mod leader_watch;
 mod limits;
 mod shell;
+pub mod stats;
 mod work;
 
+pub use leader_watch::Leading;
 pub use limits::Limits;
 
 use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
