@@ -25,6 +25,7 @@ mod forecast_tests;
 pub mod held;
 pub mod hindrance;
 mod kubeconfig;
+pub mod lease;
 #[cfg(test)]
 mod mock;
 pub mod names;
