@@ -142,8 +142,9 @@ impl State {
     ) -> Result<(), Gone> {
         use zedkube::core::Effect;
         for effect in effects {
-            // Nobody decides by the history, or by what is said. The guard only brings a look forward that comes anyway.
-            if matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Guard) {
+            // Nobody decides by the history, by what is said, or by who leads. The guard only brings a look forward that
+            // comes anyway.
+            if matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Guard | Effect::Candidacy(_)) {
                 continue;
             }
             burn(fuse)?;
@@ -175,7 +176,7 @@ impl State {
                     }
                     self.under().look = Some(Look { nth, give_back });
                 }
-                Effect::Say(_) | Effect::History(_) | Effect::Guard => {}
+                Effect::Say(_) | Effect::History(_) | Effect::Guard | Effect::Candidacy(_) => {}
             }
         }
         Ok(())

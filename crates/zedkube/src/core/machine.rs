@@ -11,6 +11,7 @@ use topics::{
     NodeDrainStatus, Requester,
 };
 
+use super::candidacy::Candidacy;
 use super::facts::{Effect, Event, Force, RunId, Said};
 use super::gap::Gap;
 use super::history::History;
@@ -57,6 +58,9 @@ pub struct Zedkube {
     pub(super) looks: u64,
     pub(super) sent: Sent,
     pub(super) care_trouble: String,
+    /// Whether the node has been looked at since this start.
+    pub(super) node_seen: bool,
+    pub(super) said_candidacy: Option<Candidacy>,
     pub(super) said_status: Option<NodeDrainStatus>,
     pub(super) said_progress: Option<Box<NodeDrainProgress>>,
     pub(super) progress_gap: Gap,
@@ -109,6 +113,8 @@ impl Zedkube {
             looks: 0,
             sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
+            node_seen: false,
+            said_candidacy: None,
             said_status: None,
             said_progress: None,
             progress_gap: Gap::default(),

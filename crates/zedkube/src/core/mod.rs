@@ -1,6 +1,7 @@
 //! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
 
 mod attempts;
+mod candidacy;
 mod facts;
 mod gap;
 mod history;
@@ -34,5 +35,6 @@ mod voided;
 #[cfg(test)]
 mod world;
 
+pub use candidacy::Candidacy;
 pub use facts::{Author, Done, Effect, Event, Failure, Force, RunId, Said, Seen, Stayer};
 pub use machine::Zedkube;

@@ -190,6 +190,7 @@ impl Zedkube {
             return;
         }
         let keeps = self.keeps_cordon();
+        self.node_seen |= seen.is_ok();
         self.care = match seen.map(|seen| self.sifted(seen)) {
             Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps => {
                 self.void(now, &seen, out);

@@ -193,7 +193,7 @@ impl World {
                     assert!(!self.guard, "two guards at once");
                     self.guard = true;
                 }
-                Effect::Say(_) => {}
+                Effect::Candidacy(_) | Effect::Say(_) => {}
             }
         }
     }
