@@ -36,6 +36,12 @@ impl Model for Device {
                 state = next;
             }
         }
+        if self.scenario.going_down {
+            state = state.after(&Action::Change(0)).expect("the first change comes");
+            while !state.is_going_down() {
+                state = state.benign().expect("the machine goes down");
+            }
+        }
         vec![state]
     }
 

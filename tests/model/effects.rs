@@ -103,9 +103,10 @@ impl State {
         fuse: &mut Fuse,
         touched: &mut Touched,
     ) -> Result<(), Gone> {
-        use nodeagent::core::Effect;
+        use nodeagent::core::{Effect, Event};
+        let mut checks = false;
         for effect in effects {
-            if !matches!(effect, Effect::Say(_) | Effect::Reason { .. } | Effect::Sync) {
+            if !matches!(effect, Effect::Say(_) | Effect::Reason { .. } | Effect::Sync | Effect::Check) {
                 burn(fuse)?;
             }
             match effect {
@@ -126,10 +127,17 @@ impl State {
                     self.judge_operation(order.operation);
                     self.under().device = Some(order);
                 }
+                Effect::Check => checks = true,
                 Effect::Say(_) | Effect::Reason { .. } | Effect::Sync => {}
                 // The machine's watchdog does what the device did not.
                 Effect::Exit(_) => return Err(Gone),
             }
+        }
+        if checks {
+            // It reads the files itself, and nothing lies between that and the device.
+            let answers = self.disk.run.progress.as_ref().map(|it| it.answers.clone()).unwrap_or_default();
+            let checked = Event::Checked { status: self.disk.run.status, answers };
+            return self.tell(Fact::Nodeagent(checked), fuse, touched);
         }
         Ok(())
     }
@@ -142,9 +150,8 @@ impl State {
     ) -> Result<(), Gone> {
         use zedkube::core::Effect;
         for effect in effects {
-            // Nobody decides by the history, by what is said, or by who leads. The guard only brings a look forward that
-            // comes anyway.
-            if matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Guard | Effect::Candidacy(_)) {
+            // Nobody decides by the history, by what is said, or by who leads.
+            if matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_)) {
                 continue;
             }
             burn(fuse)?;
@@ -176,7 +183,8 @@ impl State {
                     }
                     self.under().look = Some(Look { nth, give_back });
                 }
-                Effect::Say(_) | Effect::History(_) | Effect::Guard | Effect::Candidacy(_) => {}
+                Effect::Guard => self.under().guard = Some(false),
+                Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_) => {}
             }
         }
         Ok(())
@@ -197,8 +205,7 @@ impl State {
 
     fn cancel(&mut self) {
         let under = self.under();
-        under.look = None;
-        under.task = None;
+        (under.look, under.guard, under.task) = (None, None, None);
     }
 
     pub(crate) fn request(&mut self, nth: usize, request: Option<NodeDrainRequest>) {
@@ -220,7 +227,10 @@ impl State {
         use baseosmgr::core::{Effect, Event, Note};
         let mut why = None;
         for effect in effects {
-            if !matches!(effect, Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_)) {
+            if !matches!(
+                effect,
+                Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) | Effect::AskNodeagent
+            ) {
                 burn(fuse)?;
                 touched.files_of(Writer::Baseosmgr);
             }
@@ -233,13 +243,15 @@ impl State {
                     self.request(1, Some(request.clone()));
                     self.under().results.push(Event::Asked { nth, request });
                 }
+                Effect::AskNodeagent => {
+                    let going_down = self.is_going_down();
+                    self.under().results.push(Event::GoingDown(going_down));
+                }
                 Effect::Withdraw => self.request(1, None),
                 Effect::Store(order) => {
                     if let Order::Set { state: agent::zboot::PartitionState::Updating, .. } = order {
                         self.judge_switch(why.as_ref());
                     }
-                    let spare = self.disk.partitions.spare().state;
-                    self.under().ghost.switched_back |= spare == agent::zboot::PartitionState::Updating;
                     store(self.disk(), order);
                     self.under().results.push(Event::Stored { order, outcome: Ok(()) });
                 }

@@ -84,6 +84,11 @@ impl State {
         })
     }
 
+    /// Whether nodeagent has taken an operation up.
+    pub(crate) fn is_going_down(&self) -> bool {
+        self.disk.run.nodeagent.as_ref().is_some_and(|it| it.device_reboot || it.device_poweroff)
+    }
+
     /// The next step of the benign run that takes no time.
     pub(crate) fn at_once(&self) -> Option<Self> {
         if self.disk.force.is_some() || self.request_of(2).is_some() {
@@ -104,6 +109,7 @@ impl State {
             .or_else(|| (!self.under.results.is_empty()).then_some(Action::Result(0)))
             .or_else(|| self.under.task.as_ref().map(|_| Action::Task(how)))
             .or_else(|| self.under.look.map(|_| Action::Look(how)))
+            .or_else(|| (self.under.guard == Some(true)).then_some(Action::Stir))
             .or_else(|| self.under.device.as_ref().map(|_| Action::Device(How::Well)));
         step.and_then(|step| self.after(&step))
     }

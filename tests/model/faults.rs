@@ -23,6 +23,11 @@ pub(crate) fn all() -> Vec<Planted> {
     let images = || Scenario { with_images: true, ..base() };
     let with = |changes: &[Change]| Scenario { changes: changes.to_vec(), ..base() };
     let image = |changes: &[Change]| Scenario { changes: changes.to_vec(), ..images() };
+    let undone = |budget| Scenario {
+        budget: Budget { hands: 1, pods: 1, ..budget },
+        going_down: true,
+        ..with(&[Reboot(7)])
+    };
     let shut_and_switch = [Shutdown(7), Image(true)];
     vec![
         planted(Fault::A1, with(&[Reboot(7)]), "zedagent commands reboot undrained"),
@@ -75,6 +80,19 @@ pub(crate) fn all() -> Vec<Planted> {
             Fault::K29,
             Scenario { budget: failures(1), ..with(&[Reboot(7), Reboot(6)]) },
             "our cordon is on the node",
+        ),
+        planted(Fault::LastLook, undone(failures(2)), "of a node that was given back"),
+        planted(Fault::CommandedOnce, undone(failures(2)), "for ever: reboot"),
+        planted(Fault::Peopled, undone(quiet), "of a node that was given back"),
+        planted(
+            Fault::Parting,
+            Scenario { going_down: true, ..image(&[Image(true), Image(false)]) },
+            "of a node that was given back",
+        ),
+        planted(
+            Fault::Aging,
+            Scenario { going_down: true, budget: crash, ..with(&[Reboot(7)]) },
+            "forgotten its drain",
         ),
     ]
 }

@@ -101,7 +101,7 @@ fn never_early_and_never_stuck_on_random_ways() {
 
 #[test]
 fn every_planted_fault_is_caught() {
-    plant(|scenario| search(scenario, Bounds { depth: 40, states: 60_000, threads: 1 }));
+    plant(|scenario| search(scenario, Bounds { depth: 40, states: 300_000, threads: 1 }));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use agent::device::Operation;
 use kubeops::{Marks, Watched};
 use nodeagent::core::Took;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::{Done, Failure, Seen};
+use zedkube::core::{Done, Failure, Seen, Stayer};
 
 use super::effects::{Fuse, Gone};
 use super::steps::How;
@@ -76,7 +76,7 @@ impl State {
                         self.cordon(CordonOwner::Ours);
                     }
                     let under = self.under();
-                    under.node.drained = true;
+                    (under.node.drained, under.node.peopled) = (true, false);
                     under.ghost.drained.extend(standing);
                     Event::Drained(
                         run,
@@ -108,10 +108,18 @@ impl State {
         let Some(Look { nth, give_back }) = self.under().look.take() else { return Ok(()) };
         let node = self.under.node.clone();
         let seen = if how == How::Well {
+            // What is seen counts from here on, and what was proved before does not.
+            self.under().ghost.undone = false;
             match node.cordon {
                 CordonOwner::None => {
                     self.cordon(CordonOwner::None);
                     Ok(Seen::Open)
+                }
+                owner if node.peopled && !give_back => {
+                    let under = self.under();
+                    under.node.drained = false;
+                    under.ghost.drained.clear();
+                    Ok(Seen::Peopled(owner, vec![stayer()]))
                 }
                 CordonOwner::Foreign => Ok(Seen::Foreign),
                 CordonOwner::Ours if give_back => {
@@ -147,4 +155,8 @@ impl State {
         };
         self.tell(Fact::Nodeagent(nodeagent::core::Event::Operated { operation, outcome }), fuse, touched)
     }
+}
+
+fn stayer() -> Stayer {
+    Stayer { namespace: "shop".to_owned(), name: "late-0".to_owned(), workload: String::new() }
 }

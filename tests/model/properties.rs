@@ -27,10 +27,10 @@ pub(crate) struct Ghost {
     pub(crate) failed_attempts: u32,
     /// Orders of force files, as long as somebody may still act on them.
     pub(crate) forced: Vec<NodeDrainStatus>,
-    /// The node has left its cluster, or a person has touched its cordon, or forced something, in this boot.
+    /// The node has left its cluster, or a person has forced something, in this boot.
     pub(crate) excused: bool,
-    /// baseosmgr has taken its switch back in this boot. nodeagent cannot be told to stay up any more, see README.md.
-    pub(crate) switched_back: bool,
+    /// Somebody has undone the drain, and zedkube has not seen it yet.
+    pub(crate) undone: bool,
     /// Operations that were released in this boot: by a drain, or for another documented reason.
     pub(crate) released: BTreeMap<&'static str, Release>,
     /// Counters whose operation was carried out.
@@ -206,10 +206,9 @@ impl State {
         let ghost = &self.under.ghost;
         let by_command = ghost.released.get(operation.word());
         let by_switch = ghost.released.get("switch").filter(|_| operation == Operation::Reboot);
-        let excused = ghost.excused || by_command.is_none() && ghost.switched_back;
         match by_command.or(by_switch) {
             None => self.wrong(format!("P3: {} that nobody released", operation.word())),
-            Some(Release::Drained) if !self.under.node.drained && !excused => {
+            Some(Release::Drained) if !self.under.node.drained && !ghost.excused && !ghost.undone => {
                 self.wrong(format!("P3: {} of a node that was given back", operation.word()));
             }
             Some(Release::Drained | Release::Without) => {}

@@ -32,6 +32,8 @@ pub(crate) struct Scenario {
     pub(crate) config: Config,
     /// Whether exploring starts before any agent does; else all agents run and have come to rest.
     pub(crate) from_boot: bool,
+    /// Whether it starts when nodeagent has taken up the first of the changes, and the machine is about to go down.
+    pub(crate) going_down: bool,
     pub(crate) with_images: bool,
     /// The new image runs already, and is in test.
     pub(crate) in_test: bool,
@@ -71,6 +73,7 @@ impl Scenario {
                 detail: 0,
             },
             from_boot: false,
+            going_down: false,
             with_images: false,
             in_test: false,
             cordon: CordonOwner::None,
@@ -92,6 +95,11 @@ pub(crate) fn order(status: DrainStatus, requested_by: Requester) -> NodeDrainSt
 
 /// All that is explored.
 pub(crate) fn all() -> Vec<Scenario> {
+    wanted().into_iter().chain(undone()).collect()
+}
+
+/// What is wanted of a device, and the trouble on its way.
+fn wanted() -> Vec<Scenario> {
     use Change::{Clustered, Detail, Fallback, Image, Operator, Reboot, Shutdown};
     use DrainStatus::{Complete, NotSupported, Unknown};
     let quiet = Budget::default();
@@ -177,6 +185,35 @@ pub(crate) fn all() -> Vec<Scenario> {
             with_images: true,
             budget: Budget { forces: 1, ..quiet },
             ..Scenario::quiet("an image, a force file, the cluster is left")
+        },
+    ]
+}
+
+/// Drains that somebody undoes.
+fn undone() -> Vec<Scenario> {
+    use Change::{Image, Reboot};
+    let quiet = Budget::default();
+    vec![
+        Scenario {
+            changes: vec![Reboot(7)],
+            budget: Budget { hands: 1, pods: 1, ..quiet },
+            ..Scenario::quiet("a reboot, somebody undoes its drain")
+        },
+        Scenario {
+            changes: vec![Reboot(7), Image(true)],
+            going_down: true,
+            with_images: true,
+            budget: Budget { crashes: 1, hands: 1, pods: 1, failures: 2, ..quiet },
+            ..Scenario::quiet(
+                "the machine is about to restart, and somebody undoes the drain, which then fails",
+            )
+        },
+        Scenario {
+            changes: vec![Image(true), Image(false)],
+            going_down: true,
+            with_images: true,
+            budget: Budget { crashes: 1, hands: 1, failures: 2, ..quiet },
+            ..Scenario::quiet("the machine is about to restart for an image, which is taken back or undone")
         },
     ]
 }

@@ -46,6 +46,10 @@ pub(crate) enum Action {
     Unforce,
     /// A person writes the node.
     ByHand(CordonOwner),
+    /// A pod comes to the drained node.
+    PodComes,
+    /// zedkube hears that something has happened on the drained node.
+    Stir,
     /// An agent ends.
     Crash(Who),
     /// The power goes and comes back.
@@ -91,6 +95,9 @@ impl State {
                 out.push(Action::Look(How::Badly));
             }
         }
+        if under.guard == Some(true) {
+            out.push(Action::Stir);
+        }
         let last = out.len();
         if self.scenario.within_steps && left.crashes > 0 {
             let steps = out[first..last].to_vec();
@@ -119,6 +126,9 @@ impl State {
                 CordonOwner::None => CordonOwner::Foreign,
                 CordonOwner::Ours | CordonOwner::Foreign => CordonOwner::None,
             }));
+        }
+        if left.pods > 0 && under.node.drained {
+            out.push(Action::PodComes);
         }
         if left.crashes > 0 {
             out.extend(ALL.into_iter().filter(|who| self.runs(*who)).map(Action::Crash));
@@ -156,12 +166,13 @@ impl State {
             Action::Start(who) | Action::Wake(who) => Some(*who),
             Action::Hear(link) => Some(link.who()),
             Action::Result(_) => Some(Who::Baseosmgr),
-            Action::Task(_) | Action::Look(_) => Some(Who::Zedkube),
+            Action::Task(_) | Action::Look(_) | Action::Stir => Some(Who::Zedkube),
             Action::Device(_)
             | Action::Change(_)
             | Action::Force(_)
             | Action::Unforce
             | Action::ByHand(_)
+            | Action::PodComes
             | Action::Crash(_)
             | Action::Power
             | Action::Within(..) => None,
@@ -181,6 +192,11 @@ impl State {
             }
             Action::Task(how) => self.task_ends(*how, fuse, touched),
             Action::Look(how) => self.look_ends(*how, fuse, touched),
+            Action::Stir => {
+                self.under().guard = None;
+                let event = zedkube::core::Event::Stirred("trouble".to_owned());
+                self.tell(Fact::Zedkube(event), fuse, touched)
+            }
             Action::Wake(who) => self.wakes(*who, fuse, touched),
             Action::Device(how) => {
                 *touched = Touched::ALL;
@@ -229,8 +245,13 @@ impl State {
             Action::ByHand(cordon) => {
                 self.under().left.hands -= 1;
                 self.under().node.cordon = *cordon;
-                // It takes a moment until zedkube has seen it.
-                self.under().ghost.excused = true;
+                self.undo();
+                Ok(())
+            }
+            Action::PodComes => {
+                self.under().left.pods -= 1;
+                self.under().node.peopled = true;
+                self.undo();
                 Ok(())
             }
             Action::Crash(who) => {
@@ -247,6 +268,13 @@ impl State {
             }
             Action::Within(..) => Ok(()),
         }
+    }
+
+    /// The drain is undone; it takes a moment until zedkube has seen it.
+    fn undo(&mut self) {
+        let under = self.under();
+        under.ghost.undone = true;
+        under.guard = under.guard.map(|_| true);
     }
 
     pub(crate) fn hear(&mut self, link: Link, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {

@@ -58,6 +58,8 @@ pub(crate) struct Node {
     pub(crate) boot: u32,
     /// Empty, proved so while it was cordoned, and cordoned ever since.
     pub(crate) drained: bool,
+    /// A pod has come that would have to leave.
+    pub(crate) peopled: bool,
 }
 
 /// What else is under way, and how much of what may go wrong has gone wrong.
@@ -66,6 +68,8 @@ pub(crate) struct Under {
     pub(crate) node: Node,
     pub(crate) task: Option<Task>,
     pub(crate) look: Option<Look>,
+    /// Whether zedkube watches the drained node, and whether something has happened there since.
+    pub(crate) guard: Option<bool>,
     /// A result of a cancelled task that has not been heard yet.
     pub(crate) late: Option<zedkube::core::Event>,
     /// Results that baseosmgr is to hear.
@@ -96,6 +100,8 @@ pub(crate) struct Budget {
     pub(crate) unforces: u8,
     /// A person uncordons or cordons.
     pub(crate) hands: u8,
+    /// Pods that come to the drained node.
+    pub(crate) pods: u8,
     /// Operations that the device refuses.
     pub(crate) refusals: u8,
 }
@@ -195,9 +201,10 @@ impl State {
             run: Volatile::default(),
         };
         let under = Under {
-            node: Node { cordon: scenario.cordon, boot: 0, drained: false },
+            node: Node { cordon: scenario.cordon, boot: 0, drained: false, peopled: false },
             task: None,
             look: None,
+            guard: None,
             late: None,
             results: Vec::new(),
             device: None,
@@ -303,7 +310,7 @@ impl State {
             Who::Nodeagent => self.nodeagent.core = None,
             Who::Zedkube => {
                 self.zedkube.core = None;
-                (under.task, under.look, under.late) = (None, None, None);
+                (under.task, under.look, under.guard, under.late) = (None, None, None, None);
             }
             Who::Baseosmgr => {
                 self.baseosmgr.core = None;
@@ -331,7 +338,7 @@ impl State {
         let under = self.under();
         under.boot += 1;
         under.device = None;
-        under.node.drained = false;
+        (under.node.drained, under.node.peopled) = (false, false);
         under.ghost.done.extend(done);
         under.ghost.boot();
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pubsub::{Bus, Change, Codec, FileRule, FileState, Name, Publication};
+use pubsub::{Bus, Change, Codec, FILE_LIMIT_BYTES, FileRule, FileState, Name, Publication, store};
 use topics::{Kind, Topic, go_json};
 use tracing::warn;
 
@@ -49,6 +49,20 @@ pub fn publication<T: Topic>(bus: &Bus, agent: &str) -> Result<Publication<T>, E
         warn!(topic = T::NAME, path = %finding.path.display(), reason = finding.reason, "left out a bad file");
     }
     Ok(publication)
+}
+
+/// Where the value of `agent`'s topic `T` under `key` is.
+#[must_use]
+pub fn path<T: Topic>(bus: &Bus, agent: &str, key: &str) -> PathBuf {
+    name::<T>(agent).dir(bus.root()).join(format!("{key}.json"))
+}
+
+/// What that file says at this moment; `None` where it is not there or cannot be used. For a decision that must not
+/// wait until a change has come round; trouble with the file is for a subscription to report.
+#[must_use]
+pub fn peek<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Option<T> {
+    let bytes = store::read(&path::<T>(bus, agent, key), FILE_LIMIT_BYTES).ok()??;
+    go_json::from_slice(&bytes).ok()
 }
 
 impl<E: Send + 'static> Tasks<E> {

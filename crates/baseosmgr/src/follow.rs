@@ -2,21 +2,17 @@
 //!
 //! Not here: what follows from them. One task a topic, all owned by [`agent::Tasks`].
 
-use std::path::Path;
-
 use agent::zboot::Label;
 use agent::{Outbox, Tasks, wire};
-use pubsub::{Bus, Change, store};
+use pubsub::{Bus, Change};
 use topics::{
     BaseOsConfig, ConfigGetStatus, ContentTreeStatus, EdgeNodeClusterConfig, FORCE_FILE, NodeAgentStatus,
-    NodeDrainProgress, NodeDrainStatus, ZbootConfig, ZedAgentStatus, go_json,
+    NodeDrainProgress, NodeDrainStatus, ZbootConfig, ZedAgentStatus,
 };
 use tracing::warn;
 
 use crate::core::{Event, LastBoot, Membership, Source};
 
-/// No progress file is longer than this.
-const PROGRESS_LIMIT_BYTES: u64 = 1 << 20;
 /// Who publishes the drain.
 const ZEDKUBE: &str = "zedkube";
 /// The one key of zedkube's topics.
@@ -93,17 +89,16 @@ fn forced(order: Result<Option<NodeDrainStatus>, String>) -> Option<NodeDrainSta
 /// read after the status, so that no COMPLETE is ever heard without the answers that belong to it.
 async fn drain(bus: Bus, outbox: Outbox<Event>) {
     let mut statuses = bus.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
-    let name = wire::name::<NodeDrainProgress>(ZEDKUBE);
-    let mut reports = bus.subscription(&name, wire::codec());
-    let path = name.dir(bus.root()).join(format!("{GLOBAL}.json"));
+    let mut reports = bus.subscription(&wire::name::<NodeDrainProgress>(ZEDKUBE), wire::codec());
     let mut unheard = 2;
     loop {
         let events = tokio::select! {
             biased;
             change = reports.next() => [said(change, progress), None],
             change = statuses.next() => {
-                let before = matches!(change, Change::Put { .. }).then(|| read_progress(&path)).flatten();
-                [before, said(change, Event::Drain)]
+                let now = || wire::peek::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL);
+                let before = matches!(change, Change::Put { .. }).then(now).flatten();
+                [before.map(|it| progress(Some(it))), said(change, Event::Drain)]
             }
         };
         for event in events.into_iter().flatten() {
@@ -129,12 +124,6 @@ fn said<T>(change: Change<T>, to_event: impl Fn(Option<T>) -> Event) -> Option<E
         warn!(path = %finding.path.display(), reason = finding.reason, "ignored a bad file, the last good value stays");
     }
     level(change, Source::Drain, |key, value| (key == GLOBAL).then(|| to_event(value)))
-}
-
-/// The progress as it is on disk now; trouble with the file is the subscription's to report.
-fn read_progress(path: &Path) -> Option<Event> {
-    let bytes = store::read(path, PROGRESS_LIMIT_BYTES).ok()??;
-    go_json::from_slice::<NodeDrainProgress>(&bytes).ok().map(|it| progress(Some(it)))
 }
 
 #[cfg(test)]

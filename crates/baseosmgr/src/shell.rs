@@ -3,10 +3,11 @@
 //! Not here: any decision. Words of the log: spec agents.md section 6.
 
 use agent::zboot::Zboot;
-use agent::{Clock, Error, Hands, Station, Tasks, force, publication, report};
+use agent::{Clock, Error, Hands, Station, Tasks, force, publication, report, wire};
 use pubsub::{Bus, Publication};
 use topics::{
-    BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, NodeDrainRequest, Requester, ZbootStatus,
+    BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest,
+    Requester, ZbootStatus,
 };
 use tracing::{error, info, warn};
 
@@ -112,6 +113,14 @@ impl Hands for Shell {
         match effect {
             Effect::Say(note) => say(&note),
             Effect::Ask { nth, context } => self.ask(nth, context)?,
+            Effect::AskNodeagent => {
+                let status = wire::peek::<NodeAgentStatus>(&self.bus, "nodeagent", "nodeagent");
+                let going_down = status.is_some_and(|it| it.device_reboot || it.device_poweroff);
+                self.stored += 1;
+                self.tasks.start(format!("asked nodeagent {}", self.stored), async move {
+                    Some(Event::GoingDown(going_down))
+                });
+            }
             Effect::Withdraw => {
                 self.requests.unpublish(GLOBAL).map_err(Error::pubsub("NodeDrainRequest"))?;
             }
@@ -152,6 +161,12 @@ fn say(note: &Note) {
         ),
         Note::Withdrawn { context } => {
             info!(context, "NodeDrainRequest withdrawn: nothing waits for it any more");
+        }
+        Note::Kept { context } => {
+            info!(
+                context,
+                "NodeDrainRequest stays although nothing waits for it: nodeagent restarts the machine"
+            );
         }
         Note::DrainFailed { context, reason, again_secs } => error!(
             context,

@@ -14,14 +14,16 @@ use tracing::warn;
 use crate::core::{Event, Partition, Source, Vault, Waits, Wish};
 
 /// The one key of topics of the whole device.
-const GLOBAL: &str = "global";
+pub(crate) const GLOBAL: &str = "global";
+/// Who publishes the drain.
+pub(crate) const ZEDKUBE: &str = "zedkube";
 /// The vault of the applications; others are nobody's concern here.
 const VAULT: &str = "Application Data Store";
 
 /// Starts to follow everything that the core wants to hear. What zedkube, zedagent and baseosmgr said stays true
 /// when they leave.
 pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
-    tasks.follow::<NodeDrainStatus>(bus, "zedkube", |change| match change {
+    tasks.follow::<NodeDrainStatus>(bus, ZEDKUBE, |change| match change {
         Change::Put { key, value, .. } => (key == GLOBAL).then_some(Event::Drain(value)),
         Change::Synced => Some(Event::Heard(Source::Drain)),
         Change::Gone { .. } | Change::Restarted(_) | Change::Bad(_) => None,

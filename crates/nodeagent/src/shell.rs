@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::device::{self, Device, Operation};
-use agent::{Clock, Error, Hands, Station, Tasks, publication, report};
+use agent::{Clock, Error, Hands, Station, Tasks, publication, report, wire};
 use pubsub::{Bus, Publication, store};
-use topics::{NodeAgentStatus, ZbootConfig};
+use topics::{NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, ZbootConfig};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
+use crate::follow::{GLOBAL, ZEDKUBE};
 use crate::journal::{Journal, Latched};
 use crate::{NAME, follow, reasons};
 
@@ -132,6 +133,16 @@ impl Shell {
                 self.verdicts.publish(&label, &verdict).map(drop).map_err(Error::pubsub("ZbootConfig"))?;
             }
             Effect::Reason { order, image } => reasons::write(&self.bus, &order, &image, self.clock.wall())?,
+            Effect::Check => {
+                // The answers last: zedkube writes them before the status, so they are never the older ones.
+                let status = wire::peek::<NodeDrainStatus>(&self.bus, ZEDKUBE, GLOBAL);
+                let progress = wire::peek::<NodeDrainProgress>(&self.bus, ZEDKUBE, GLOBAL);
+                let answers = progress.map(|it| it.answers).unwrap_or_default();
+                self.asked += 1;
+                self.tasks.start(format!("check {}", self.asked), async move {
+                    Some(Event::Checked { status, answers })
+                });
+            }
             Effect::Sync => self.ask(None),
             Effect::Operate(order) => {
                 info!(operation = order.operation.word(), reason = order.reason, "asks the device");
@@ -245,6 +256,10 @@ fn say(note: &Note) {
         Note::Latched { order, why, undrained } => latched(order, *why, *undrained),
         Note::Halting { left, limit_secs } => info!(?left, limit_secs, "waits for applications to halt"),
         Note::NotHalted { left } => warn!(?left, "applications did not halt in time; the operation goes on"),
+        Note::Held { operation, status } => warn!(
+            operation = operation.word(), %status,
+            "held back: the node is not drained any more, NodeDrainStatus {status}; goes on once it is COMPLETE"
+        ),
         Note::Refused { operation, reason, again_secs } => error!(
             operation = operation.word(),
             reason, again_secs, "the device refused; it is asked again in {again_secs} s"

@@ -4,7 +4,8 @@
 //! at compile time and no code of a fault is left. With it, no fault is there until a test plants one in its thread.
 //! Pure: no clock, no I/O, no task.
 
-/// A fault of the reference (`D-…`), each in the one place where a core would have it.
+/// A fault of the reference (`D-…`), or of this project before its rule was there, each in the one place where a core
+/// would have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are those of the list of faults")]
 pub enum Fault {
@@ -31,6 +32,16 @@ pub enum Fault {
     K14,
     K15,
     K29,
+    /// nodeagent asks the device without a last look at the drain.
+    LastLook,
+    /// baseosmgr withdraws a switch's request without asking nodeagent.
+    Parting,
+    /// A failed drain of a commanded operation is not asked for again.
+    CommandedOnce,
+    /// A pod that comes to the drained node voids nothing.
+    Peopled,
+    /// COMPLETE of before a start ages while nobody knows who asks.
+    Aging,
 }
 
 #[cfg(feature = "planted-faults")]

@@ -2,36 +2,31 @@
 //!
 //! Not here: what follows from it.
 
-use std::path::Path;
-
 use agent::{Outbox, wire};
-use pubsub::{Bus, Change, store};
-use topics::{NodeDrainProgress, NodeDrainStatus, go_json};
+use pubsub::{Bus, Change};
+use topics::{NodeDrainProgress, NodeDrainStatus};
 
 use crate::core::Event;
 
 const ZEDKUBE: &str = "zedkube";
 /// The one key of zedkube's topics.
 const GLOBAL: &str = "global";
-/// No progress file is longer than this.
-const PROGRESS_LIMIT_BYTES: u64 = 1 << 20;
 
 /// Follows both topics of zedkube. zedkube writes the progress before the status, and here it is read after the
 /// status: a COMPLETE that was heard alone would be taken for that of a zedkube that gives no answers, whoever it
 /// is for and whatever was skipped.
 pub(crate) async fn zedkube(bus: Bus, outbox: Outbox<Event>) {
     let mut statuses = bus.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
-    let name = wire::name::<NodeDrainProgress>(ZEDKUBE);
-    let mut reports = bus.subscription(&name, wire::codec());
-    let path = name.dir(bus.root()).join(format!("{GLOBAL}.json"));
+    let mut reports = bus.subscription(&wire::name::<NodeDrainProgress>(ZEDKUBE), wire::codec());
     let mut told = false;
     loop {
         let events = tokio::select! {
             biased;
             change = reports.next() => [progress(change, told), None],
             change = statuses.next() => {
-                let before = matches!(change, Change::Put { .. }).then(|| read_progress(&path)).flatten();
-                [before, status(&change)]
+                let now = || wire::peek::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL);
+                let before = matches!(change, Change::Put { .. }).then(now).flatten();
+                [before.map(|it| Event::Progress(Some(Box::new(it)))), status(&change)]
             }
         };
         for event in events.into_iter().flatten() {
@@ -59,12 +54,6 @@ fn progress(change: Change<NodeDrainProgress>, told: bool) -> Option<Event> {
         Change::Synced => (!told).then_some(Event::Progress(None)),
         Change::Restarted(_) | Change::Bad(_) => None,
     }
-}
-
-/// The progress as it is on disk now; trouble with the file is the subscription's to report.
-fn read_progress(path: &Path) -> Option<Event> {
-    let bytes = store::read(path, PROGRESS_LIMIT_BYTES).ok()??;
-    go_json::from_slice::<NodeDrainProgress>(&bytes).ok().map(|it| Event::Progress(Some(Box::new(it))))
 }
 
 #[cfg(test)]

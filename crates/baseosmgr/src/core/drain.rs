@@ -23,6 +23,24 @@ pub(super) enum Waiting {
     Unanswered,
 }
 
+/// Whether our request may be withdrawn. nodeagent may have seen a switch that was taken back: then it restarts the
+/// machine, and the node has to stay drained until that. It says so before it does anything; so it is asked once all
+/// that it could still act on is taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Parting {
+    /// Nobody wants to.
+    #[default]
+    Unasked,
+    /// nodeagent is to be asked.
+    Due,
+    /// It has been asked.
+    Asked,
+    /// It may.
+    Granted,
+    /// The machine is about to restart.
+    Refused,
+}
+
 /// A partition to be switched to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Want {
@@ -37,7 +55,8 @@ impl BaseOs {
     pub(super) fn switch(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         let want = self.want();
         self.keep_or_withdraw(now, want.as_ref(), effects);
-        let context = want.as_ref().map(|want| &want.context);
+        let kept = self.own.as_ref().filter(|_| self.is_leaving()).map(|own| &own.context);
+        let context = want.as_ref().map(|want| &want.context).or(kept);
         self.drain_trouble.take_if(|trouble| Some(&trouble.of) != context);
         if self.facts.spare().state == PartitionState::Updating
             && self.facts.forced_complete()
@@ -48,6 +67,7 @@ impl BaseOs {
         }
         let Some(want) = want.filter(|_| self.ordered.is_none()) else {
             self.waiting = None;
+            self.stay_drained(now, effects);
             return;
         };
         let mut verdict = self.patient(now, &want);
@@ -218,9 +238,61 @@ impl BaseOs {
     }
 
     fn withdraw(&mut self, effects: &mut Vec<Effect>) {
-        if let Some(own) = self.own.take() {
-            effects.push(Effect::Say(Note::Withdrawn { context: own.context }));
-            effects.push(Effect::Withdraw);
+        match self.parting {
+            Parting::Unasked if self.own.is_some() && !planted(Fault::Parting) => self.parting = Parting::Due,
+            Parting::Unasked | Parting::Granted => {
+                if let Some(own) = self.own.take() {
+                    effects.push(Effect::Say(Note::Withdrawn { context: own.context }));
+                    effects.push(Effect::Withdraw);
+                }
+            }
+            Parting::Due | Parting::Asked | Parting::Refused => {}
+        }
+    }
+
+    /// After all else of a step: what nodeagent acts on has been published.
+    pub(super) fn part(&mut self, effects: &mut Vec<Effect>) {
+        match self.parting {
+            Parting::Due => {
+                effects.push(Effect::AskNodeagent);
+                self.parting = Parting::Asked;
+            }
+            // Used, or not wanted any more.
+            Parting::Granted => self.parting = Parting::Unasked,
+            Parting::Unasked | Parting::Asked | Parting::Refused => {}
+        }
+    }
+
+    pub(super) fn parted(&mut self, going_down: bool, effects: &mut Vec<Effect>) {
+        self.parting = if going_down { Parting::Refused } else { Parting::Granted };
+        if let Some(own) = self.own.as_ref().filter(|_| going_down) {
+            effects.push(Effect::Say(Note::Kept { context: own.context.clone() }));
+        }
+    }
+
+    /// Whether the machine is to restart because of us.
+    fn is_leaving(&self) -> bool {
+        self.facts.spare().state == PartitionState::Updating || self.parting == Parting::Refused
+    }
+
+    /// The machine is to restart: until it does, the node stays drained. zedkube drains again by itself when COMPLETE
+    /// does not hold any more; when that fails, it is asked for again after a pause, and the failed request stands
+    /// until then, so that nodeagent goes on waiting.
+    fn stay_drained(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        if self.ordered.is_some() || !self.is_leaving() {
+            return;
+        }
+        let Some(own) = &self.own else { return };
+        let want = Want { context: own.context.clone(), fallback: None };
+        let counted = own.failed;
+        if let Verdict::Failed(reason) = self.verdict(&want) {
+            if !counted {
+                self.count_failure(now, &want, reason, effects);
+            }
+            if let Some(own) = &mut self.own {
+                own.failed = true;
+            }
+            self.ask(now, want, effects);
         }
     }
 
@@ -250,15 +322,19 @@ impl BaseOs {
     }
 
     fn fail(&mut self, now: Mono, want: &Want, reason: String, effects: &mut Vec<Effect>) {
+        self.count_failure(now, want, reason, effects);
+        effects.push(Effect::Withdraw);
+        self.own = None;
+        self.waiting = None;
+    }
+
+    fn count_failure(&mut self, now: Mono, want: &Want, reason: String, effects: &mut Vec<Effect>) {
         let trouble = Pause::grow(self.drain_trouble.take(), want.context.clone(), reason, now, &self.limits);
         effects.push(Effect::Say(Note::DrainFailed {
             context: trouble.of.clone(),
             reason: trouble.reason.clone(),
             again_secs: trouble.wait_secs,
         }));
-        effects.push(Effect::Withdraw);
-        self.own = None;
-        self.waiting = None;
         self.wake_at(trouble.until);
         self.drain_trouble = Some(trouble);
     }

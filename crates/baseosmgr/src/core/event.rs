@@ -76,6 +76,8 @@ pub enum Event {
         /// The partitions, which are as they were.
         partitions: Box<Partitions>,
     },
+    /// Answer to [`Effect::AskNodeagent`]: whether it is taking the machine down.
+    GoingDown(bool),
     /// Time has passed.
     Tick,
 }
@@ -228,6 +230,9 @@ pub enum Effect {
         /// What is to be switched.
         context: String,
     },
+    /// Read whether nodeagent is taking the machine down, after all before this has been published; the answer
+    /// comes as [`Event::GoingDown`].
+    AskNodeagent,
     /// Unpublish `NodeDrainRequest`.
     Withdraw,
     /// Change the partitions, and tell the outcome back as [`Event::Stored`].
@@ -298,6 +303,11 @@ pub enum Note {
     },
     /// The request is taken back.
     Withdrawn {
+        /// What was to be switched.
+        context: String,
+    },
+    /// The request stays although nothing waits for it: the machine is about to restart.
+    Kept {
         /// What was to be switched.
         context: String,
     },

@@ -74,6 +74,7 @@ impl Facts {
             | Event::Stored { .. }
             | Event::Written { .. }
             | Event::Refused { .. }
+            | Event::GoingDown(_)
             | Event::Tick => {}
         }
     }

@@ -23,17 +23,19 @@ pub(super) struct Own {
     /// A final status that stood already when we asked. Without an id in it, it answers an older request as long
     /// as it stands.
     pub(super) before: Option<NodeDrainStatus>,
+    /// Its failure was counted; it stands until the next one is made.
+    pub(super) failed: bool,
 }
 
 impl Own {
     /// What this agent asks for now, while `status` stands.
     pub(super) fn new(nth: u32, context: String, status: Option<NodeDrainStatus>) -> Self {
-        Self { nth, id: None, context, before: status.filter(|said| said.status.is_final()) }
+        Self { nth, id: None, context, before: status.filter(|said| said.status.is_final()), failed: false }
     }
 
     /// A request of an earlier run.
     pub(super) fn survived(request: &NodeDrainRequest) -> Self {
-        Self { nth: 0, id: Some(request.id()), context: request.context.clone(), before: None }
+        Self { nth: 0, id: Some(request.id()), context: request.context.clone(), before: None, failed: false }
     }
 }
 

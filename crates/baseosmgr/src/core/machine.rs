@@ -11,7 +11,7 @@ use agent::zboot::{Label, PartitionState};
 use step::{Core, Fault, Mono, planted};
 use topics::{BaseOsStatus, ZbootStatus};
 
-use super::drain::Waiting;
+use super::drain::{Parting, Waiting};
 use super::event::{Effect, Event, Found, Note, Order, Write};
 use super::facts::Facts;
 use super::gate::Own;
@@ -25,6 +25,8 @@ pub struct BaseOs {
     pub(super) facts: Facts,
     /// Our request, if one stands.
     pub(super) own: Option<Own>,
+    /// Whether our request may be withdrawn.
+    pub(super) parting: Parting,
     /// An order that was given; the next one waits for its outcome.
     pub(super) ordered: Option<Order>,
     /// How many requests were made.
@@ -64,6 +66,7 @@ impl BaseOs {
             limits,
             facts: Facts::new(found.partitions, found.counters),
             own: found.request.as_ref().map(Own::survived),
+            parting: Parting::default(),
             ordered: None,
             asks: 0,
             writing: None,
@@ -114,8 +117,15 @@ impl BaseOs {
                 self.facts.partitions = *partitions;
                 self.write_failed(now, of, reason, effects);
             }
+            Event::GoingDown(going_down) if self.parting == Parting::Asked => {
+                self.parted(going_down, effects);
+            }
             // Results of orders and writes that are no longer ours.
-            Event::Stored { .. } | Event::Written { .. } | Event::Refused { .. } | Event::Tick => {}
+            Event::Stored { .. }
+            | Event::Written { .. }
+            | Event::Refused { .. }
+            | Event::GoingDown(_)
+            | Event::Tick => {}
             Event::Config { .. }
             | Event::Tree { .. }
             | Event::Drain(_)
@@ -154,6 +164,7 @@ impl BaseOs {
             self.switch(now, effects);
         }
         self.tell(effects);
+        self.part(effects);
     }
 
     /// Gives an order to the partitions unless one is under way or the last one failed a moment ago.

@@ -3,7 +3,8 @@
 //! Source: spec agents.md 2.4. Pure: no clock, no I/O, no task.
 
 use agent::device::Operation;
-use step::Mono;
+use step::{Fault, Mono, planted};
+use topics::{Answer, NodeDrainStatus};
 
 use super::machine::due;
 use super::phase::Phase;
@@ -75,8 +76,7 @@ impl NodeAgent {
                     self.status.all_domains_halted = true;
                     self.tell(now, out);
                     if order.operation == Operation::Shutdown {
-                        out.push(Effect::Operate(order.clone()));
-                        Phase::Asked { order, leave_at: None }
+                        self.check(now, order, out)
                     } else {
                         out.push(Effect::Sync);
                         Phase::Settling { order, until: now + self.limits.min_reboot_delay() }
@@ -89,13 +89,12 @@ impl NodeAgent {
                     let tell_at = now + self.limits.domain_halt_step();
                     Phase::Halting { order: order.clone(), until: *until, tell_at }
                 }
-                Phase::Settling { order, until: at } | Phase::Refused { order, again_at: at }
+                Phase::Settling { order, until: at }
+                | Phase::Held { order, again_at: at }
+                | Phase::Refused { order, again_at: at }
                     if now >= *at =>
                 {
-                    out.push(Effect::Operate(order.clone()));
-                    let leave_at = now + self.limits.hard_exit();
-                    let leave_at = (order.operation != Operation::Shutdown).then_some(leave_at);
-                    Phase::Asked { order: order.clone(), leave_at }
+                    self.check(now, order.clone(), out)
                 }
                 Phase::Asked { order, leave_at } if due(*leave_at, now) => {
                     out.push(Effect::Exit(order.clone()));
@@ -109,6 +108,8 @@ impl NodeAgent {
                 | Phase::Delay { .. }
                 | Phase::Halting { .. }
                 | Phase::Settling { .. }
+                | Phase::Checking { .. }
+                | Phase::Held { .. }
                 | Phase::Asked { .. }
                 | Phase::Obeyed { .. }
                 | Phase::Refused { .. }
@@ -116,6 +117,53 @@ impl NodeAgent {
                 | Phase::Leaving { .. } => return,
             };
             self.phase = next;
+        }
+    }
+
+    /// The last look before the device is asked, where a drain has made way for it.
+    fn check(&self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+        if order.drained_for().is_some() && !planted(Fault::LastLook) {
+            out.push(Effect::Check);
+            Phase::Checking { order }
+        } else {
+            self.operate(now, order, out)
+        }
+    }
+
+    fn operate(&self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+        out.push(Effect::Operate(order.clone()));
+        let leave_at = now + self.limits.hard_exit();
+        Phase::Asked { leave_at: (order.operation != Operation::Shutdown).then_some(leave_at), order }
+    }
+
+    /// What zedkube says right now: the device is asked, unless the node is not drained any more for whom it was.
+    pub(super) fn checked(&mut self, now: Mono, answers: &[Answer], out: &mut Vec<Effect>) {
+        let Phase::Checking { order } = &self.phase else { return };
+        let order = order.clone();
+        let by = order.drained_for();
+        // The status names one requester; whoever is answered by name is judged by that.
+        let answer = answers.iter().find(|it| Some(it.requested_by) == by);
+        let said = match answer {
+            Some(it) => Some(NodeDrainStatus { status: it.status, requested_by: it.requested_by }),
+            None => self.drain.filter(|it| Some(it.requested_by) == by),
+        };
+        let held = said.filter(|it| undone(*it));
+        self.phase = match held {
+            None => self.operate(now, order, out),
+            Some(status) => {
+                if self.held_by != Some(status) {
+                    out.push(Effect::Say(Note::Held { operation: order.operation, status }));
+                }
+                Phase::Held { order, again_at: now + self.limits.refused_pause() }
+            }
+        };
+        self.held_by = held;
+    }
+
+    /// zedkube says something else: whoever is held looks again.
+    pub(super) fn drain_moved(&mut self, now: Mono) {
+        if let Phase::Held { again_at, .. } = &mut self.phase {
+            *again_at = now;
         }
     }
 
@@ -153,4 +201,9 @@ impl NodeAgent {
             }
         };
     }
+}
+
+/// Whether a drain that was complete is under way again, or has failed since.
+fn undone(status: NodeDrainStatus) -> bool {
+    status.status.is_under_way() || status.status.is_failure()
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::device::Operation;
-use topics::{BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
+use topics::{Answer, BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
 
 use super::{LastBoot, Order, Partition, Vault, Why};
 
@@ -37,6 +37,13 @@ pub enum Event {
     Space(Option<u64>),
     /// The controller's limits.
     Waits(Waits),
+    /// Answer to [`Effect::Check`].
+    Checked {
+        /// What zedkube says right now; `None` where what was heard last has to do.
+        status: Option<NodeDrainStatus>,
+        /// What it has answered to whom; empty beside a zedkube that gives no answers.
+        answers: Vec<Answer>,
+    },
     /// All that `0` had on disk at start was heard.
     Heard(Source),
     /// What came of [`Effect::Operate`].
@@ -142,6 +149,8 @@ pub enum Effect {
         /// The partition that runs.
         image: String,
     },
+    /// Read what zedkube says at this moment; answered by [`Event::Checked`].
+    Check,
     /// Bring everything to the disks.
     Sync,
     /// Bring everything to the disks, then ask the device for it; answered by [`Event::Operated`].
@@ -179,6 +188,13 @@ pub enum Note {
     NotHalted {
         /// Their UUIDs.
         left: Vec<String>,
+    },
+    /// The drain that the operation waited for does not hold any more.
+    Held {
+        /// What the device was to be asked for.
+        operation: Operation,
+        /// What zedkube says.
+        status: NodeDrainStatus,
     },
     /// The device refused.
     Refused {

@@ -33,6 +33,8 @@ pub struct NodeAgent {
     pub(super) vault: Watch,
     trial: Trial,
     pub(super) phase: Phase,
+    /// What the operation was last held for.
+    pub(super) held_by: Option<NodeDrainStatus>,
     /// The status as it is to be published.
     pub(super) status: NodeAgentStatus,
     /// The status as it was published in this run.
@@ -85,6 +87,7 @@ impl NodeAgent {
             vault: Watch::default(),
             trial: Trial::Idle,
             phase: Phase::Idle,
+            held_by: None,
             status,
             said: None,
             silent_until: Some(now + limits.first_word()),
@@ -114,16 +117,12 @@ impl NodeAgent {
 
     fn hear(&mut self, now: Mono, event: Event, out: &mut Vec<Effect>) {
         match event {
-            Event::Drain(status) => {
-                if self.drain.replace(status) != Some(status)
-                    && let Some((waits, note)) = drain::waits(status)
-                {
-                    // That an idle node is idle is no news.
-                    if waits || self.status.wait_drain_in_progress || matches!(note, Note::DrainComplete(_)) {
-                        out.push(Effect::Say(note));
-                    }
-                    self.status.wait_drain_in_progress = waits;
+            Event::Drain(status) => self.hear_drain(now, status, out),
+            Event::Checked { status, answers } => {
+                if let Some(status) = status {
+                    self.hear_drain(now, status, out);
                 }
+                self.checked(now, &answers, out);
             }
             Event::Wish(wish) => {
                 self.controller.hear(now, wish.contact);
@@ -138,6 +137,20 @@ impl NodeAgent {
             Event::Heard(source) => drop(self.heard.insert(source)),
             Event::Operated { operation, outcome } => self.operated(now, operation, outcome, out),
             Event::Tick => {}
+        }
+    }
+
+    fn hear_drain(&mut self, now: Mono, status: NodeDrainStatus, out: &mut Vec<Effect>) {
+        if self.drain.replace(status) == Some(status) {
+            return;
+        }
+        self.drain_moved(now);
+        if let Some((waits, note)) = drain::waits(status) {
+            // That an idle node is idle is no news.
+            if waits || self.status.wait_drain_in_progress || matches!(note, Note::DrainComplete(_)) {
+                out.push(Effect::Say(note));
+            }
+            self.status.wait_drain_in_progress = waits;
         }
     }
 
@@ -227,6 +240,8 @@ impl NodeAgent {
             | Phase::Delay { .. }
             | Phase::Halting { .. }
             | Phase::Settling { .. }
+            | Phase::Checking { .. }
+            | Phase::Held { .. }
             | Phase::Asked { .. }
             | Phase::Obeyed { .. }
             | Phase::Refused { .. }

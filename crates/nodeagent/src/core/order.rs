@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use agent::device::Operation;
-use topics::BootReason;
+use topics::{BootReason, Requester};
 
 /// An operation that the device is taken through.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,23 @@ pub struct Order {
     pub reason: String,
     /// Why, as a number.
     pub boot_reason: BootReason,
+}
+
+impl Order {
+    /// In whose name the node was drained for it; `None` where nobody asked for a drain.
+    #[must_use]
+    pub const fn drained_for(&self) -> Option<Requester> {
+        if matches!(
+            self.boot_reason,
+            BootReason::Fallback | BootReason::VaultFailure | BootReason::Disconnect
+        ) {
+            None
+        } else if matches!(self.boot_reason, BootReason::Update) {
+            Some(Requester::Update)
+        } else {
+            Some(Requester::DeviceOp)
+        }
+    }
 }
 
 /// What an order comes from.

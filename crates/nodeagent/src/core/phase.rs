@@ -1,11 +1,12 @@
 //! How far an operation is. Pure: no clock, no I/O, no task.
 //!
 //! ```text
-//! Idle ─► Delay ─► Halting ─► Settling ─► Asked ─► Obeyed ─► Leaving     (reboot, power-off)
-//!            30 s    ≤ 300 s      30 s       │   120 s
-//!                       └──────────────────► Asked ─► Down      (shutdown; a stand-in)
-//!                                            ▲ │
-//!                                    Refused ┘◄┘ 30 s
+//! Idle ─► Delay ─► Halting ─► Settling ─► Checking ─► Asked ─► Obeyed ─► Leaving     (reboot, power-off)
+//!            30 s    ≤ 300 s      30 s      ▲ │         │   120 s
+//!                       │          30 s Held┘◄┘         │
+//!                       └─────────────► Checking ─► Asked ─► Down      (shutdown; a stand-in)
+//!                                           ▲           │
+//!                                    Refused┘◄──────────┘ 30 s
 //! ```
 
 use agent::device::Operation;
@@ -25,6 +26,10 @@ pub(super) enum Phase {
     Halting { order: Order, until: Mono, tell_at: Mono },
     /// All applications are down, or are no longer waited for.
     Settling { order: Order, until: Mono },
+    /// What zedkube says right now about the node is being read.
+    Checking { order: Order },
+    /// The node is being drained again, or that has failed: looked at when zedkube says something else, and then.
+    Held { order: Order, again_at: Mono },
     /// The device was asked. `leave_at`: a machine that is up then does not go down by itself.
     Asked { order: Order, leave_at: Option<Mono> },
     /// The device obeys: the machine is about to go.
@@ -45,6 +50,8 @@ impl Phase {
             Self::Delay { order, .. }
             | Self::Halting { order, .. }
             | Self::Settling { order, .. }
+            | Self::Checking { order }
+            | Self::Held { order, .. }
             | Self::Asked { order, .. }
             | Self::Obeyed { order, .. }
             | Self::Refused { order, .. }
@@ -65,8 +72,8 @@ impl Phase {
             Self::Halting { until, tell_at, .. } => Some(*until.min(tell_at)),
             Self::Asked { leave_at, .. } => *leave_at,
             Self::Obeyed { leave_at, .. } => Some(*leave_at),
-            Self::Refused { again_at, .. } => Some(*again_at),
-            Self::Idle | Self::Down { .. } | Self::Leaving { .. } => None,
+            Self::Held { again_at, .. } | Self::Refused { again_at, .. } => Some(*again_at),
+            Self::Idle | Self::Checking { .. } | Self::Down { .. } | Self::Leaving { .. } => None,
         }
     }
 }

@@ -121,7 +121,7 @@ impl World {
     }
 
     fn put<T: Topic>(&self, agent: &str, key: &str, value: &T) {
-        let path = agent::wire::name::<T>(agent).dir(self.bus.root()).join(format!("{key}.json"));
+        let path = agent::wire::path::<T>(&self.bus, agent, key);
         store::replace(&path, &go_json::to_vec(value).unwrap()).unwrap();
     }
 

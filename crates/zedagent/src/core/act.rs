@@ -2,13 +2,18 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use step::Mono;
+use step::{Fault, Mono, planted};
 use topics::{
     BootReason, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
 };
 
+use super::drain::Answered;
 use super::facts::{Effect, Said};
 use super::machine::{Gate, Way, Zedagent};
+
+/// What a commanded operation waits for, and what shows how far it is.
+const CARRIED_OUT: (&str, &str) =
+    ("nodeagent to carry it out, and the boot after it", "see run/nodeagent/NodeAgentStatus/nodeagent.json");
 
 impl Zedagent {
     pub(super) fn ask(&mut self, now: Mono, op: DeviceOp, out: &mut Vec<Effect>) {
@@ -34,18 +39,68 @@ impl Zedagent {
     }
 
     pub(super) fn failed(&mut self, now: Mono, op: DeviceOp, status: NodeDrainStatus, out: &mut Vec<Effect>) {
-        self.failures = self.failures.saturating_add(1);
-        let pause = self.limits.ask_again(self.failures);
-        self.ask_from = Some(now + pause);
-        out.push(Effect::Say(Said::DrainFailed(op, status, pause.as_secs())));
+        self.count_failure(now, op, status, out);
         self.withdraw(out);
         if let Gate::Wait { waiting_for, next_step } = self.ask_gate(now) {
             self.wait(op, &waiting_for, next_step, out);
         }
     }
 
+    /// What is commanded needs the node drained until the machine goes down. zedkube drains again by itself when
+    /// COMPLETE does not hold any more; nodeagent waits for that. When it fails, it is asked for again after a
+    /// pause. The failed request stands until then, so that nodeagent goes on waiting.
+    pub(super) fn stay_drained(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let (Some(op), Some(id)) = (self.commanded(), self.request.as_ref().map(NodeDrainRequest::id)) else {
+            return;
+        };
+        let under_way = self.drain.status.is_some_and(|it| it.status.is_under_way());
+        match self.drain.answer(id) {
+            Answered::Failed(_) if planted(Fault::CommandedOnce) => {}
+            Answered::Failed(status) => {
+                if self.counted != Some(id) {
+                    self.counted = Some(id);
+                    self.count_failure(now, op, status, out);
+                }
+                match self.ask_gate(now) {
+                    Gate::Wait { waiting_for, next_step } => {
+                        self.told(op, PendingState::Commanded, &waiting_for, next_step, out);
+                    }
+                    Gate::Open(_) | Gate::Ask | Gate::Failed(_) => self.ask(now, op, out),
+                }
+            }
+            Answered::NotYet if under_way => {
+                let waiting_for = format!("the node to be drained again: {}", self.drain.in_words(id));
+                let next_step = "see run/zedkube/NodeDrainProgress/global.json";
+                self.told(op, PendingState::Commanded, &waiting_for, next_step, out);
+            }
+            Answered::Complete { .. } => {
+                self.told(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
+            }
+            Answered::NotYet => {}
+        }
+    }
+
+    fn count_failure(&mut self, now: Mono, op: DeviceOp, status: NodeDrainStatus, out: &mut Vec<Effect>) {
+        self.failures = self.failures.saturating_add(1);
+        let pause = self.limits.ask_again(self.failures);
+        self.ask_from = Some(now + pause);
+        out.push(Effect::Say(Said::DrainFailed(op, status, pause.as_secs())));
+    }
+
     pub(super) fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {
-        let Some(pending) = self.pending.get_mut(&op).filter(|it| it.state == PendingState::Pending) else {
+        self.told(op, PendingState::Pending, waiting_for, next_step, out);
+    }
+
+    /// Writes down what an operation in `state` waits for.
+    fn told(
+        &mut self,
+        op: DeviceOp,
+        state: PendingState,
+        waiting_for: &str,
+        next_step: &str,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(pending) = self.pending.get_mut(&op).filter(|it| it.state == state) else {
             return;
         };
         if pending.waiting_for != waiting_for || pending.next_step != next_step {
@@ -75,8 +130,8 @@ impl Zedagent {
         pending.state = PendingState::Commanded;
         pending.boot_id.clone_from(&self.boot_id);
         pending.skip = skip;
-        "nodeagent to carry it out, and the boot after it".clone_into(&mut pending.waiting_for);
-        "see run/nodeagent/NodeAgentStatus/nodeagent.json".clone_into(&mut pending.next_step);
+        CARRIED_OUT.0.clone_into(&mut pending.waiting_for);
+        CARRIED_OUT.1.clone_into(&mut pending.next_step);
         out.push(Effect::Journal(pending.clone()));
         if forced {
             out.push(Effect::UseForce);

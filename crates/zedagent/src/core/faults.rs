@@ -316,3 +316,30 @@ fn a_request_that_survived_keeps_its_identity_over_a_restart() {
     assert!(super::faults::request(&core.step(T0, wants(7))).is_none());
     assert!(commands(&core.step(T0, answer(&request, 9))));
 }
+
+#[test]
+fn a_commanded_reboot_whose_drain_is_void_and_fails_keeps_its_request_and_asks_again_after_a_pause() {
+    let (mut core, first) = asked();
+    core.step(T0, status(9, 2));
+    assert!(commands(&core.step(T0, answer(&first, 9))));
+    let waiting_for = |core: &Zedagent| core.pending[&DeviceOp::Reboot].waiting_for.clone();
+    let told = waiting_for(&core);
+    // Somebody has uncordoned the node: zedkube drains it again for the same request.
+    core.step(T0, answer(&first, 5));
+    core.step(T0, status(5, 2));
+    assert!(waiting_for(&core).starts_with("the node to be drained again"), "{}", waiting_for(&core));
+    core.step(T0, status(8, 2));
+    let effects = core.step(T0, answer(&first, 8));
+    assert!(request(&effects).is_none() && !effects.contains(&Effect::Withdraw), "{effects:?}");
+    assert!(waiting_for(&core).starts_with("the next try"), "{}", waiting_for(&core));
+    let due = core.next_wake().unwrap();
+    assert_eq!(due.since(T0), Duration::from_secs(30));
+    assert!(core.step(due, Event::Tick).iter().all(|it| !matches!(it, Effect::Withdraw)));
+    let second = core.request.clone().unwrap();
+    assert!(second.requested_at > first.requested_at);
+    core.step(due, status(8, 2));
+    assert_eq!(core.request.as_ref(), Some(&second), "a failure counts once");
+    core.step(due, status(9, 2));
+    core.step(due, answer(&second, 9));
+    assert_eq!(waiting_for(&core), told);
+}

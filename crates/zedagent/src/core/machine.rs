@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use step::{Core, Fault, Mono, planted};
 use topics::{
     Defer, DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, FORCE_FILE, GoTime,
-    MaintenanceModeReason, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, PendingState, Requester,
-    ZedAgentStatus,
+    MaintenanceModeReason, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId,
+    Requester, ZedAgentStatus,
 };
 
 use super::drain::{Answered, Drain};
@@ -60,6 +60,8 @@ pub struct Zedagent {
     /// A drain is not asked for before then.
     pub(super) ask_from: Option<Mono>,
     pub(super) failures: u32,
+    /// The request whose failure was counted last, while what it was for is commanded.
+    pub(super) counted: Option<RequestId>,
     pub(super) unknown_until: Mono,
     pub(super) drain: Drain,
     pub(super) forced: Option<NodeDrainStatus>,
@@ -96,6 +98,7 @@ impl Zedagent {
             request: found.request,
             ask_from: None,
             failures: 0,
+            counted: None,
             unknown_until,
             drain: Drain::default(),
             forced: None,
@@ -226,6 +229,7 @@ impl Zedagent {
 
     /// Moves the first pending operation on as far as facts allow.
     pub(super) fn proceed(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.stay_drained(now, out);
         if self.pending.values().any(|it| it.state == PendingState::Commanded && it.op == DeviceOp::Reboot) {
             return;
         }
@@ -278,6 +282,8 @@ impl Zedagent {
         match self.drain.answer(request.id()) {
             Answered::Complete { skip } if skip.is_empty() => Gate::Open(Way::Drained),
             Answered::Complete { skip } => Gate::Open(Way::Skip { why: skip, forced: false }),
+            // Asked for again in the name of what is commanded.
+            Answered::Failed(_) if shared => self.ask_gate(now),
             Answered::Failed(status) => Gate::Failed(status),
             Answered::NotYet if self.resumed && self.is_old_complete() => Gate::Ask,
             Answered::NotYet => Gate::Wait {
@@ -369,6 +375,13 @@ impl Zedagent {
         self.update_in_progress = status.update_inprogress;
     }
 
+    /// The operation that only a boot ends any more.
+    pub(super) fn commanded(&self) -> Option<DeviceOp> {
+        let commanded =
+            |op: &DeviceOp| self.pending.get(op).is_some_and(|it| it.state == PendingState::Commanded);
+        OPERATIONS.into_iter().find(commanded)
+    }
+
     pub(super) fn device_state(&self) -> DeviceState {
         if self.status.maintenance_mode {
             DeviceState::Maintenance
@@ -432,12 +445,12 @@ impl Core for Zedagent {
     }
 
     fn next_wake(&self) -> Option<Mono> {
-        let waits = self.pending.values().any(|it| it.state == PendingState::Pending);
-        if !waits {
+        if self.pending.is_empty() {
             return None;
         }
+        let commanded = self.commanded().is_some();
         let unknown = (!self.drain.is_clustered() && self.wanted.is_some()).then_some(self.unknown_until);
-        let ask = self.ask_from.filter(|_| self.request.is_none());
+        let ask = self.ask_from.filter(|_| self.request.is_none() || commanded);
         [unknown, ask].into_iter().flatten().filter(|at| *at > self.heard).min()
     }
 

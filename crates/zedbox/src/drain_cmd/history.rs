@@ -19,7 +19,7 @@ const LIMIT_BYTES: u64 = 1 << 20;
 
 /// Prints the report.
 pub(super) fn run(bus: &Bus, voice: &Voice) -> anyhow::Result<Exit> {
-    let path = wire::name::<DrainHistory>("zedkube").dir(bus.root()).join(format!("{GLOBAL}.json"));
+    let path = wire::path::<DrainHistory>(bus, "zedkube", GLOBAL);
     let doing = || format!("read the history {}; `zedbox check` tells more", path.display());
     let history = match store::read(&path, LIMIT_BYTES).with_context(doing)? {
         Some(bytes) => go_json::from_slice::<DrainHistory>(&bytes).with_context(doing)?,

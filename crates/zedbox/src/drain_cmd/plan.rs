@@ -48,7 +48,7 @@ pub(crate) async fn run(bus: &Bus, options: &PlanOptions, voice: &Voice) -> anyh
 
 /// The name of this device's Node object, from zedagent's file.
 fn own_node(bus: &Bus) -> anyhow::Result<String> {
-    let file: PathBuf = wire::name::<EdgeNodeInfo>("zedagent").dir(bus.root()).join(format!("{GLOBAL}.json"));
+    let file: PathBuf = wire::path::<EdgeNodeInfo>(bus, "zedagent", GLOBAL);
     let doing = || format!("find the name of this node in {}; name it with --node", file.display());
     let bytes = store::read(&file, pubsub::FILE_LIMIT_BYTES).with_context(doing)?;
     let Some(bytes) = bytes else { bail!("{}: there is no such file", doing()) };

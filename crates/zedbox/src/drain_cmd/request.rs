@@ -180,9 +180,7 @@ fn doubts(seen: &Seen, member: Option<bool>) -> Vec<String> {
 
 /// Whether this node is in a cluster; `None` while zedagent has not said.
 fn member(bus: &Bus) -> Option<bool> {
-    let file = wire::name::<EdgeNodeClusterConfig>("zedagent").dir(bus.root()).join(format!("{GLOBAL}.json"));
-    let bytes = store::read(&file, pubsub::FILE_LIMIT_BYTES).ok().flatten()?;
-    let config: EdgeNodeClusterConfig = go_json::from_slice(&bytes).ok()?;
+    let config = wire::peek::<EdgeNodeClusterConfig>(bus, "zedagent", GLOBAL)?;
     config.initialized.then_some(config.valid)
 }
 

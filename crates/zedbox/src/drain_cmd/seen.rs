@@ -30,7 +30,7 @@ pub(super) const fn order(limit_bytes: u64) -> FileRule {
 
 /// The request of a person.
 pub(super) fn operator_file(bus: &Bus) -> PathBuf {
-    wire::name::<NodeDrainRequest>(OPERATOR).dir(bus.root()).join(format!("{GLOBAL}.json"))
+    wire::path::<NodeDrainRequest>(bus, OPERATOR, GLOBAL)
 }
 
 /// zedkube writes progress and status one after the other; longer than this they differ only when it died between.
@@ -265,7 +265,7 @@ fn note<T: Topic>(
 ) -> bool {
     match change {
         Change::Put { key, .. } | Change::Gone { key, .. } => {
-            broken.remove(&wire::name::<T>(agent).dir(bus.root()).join(format!("{key}.json")));
+            broken.remove(&wire::path::<T>(bus, agent, key));
             false
         }
         Change::Bad(Finding { path, reason }) => {

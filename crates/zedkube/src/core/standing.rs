@@ -134,7 +134,7 @@ fn when_the_second_request_goes_the_answer_to_the_first_holds_again() {
     bench.done(run);
     bench.ask(&update);
     bench.until_draining();
-    assert_eq!(bench.status(), (5, 2));
+    assert_eq!(bench.status(), (5, 3), "the reboot has its answer and is not held back again");
     bench.hear(Event::Request(Requester::Update, None));
     // Nobody waits for this drain any more.
     assert!(bench.last.contains(&Effect::Cancel));

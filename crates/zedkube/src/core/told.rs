@@ -20,6 +20,10 @@ impl Zedkube {
         self.asks(who) && self.answers.iter().any(complete)
     }
 
+    fn is_answered(&self, who: Requester) -> bool {
+        self.answers.iter().any(|it| it.requested_by == who && it.status.is_final())
+    }
+
     /// The status of the run itself, whoever it is for.
     pub(super) fn run_status(&self) -> DrainStatus {
         match self.member {
@@ -34,6 +38,8 @@ impl Zedkube {
         let status = self.run_status();
         let first_that = |is: &dyn Fn(Requester) -> bool| Self::REQUESTERS.into_iter().find(|who| is(*who));
         let first = first_that(&|who| self.asks(who)).unwrap_or(Requester::None);
+        // Who has its answer is not told that it is waited for.
+        let open = first_that(&|who| self.asks(who) && !self.is_answered(who)).unwrap_or(first);
         if let Some(failed) = self.failed_beside_a_person(status) {
             return failed;
         }
@@ -41,12 +47,12 @@ impl Zedkube {
             DrainStatus::NotSupported | DrainStatus::NotRequested => Requester::None,
             DrainStatus::Complete if self.second && self.completed(Requester::Update) => Requester::Update,
             DrainStatus::Complete => first_that(&|who| self.completed(who)).unwrap_or(first),
-            DrainStatus::Unknown
-            | DrainStatus::Requested
+            DrainStatus::Requested
             | DrainStatus::Starting
             | DrainStatus::Cordoned
+            | DrainStatus::DrainRetrying => open,
+            DrainStatus::Unknown
             | DrainStatus::FailedCordon
-            | DrainStatus::DrainRetrying
             | DrainStatus::FailedDrain
             | DrainStatus::Stranger(_) => first,
         };

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use kubeops::StickyAction;
-use step::Mono;
+use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus, Requester};
 
 use super::facts::{Effect, Said, Seen, Stayer};
@@ -44,7 +44,7 @@ impl Zedkube {
     /// Takes from what was seen the pods that a rule lets pass, and all pods where nobody was told of a drain.
     pub(super) fn sifted(&self, seen: Seen) -> Seen {
         let Seen::Peopled(owner, pods) = seen else { return seen };
-        let drained = self.keeps_cordon() && self.answers.iter().any(is_drained);
+        let drained = self.keeps_cordon() && self.answers.iter().any(is_drained) && !planted(Fault::Peopled);
         let counts = |it: &Stayer| drained && !self.lets_pass(it);
         let pods: Vec<Stayer> = pods.into_iter().filter(counts).collect();
         match (pods.is_empty(), owner) {
@@ -108,7 +108,9 @@ impl Zedkube {
     pub(super) fn expires(&self) -> Option<Mono> {
         let aging = |it: &Answer| it.status == DrainStatus::Complete && is_operation(it.requested_by);
         let age = self.limits.complete_age();
-        let some = age > Duration::ZERO && self.can_drain() && self.answers.iter().any(aging);
+        let some = age > Duration::ZERO
+            && (self.can_drain() || planted(Fault::Aging))
+            && self.answers.iter().any(aging);
         self.complete_at.filter(|_| some).map(|at| at + age)
     }
 

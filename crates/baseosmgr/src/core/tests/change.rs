@@ -141,6 +141,43 @@ fn a_switched_image_that_is_withdrawn_is_not_booted() {
     assert!(world.statuses.is_empty());
 }
 
+/// Found by the model: nodeagent restarts for an image that it has seen once, and the node may be open by then.
+#[test]
+fn a_switch_that_nodeagent_has_seen_is_taken_back_and_the_node_stays_drained_until_the_restart() {
+    let mut world = waiting();
+    world.answer(DrainStatus::Complete);
+    world.going_down = true;
+    world.done.clear();
+    world.unwant(X);
+    assert_eq!(world.spare_state(), PartitionState::Unused);
+    assert!(world.request.is_some());
+    let place = |is: fn(&Effect) -> bool| world.done.iter().position(is).unwrap();
+    let told = place(|it| matches!(it, Effect::Zboot(status) if status.partition_state == "unused"));
+    let asked = place(|it| *it == Effect::AskNodeagent);
+    assert!(told < asked, "what it could act on is taken back first");
+    world.restart();
+    world.wait(Duration::from_secs(60));
+    assert!(world.request.is_some(), "also after a restart of this agent");
+}
+
+#[test]
+fn a_drain_that_is_void_and_fails_after_the_switch_is_asked_for_again_and_its_request_stands_until_then() {
+    let mut world = waiting();
+    world.answer(DrainStatus::Complete);
+    let first = world.request.clone().unwrap();
+    world.answer(DrainStatus::Cordoned);
+    world.answer(DrainStatus::FailedDrain);
+    assert_eq!(world.request.as_ref(), Some(&first));
+    world.wait(Duration::from_secs(29));
+    assert_eq!(world.request.as_ref(), Some(&first));
+    world.wait(Duration::from_secs(1));
+    let second = world.request.clone().unwrap();
+    assert!(second.requested_at > first.requested_at);
+    world.answer(DrainStatus::Complete);
+    assert_eq!(world.request, Some(second));
+    assert_eq!(world.spare_state(), PartitionState::Updating);
+}
+
 #[test]
 fn a_failed_image_that_is_withdrawn_may_be_tried_again_later() {
     let mut world = waiting();

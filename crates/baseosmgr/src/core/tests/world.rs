@@ -54,6 +54,8 @@ pub(super) struct World {
     pub(super) slow_writes: bool,
     /// Results of orders and requests are not heard yet.
     pub(super) slow_results: bool,
+    /// What nodeagent says when it is asked.
+    pub(super) going_down: bool,
     pub(super) write: Option<Write>,
     /// Since when zedkube has said nothing of use, as far as this run of the agent knows.
     pub(super) unsaid_since: Option<Mono>,
@@ -111,6 +113,7 @@ impl World {
             fuse: None,
             slow_writes: false,
             slow_results: false,
+            going_down: false,
             write: None,
             unsaid_since: Some(Mono::START),
             moved_on: false,
@@ -163,6 +166,7 @@ impl World {
             | Event::Stored { .. }
             | Event::Written { .. }
             | Event::Refused { .. }
+            | Event::GoingDown(_)
             | Event::Tick => {}
         }
         self.try_event(event)
@@ -222,6 +226,7 @@ impl World {
                 self.moved_on = self.status() != Some(complete);
                 self.results.push_back(Event::Asked { nth, request });
             }
+            Effect::AskNodeagent => self.results.push_back(Event::GoingDown(self.going_down)),
             Effect::Withdraw => assert!(self.request.take().is_some(), "withdrawn without a request"),
             Effect::Store(order) => {
                 let outcome = self.refuse.take().map_or(Ok(()), Err);

@@ -4,6 +4,7 @@
 
 mod any_order;
 mod drain;
+mod held;
 mod limits;
 mod operations;
 mod trial;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use agent::device::Operation;
 use step::{Core as _, Mono};
 use topics::{
-    BootReason, ConfigGetStatus, DrainStatus, NodeAgentStatus, NodeDrainStatus, Requester, ZbootConfig,
+    Answer, BootReason, ConfigGetStatus, DrainStatus, NodeAgentStatus, NodeDrainStatus, Requester,
+    ZbootConfig,
 };
 
 use super::*;
@@ -50,8 +52,13 @@ impl Bench {
         self.contact(ConfigGetStatus::Success);
     }
 
+    /// What zedkube says right now is what it said last.
     fn hear(&mut self, event: Event) -> Vec<Effect> {
-        let effects = self.core.step(self.now, event);
+        let mut effects = self.core.step(self.now, event);
+        if let Some(at) = effects.iter().position(|effect| *effect == Effect::Check) {
+            effects.remove(at);
+            effects.extend(self.core.step(self.now, Event::Checked { status: None, answers: Vec::new() }));
+        }
         let at = self.now.since_start().as_secs();
         self.done.extend(effects.iter().map(|effect| (at, effect.clone())));
         effects
@@ -135,6 +142,7 @@ fn kind(effect: &Effect) -> &'static str {
         Effect::Publish(_) => "publish",
         Effect::Zboot(_) => "verdict",
         Effect::Reason { .. } => "reason",
+        Effect::Check => "check",
         Effect::Sync => "sync",
         Effect::Operate(_) => "operate",
         Effect::Exit(_) => "exit",
