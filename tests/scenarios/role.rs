@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use scenarios::{At, World};
+use serde::Deserialize;
 use serde_json::json;
-use topics::{DrainStatus, NodeDrainProgress};
+use topics::{DrainStatus, KubeLeaderElectInfo, NodeDrainProgress};
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
 fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> {
@@ -40,15 +41,35 @@ fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> 
     Some((group, resource, verb.to_owned()))
 }
 
+/// The role for the election.
+const LEASE_ROLE: &str = "pillar-rs-stats-leader";
+
 type Grants = BTreeSet<(String, String, String)>;
 
-/// What the role of this name grants.
-fn granted(name: &str) -> Grants {
+/// A ClusterRole, or a Role in a namespace.
+#[derive(Deserialize)]
+struct Role {
+    metadata: Meta,
+    rules: Vec<PolicyRule>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    name: String,
+    namespace: Option<String>,
+}
+
+/// The role of this name.
+fn role(name: &str) -> Role {
     let roles = include_str!("../../docs/role.yaml").split("\n---\n");
-    let mut roles = roles.map(|text| serde_saphyr::from_str::<ClusterRole>(text).unwrap());
-    let role = roles.find(|role| role.metadata.name.as_deref() == Some(name)).unwrap();
+    let mut roles = roles.map(|text| serde_saphyr::from_str::<Role>(text).unwrap());
+    roles.find(|role| role.metadata.name == name).unwrap()
+}
+
+/// What the roles of these names grant.
+fn granted(names: &[&str]) -> Grants {
     let mut granted = BTreeSet::new();
-    for rule in role.rules.unwrap() {
+    for rule in names.iter().flat_map(|name| role(name).rules) {
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
                 for verb in &rule.verbs {
@@ -60,8 +81,8 @@ fn granted(name: &str) -> Grants {
     granted
 }
 
-fn granted_and_used(role: &str, asked: &[(String, String)]) {
-    let granted = granted(role);
+fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
+    let granted = granted(roles);
     let used: Grants = asked.iter().filter_map(needed).collect();
     let missing: Vec<_> = used.difference(&granted).collect();
     assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
@@ -74,7 +95,7 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let node = kubeops::NodeName::parse("edge-node-1").unwrap();
     kubeops::survey::plan(&world.cluster.handle(), &node).await.unwrap();
-    granted_and_used("pillar-rs-drain-plan", &world.cluster.asked_by_agents());
+    granted_and_used(&["pillar-rs-drain-plan"], &world.cluster.asked_by_agents());
 }
 
 #[tokio::test]
@@ -93,6 +114,11 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.prepare(At::Status(DrainStatus::Cordoned)).await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
+    world
+        .until::<KubeLeaderElectInfo>("zedkube", "this node to lead", |it| {
+            it.is_some_and(|it| it.is_stats_leader)
+        })
+        .await;
     world.ask_reboot(7);
     world
         .until::<NodeDrainProgress>("zedkube", "a blocker with the name of its budget", |it| {
@@ -105,5 +131,19 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.start_all();
     world.executed(7).await;
     world.cluster.until_schedulable().await;
-    granted_and_used("pillar-rs-node-drain", &world.cluster.asked_by_agents());
+    let asked = world.cluster.asked_by_agents();
+    granted_and_used(&["pillar-rs-node-drain", LEASE_ROLE], &asked);
+    // The lease's role holds in one namespace, and but for create for one lease.
+    let lease = role(LEASE_ROLE);
+    let leases = format!("/namespaces/{}/leases", lease.metadata.namespace.unwrap());
+    let named = lease.rules.iter().filter(|rule| rule.verbs != ["create"]);
+    let names: Vec<String> = named.flat_map(|rule| rule.resource_names.clone().unwrap()).collect();
+    for (method, uri) in asked.iter().filter(|(_, uri)| uri.contains("/leases")) {
+        let path = uri.split('?').next().unwrap();
+        let rest = path.split_once(&leases).unwrap_or_else(|| panic!("{uri} is in another namespace")).1;
+        assert!(
+            method == "POST" && rest.is_empty() || names.iter().any(|it| rest == format!("/{it}")),
+            "{uri}"
+        );
+    }
 }
