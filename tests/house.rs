@@ -180,3 +180,36 @@ fn files_have_one_subject() {
         .collect();
     assert!(long.is_empty(), "over {LONGEST_FILE_LINES} lines: {long:?}");
 }
+
+#[test]
+fn every_fault_on_its_page_is_kept_out_by_a_test_that_is_there() {
+    let page = fs::read_to_string(top().join("docs/faults.md")).unwrap();
+    let words = |text: &str| -> BTreeSet<String> {
+        let word = |it: char| !it.is_ascii_alphanumeric() && it != '_' && it != '-';
+        text.split(word).filter(|it| !it.is_empty()).map(str::to_owned).collect()
+    };
+    let quoted = page.split('`').skip(1).step_by(2).filter(|it| it.contains('_') && !it.contains(['/', ':']));
+    let sources = sources();
+    let tests: BTreeSet<&str> = sources
+        .iter()
+        .flat_map(|(_, text)| text.split("fn ").skip(1))
+        .filter_map(|rest| rest.split('(').next())
+        .collect();
+    for name in quoted {
+        assert!(tests.contains(name), "docs/faults.md names {name}, which is no test");
+    }
+    let rows = words(&page);
+    let known = [("D-A", 12), ("D-N", 4), ("D-B", 4), ("D-X", 1), ("D-K", 29), ("D-P", 6)];
+    for (family, last) in known {
+        for nth in 1..=last {
+            assert!(rows.contains(&format!("{family}{nth}")), "{family}{nth} is not on the page");
+        }
+    }
+    // What can be planted is on the page, each with its row.
+    let (_, planted) = sources.iter().find(|(path, _)| path.ends_with("step/src/planted.rs")).unwrap();
+    let all = planted.split("pub enum Fault {").nth(1).unwrap().split('}').next().unwrap();
+    for fault in all.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with("//")) {
+        let fault = fault.trim_end_matches(',');
+        assert!(rows.contains(fault), "the planted fault {fault} is not on the page");
+    }
+}

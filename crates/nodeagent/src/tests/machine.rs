@@ -119,3 +119,41 @@ async fn a_machine_that_refuses_is_asked_until_it_obeys() {
     tokio::task::spawn_blocking(move || heard.recv_timeout(TOO_LONG)).await.unwrap().unwrap();
     world.kill().await;
 }
+
+/// A machine that tells what zedkube says when it is asked.
+struct Reader(mpsc::Sender<Option<NodeDrainProgress>>, Bus);
+
+impl Device for Reader {
+    fn reboot(&mut self, _why: &str) -> Result<(), Error> {
+        self.0.send(agent::wire::peek(&self.1, "zedkube", "global")).unwrap();
+        Ok(())
+    }
+
+    fn shutdown(&mut self, _why: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn power_off(&mut self, _why: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn p3_a_machine_is_not_asked_while_the_answer_says_that_the_node_is_drained_again() {
+    let mut world = World::new();
+    world.limits.hard_exit_ms = 1;
+    world.answers(DrainStatus::Starting);
+    let (asked, heard) = mpsc::channel();
+    world.command_reboot();
+    let device = Box::new(Reader(asked, world.bus.clone()));
+    world.start_with(device);
+    world.status(|it| it.all_domains_halted && it.wait_drain_in_progress).await;
+    world.answers(DrainStatus::Complete);
+    world.ended().await.unwrap();
+    let seen = heard.iter().next().unwrap().unwrap();
+    assert_eq!(seen.answers[0].status, DrainStatus::Complete);
+}

@@ -16,8 +16,9 @@ use agent::{Clock, Error, Station, Stop, Stopper};
 use pubsub::{Bus, FileRule, FileState, store};
 use tokio::task::JoinSet;
 use topics::{
-    BootReason, ConfigGetStatus, DomainStatus, DrainStatus, GoTime, NodeAgentStatus, NodeDrainStatus,
-    Requester, Topic, VolumeMgrStatus, ZbootConfig, ZbootStatus, ZedAgentStatus, go_json,
+    Answer, BootReason, ConfigGetStatus, DomainStatus, DrainStatus, GoTime, NodeAgentStatus,
+    NodeDrainProgress, NodeDrainStatus, Requester, Topic, VolumeMgrStatus, ZbootConfig, ZbootStatus,
+    ZedAgentStatus, go_json,
 };
 
 use crate::{Limits, journal, reasons};
@@ -140,6 +141,14 @@ impl World {
 
     fn drain(&self, status: DrainStatus) {
         self.put("zedkube", "global", &NodeDrainStatus { status, requested_by: Requester::DeviceOp });
+    }
+
+    /// What a zedkube says that answers by request.
+    fn answers(&self, status: DrainStatus) {
+        let answer = Answer { requested_by: Requester::DeviceOp, status, ..Answer::default() };
+        let progress = NodeDrainProgress { answers: vec![answer], ..NodeDrainProgress::default() };
+        self.put("zedkube", "global", &progress);
+        self.drain(status);
     }
 
     fn zedagent(&self, change: impl FnOnce(&mut ZedAgentStatus)) {

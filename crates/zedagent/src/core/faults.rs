@@ -343,3 +343,21 @@ fn a_commanded_reboot_whose_drain_is_void_and_fails_keeps_its_request_and_asks_a
     core.step(due, answer(&second, 9));
     assert_eq!(waiting_for(&core), told);
 }
+
+#[test]
+fn d_a10_a_config_that_is_read_again_says_no_failure_in_between() {
+    use topics::ConfigGetStatus::{ReadSaved, Success};
+    let (mut core, _) = start(found("b1"));
+    let config =
+        |config_get_status| Event::Config(Wanted { clustered: true, config_get_status, ..Wanted::default() });
+    let mut said = Vec::new();
+    // The last one is the file that was mended; a reading that brings nothing new says nothing.
+    for status in [Success, Success, ReadSaved, ReadSaved, Success] {
+        for effect in core.step(T0, config(status)) {
+            if let Effect::Publish(status) = effect {
+                said.push(status.config_get_status);
+            }
+        }
+    }
+    assert_eq!(said, [Success, ReadSaved, Success]);
+}

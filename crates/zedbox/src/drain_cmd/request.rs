@@ -8,7 +8,7 @@ use agent::{Clock, wire};
 use anyhow::{Context as _, bail};
 use pubsub::{Bus, Name, Publication, store};
 use serde::Serialize;
-use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Requester, go_json};
+use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Requester};
 
 use super::course::Goal;
 use super::person;
