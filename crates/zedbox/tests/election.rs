@@ -164,6 +164,12 @@ impl Press {
         }
     }
 
+    /// One leads, and all see who.
+    fn is_settled(&self) -> bool {
+        let one = self.claims.iter().filter(|it| it.is_some()).count() == 1;
+        one && self.newest.iter().all(|it| it.leader_identity == self.newest[0].leader_identity)
+    }
+
     /// No two claims at one time.
     fn judge(&mut self) {
         let end = now();
@@ -192,12 +198,7 @@ async fn l1_l2_a_leader_that_is_held_and_let_go_never_leads_beside_the_next_one(
     let nodes: Vec<Node> = (1..=3).map(|number| Node::start(number, &server)).collect();
     let mut press = Press::follow(&nodes);
     for round in 1..=2 {
-        press
-            .until("a leader that all see", &nodes, |press| {
-                let one = press.claims.iter().filter(|it| it.is_some()).count() == 1;
-                one && press.newest.iter().all(|it| it.leader_identity == press.newest[0].leader_identity)
-            })
-            .await;
+        press.until("a leader that all see", &nodes, Press::is_settled).await;
         let held = press.claims.iter().position(Option::is_some).unwrap();
         let name = format!("n{}", held + 1);
         assert_eq!(lease(&sim)["holderIdentity"], name);
@@ -221,13 +222,16 @@ async fn l1_l2_a_leader_that_is_held_and_let_go_never_leads_beside_the_next_one(
 }
 
 #[tokio::test]
-async fn l4_a_kubeconfig_that_is_replaced_is_used_without_a_restart() {
+async fn l4_d_k18_a_kubeconfig_that_is_replaced_is_used_by_leader_and_follower_without_a_restart() {
     let (sim, first) = cluster().await;
-    let nodes = [Node::start(1, &first)];
+    let nodes = [Node::start(1, &first), Node::start(2, &first)];
     let mut press = Press::follow(&nodes);
-    press.until("a leader", &nodes, |press| press.claims[0].is_some()).await;
+    press.until("a leader that both see", &nodes, Press::is_settled).await;
+    let leader = press.claims.iter().position(Option::is_some).unwrap();
     let second = sim.serve().await.unwrap();
-    store::replace(&nodes[0].root.path().join("kubeconfig"), second.kubeconfig().as_bytes()).unwrap();
+    for node in &nodes {
+        store::replace(&node.root.path().join("kubeconfig"), second.kubeconfig().as_bytes()).unwrap();
+    }
     drop(first);
     // Renewals go on, by the new way.
     for _ in 0..3 {
@@ -236,6 +240,10 @@ async fn l4_a_kubeconfig_that_is_replaced_is_used_without_a_restart() {
         assert!(tokio::time::timeout(PATIENCE, renewed).await.is_ok(), "{}", nodes[0].log());
     }
     assert_eq!(lease(&sim)["leaseTransitions"], 0);
+    // And whoever only looked on takes over by it.
+    nodes[leader].signal(Signal::TERM);
+    press.until("the other one to lead", &nodes, |press| press.claims[1 - leader].is_some()).await;
+    press.judge();
 }
 
 /// Told to leave, a process gives the lease back before it ends.

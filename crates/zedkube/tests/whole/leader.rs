@@ -155,7 +155,7 @@ async fn a_killed_leader_takes_its_lease_up_again_and_says_first_that_it_does_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn l2_a_leader_whose_cluster_is_cut_off_says_so_within_the_renew_deadline() {
+async fn l2_d_k17_a_leader_whose_cluster_is_cut_off_says_so_and_stands_again_when_it_is_back() {
     let mut device = leading().await;
     for method in ["GET", "PUT"] {
         device.sim.faults().script(method, LEASE, u32::MAX, Fault::Cut);
