@@ -136,8 +136,8 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     // The lease's role holds in one namespace, and but for create for one lease.
     let lease = role(LEASE_ROLE);
     let leases = format!("/namespaces/{}/leases", lease.metadata.namespace.unwrap());
-    let named = lease.rules.iter().filter(|rule| rule.verbs != ["create"]);
-    let names: Vec<String> = named.flat_map(|rule| rule.resource_names.clone().unwrap()).collect();
+    let limited = lease.rules.iter().filter(|rule| rule.verbs != ["create"]);
+    let names: Vec<String> = limited.flat_map(|rule| rule.resource_names.clone().unwrap()).collect();
     for (method, uri) in asked.iter().filter(|(_, uri)| uri.contains("/leases")) {
         let path = uri.split('?').next().unwrap();
         let rest = path.split_once(&leases).unwrap_or_else(|| panic!("{uri} is in another namespace")).1;
