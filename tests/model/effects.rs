@@ -150,8 +150,8 @@ impl State {
     ) -> Result<(), Gone> {
         use zedkube::core::Effect;
         for effect in effects {
-            // Nobody decides by the history, or by what is said.
-            if matches!(effect, Effect::Say(_) | Effect::History(_)) {
+            // Nobody decides by the history, by what is said, or by who leads.
+            if matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_)) {
                 continue;
             }
             burn(fuse)?;
@@ -189,7 +189,7 @@ impl State {
                 Effect::Gate(true) => self.under().gate = Gate { watched: true, told: None },
                 Effect::Gate(false) => self.under().gate.watched = false,
                 Effect::Guard => self.under().guard = Some(false),
-                Effect::Say(_) | Effect::History(_) => {}
+                Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_) => {}
             }
         }
         Ok(())

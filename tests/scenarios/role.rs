@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::{Clock, wire};
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use pubsub::{Bus, Change};
 use scenarios::{At, World};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
-use topics::{DrainStatus, KubeStatsState, NodeDrainProgress};
-use zedkube::{Leading, stats};
+use topics::{DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
+use zedkube::leader::Leadership;
+use zedkube::stats;
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
 fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> {
@@ -45,33 +47,44 @@ fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> 
     Some((group, resource, verb.to_owned()))
 }
 
+/// The role for the election.
+const LEASE_ROLE: &str = "pillar-rs-stats-leader";
+/// The role for the lease of our kubelet.
+const NODE_LEASE_ROLE: &str = "pillar-rs-node-lease";
+/// The role for the report of the cluster.
+const STATS_ROLE: &str = "pillar-rs-cluster-stats";
+
 type Grants = BTreeSet<(String, String, String)>;
 
-/// What the roles of these names grant, in the whole cluster or in the namespace of the role.
-fn granted(names: &[&str]) -> Grants {
-    let mut granted = BTreeSet::new();
-    for text in include_str!("../../docs/role.yaml").split("\n---\n") {
-        let (meta, rules) = if text.contains("kind: Role\n") {
-            let role: Role = serde_saphyr::from_str(text).unwrap();
-            assert_eq!(role.metadata.namespace.as_deref(), Some("kube-node-lease"));
-            (role.metadata, role.rules.unwrap())
-        } else {
-            let role: ClusterRole = serde_saphyr::from_str(text).unwrap();
-            (role.metadata, role.rules.unwrap())
-        };
-        if names.contains(&meta.name.as_deref().unwrap()) {
-            granted.extend(rules.iter().flat_map(grants));
-        }
-    }
-    granted
+/// A ClusterRole, or a Role in a namespace.
+#[derive(Deserialize)]
+struct Role {
+    metadata: Meta,
+    rules: Vec<PolicyRule>,
 }
 
-fn grants(rule: &PolicyRule) -> Grants {
+#[derive(Deserialize)]
+struct Meta {
+    name: String,
+    namespace: Option<String>,
+}
+
+/// The role of this name.
+fn role(name: &str) -> Role {
+    let roles = include_str!("../../docs/role.yaml").split("\n---\n");
+    let mut roles = roles.map(|text| serde_saphyr::from_str::<Role>(text).unwrap());
+    roles.find(|role| role.metadata.name == name).unwrap()
+}
+
+/// What the roles of these names grant.
+fn granted(names: &[&str]) -> Grants {
     let mut granted = BTreeSet::new();
-    for group in rule.api_groups.iter().flatten() {
-        for resource in rule.resources.iter().flatten() {
-            for verb in &rule.verbs {
-                granted.insert((group.clone(), resource.clone(), verb.clone()));
+    for rule in names.iter().flat_map(|name| role(name).rules) {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                for verb in &rule.verbs {
+                    granted.insert((group.clone(), resource.clone(), verb.clone()));
+                }
             }
         }
     }
@@ -101,7 +114,8 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
     let root = tempfile::tempdir().unwrap();
     let bus = Bus::open(root.path()).unwrap();
     let clock = Clock::new();
-    let (_leading, leading) = watch::channel(Leading::Until(clock.now() + Duration::from_hours(1)));
+    let (_leading, leading) =
+        watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_member, member) = watch::channel(true);
     let board = stats::Board::open(&bus).unwrap();
     let mut told =
@@ -120,7 +134,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
         () = stats::run(world.cluster.handle(), clock, leading, member, board) => panic!("it ends with its senders"),
         () = followed => {}
     }
-    granted_and_used(&["pillar-rs-cluster-stats"], &world.cluster.asked_by_agents());
+    granted_and_used(&[STATS_ROLE], &world.cluster.asked_by_agents());
 }
 
 #[tokio::test]
@@ -139,6 +153,16 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.prepare(At::Status(DrainStatus::Cordoned)).await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
+    world
+        .until::<KubeLeaderElectInfo>("zedkube", "this node to lead", |it| {
+            it.is_some_and(|it| it.is_stats_leader)
+        })
+        .await;
+    world
+        .until::<KubeStatsState>("zedkube", "all that the report is made of to be followed", |it| {
+            it.is_some_and(|it| it.requests_open == 10)
+        })
+        .await;
     world.ask_reboot(7);
     world
         .until::<NodeDrainProgress>("zedkube", "a blocker with the name of its budget", |it| {
@@ -152,8 +176,22 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.executed(7).await;
     world.cluster.until_schedulable().await;
     let asked = world.cluster.asked_by_agents();
-    granted_and_used(&["pillar-rs-node-drain", "pillar-rs-node-lease"], &asked);
-    let leases: Vec<&String> = asked.iter().map(|it| &it.1).filter(|it| it.contains("/leases")).collect();
-    let granted = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?";
-    assert!(!leases.is_empty() && leases.iter().all(|it| it.starts_with(granted)), "{leases:?}");
+    granted_and_used(&["pillar-rs-node-drain", NODE_LEASE_ROLE, LEASE_ROLE, STATS_ROLE], &asked);
+    // A lease's role holds in one namespace, and but for create the election's for one lease.
+    let places = [NODE_LEASE_ROLE, LEASE_ROLE].map(|name| {
+        let role = role(name);
+        let limited = role.rules.iter().filter(|rule| rule.verbs != ["create"]);
+        let names: Vec<String> =
+            limited.flat_map(|rule| rule.resource_names.clone().unwrap_or_default()).collect();
+        (format!("/namespaces/{}/leases", role.metadata.namespace.unwrap()), names)
+    });
+    for (method, uri) in asked.iter().filter(|(_, uri)| uri.contains("/leases")) {
+        let path = uri.split('?').next().unwrap();
+        let granted = |(place, names): &(String, Vec<String>)| {
+            let Some((_, rest)) = path.split_once(place.as_str()) else { return false };
+            rest.is_empty() && (method == "POST" || names.is_empty())
+                || names.iter().any(|it| rest == format!("/{it}"))
+        };
+        assert!(places.iter().any(granted), "{method} {uri}");
+    }
 }

@@ -1,4 +1,4 @@
-//! What is done to a cluster: reading and cordoning our own node, and emptying it.
+//! What is done to a cluster: reading and cordoning our own node, emptying it, and the election of a leader (`lease`).
 //!
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
@@ -29,6 +29,7 @@ mod gate_tests;
 pub mod held;
 pub mod hindrance;
 mod kubeconfig;
+pub mod lease;
 #[cfg(test)]
 mod mock;
 pub mod names;

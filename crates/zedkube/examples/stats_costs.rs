@@ -25,7 +25,8 @@ use kubesim::{Sim, SimConfig};
 use pubsub::Bus;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use zedkube::{Leading, stats};
+use zedkube::leader::Leadership;
+use zedkube::stats;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -104,7 +105,8 @@ async fn ours() -> (String, String) {
     let root = tempfile::tempdir().unwrap();
     let bus = Bus::open(root.path()).unwrap();
     let clock = Clock::new();
-    let (_leading, leading) = watch::channel(Leading::Until(clock.now() + Duration::from_hours(1)));
+    let (_leading, leading) =
+        watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_member, member) = watch::channel(true);
     let cluster = kubeops::Cluster::from_client(meter.on(Client::new(sim.service(), "default")));
     let task = stats::run(cluster, clock, leading, member, stats::Board::open(&bus).unwrap());

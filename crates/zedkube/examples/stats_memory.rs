@@ -24,7 +24,8 @@ use pubsub::{Bus, Change};
 use serde_json::json;
 use tokio::sync::watch;
 use topics::KubeClusterInfo;
-use zedkube::{Leading, stats};
+use zedkube::leader::Leadership;
+use zedkube::stats;
 
 const NODES: usize = 100;
 const PODS: usize = 1000;
@@ -86,7 +87,8 @@ async fn measure() {
     println!("before: {}", resident());
     let bus = Bus::open(folder.path()).unwrap();
     let clock = Clock::new();
-    let (_leading, leading) = watch::channel(Leading::Until(clock.now() + Duration::from_hours(1)));
+    let (_leading, leading) =
+        watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_member, member) = watch::channel(true);
     let board = stats::Board::open(&bus).unwrap();
     let cluster = kubeops::Cluster::from_kubeconfig(&kubeconfig);

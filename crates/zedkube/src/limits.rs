@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use kubeops::gate;
+use kubeops::lease::Times;
 use kubeops::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -70,6 +71,18 @@ pub struct Limits {
     /// What is done about volumes that are over their time: `wait`, `give-up` or `go-on`.
     #[serde(deserialize_with = "words::volumes_limit_then")]
     pub volumes_limit_then: VolumeAction,
+    /// How long a leader is left alone after a sign of life.
+    pub lease_ms: u64,
+    /// How long a leader leads after its last renewal; never more than four fifths of `lease_ms`.
+    pub lease_renew_ms: u64,
+    /// Pause between two renewals, and between two looks at another's lease; up to a fifth longer by chance.
+    pub lease_retry_ms: u64,
+    /// How long COMPLETE, or the end of this agent, waits until the lease is given back.
+    pub lease_release_ms: u64,
+    /// The cluster counts as gone when no look at the lease has come through for so long.
+    pub lease_silence_ms: u64,
+    /// How long a config that was there may read as failed, as it does during each fetch, before it counts as lost.
+    pub config_patience_ms: u64,
     /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
     #[serde(deserialize_with = "words::sticky_then")]
     pub sticky_then: StickyAction,
@@ -108,6 +121,12 @@ impl Default for Limits {
             tier_limit_then: rules.tier.then,
             volumes_limit_ms: 600_000,
             volumes_limit_then: rules.volumes.then,
+            lease_ms: 300_000,
+            lease_renew_ms: 180_000,
+            lease_retry_ms: 15_000,
+            lease_release_ms: 5_000,
+            lease_silence_ms: 300_000,
+            config_patience_ms: 300_000,
             sticky_then: rules.sticky,
             sticky_returns: rules.sticky_returns,
         }
@@ -146,6 +165,17 @@ impl Limits {
             // Without a pause there would be no end of looking.
             look: ms(self.gate_look_ms.max(100)),
         }
+    }
+
+    /// The times of the election.
+    pub(crate) fn lease_times(&self) -> Times {
+        let ms = Duration::from_millis;
+        Times::new(
+            ms(self.lease_ms),
+            ms(self.lease_renew_ms),
+            ms(self.lease_retry_ms),
+            ms(self.lease_silence_ms),
+        )
     }
 }
 
@@ -215,6 +245,8 @@ as_durations! {
     answer_dwell: answer_dwell_ms,
     progress_gap: progress_gap_ms,
     marks_gap: marks_gap_ms,
+    lease_release: lease_release_ms,
+    config_patience: config_patience_ms,
 }
 
 #[cfg(test)]

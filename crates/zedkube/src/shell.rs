@@ -13,6 +13,7 @@ use topics::{
 use tracing::{error, info, warn};
 
 use crate::core::{Author, Effect, Event, Force, Said};
+use crate::leader::Door;
 use crate::limits::Limits;
 use crate::work::{Target, Work};
 use crate::{MISSPELT, NAME, WAIT};
@@ -43,6 +44,7 @@ pub(crate) struct Shell {
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
+    election: Door,
 }
 
 impl Shell {
@@ -52,6 +54,7 @@ impl Shell {
         limits: &Limits,
         cluster: Cluster,
         tasks: Tasks<Event>,
+        election: Door,
     ) -> Result<(Self, Option<DrainJournal>, Option<DrainHistory>), Error> {
         let bus = &station.bus;
         let shell = Self {
@@ -62,6 +65,7 @@ impl Shell {
             work: Work::new(cluster, station.clone(), limits.clone()),
             station: station.clone(),
             tasks,
+            election,
         };
         let journal = shell.journal.get(GLOBAL).cloned();
         let history = shell.history.get(GLOBAL).cloned();
@@ -225,6 +229,7 @@ impl Hands for Shell {
             Effect::Status(status) => {
                 self.status.publish(GLOBAL, &status).map_err(Error::pubsub("NodeDrainStatus"))?;
             }
+            Effect::Candidacy(candidacy) => self.election.tell(candidacy).await,
             Effect::Probe(run) => self.tasks.start(RUN, self.work.clone().probe(run)),
             Effect::Cordon(run, request) => self.tasks.start(RUN, self.work.clone().cordon(run, request)),
             Effect::Drain(run, request, limit, marks) => {

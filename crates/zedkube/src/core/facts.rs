@@ -11,6 +11,8 @@ use topics::{
     Requester,
 };
 
+use super::candidacy::Candidacy;
+
 /// Number of a run: results of another one are not listened to.
 pub type RunId = u64;
 
@@ -144,6 +146,9 @@ pub enum Effect {
     Progress(Box<NodeDrainProgress>),
     /// Publish the status.
     Status(NodeDrainStatus),
+    /// Tell the election what this drain leaves to it. Once closed, the lease is given back before the next effect,
+    /// or that takes too long.
+    Candidacy(Candidacy),
     /// Ask whether the API is there.
     Probe(RunId),
     /// Cordon the node in the name of this request.

@@ -12,6 +12,7 @@ use topics::{
 };
 
 use super::after_boot::AfterBoot;
+use super::candidacy::Candidacy;
 use super::facts::{Effect, Event, Force, RunId, Said};
 use super::gap::Gap;
 use super::history::History;
@@ -59,6 +60,9 @@ pub struct Zedkube {
     pub(super) sent: Sent,
     pub(super) care_trouble: String,
     pub(super) after_boot: AfterBoot,
+    /// Whether the node has been looked at since this start.
+    pub(super) node_seen: bool,
+    pub(super) said_candidacy: Option<Candidacy>,
     pub(super) said_status: Option<NodeDrainStatus>,
     pub(super) said_progress: Option<Box<NodeDrainProgress>>,
     pub(super) progress_gap: Gap,
@@ -112,6 +116,8 @@ impl Zedkube {
             sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
             after_boot: AfterBoot::default(),
+            node_seen: false,
+            said_candidacy: None,
             said_status: None,
             said_progress: None,
             progress_gap: Gap::default(),

@@ -2,6 +2,7 @@
 
 mod after_boot;
 mod attempts;
+mod candidacy;
 mod facts;
 mod gap;
 mod history;
@@ -39,5 +40,6 @@ mod voided;
 #[cfg(test)]
 mod world;
 
+pub use candidacy::Candidacy;
 pub use facts::{Author, Done, Effect, Event, Failure, Force, RunId, Said, Seen, Stayer};
 pub use machine::Zedkube;

@@ -37,6 +37,7 @@ impl Zedkube {
                 | Effect::History(_)
                 | Effect::Progress(_)
                 | Effect::Status(_)
+                | Effect::Candidacy(_)
                 | Effect::Probe(_)
                 | Effect::Drain(..)
                 | Effect::Await(..)

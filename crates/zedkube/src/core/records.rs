@@ -43,7 +43,8 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         Effect::Progress(_) => Some("progress"),
         Effect::Status(_) => Some("status"),
         Effect::Drain(..) | Effect::Probe(_) | Effect::Cordon(..) => Some("call"),
-        Effect::Await(..)
+        Effect::Candidacy(_)
+        | Effect::Await(..)
         | Effect::Cancel
         | Effect::Guard
         | Effect::Look { .. }

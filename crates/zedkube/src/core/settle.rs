@@ -193,6 +193,7 @@ impl Zedkube {
         if let Ok(seen) = &seen {
             self.seen_after_boot(seen, out);
         }
+        self.node_seen |= seen.is_ok();
         self.care = match seen.map(|seen| self.sifted(seen)) {
             Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps => {
                 self.void(now, &seen, out);

@@ -13,7 +13,7 @@ use topics::{
 };
 
 use super::bench::{done_with, failed, wall};
-use super::{Effect, Event, Force, RunId, Zedkube};
+use super::{Candidacy, Effect, Event, Force, RunId, Zedkube};
 use crate::limits::Limits;
 
 pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
@@ -78,6 +78,8 @@ pub(super) struct World {
     pub(super) drained: BTreeSet<RequestId>,
     pub(super) skipped: BTreeSet<RequestId>,
     pub(super) forced: BTreeSet<RequestId>,
+    /// What is left of the right to lead.
+    candidacy: Option<Candidacy>,
 }
 
 impl World {
@@ -114,6 +116,7 @@ impl World {
             drained: BTreeSet::new(),
             skipped: BTreeSet::new(),
             forced: BTreeSet::new(),
+            candidacy: None,
         };
         world.perform(effects);
         world.first_facts(0);
@@ -178,6 +181,7 @@ impl World {
                             _ => &self.skipped,
                         };
                         assert!(earned.contains(&answer.id()), "not earned: {answer:?}");
+                        assert_eq!(self.candidacy, Some(Candidacy::Closed), "L5: {answer:?}");
                     }
                 }
                 Effect::Status(status) => self.told(status),
@@ -211,6 +215,7 @@ impl World {
                     assert!(!self.guard, "two guards at once");
                     self.guard = true;
                 }
+                Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
                 Effect::Say(_) => {}
             }
         }
@@ -218,6 +223,8 @@ impl World {
 
     pub(super) fn told(&mut self, status: NodeDrainStatus) {
         self.status = status;
+        let closed = self.candidacy == Some(Candidacy::Closed);
+        assert!(closed || status.status != DrainStatus::Complete, "L5: {status} while this node may lead");
         if status.status != DrainStatus::Complete || self.force == Force::Order(status) {
             return;
         }
@@ -377,6 +384,7 @@ impl World {
         (self.watching, self.gate) = (false, None);
         self.late.clear();
         self.progress = None;
+        self.candidacy = None;
         if other_boot {
             self.boot += 1;
             self.requests.clear();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use step::Mono;
 
-use crate::leader_watch::Leading;
+use crate::leader::Leadership;
 
 /// Least time between two publications.
 pub const GAP: Duration = Duration::from_secs(30);
@@ -65,11 +65,8 @@ impl Default for Rhythm {
 
 impl Rhythm {
     /// Hears who leads; to be told in every turn, as only the present value counts.
-    pub(super) fn lead(&mut self, now: Mono, leading: Leading) -> Option<Act> {
-        let until = match leading {
-            Leading::Until(until) if now < until => Some(until),
-            Leading::Until(_) | Leading::No => None,
-        };
+    pub(super) fn lead(&mut self, now: Mono, leading: Leadership) -> Option<Act> {
+        let until = leading.until.filter(|_| leading.holds(now));
         match (&mut self.term, until) {
             (None, None) => None,
             (Some(term), Some(until)) => {
@@ -188,9 +185,13 @@ mod tests {
 
     fn leader() -> Rhythm {
         let mut rhythm = Rhythm::default();
-        assert_eq!(rhythm.lead(at(0), Leading::Until(at(1000))), None, "what an earlier run left goes first");
+        assert_eq!(
+            rhythm.lead(at(0), Leadership { until: Some(at(1000)) }),
+            None,
+            "what an earlier run left goes first"
+        );
         assert_eq!(due(&mut rhythm, at(0)), [Act::Close]);
-        assert_eq!(rhythm.lead(at(0), Leading::Until(at(1000))), Some(Act::Open));
+        assert_eq!(rhythm.lead(at(0), Leadership { until: Some(at(1000)) }), Some(Act::Open));
         rhythm
     }
 
@@ -223,16 +224,20 @@ mod tests {
     #[test]
     fn l2_the_end_of_the_certain_time_ends_the_term_and_a_failed_withdrawal_is_tried_again() {
         let mut rhythm = leader();
-        assert_eq!(rhythm.lead(at(999), Leading::Until(at(1000))), None);
+        assert_eq!(rhythm.lead(at(999), Leadership { until: Some(at(1000)) }), None);
         assert_eq!(rhythm.until(), Some(at(1000)));
-        assert_eq!(rhythm.lead(at(1000), Leading::Until(at(1000))), None);
+        assert_eq!(rhythm.lead(at(1000), Leadership { until: Some(at(1000)) }), None);
         assert_eq!((rhythm.until(), rhythm.due(at(1000))), (None, Some(Act::Close)));
         rhythm.closed(at(1000), false);
         assert_eq!((rhythm.due(at(1000)), rhythm.next_wake()), (None, Some(at(1001))));
-        assert_eq!(rhythm.lead(at(1000), Leading::Until(at(2000))), None, "no new term before that is done");
+        assert_eq!(
+            rhythm.lead(at(1000), Leadership { until: Some(at(2000)) }),
+            None,
+            "no new term before that is done"
+        );
         assert_eq!(rhythm.due(at(1001)), Some(Act::Close));
         rhythm.closed(at(1001), true);
-        assert_eq!(rhythm.lead(at(1001), Leading::Until(at(2000))), Some(Act::Open));
+        assert_eq!(rhythm.lead(at(1001), Leadership { until: Some(at(2000)) }), Some(Act::Open));
     }
 
     proptest! {
@@ -242,18 +247,18 @@ mod tests {
         fn l2_nothing_is_published_without_the_lease(
             steps in proptest::collection::vec((0_u64..40, 0_u8..6, 0_u64..80, any::<bool>()), 1..200)
         ) {
-            let (mut rhythm, mut now, mut leading) = (Rhythm::default(), at(0), Leading::No);
+            let (mut rhythm, mut now, mut leading) = (Rhythm::default(), at(0), Leadership::default());
             let (mut published, mut last): (bool, Option<Mono>) = (true, None);
             for (wait, what, ahead, good) in steps {
                 now = now + Duration::from_secs(wait);
                 match what {
-                    0 => leading = Leading::No,
-                    1 => leading = Leading::Until(now + Duration::from_secs(ahead)),
+                    0 => leading = Leadership::default(),
+                    1 => leading = Leadership { until: Some(now + Duration::from_secs(ahead)) },
                     2 => rhythm.changed(),
                     3 => rhythm.news(good),
                     _ => {}
                 }
-                let certain = matches!(leading, Leading::Until(until) if now < until);
+                let certain = leading.holds(now);
                 let mut acts = 0;
                 loop {
                     // As the task does: who leads is read before everything that is done.

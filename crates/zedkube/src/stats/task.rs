@@ -16,7 +16,7 @@ use super::fit;
 use super::fold::{View, fold};
 use super::rhythm::{Act, Rhythm};
 use super::told::{self, Cuts, Moment};
-use crate::leader_watch::Leading;
+use crate::leader::Leadership;
 
 /// Reports the cluster whenever this node leads, until nobody can say any more whether it does. `member` tells whether
 /// this device has a cluster config.
@@ -25,7 +25,7 @@ use crate::leader_watch::Leading;
 pub async fn run(
     cluster: Cluster,
     clock: Clock,
-    mut leading: watch::Receiver<Leading>,
+    mut leading: watch::Receiver<Leadership>,
     mut member: watch::Receiver<bool>,
     board: Board,
 ) {

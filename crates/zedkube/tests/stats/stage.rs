@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use topics::{KubeClusterInfo, KubeStatsState, go_json};
 use tracing::subscriber::DefaultGuard;
-use zedkube::{Leading, stats};
+use zedkube::leader::Leadership;
+use zedkube::stats;
 
 use crate::lines::Lines;
 
@@ -27,7 +28,7 @@ pub(crate) struct Stage {
     pub(crate) sim: Sim,
     pub(crate) bus: Bus,
     clock: Clock,
-    leading: watch::Sender<Leading>,
+    leading: watch::Sender<Leadership>,
     pub(crate) member: watch::Sender<bool>,
     pub(crate) lines: Lines,
     _ear: DefaultGuard,
@@ -44,7 +45,7 @@ impl Stage {
     pub(crate) fn on(sim: Sim) -> Self {
         let root = tempfile::tempdir().unwrap();
         let bus = Bus::open(root.path()).unwrap();
-        let (leading, _) = watch::channel(Leading::No);
+        let (leading, _) = watch::channel(Leadership::default());
         let (member, _) = watch::channel(true);
         let (lines, ear) = Lines::open();
         let (clock, task) = (Clock::new(), JoinSet::new());
@@ -71,11 +72,11 @@ impl Stage {
 
     /// This node leads for so long from now.
     pub(crate) fn lead(&self, time: Duration) {
-        self.leading.send_replace(Leading::Until(self.now() + time));
+        self.leading.send_replace(Leadership { until: Some(self.now() + time) });
     }
 
     pub(crate) fn lose(&self) {
-        self.leading.send_replace(Leading::No);
+        self.leading.send_replace(Leadership::default());
     }
 
     pub(crate) async fn pass(&self, time: Duration) {

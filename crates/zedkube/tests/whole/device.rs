@@ -97,6 +97,7 @@ impl Device {
             "run/zedagent/EdgeNodeClusterConfig",
             "run/zedagent/EdgeNodeInfo",
             "run/zedagent/ConfigItemValueMap",
+            "run/zedagent/ZedAgentStatus",
             "persist/kube-status",
             "tmp",
             "dev",
@@ -183,6 +184,13 @@ impl Device {
     pub(crate) async fn kill(&mut self) {
         self.agent.as_ref().unwrap().2.abort();
         self.killed().await;
+    }
+
+    /// Tells zedkube to leave, and waits until it has.
+    pub(crate) async fn leave(&mut self) {
+        let (stopper, mut task, _) = self.agent.take().unwrap();
+        stopper.stop();
+        task.join_next().await.unwrap().unwrap();
     }
 
     /// What the machine does on a reboot: no status, no request, another boot. zedkube does not run.

@@ -12,6 +12,7 @@ mod diary;
 mod failures;
 mod forced;
 mod history;
+mod leader;
 mod limits;
 mod operator;
 mod pauses;
