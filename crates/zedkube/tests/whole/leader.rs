@@ -13,6 +13,8 @@ const US: Requester = Requester::DeviceOp;
 const LEASES: &str = "coordination/leases";
 const LEASE: &str = "/leases/eve-kube-stats-leader";
 const LEADS: &str = "leader election: this node leads lease";
+const REPORT: &str = "run/zedkube/KubeClusterInfo/global.json";
+const TAKEN_BACK: &str = "its report of the cluster is taken back";
 const GIVEN_BACK: &str = "leader election: lease given back";
 
 /// What zedagent says of its config.
@@ -99,8 +101,11 @@ async fn l5_the_lease_is_given_back_before_complete_and_not_taken_until_the_cord
     device.until(DrainStatus::Cordoned, US, 1).await;
     device.pass(Duration::from_secs(120)).await;
     assert!(info(&device).is_stats_leader, "a drain that lasts is no reason to report nothing");
+    assert!(device.text(REPORT).is_some());
     device.block(false);
     device.until(DrainStatus::Complete, US, 1).await;
+    assert!(place(&device, TAKEN_BACK) < place(&device, " to {Complete 2}"));
+    assert_eq!(device.text(REPORT), None, "L2: nobody but the leader reports");
     assert!(place(&device, GIVEN_BACK) < place(&device, " to {Complete 2}"));
     assert_eq!(lease(&device)["holderIdentity"], "");
     assert!(!info(&device).is_stats_leader && !info(&device).in_leader_election);
