@@ -3,6 +3,7 @@
 use agent::force::{OrderedBy, Orders};
 use agent::settings::Properties;
 use agent::{Error, Hands, Station, Tasks, publication};
+use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Publication};
 use tokio::sync::watch;
@@ -13,6 +14,7 @@ use topics::{
 use tracing::{error, info, warn};
 
 use crate::core::{Author, Effect, Event, Force, Said};
+use crate::leader::Door;
 use crate::limits::Limits;
 use crate::status::Speaker;
 use crate::work::{Target, Work};
@@ -32,6 +34,8 @@ const RUN: &str = "run";
 const LOOK: &str = "look";
 /// Name of the task that watches the drained node.
 const GUARD: &str = "guard";
+/// Name of the task that watches over the gate after the boot.
+const GATE: &str = "gate";
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -43,6 +47,7 @@ pub(crate) struct Shell {
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
     speaker: Speaker,
+    election: Door,
 }
 
 impl Shell {
@@ -52,6 +57,7 @@ impl Shell {
         limits: &Limits,
         cluster: Cluster,
         tasks: Tasks<Event>,
+        election: Door,
     ) -> Result<(Self, Option<DrainJournal>, Option<DrainHistory>), Error> {
         let bus = &station.bus;
         let shell = Self {
@@ -63,6 +69,7 @@ impl Shell {
             work: Work::new(cluster, station.clone(), limits.clone()),
             station: station.clone(),
             tasks,
+            election,
         };
         let journal = shell.journal.get(GLOBAL).cloned();
         let history = shell.history.get(GLOBAL).cloned();
@@ -242,6 +249,7 @@ impl Hands for Shell {
             Effect::Status(status) => {
                 self.status.publish(GLOBAL, &status).map_err(Error::pubsub("NodeDrainStatus"))?;
             }
+            Effect::Candidacy(candidacy) => self.election.tell(candidacy).await,
             Effect::Probe(run) => self.tasks.start(RUN, self.work.clone().probe(run)),
             Effect::Cordon(run, request) => self.tasks.start(RUN, self.work.clone().cordon(run, request)),
             Effect::Drain(run, request, limit, marks) => {
@@ -255,7 +263,14 @@ impl Hands for Shell {
                 self.tasks.cancel(GUARD);
             }
             Effect::Guard => self.tasks.start(GUARD, self.work.clone().guard()),
-            Effect::Look { nth, give_back } => self.tasks.start(LOOK, self.work.clone().look(nth, give_back)),
+            Effect::Look { nth, give_back, gate_open } => {
+                self.tasks.start(LOOK, self.work.clone().look(nth, give_back, gate_open));
+            }
+            Effect::Gate(true) => {
+                let work = self.work.clone();
+                self.tasks.events(GATE, move |outbox| work.gate(outbox));
+            }
+            Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Say(said) => say(&said),
         }
         Ok(())
@@ -303,5 +318,18 @@ fn say(said: &Said) {
         Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
         Said::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
         Said::Stirred(what) => info!(change = what, "something has happened on the drained node"),
+        Said::Gate(Verdict { layer: None, words, .. }) => {
+            info!("the gate after the boot is open: {words}");
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, next_step, failed: true, .. }) => {
+            warn!(
+                layer = layer.text(),
+                next_step, "the gate after the boot has failed and is looked at on and on: {words}"
+            );
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, .. }) => {
+            info!(layer = layer.text(), "the gate after the boot is shut: {words}");
+        }
+        Said::Repaired(what) => warn!(what, "removed after the boot"),
     }
 }
