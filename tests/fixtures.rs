@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use topics::{
     DeviceOpPending, DrainHistory, DrainJournal, DrainStatus, EdgeNodeClusterConfig, EdgeNodeInfo,
-    NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic, ZedAgentStatus, go_json,
+    KubeStatsState, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic,
+    ZedAgentStatus, go_json,
 };
 
 fn trees() -> PathBuf {
@@ -52,6 +53,8 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
         let cluster: EdgeNodeClusterConfig =
             exact(tree, "run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
         assert_eq!(cluster.valid, status.status != DrainStatus::NotSupported, "{tree}");
+        let report = exact::<KubeStatsState>(tree, "run/zedkube/KubeStatsState/global.json");
+        assert_eq!(report, (tree == "cluster-idle").then(KubeStatsState::default), "{tree}");
         assert!(exact::<EdgeNodeInfo>(tree, "run/zedagent/EdgeNodeInfo/global.json").is_some());
         assert!(exact::<ZedAgentStatus>(tree, "run/zedagent/ZedAgentStatus/zedagent.json").is_some());
         let nodeagent: NodeAgentStatus = exact(tree, "run/nodeagent/NodeAgentStatus/nodeagent.json").unwrap();

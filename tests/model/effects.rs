@@ -7,7 +7,7 @@ use baseosmgr::core::{Counter, Order};
 use topics::{CordonOwner, NodeDrainRequest, Requester};
 
 use super::topics::{Disk, Fact, Who, Writer};
-use super::world::{Look, State, Task, Touched, Work};
+use super::world::{Gate, Look, State, Task, Touched, Work};
 
 /// How many effects are still performed.
 pub(crate) type Fuse = Option<usize>;
@@ -150,8 +150,8 @@ impl State {
     ) -> Result<(), Gone> {
         use zedkube::core::Effect;
         for effect in effects {
-            // Nobody decides by the history, or by what is said.
-            if matches!(effect, Effect::Say(_) | Effect::History(_)) {
+            // Nobody decides by the history, by what is said, or by who leads.
+            if matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_)) {
                 continue;
             }
             burn(fuse)?;
@@ -177,14 +177,19 @@ impl State {
                 Effect::Drain(run, ..) => self.begin(run, Work::Drain),
                 Effect::Await(run, _) => self.begin(run, Work::Await),
                 Effect::Cancel => self.cancel(),
-                Effect::Look { nth, give_back } => {
+                Effect::Look { nth, give_back, gate_open } => {
                     if self.under.look.is_some() {
                         self.wrong("two looks at once");
                     }
-                    self.under().look = Some(Look { nth, give_back });
+                    if gate_open != (self.under.gate.told == Some(true)) {
+                        self.wrong("R4: the gate after the boot is not what it was said to be");
+                    }
+                    self.under().look = Some(Look { nth, give_back, gate_open });
                 }
+                Effect::Gate(true) => self.under().gate = Gate { watched: true, told: None },
+                Effect::Gate(false) => self.under().gate.watched = false,
                 Effect::Guard => self.under().guard = Some(false),
-                Effect::Say(_) | Effect::History(_) => {}
+                Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_) => {}
             }
         }
         Ok(())

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use agent::device::Operation;
+use kubeops::boot::Report;
+use kubeops::gate::{Layer, Verdict};
 use kubeops::{Marks, Watched};
 use nodeagent::core::Took;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
@@ -105,8 +107,9 @@ impl State {
     }
 
     pub(crate) fn look_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
-        let Some(Look { nth, give_back }) = self.under().look.take() else { return Ok(()) };
+        let Some(Look { nth, give_back, gate_open }) = self.under().look.take() else { return Ok(()) };
         let node = self.under.node.clone();
+        let earlier = node.boot != self.under.boot;
         let seen = if how == How::Well {
             // What is seen counts from here on, and what was proved before does not.
             self.under().ghost.undone = false;
@@ -122,6 +125,7 @@ impl State {
                     Ok(Seen::Peopled(owner, vec![stayer()]))
                 }
                 CordonOwner::Foreign => Ok(Seen::Foreign),
+                CordonOwner::Ours if give_back && earlier && !gate_open => Ok(Seen::NotReady),
                 CordonOwner::Ours if give_back => {
                     self.cordon(CordonOwner::None);
                     Ok(Seen::Open)
@@ -130,13 +134,37 @@ impl State {
             }
         } else {
             self.fails();
-            if give_back && node.cordon == CordonOwner::Ours && node.boot != self.under.boot {
+            if give_back && node.cordon == CordonOwner::Ours && earlier {
                 Ok(Seen::NotReady)
             } else {
                 Err("500".to_owned())
             }
         };
         self.tell(Fact::Zedkube(zedkube::core::Event::Looked(nth, seen)), fuse, touched)
+    }
+
+    /// The gate after the boot opens, or something shuts it for a time.
+    pub(crate) fn gate_moves(
+        &mut self,
+        how: How,
+        fuse: &mut Fuse,
+        touched: &mut Touched,
+    ) -> Result<(), Gone> {
+        let open = how == How::Well;
+        if !open {
+            self.fails();
+        }
+        self.under().gate.told = Some(open);
+        let verdict = Verdict {
+            layer: (!open).then_some(Layer::Service),
+            words: String::new(),
+            next_step: String::new(),
+            since: self.now(Who::Zedkube),
+            failed: false,
+            taints: Vec::new(),
+        };
+        let report = Report { verdict: Some(verdict), ..Report::default() };
+        self.tell(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)
     }
 
     pub(crate) fn device(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {

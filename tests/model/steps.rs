@@ -35,6 +35,8 @@ pub(crate) enum Action {
     Task(How),
     /// The look at the node ends.
     Look(How),
+    /// The gate after the boot opens or shuts.
+    Gate(How),
     /// Time passes until this agent wants to be woken.
     Wake(Who),
     /// The device does what it was asked for, or refuses.
@@ -98,6 +100,12 @@ impl State {
         if under.guard == Some(true) {
             out.push(Action::Stir);
         }
+        if self.gate_may(How::Well) {
+            out.push(Action::Gate(How::Well));
+        }
+        if self.gate_may(How::Badly) {
+            out.push(Action::Gate(How::Badly));
+        }
         let last = out.len();
         if self.scenario.within_steps && left.crashes > 0 {
             let steps = out[first..last].to_vec();
@@ -138,6 +146,17 @@ impl State {
         }
     }
 
+    /// Whether the gate, as far as it is watched, may open, or shut.
+    pub(crate) fn gate_may(&self, how: How) -> bool {
+        let (gate, away) = (self.under.gate, self.scenario.away);
+        gate.watched
+            && match how {
+                How::Well => !away && gate.told != Some(true),
+                How::Badly => (away || self.under.left.failures > 0) && gate.told != Some(false),
+                How::AllDrain => false,
+            }
+    }
+
     /// The state after `action`; `None` when it does not happen.
     pub(crate) fn after(&self, action: &Action) -> Option<Self> {
         step::plant(self.scenario.fault);
@@ -166,7 +185,7 @@ impl State {
             Action::Start(who) | Action::Wake(who) => Some(*who),
             Action::Hear(link) => Some(link.who()),
             Action::Result(_) => Some(Who::Baseosmgr),
-            Action::Task(_) | Action::Look(_) | Action::Stir => Some(Who::Zedkube),
+            Action::Task(_) | Action::Look(_) | Action::Stir | Action::Gate(_) => Some(Who::Zedkube),
             Action::Device(_)
             | Action::Change(_)
             | Action::Force(_)
@@ -197,6 +216,7 @@ impl State {
                 let event = zedkube::core::Event::Stirred("trouble".to_owned());
                 self.tell(Fact::Zedkube(event), fuse, touched)
             }
+            Action::Gate(how) => self.gate_moves(*how, fuse, touched),
             Action::Wake(who) => self.wakes(*who, fuse, touched),
             Action::Device(how) => {
                 *touched = Touched::ALL;

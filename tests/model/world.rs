@@ -48,6 +48,15 @@ pub(crate) enum Work {
 pub(crate) struct Look {
     pub(crate) nth: u64,
     pub(crate) give_back: bool,
+    pub(crate) gate_open: bool,
+}
+
+/// The gate after a boot, as zedkube watches it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Gate {
+    pub(crate) watched: bool,
+    /// What was told of it last: whether it is open.
+    pub(crate) told: Option<bool>,
 }
 
 /// The Node object, and what is true of the node itself.
@@ -70,6 +79,7 @@ pub(crate) struct Under {
     pub(crate) look: Option<Look>,
     /// Whether zedkube watches the drained node, and whether something has happened there since.
     pub(crate) guard: Option<bool>,
+    pub(crate) gate: Gate,
     /// A result of a cancelled task that has not been heard yet.
     pub(crate) late: Option<zedkube::core::Event>,
     /// Results that baseosmgr is to hear.
@@ -90,7 +100,7 @@ pub(crate) struct Budget {
     pub(crate) crashes: u8,
     /// Power cuts, between two steps or within one.
     pub(crate) cuts: u8,
-    /// Tasks that fail.
+    /// Tasks that fail, and gates that are shut.
     pub(crate) failures: u8,
     /// Drains that fail as every other node drains too.
     pub(crate) all_drain: u8,
@@ -205,6 +215,7 @@ impl State {
             task: None,
             look: None,
             guard: None,
+            gate: Gate::default(),
             late: None,
             results: Vec::new(),
             device: None,
@@ -311,6 +322,7 @@ impl State {
             Who::Zedkube => {
                 self.zedkube.core = None;
                 (under.task, under.look, under.guard, under.late) = (None, None, None, None);
+                under.gate = Gate::default();
             }
             Who::Baseosmgr => {
                 self.baseosmgr.core = None;

@@ -10,6 +10,7 @@ use std::io::Write as _;
 
 use scenarios::{Cluster, SKIPPED, World};
 
+mod boot;
 mod force;
 mod order;
 mod power;

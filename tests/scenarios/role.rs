@@ -1,11 +1,18 @@
 //! The role in `docs/role.yaml` is what the agents need, and no more.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use agent::{Clock, wire};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use pubsub::{Bus, Change};
 use scenarios::{At, World};
+use serde::Deserialize;
 use serde_json::json;
-use topics::{DrainStatus, NodeDrainProgress};
+use tokio::sync::watch;
+use topics::{DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
+use zedkube::leader::Leadership;
+use zedkube::stats;
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
 fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> {
@@ -40,15 +47,39 @@ fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> 
     Some((group, resource, verb.to_owned()))
 }
 
+/// The role for the election.
+const LEASE_ROLE: &str = "pillar-rs-stats-leader";
+/// The role for the lease of our kubelet.
+const NODE_LEASE_ROLE: &str = "pillar-rs-node-lease";
+/// The role for the report of the cluster.
+const STATS_ROLE: &str = "pillar-rs-cluster-stats";
+
 type Grants = BTreeSet<(String, String, String)>;
 
-/// What the role of this name grants.
-fn granted(name: &str) -> Grants {
+/// A ClusterRole, or a Role in a namespace.
+#[derive(Deserialize)]
+struct Role {
+    metadata: Meta,
+    rules: Vec<PolicyRule>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    name: String,
+    namespace: Option<String>,
+}
+
+/// The role of this name.
+fn role(name: &str) -> Role {
     let roles = include_str!("../../docs/role.yaml").split("\n---\n");
-    let mut roles = roles.map(|text| serde_saphyr::from_str::<ClusterRole>(text).unwrap());
-    let role = roles.find(|role| role.metadata.name.as_deref() == Some(name)).unwrap();
+    let mut roles = roles.map(|text| serde_saphyr::from_str::<Role>(text).unwrap());
+    roles.find(|role| role.metadata.name == name).unwrap()
+}
+
+/// What the roles of these names grant.
+fn granted(names: &[&str]) -> Grants {
     let mut granted = BTreeSet::new();
-    for rule in role.rules.unwrap() {
+    for rule in names.iter().flat_map(|name| role(name).rules) {
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
                 for verb in &rule.verbs {
@@ -60,8 +91,8 @@ fn granted(name: &str) -> Grants {
     granted
 }
 
-fn granted_and_used(role: &str, asked: &[(String, String)]) {
-    let granted = granted(role);
+fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
+    let granted = granted(roles);
     let used: Grants = asked.iter().filter_map(needed).collect();
     let missing: Vec<_> = used.difference(&granted).collect();
     assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
@@ -74,7 +105,36 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let node = kubeops::NodeName::parse("edge-node-1").unwrap();
     kubeops::survey::plan(&world.cluster.handle(), &node).await.unwrap();
-    granted_and_used("pillar-rs-drain-plan", &world.cluster.asked_by_agents());
+    granted_and_used(&["pillar-rs-drain-plan"], &world.cluster.asked_by_agents());
+}
+
+#[tokio::test]
+async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let root = tempfile::tempdir().unwrap();
+    let bus = Bus::open(root.path()).unwrap();
+    let clock = Clock::new();
+    let (_leading, leading) =
+        watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
+    let (_member, member) = watch::channel(true);
+    let board = stats::Board::open(&bus).unwrap();
+    let mut told =
+        bus.subscription(&wire::name::<KubeStatsState>("zedkube"), wire::codec::<KubeStatsState>());
+    // Said a while after the last list: by then each watch has been asked for.
+    let followed = async {
+        loop {
+            if let Change::Put { value, .. } = told.next().await
+                && value.requests_open == 10
+            {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = stats::run(world.cluster.handle(), clock, leading, member, board) => panic!("it ends with its senders"),
+        () = followed => {}
+    }
+    granted_and_used(&[STATS_ROLE], &world.cluster.asked_by_agents());
 }
 
 #[tokio::test]
@@ -93,6 +153,16 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.prepare(At::Status(DrainStatus::Cordoned)).await;
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
+    world
+        .until::<KubeLeaderElectInfo>("zedkube", "this node to lead", |it| {
+            it.is_some_and(|it| it.is_stats_leader)
+        })
+        .await;
+    world
+        .until::<KubeStatsState>("zedkube", "all that the report is made of to be followed", |it| {
+            it.is_some_and(|it| it.requests_open == 10)
+        })
+        .await;
     world.ask_reboot(7);
     world
         .until::<NodeDrainProgress>("zedkube", "a blocker with the name of its budget", |it| {
@@ -105,5 +175,23 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.start_all();
     world.executed(7).await;
     world.cluster.until_schedulable().await;
-    granted_and_used("pillar-rs-node-drain", &world.cluster.asked_by_agents());
+    let asked = world.cluster.asked_by_agents();
+    granted_and_used(&["pillar-rs-node-drain", NODE_LEASE_ROLE, LEASE_ROLE, STATS_ROLE], &asked);
+    // A lease's role holds in one namespace, and but for create the election's for one lease.
+    let places = [NODE_LEASE_ROLE, LEASE_ROLE].map(|name| {
+        let role = role(name);
+        let limited = role.rules.iter().filter(|rule| rule.verbs != ["create"]);
+        let names: Vec<String> =
+            limited.flat_map(|rule| rule.resource_names.clone().unwrap_or_default()).collect();
+        (format!("/namespaces/{}/leases", role.metadata.namespace.unwrap()), names)
+    });
+    for (method, uri) in asked.iter().filter(|(_, uri)| uri.contains("/leases")) {
+        let path = uri.split('?').next().unwrap();
+        let granted = |(place, names): &(String, Vec<String>)| {
+            let Some((_, rest)) = path.split_once(place.as_str()) else { return false };
+            rest.is_empty() && (method == "POST" || names.is_empty())
+                || names.iter().any(|it| rest == format!("/{it}"))
+        };
+        assert!(places.iter().any(granted), "{method} {uri}");
+    }
 }

@@ -54,6 +54,7 @@ impl Cluster {
         let config = SimConfig {
             stop_time: Duration::from_millis(30),
             start_time: Duration::from_millis(20),
+            renew_every: Duration::from_millis(100),
             ..SimConfig::default()
         };
         let sim = Sim::new(config);

@@ -106,6 +106,7 @@ impl World {
             starts: 0,
             running: Vec::new(),
         };
+        world.put("dev/kmsg", "");
         world.put("etc/eve-release", "14.5.0-lts-kubevirt-amd64");
         world.put("persist/status/rebootConfig", r#"{"Counter":6,"DesiredState":true,"OpsTime":""}"#);
         world.config(&reboot_config(6));
@@ -430,7 +431,10 @@ fn brisk() -> Value {
     json!({
         "zedagent": { "ask_again_first_ms": 1_000 },
         "nodeagent": { "min_reboot_delay_ms": 20 },
-        "zedkube": { "uncordon_poll_ms": 50, "cordon_pause_ms": 20, "drain_pause_ms": 200 },
+        "zedkube": {
+            "uncordon_poll_ms": 50, "cordon_pause_ms": 20, "drain_pause_ms": 200, "gate_hold_ms": 50,
+            "stale_taints_ms": 500,
+        },
     })
 }
 

@@ -73,10 +73,39 @@ pub fn inbox<E>() -> (Outbox<E>, Inbox<E>) {
 /// The first effect that could not be performed.
 pub async fn run<C, H>(
     name: &'static str,
+    core: C,
+    hands: H,
+    inbox: Inbox<C::Event>,
+    station: &Station,
+) -> Result<(), Error>
+where
+    C: Core,
+    C::Event: Debug,
+    H: Hands<Effect = C::Effect>,
+{
+    let watchdog = Watchdog::new(name, &station.bus, station.clock);
+    turns(core, hands, inbox, station, Some(watchdog)).await
+}
+
+/// [`run`] for a second core of an agent, polled in the task of the first: that one's watchdog file tells of both.
+///
+/// # Errors
+/// The first effect that could not be performed.
+pub async fn beside<C, H>(core: C, hands: H, inbox: Inbox<C::Event>, station: &Station) -> Result<(), Error>
+where
+    C: Core,
+    C::Event: Debug,
+    H: Hands<Effect = C::Effect>,
+{
+    turns(core, hands, inbox, station, None).await
+}
+
+async fn turns<C, H>(
     mut core: C,
     mut hands: H,
     mut inbox: Inbox<C::Event>,
     station: &Station,
+    mut watchdog: Option<Watchdog>,
 ) -> Result<(), Error>
 where
     C: Core,
@@ -85,9 +114,10 @@ where
 {
     let clock = station.clock;
     let mut stop = station.stop.clone();
-    let mut watchdog = Watchdog::new(name, &station.bus, clock);
     loop {
-        watchdog.touch();
+        if let Some(watchdog) = &mut watchdog {
+            watchdog.touch();
+        }
         let due = core.next_wake();
         let event = if due.is_some_and(|at| at <= clock.now()) {
             // A core that is due is served, but never starves what it waits to hear.
@@ -107,7 +137,7 @@ where
                     None => return Ok(()),
                 },
                 () = clock.sleep_until(due) => C::tick(),
-                () = watchdog.due() => continue,
+                () = due_for(watchdog.as_ref()) => continue,
             }
         };
         trace!(?event, "heard");
@@ -116,6 +146,13 @@ where
         }
         // One turn at a time: a busy agent still lets the others of its process run.
         tokio::task::yield_now().await;
+    }
+}
+
+async fn due_for(watchdog: Option<&Watchdog>) {
+    match watchdog {
+        Some(watchdog) => watchdog.due().await,
+        None => std::future::pending().await,
     }
 }
 

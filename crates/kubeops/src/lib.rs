@@ -1,12 +1,13 @@
-//! What is done to a cluster: reading and cordoning our own node, and emptying it.
+//! What is done to a cluster: reading and cordoning our own node, emptying it, and the election of a leader (`lease`).
 //!
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
-//! `watched`, `held`, `placement`, `forecast`) decide; the others (`client`, `kubeconfig`, `watch`, `node`, `pods`,
-//! `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`) call. Sources:
-//! design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
+//! `watched`, `held`, `placement`, `forecast`, `gate`) decide; the others (`client`, `kubeconfig`, `watch`, `node`,
+//! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`,
+//! `boot`, `taints`) call; `stats` has files of both kinds. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
+pub mod boot;
 pub mod budget;
 pub mod changed;
 pub mod client;
@@ -22,9 +23,13 @@ mod fake;
 pub mod forecast;
 #[cfg(test)]
 mod forecast_tests;
+pub mod gate;
+#[cfg(test)]
+mod gate_tests;
 pub mod held;
 pub mod hindrance;
 mod kubeconfig;
+pub mod lease;
 #[cfg(test)]
 mod mock;
 pub mod names;
@@ -39,12 +44,16 @@ pub mod progress;
 pub mod remove;
 pub mod reply;
 mod scheduling;
+pub mod stats;
 mod stirred;
 mod streams;
 pub mod survey;
+pub mod taints;
 pub mod tier;
 pub mod volumes;
 mod watch;
+#[cfg(test)]
+mod watch_tests;
 pub mod watched;
 
 pub use changed::until_changed;

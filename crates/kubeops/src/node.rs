@@ -60,12 +60,27 @@ pub enum Uncordoned {
 /// # Errors
 /// [`Error::WrongNode`] when the node carries another device's UUID, and all of [`Cluster`]'s.
 pub async fn read(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Result<NodeFacts, Error> {
+    read_whole(cluster, name, device_uuid).await.map(|(_, facts)| facts)
+}
+
+/// [`read`] with the object itself.
+pub(crate) async fn read_whole(
+    cluster: &Cluster,
+    name: &NodeName,
+    device_uuid: &str,
+) -> Result<(Node, NodeFacts), Error> {
     let what = format!("read node {name}");
     let node: Node = cluster.ask(&what, nodes().get(name.as_str(), &GetParams::default())).await?;
-    let facts = facts(&node)?;
+    let facts = owned(&node, device_uuid)?;
+    Ok((node, facts))
+}
+
+/// The facts about a node that must be that of our device.
+pub(crate) fn owned(node: &Node, device_uuid: &str) -> Result<NodeFacts, Error> {
+    let facts = facts(node)?;
     match facts.labels.get(UUID_LABEL) {
         Some(label) if !label.eq_ignore_ascii_case(device_uuid) => Err(Error::WrongNode {
-            node: name.to_string(),
+            node: facts.name.to_string(),
             label: label.clone(),
             device: device_uuid.to_owned(),
         }),
@@ -175,7 +190,7 @@ pub async fn unmark(cluster: &Cluster, node: &NodeFacts) -> Result<(), Error> {
     patch(cluster, &format!("take our mark off node {}", node.name), &node.name, body).await
 }
 
-async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: Value) -> Result<(), Error> {
+pub(crate) async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: Value) -> Result<(), Error> {
     let signed = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     cluster.order(what, nodes().patch(name.as_str(), &signed, &Patch::Merge(body))).await
 }

@@ -93,7 +93,9 @@ impl Controllers {
         let now = now();
         for what in self.timers.ripen(now) {
             match what {
-                What::Node(node, _) => drop(work.nodes.insert(node)),
+                What::Node(node, _) | What::Renewal(node, _) | What::Lost(node, _) => {
+                    work.nodes.insert(node);
+                }
                 What::Start(pod, _) | What::Stop(pod, _) => drop(work.pods.insert(pod)),
                 What::Detach(..) => work.volumes = true,
                 What::Disrupted(budget, ..) => drop(work.budgets.insert(budget)),

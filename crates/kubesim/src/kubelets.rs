@@ -1,4 +1,5 @@
-//! Kubelets: containers start and end on nodes that have power; the taint of a cordon.
+//! Kubelets: containers start and end on nodes that have power, leases are renewed; the taints of a cordon and of a
+//! node that is away.
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -8,6 +9,9 @@ use crate::store::{Place, Store, condition, is_held_back, is_true, name, namespa
 use crate::timers::{Timers, What};
 
 pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+const AWAY_TAINT: &str = "node.kubernetes.io/unreachable";
+const LEASES: &str = "coordination/leases";
+const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 fn has_power(node: &Value) -> bool {
     node["metadata"]["annotations"]["kubesim/power"] != "off"
@@ -18,15 +22,58 @@ pub(crate) fn node(store: &mut Store, config: SimConfig, timers: &mut Timers, no
     taint(store, node);
     let Some(node) = store.found("nodes", "", node).cloned() else { return };
     let what = What::Node(name(&node), uid(&node));
+    let renewal = What::Renewal(name(&node), uid(&node));
+    let lost = What::Lost(name(&node), uid(&node));
     let is_ready = is_true(&node, "Ready");
     if !has_power(&node) {
         timers.cancel(&what);
+        timers.cancel(&renewal);
         if is_ready {
             set_ready(store, "nodes", &node, false);
         }
-    } else if !is_ready && timers.is_due(what, now, config.start_time) {
-        set_ready(store, "nodes", &node, true);
+        if !is_away(&node) && timers.is_due(lost, now, config.unreachable_after) {
+            set_away(store, &node, true);
+        }
+        return;
     }
+    timers.cancel(&lost);
+    if timers.is_due(renewal.clone(), now, config.renew_every) {
+        renew(store, &name(&node));
+        timers.is_due(renewal, now, config.renew_every);
+    }
+    if !is_ready && timers.is_due(what, now, config.start_time) {
+        set_ready(store, "nodes", &node, true);
+    } else if is_ready && is_away(&node) && !config.stale_taints {
+        set_away(store, &node, false);
+    }
+}
+
+/// A kubelet says that it lives.
+fn renew(store: &mut Store, node: &str) {
+    let renewed = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    if !store.edit(LEASES, LEASE_NAMESPACE, node, |it| it["spec"]["renewTime"] = renewed.clone().into()) {
+        store.put(
+            LEASES,
+            json!({
+                "metadata": { "name": node, "namespace": LEASE_NAMESPACE },
+                "spec": { "holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": renewed },
+            }),
+        );
+    }
+}
+
+fn is_away(node: &Value) -> bool {
+    node["spec"]["taints"].as_array().is_some_and(|all| all.iter().any(|it| it["key"] == AWAY_TAINT))
+}
+
+/// Both taints of a node that cannot be reached, or none.
+fn set_away(store: &mut Store, node: &Value, away: bool) {
+    let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    taints.retain(|it| it["key"] != AWAY_TAINT);
+    if away {
+        taints.extend(["NoSchedule", "NoExecute"].map(|it| json!({ "key": AWAY_TAINT, "effect": it })));
+    }
+    store.edit("nodes", "", &name(node), |it| it["spec"]["taints"] = taints.into());
 }
 
 fn taint(store: &mut Store, node: &str) {

@@ -52,6 +52,12 @@ pub struct SimConfig {
     pub start_time: Duration,
     /// From the last pod on a node that uses a volume being gone to the volume being detached.
     pub detach_time: Duration,
+    /// From one renewal of its lease by a kubelet to the next.
+    pub renew_every: Duration,
+    /// From a node's power off to the taints of a node that cannot be reached.
+    pub unreachable_after: Duration,
+    /// Those taints stay when the node is Ready again, as they do after some outages.
+    pub stale_taints: bool,
     /// Changes that a watch can go back to.
     pub history: usize,
     /// From one bookmark of a watch to the next.
@@ -64,6 +70,9 @@ impl Default for SimConfig {
             stop_time: Duration::from_millis(300),
             start_time: Duration::from_millis(200),
             detach_time: Duration::from_millis(200),
+            renew_every: Duration::from_secs(10),
+            unreachable_after: Duration::from_secs(40),
+            stale_taints: false,
             history: 10_000,
             bookmark_every: Duration::from_secs(60),
         }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::store::condition;
 use crate::{Sim, volumes, workloads};
 
 impl Sim {
@@ -55,6 +56,21 @@ impl Sim {
     /// A pod that nothing brings back, on this node.
     pub fn add_bare_pod(&self, namespace: &str, name: &str, node: &str) {
         self.apply("pods", bare_pod(namespace, name, node));
+    }
+
+    /// The container of a running pod ends again and again, or does so no longer.
+    pub fn crash_loop(&self, namespace: &str, name: &str, on: bool) {
+        let state = if on {
+            json!({ "waiting": { "reason": "CrashLoopBackOff" } })
+        } else {
+            json!({ "running": {} })
+        };
+        self.edit("pods", namespace, name, |pod| {
+            pod["status"]["containerStatuses"] = json!([{
+                "name": "c", "image": "i", "imageID": "", "ready": !on, "restartCount": 5, "state": state,
+            }]);
+            pod["status"]["conditions"] = json!([condition("Ready", !on)]);
+        });
     }
 
     /// A claim that is bound to a volume of its own.

@@ -12,6 +12,10 @@ use crate::store::Place;
 pub(crate) enum What {
     /// The node of this name and UID becomes Ready.
     Node(String, String),
+    /// The kubelet of the node of this name and UID renews its lease.
+    Renewal(String, String),
+    /// The node of this name and UID has been away for too long.
+    Lost(String, String),
     /// The pod at this place with this UID starts.
     Start(Place, String),
     /// The pod at this place with this UID has ended.

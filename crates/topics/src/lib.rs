@@ -22,6 +22,7 @@ mod own;
 mod reread;
 pub mod schema;
 mod shared;
+mod stats_state;
 mod time;
 mod vm;
 mod wireless;
@@ -45,6 +46,7 @@ pub use network::*;
 pub use own::*;
 pub use reread::{Reread, readers};
 pub use shared::*;
+pub use stats_state::*;
 pub use time::GoTime;
 pub use vm::*;
 pub use wireless::*;
@@ -81,6 +83,7 @@ macro_rules! every_topic {
             $of::<crate::KubeClusterUpdateStatus>(),
             $of::<crate::KubeConfig>(),
             $of::<crate::KubeLeaderElectInfo>(),
+            $of::<crate::KubeStatsState>(),
             $of::<crate::KubeUserServices>(),
             $of::<crate::NodeAgentStatus>(),
             $of::<crate::NodeDrainProgress>(),

@@ -59,6 +59,11 @@ pub struct NodeDrainProgress {
     pub reason: String,
     /// What a person can do.
     pub next_step: String,
+    /// Whether the node is sound after the boot, as far as that is being looked at.
+    pub gate: BootGate,
+    /// What a boot had left and was mended, with how often, since zedkube started: stale taints as
+    /// `node.kubernetes.io/unreachable:NoExecute`, and `own cordon of an earlier boot`.
+    pub repairs: BTreeMap<String, u32>,
     /// The newest answer to each standing request.
     pub answers: Vec<Answer>,
 }
@@ -107,6 +112,29 @@ pub enum DrainPhase {
     FailedDrain,
     /// The request was taken back; the cordon is being removed.
     Withdrawing,
+    /// Our own cordon of an earlier boot stays until the node is sound, see `Gate`.
+    AfterBoot,
+}
+
+/// The gate after a boot: the lowest layer that is not sound, by its word, what was seen and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct BootGate {
+    /// All layers are sound, and have been for the set time.
+    pub open: bool,
+    /// The lowest that is not: `device-nodes`, `kubernetes-service`, `node-ready`, `node-lease`, `storage-pods`, or
+    /// `steady` while all have to hold for the set time. Empty when open, or before the first look.
+    pub layer: String,
+    /// Its limit is over: it counts as failed, and is looked at on and on.
+    pub failed: bool,
+    /// What was seen, in one sentence.
+    pub words: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// Since when it is so.
+    pub since: GoTime,
+    /// Stale taints on the node that are still to be removed.
+    pub stale_taints: Vec<String>,
 }
 
 /// Whose cordon is on the node.

@@ -41,6 +41,8 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     store::replace(&kubeconfig, cluster.kubeconfig().as_bytes())?;
     tell.say("demo", "three nodes, a Deployment of 3 behind a budget, a StatefulSet, a DaemonSet, bare pods");
 
+    // The gate after a boot looks for it.
+    store::replace(&bus.path("dev/kmsg"), b"")?;
     // The device has carried out reboot 6 before: the first counter it ever sees is recorded, not executed.
     feed(&bus, &REBOOT.replace("\"counter\":  7", "\"counter\":  6"))?;
     let crew = Crew::start(&Agent::ALL, &setting(&bus, clock, &kubeconfig)?);
@@ -101,6 +103,7 @@ fn brisk() -> Limits {
     let mut limits = Limits::default();
     limits.nodeagent.min_reboot_delay_ms = 1_000;
     limits.zedkube.uncordon_poll_ms = 500;
+    limits.zedkube.gate_hold_ms = 500;
     limits
 }
 

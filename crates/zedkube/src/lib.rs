@@ -1,10 +1,15 @@
-//! zedkube drains this node for whoever asks, says how far it is, and gives its cordon back.
+//! zedkube drains this node for whoever asks, says how far it is, and gives its cordon back; and it takes part in the
+//! election of the node that reports on the cluster.
 //!
 //! Not here: whether an operation goes ahead; its requester decides. Source: lf-edge/eve pkg/pillar/cmd/zedkube.
 
 pub mod core;
+pub mod leader;
 mod limits;
+mod server;
 mod shell;
+pub mod stats;
+mod status;
 mod work;
 
 pub use limits::Limits;
@@ -27,13 +32,22 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
     pid::write(&station, NAME)?;
     force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
-    let (mut shell, journal, history) = shell::Shell::open(&station, &limits, cluster, Tasks::new(outbox))?;
+    let leader = leader::Leader::open(&station, &limits, cluster.clone())?;
+    let (board, reader) = (stats::Board::open(&station.bus)?, cluster.clone());
+    let (tasks, door) = (Tasks::new(outbox), leader.door());
+    let (mut shell, journal, history) = shell::Shell::open(&station, &limits, cluster, tasks, door)?;
     let (now, wall) = (station.clock.now(), station.clock.wall());
     let (mut core, effects) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, wall);
     let recalled = core.recall(now, history);
-    for effect in effects.into_iter().chain(recalled) {
-        shell.perform(effect).await?;
-    }
-    shell.follow();
-    turn::run(NAME, core, shell, inbox, &station).await
+    let drain = Box::pin(async {
+        for effect in effects.into_iter().chain(recalled) {
+            shell.perform(effect).await?;
+        }
+        shell.follow();
+        turn::run(NAME, core, shell, inbox, &station).await
+    });
+    let report =
+        Box::pin(stats::report(station.bus.clone(), reader, station.clock, leader.leadership(), board));
+    // In one task: if any hangs, the machine's watchdog sees it.
+    tokio::try_join!(drain, Box::pin(leader.run()), report).map(|((), (), ())| ())
 }

@@ -3,9 +3,13 @@
 
 use std::time::Duration;
 
+use kubeops::gate;
+use kubeops::lease::Times;
 use kubeops::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+
+use crate::server::Ground;
 
 /// Waits in milliseconds, counts bare, rules as words.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -34,6 +38,22 @@ pub struct Limits {
     pub complete_age_ms: u64,
     /// With two requests answered, when NodeDrainStatus names the second requester.
     pub answer_dwell_ms: u64,
+    /// After a boot, how long device nodes may be missing before that counts as failed; it is waited for all the same.
+    pub gate_devices_limit_ms: u64,
+    /// The same for the Kubernetes API.
+    pub gate_service_limit_ms: u64,
+    /// The same for a node that is not Ready.
+    pub gate_node_limit_ms: u64,
+    /// The same for a lease that is not renewed.
+    pub gate_lease_limit_ms: u64,
+    /// The same for storage pods that are crash-looping.
+    pub gate_storage_limit_ms: u64,
+    /// How long all that must hold before a cordon of an earlier boot is removed.
+    pub gate_hold_ms: u64,
+    /// How long the lease must have been renewed before stale taints are removed.
+    pub stale_taints_ms: u64,
+    /// How often the gate is looked at without an event.
+    pub gate_look_ms: u64,
     /// Least time between two writes of NodeDrainProgress, but for a change of status or answer.
     pub progress_gap_ms: u64,
     /// Least time between two writes of `DrainJournal` for the marks of limits alone.
@@ -53,11 +73,33 @@ pub struct Limits {
     /// What is done about volumes that are over their time: `wait`, `give-up` or `go-on`.
     #[serde(deserialize_with = "words::volumes_limit_then")]
     pub volumes_limit_then: VolumeAction,
+    /// How long a leader is left alone after a sign of life.
+    pub lease_ms: u64,
+    /// How long a leader leads after its last renewal; never more than four fifths of `lease_ms`.
+    pub lease_renew_ms: u64,
+    /// Pause between two renewals, and between two looks at another's lease; up to a fifth longer by chance.
+    pub lease_retry_ms: u64,
+    /// How long COMPLETE, or the end of this agent, waits until the lease is given back.
+    pub lease_release_ms: u64,
+    /// The cluster counts as gone when no look at the lease has come through for so long.
+    pub lease_silence_ms: u64,
+    /// How long a config that was there may read as failed, as it does during each fetch, before it counts as lost.
+    pub config_patience_ms: u64,
     /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
     #[serde(deserialize_with = "words::sticky_then")]
     pub sticky_then: StickyAction,
     /// Returns to this node that make a workload one of those.
     pub sticky_returns: u32,
+    /// TCP port of the status server; 0 for any that is free.
+    pub server_port: u16,
+    /// How long one request to it may take, from the start of its connection to the end.
+    pub server_request_ms: u64,
+    /// Connections to it at once.
+    pub server_connections: u32,
+    /// Connections to it at once from one address.
+    pub server_connections_each: u32,
+    /// Pause between two tries to listen.
+    pub server_retry_ms: u64,
 }
 
 impl Default for Limits {
@@ -75,6 +117,14 @@ impl Default for Limits {
             complete_poll_ms: 30_000,
             complete_age_ms: 7_200_000,
             answer_dwell_ms: 2_000,
+            gate_devices_limit_ms: 60_000,
+            gate_service_limit_ms: 600_000,
+            gate_node_limit_ms: 600_000,
+            gate_lease_limit_ms: 120_000,
+            gate_storage_limit_ms: 600_000,
+            gate_hold_ms: 5_000,
+            stale_taints_ms: 60_000,
+            gate_look_ms: 120_000,
             progress_gap_ms: 200,
             marks_gap_ms: 5_000,
             pod_limit_ms: 0,
@@ -83,13 +133,36 @@ impl Default for Limits {
             tier_limit_then: rules.tier.then,
             volumes_limit_ms: 600_000,
             volumes_limit_then: rules.volumes.then,
+            lease_ms: 300_000,
+            lease_renew_ms: 180_000,
+            lease_retry_ms: 15_000,
+            lease_release_ms: 5_000,
+            lease_silence_ms: 300_000,
+            config_patience_ms: 300_000,
             sticky_then: rules.sticky,
             sticky_returns: rules.sticky_returns,
+            server_port: 12346,
+            server_request_ms: 5_000,
+            server_connections: 64,
+            server_connections_each: 16,
+            server_retry_ms: 5_000,
         }
     }
 }
 
 impl Limits {
+    /// The limits of the status server.
+    pub(crate) fn ground(&self) -> Ground {
+        let count = |it: u32| usize::try_from(it).unwrap_or(usize::MAX);
+        Ground {
+            port: self.server_port,
+            request: Duration::from_millis(self.server_request_ms),
+            most: count(self.server_connections),
+            most_of_one: count(self.server_connections_each),
+            retry: Duration::from_millis(self.server_retry_ms),
+        }
+    }
+
     /// The rules of an attempt that may last so long.
     pub(crate) fn rules(&self, attempt: Duration) -> Rules {
         Rules {
@@ -103,6 +176,35 @@ impl Limits {
             // A pod that has not come back once is not one that comes back.
             sticky_returns: self.sticky_returns.max(1),
         }
+    }
+}
+
+impl Limits {
+    /// Limits of the gate after a boot.
+    pub(crate) fn gate(&self) -> gate::Limits {
+        let ms = Duration::from_millis;
+        gate::Limits {
+            devices: ms(self.gate_devices_limit_ms),
+            service: ms(self.gate_service_limit_ms),
+            node: ms(self.gate_node_limit_ms),
+            lease: ms(self.gate_lease_limit_ms),
+            storage: ms(self.gate_storage_limit_ms),
+            hold: ms(self.gate_hold_ms),
+            taints: ms(self.stale_taints_ms),
+            // Without a pause there would be no end of looking.
+            look: ms(self.gate_look_ms.max(100)),
+        }
+    }
+
+    /// The times of the election.
+    pub(crate) fn lease_times(&self) -> Times {
+        let ms = Duration::from_millis;
+        Times::new(
+            ms(self.lease_ms),
+            ms(self.lease_renew_ms),
+            ms(self.lease_retry_ms),
+            ms(self.lease_silence_ms),
+        )
     }
 }
 
@@ -172,6 +274,8 @@ as_durations! {
     answer_dwell: answer_dwell_ms,
     progress_gap: progress_gap_ms,
     marks_gap: marks_gap_ms,
+    lease_release: lease_release_ms,
+    config_patience: config_patience_ms,
 }
 
 #[cfg(test)]
@@ -188,6 +292,7 @@ mod tests {
     fn d15_what_is_left_out_keeps_the_default_and_zero_is_no_limit() {
         assert_eq!(read("{}").unwrap(), Limits::default());
         assert_eq!(Limits::default().rules(ATTEMPT), Rules::default());
+        assert_eq!(Limits::default().gate(), gate::Limits::default());
         let none = read(r#"{"volumes_limit_ms":0,"sticky_returns":0}"#).unwrap().rules(ATTEMPT);
         assert_eq!((none.volumes.after, none.sticky_returns), (None, 1));
     }

@@ -3,8 +3,10 @@
 use agent::force::{OrderedBy, Orders};
 use agent::settings::Properties;
 use agent::{Error, Hands, Station, Tasks, publication};
+use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Publication};
+use tokio::sync::watch;
 use topics::{
     ConfigItemValueMap, DrainHistory, DrainJournal, EdgeNodeClusterConfig, EdgeNodeInfo, FORCE_FILE,
     NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, go_json,
@@ -12,9 +14,11 @@ use topics::{
 use tracing::{error, info, warn};
 
 use crate::core::{Author, Effect, Event, Force, Said};
+use crate::leader::Door;
 use crate::limits::Limits;
+use crate::status::Speaker;
 use crate::work::{Target, Work};
-use crate::{MISSPELT, NAME, WAIT};
+use crate::{MISSPELT, NAME, WAIT, server};
 
 /// Key of topics that have one value.
 const GLOBAL: &str = "global";
@@ -30,6 +34,8 @@ const RUN: &str = "run";
 const LOOK: &str = "look";
 /// Name of the task that watches the drained node.
 const GUARD: &str = "guard";
+/// Name of the task that watches over the gate after the boot.
+const GATE: &str = "gate";
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -40,6 +46,8 @@ pub(crate) struct Shell {
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
+    speaker: Speaker,
+    election: Door,
 }
 
 impl Shell {
@@ -49,6 +57,7 @@ impl Shell {
         limits: &Limits,
         cluster: Cluster,
         tasks: Tasks<Event>,
+        election: Door,
     ) -> Result<(Self, Option<DrainJournal>, Option<DrainHistory>), Error> {
         let bus = &station.bus;
         let shell = Self {
@@ -56,9 +65,11 @@ impl Shell {
             progress: publication(bus, NAME)?,
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
+            speaker: Speaker::open(station)?,
             work: Work::new(cluster, station.clone(), limits.clone()),
             station: station.clone(),
             tasks,
+            election,
         };
         let journal = shell.journal.get(GLOBAL).cloned();
         let history = shell.history.get(GLOBAL).cloned();
@@ -102,6 +113,22 @@ impl Shell {
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
         self.follow_files(&bus);
+        self.join_cluster();
+    }
+
+    /// Says where this node is in its cluster, and serves its status there.
+    fn join_cluster(&mut self) {
+        let (places, place) = watch::channel(None);
+        let status = self.speaker.follow(self.station.clone(), places);
+        self.tasks.events("cluster status", |_| status);
+        let server = server::run(
+            self.station.clone(),
+            self.work.limits(),
+            self.work.cluster(),
+            self.work.target(),
+            place,
+        );
+        self.tasks.events("status server", |_| server);
     }
 
     fn follow_files(&mut self, bus: &Bus) {
@@ -222,6 +249,7 @@ impl Hands for Shell {
             Effect::Status(status) => {
                 self.status.publish(GLOBAL, &status).map_err(Error::pubsub("NodeDrainStatus"))?;
             }
+            Effect::Candidacy(candidacy) => self.election.tell(candidacy).await,
             Effect::Probe(run) => self.tasks.start(RUN, self.work.clone().probe(run)),
             Effect::Cordon(run, request) => self.tasks.start(RUN, self.work.clone().cordon(run, request)),
             Effect::Drain(run, request, limit, marks) => {
@@ -235,7 +263,14 @@ impl Hands for Shell {
                 self.tasks.cancel(GUARD);
             }
             Effect::Guard => self.tasks.start(GUARD, self.work.clone().guard()),
-            Effect::Look { nth, give_back } => self.tasks.start(LOOK, self.work.clone().look(nth, give_back)),
+            Effect::Look { nth, give_back, gate_open } => {
+                self.tasks.start(LOOK, self.work.clone().look(nth, give_back, gate_open));
+            }
+            Effect::Gate(true) => {
+                let work = self.work.clone();
+                self.tasks.events(GATE, move |outbox| work.gate(outbox));
+            }
+            Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Say(said) => say(&said),
         }
         Ok(())
@@ -283,5 +318,18 @@ fn say(said: &Said) {
         Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
         Said::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
         Said::Stirred(what) => info!(change = what, "something has happened on the drained node"),
+        Said::Gate(Verdict { layer: None, words, .. }) => {
+            info!("the gate after the boot is open: {words}");
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, next_step, failed: true, .. }) => {
+            warn!(
+                layer = layer.text(),
+                next_step, "the gate after the boot has failed and is looked at on and on: {words}"
+            );
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, .. }) => {
+            info!(layer = layer.text(), "the gate after the boot is shut: {words}");
+        }
+        Said::Repaired(what) => warn!(what, "removed after the boot"),
     }
 }

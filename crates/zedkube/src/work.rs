@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::{Outbox, Station};
+use kubeops::boot::{self, Boot, Report};
+use kubeops::gate::DEVICE_NODES;
 use kubeops::plan::{Class, PodFacts};
 use kubeops::reply::Reach;
 use kubeops::{
@@ -28,7 +30,8 @@ impl Target {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((node, device_uuid));
     }
 
-    fn get(&self) -> Result<(NodeName, String), String> {
+    /// Name and device UUID, or why they cannot be had.
+    pub(crate) fn get(&self) -> Result<(NodeName, String), String> {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         held.ok_or_else(|| "the name of this node is not known yet".to_owned())
     }
@@ -51,6 +54,16 @@ impl Work {
     /// Our node, to be set when it is known.
     pub(crate) fn target(&self) -> Target {
         self.target.clone()
+    }
+
+    /// The limits in force.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The cluster that is worked on.
+    pub(crate) fn cluster(&self) -> Cluster {
+        self.cluster.clone()
     }
 
     /// Whether the API is there. Throttled or refused, it is.
@@ -146,13 +159,38 @@ impl Work {
         Some(Event::BlockerChanged(run, what))
     }
 
-    /// Looks at the node and, while it is kept, at its pods; else removes a cordon of ours that has to go: one of this boot at once, one of an
-    /// earlier boot when the node is Ready.
-    pub(crate) async fn look(self, nth: u64, give_back: bool) -> Option<Event> {
-        Some(Event::Looked(nth, self.look_at(give_back).await))
+    /// Watches over the gate after the boot, and removes stale taints; the newest report counts. It never ends.
+    pub(crate) async fn gate(self, outbox: Outbox<Event>) {
+        let Ok((node, device_uuid)) = self.target.get() else { return };
+        let boot = Boot { node, device_uuid, limits: self.limits.gate() };
+        let bus = self.station.bus.clone();
+        let missing = || {
+            let absent = DEVICE_NODES.into_iter().filter(|path| !bus.path(path).exists());
+            absent.map(|path| format!("/{path}")).collect()
+        };
+        let clock = self.station.clock;
+        let (sender, mut receiver) = watch::channel(Report::default());
+        let told = async {
+            while receiver.changed().await.is_ok() {
+                let newest = receiver.borrow_and_update().clone();
+                if !outbox.send(Event::Gate(Box::new(newest))).await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = boot::watch_over(&self.cluster, &boot, missing, || clock.now(), &sender) => {}
+            () = told => {}
+        }
     }
 
-    async fn look_at(&self, give_back: bool) -> Result<Seen, String> {
+    /// Looks at the node, and removes a cordon of ours that has to go: one of this boot at once, one of an
+    /// earlier boot when the gate is open and the node Ready.
+    pub(crate) async fn look(self, nth: u64, give_back: bool, gate_open: bool) -> Option<Event> {
+        Some(Event::Looked(nth, self.look_at(give_back, gate_open).await))
+    }
+
+    async fn look_at(&self, give_back: bool, gate_open: bool) -> Result<Seen, String> {
         let (name, uuid) = self.target.get()?;
         let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
         if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
@@ -173,7 +211,8 @@ impl Work {
             return Ok(Seen::Foreign);
         }
         let this_boot = facts.annotation.is_some_and(|owner| owner.boot_id == self.station.boot_id);
-        if !this_boot && !facts.ready {
+        let may_go = this_boot || (gate_open && facts.ready);
+        if !may_go {
             return Ok(Seen::NotReady);
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;

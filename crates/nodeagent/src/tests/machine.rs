@@ -50,13 +50,12 @@ async fn a_machine_that_stays_up_is_left_to_its_watchdog() {
     assert_eq!(words.len(), 3, "{words:?}");
 }
 
-/// A machine that does not answer until it is let go.
-struct Hung(mpsc::Receiver<()>);
+/// A machine that does this when it is told to restart, and nothing when it is told anything else.
+struct OnReboot<F>(F);
 
-impl Device for Hung {
+impl<F: FnMut() + Send> Device for OnReboot<F> {
     fn reboot(&mut self, _why: &str) -> Result<(), Error> {
-        // Ends once the other side is dropped.
-        assert!(self.0.recv().is_err());
+        (self.0)();
         Ok(())
     }
 
@@ -77,8 +76,9 @@ impl Device for Hung {
 async fn a_machine_that_does_not_even_answer_is_left_to_its_watchdog() {
     let mut world = World::new();
     world.limits.hard_exit_ms = 1;
-    let (let_go, hung) = mpsc::channel();
-    world.start_with(Box::new(Hung(hung)));
+    let (let_go, hung) = mpsc::channel::<()>();
+    // It does not answer until it is let go.
+    world.start_with(Box::new(OnReboot(move || assert!(hung.recv().is_err()))));
     world.command_reboot();
     world.ended().await.unwrap();
     drop(let_go);
@@ -120,28 +120,6 @@ async fn a_machine_that_refuses_is_asked_until_it_obeys() {
     world.kill().await;
 }
 
-/// A machine that tells what zedkube says when it is asked.
-struct Reader(mpsc::Sender<Option<NodeDrainProgress>>, Bus);
-
-impl Device for Reader {
-    fn reboot(&mut self, _why: &str) -> Result<(), Error> {
-        self.0.send(agent::wire::peek(&self.1, "zedkube", "global")).unwrap();
-        Ok(())
-    }
-
-    fn shutdown(&mut self, _why: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn power_off(&mut self, _why: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn p3_a_machine_is_not_asked_while_the_answer_says_that_the_node_is_drained_again() {
     let mut world = World::new();
@@ -149,8 +127,9 @@ async fn p3_a_machine_is_not_asked_while_the_answer_says_that_the_node_is_draine
     world.answers(DrainStatus::Starting);
     let (asked, heard) = mpsc::channel();
     world.command_reboot();
-    let device = Box::new(Reader(asked, world.bus.clone()));
-    world.start_with(device);
+    let bus = world.bus.clone();
+    let tell = move || asked.send(agent::wire::peek::<NodeDrainProgress>(&bus, "zedkube", "global")).unwrap();
+    world.start_with(Box::new(OnReboot(tell)));
     world.status(|it| it.all_domains_halted && it.wait_drain_in_progress).await;
     world.answers(DrainStatus::Complete);
     world.ended().await.unwrap();

@@ -31,6 +31,7 @@ impl Cluster {
         let config = SimConfig {
             stop_time: Duration::from_millis(700),
             start_time: Duration::from_millis(500),
+            renew_every: Duration::from_millis(500),
             ..SimConfig::default()
         };
         let sim = Sim::unchecked(config);

@@ -180,6 +180,14 @@ fn progress_rows(progress: &NodeDrainProgress, stand: Stand, now: GoTime) -> Vec
     if progress.recordons > 0 {
         rows.push(("cordon", format!("{} times taken away by somebody and put back", progress.recordons)));
     }
+    if !progress.gate.layer.is_empty() {
+        let failed = if progress.gate.failed { ", over its limit" } else { "" };
+        rows.push(("gate", format!("shut at {}{failed}: {}", progress.gate.layer, progress.gate.words)));
+    }
+    rows.extend(
+        progress.gate.stale_taints.iter().map(|it| ("taint", format!("{it}, stale, is removed soon"))),
+    );
+    rows.extend(progress.repairs.iter().map(|(what, count)| ("mended", format!("{what}, {count} times"))));
     if !progress.skip.is_empty() {
         rows.push(("skipped", progress.skip.clone()));
     }
@@ -281,6 +289,7 @@ pub(super) fn phase_words(seen: &Seen) -> &'static str {
         Some(DrainPhase::Skipped) => "done without a drain",
         Some(DrainPhase::Forced) => "a person has forced this status",
         Some(DrainPhase::Withdrawing) => "the request was taken back, the cordon is being removed",
+        Some(DrainPhase::AfterBoot) => "our cordon of an earlier boot stays until the node is sound",
         Some(
             DrainPhase::Idle
             | DrainPhase::Checking

@@ -33,6 +33,8 @@ enum Turn {
     CordonByHand,
     /// A pod comes to the node.
     Come,
+    /// The gate after the boot opens, or shuts.
+    Gate(bool),
     /// A little time passes, in milliseconds.
     Moment(u64),
     /// Time passes until the core wants to be woken.
@@ -59,6 +61,7 @@ fn turn() -> impl Strategy<Value = Turn> {
         1 => Just(Turn::Uncordon),
         1 => Just(Turn::CordonByHand),
         1 => Just(Turn::Come),
+        2 => proptest::bool::weighted(0.4).prop_map(Turn::Gate),
         6 => Just(Turn::Wait),
         1 => (proptest::bool::weighted(0.3), 0..5040_usize).prop_map(|(boot, order)| Turn::Restart(boot, order)),
     ]
@@ -112,6 +115,7 @@ impl World {
                 self.stir();
             }
             Turn::Come => self.come(),
+            Turn::Gate(open) => self.gate(open),
             Turn::Moment(ms) => self.moment(ms),
             Turn::Wait => self.wait(),
             Turn::Restart(other_boot, order) => self.restart(other_boot, order),

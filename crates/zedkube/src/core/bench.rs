@@ -2,8 +2,11 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kubeops::boot::Report;
+use kubeops::gate::{Layer, Verdict};
 use kubeops::{Left, Marks, Watched};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
@@ -39,6 +42,19 @@ pub(super) fn failed(reason: &str, all_drain: bool) -> Failure {
 /// A drain that is proved done.
 pub(super) fn done_with(left: Vec<Left>) -> Done {
     Done { took: Duration::from_secs(3), evicted: 2, recordons: 0, left }
+}
+
+/// What a gate says that is shut at this layer, or open.
+pub(super) fn gate(layer: Option<Layer>, since: Mono) -> Report {
+    let verdict = Verdict {
+        layer,
+        words: format!("{layer:?} was seen"),
+        next_step: "mend it".into(),
+        since,
+        failed: false,
+        taints: Vec::new(),
+    };
+    Report { verdict: Some(verdict), repairs: BTreeMap::new() }
 }
 
 /// A core with the effects of its last step, and what was ever said.

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use agent::settings::Properties;
+use kubeops::boot::Report;
+use kubeops::gate::Verdict;
 use kubeops::{Blocker, Left, Marks, Progress, Watched};
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
     Requester,
 };
+
+use super::candidacy::Candidacy;
 
 /// Number of a run: results of another one are not listened to.
 pub type RunId = u64;
@@ -48,6 +52,8 @@ pub enum Event {
     Looked(u64, Result<Seen, String>),
     /// Answer to [`Effect::Guard`]: what has happened, in words.
     Stirred(String),
+    /// How the gate after the boot stands, and what was mended; as long as [`Effect::Gate`] says.
+    Gate(Box<Report>),
     /// Time has passed.
     Tick,
 }
@@ -114,7 +120,7 @@ pub enum Seen {
     Ours,
     /// Cordoned, and there are pods that would have to leave.
     Peopled(CordonOwner, Vec<Stayer>),
-    /// Cordoned by us in an earlier boot, and not Ready yet.
+    /// Cordoned by us in an earlier boot, and the gate is shut or the node not Ready.
     NotReady,
 }
 
@@ -140,6 +146,9 @@ pub enum Effect {
     Progress(Box<NodeDrainProgress>),
     /// Publish the status.
     Status(NodeDrainStatus),
+    /// Tell the election what this drain leaves to it. Once closed, the lease is given back before the next effect,
+    /// or that takes too long.
+    Candidacy(Candidacy),
     /// Ask whether the API is there.
     Probe(RunId),
     /// Cordon the node in the name of this request.
@@ -158,7 +167,11 @@ pub enum Effect {
         nth: u64,
         /// Whether a cordon of ours has to go.
         give_back: bool,
+        /// The gate after the boot is open: that may be one of an earlier boot.
+        gate_open: bool,
     },
+    /// Watch over the gate after the boot and remove stale taints, or do so no longer.
+    Gate(bool),
     /// Write to the log.
     Say(Said),
 }
@@ -206,4 +219,8 @@ pub enum Said {
     Void(String),
     /// Something has happened on the drained node, in words.
     Stirred(String),
+    /// The gate after the boot stands so now.
+    Gate(Verdict),
+    /// Something that a boot had left was mended.
+    Repaired(String),
 }

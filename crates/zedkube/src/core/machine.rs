@@ -11,6 +11,8 @@ use topics::{
     NodeDrainStatus, Requester,
 };
 
+use super::after_boot::AfterBoot;
+use super::candidacy::Candidacy;
 use super::facts::{Effect, Event, Force, RunId, Said};
 use super::gap::Gap;
 use super::history::History;
@@ -57,6 +59,10 @@ pub struct Zedkube {
     pub(super) looks: u64,
     pub(super) sent: Sent,
     pub(super) care_trouble: String,
+    pub(super) after_boot: AfterBoot,
+    /// Whether the node has been looked at since this start.
+    pub(super) node_seen: bool,
+    pub(super) said_candidacy: Option<Candidacy>,
     pub(super) said_status: Option<NodeDrainStatus>,
     pub(super) said_progress: Option<Box<NodeDrainProgress>>,
     pub(super) progress_gap: Gap,
@@ -109,6 +115,9 @@ impl Zedkube {
             looks: 0,
             sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
+            after_boot: AfterBoot::default(),
+            node_seen: false,
+            said_candidacy: None,
             said_status: None,
             said_progress: None,
             progress_gap: Gap::default(),
@@ -189,7 +198,8 @@ impl Zedkube {
         {
             self.looks += 1;
             self.care = Care::Looking;
-            out.push(Effect::Look { nth: self.looks, give_back: !self.keeps_cordon() || planted(Fault::K9) });
+            let give_back = !self.keeps_cordon() || planted(Fault::K9);
+            out.push(Effect::Look { nth: self.looks, give_back, gate_open: self.after_boot.is_open() });
         }
     }
 
@@ -333,6 +343,7 @@ impl Core for Zedkube {
             Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
             Event::Stirred(what) => self.stirred(now, what, &mut out),
+            Event::Gate(report) => self.gate(now, report, &mut out),
             Event::Probed(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
@@ -350,6 +361,7 @@ impl Core for Zedkube {
         if self.run != Run::Taken {
             self.advance(now, &mut out);
         }
+        self.settle_gate(&mut out);
         self.tell(now, &mut out);
         out
     }

@@ -1,6 +1,8 @@
 //! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
 
+mod after_boot;
 mod attempts;
+mod candidacy;
 mod facts;
 mod gap;
 mod history;
@@ -18,6 +20,8 @@ mod any_order;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
+mod gated;
+#[cfg(test)]
 mod operator;
 #[cfg(test)]
 mod records;
@@ -28,11 +32,14 @@ mod rules;
 #[cfg(test)]
 mod said;
 #[cfg(test)]
+mod seen;
+#[cfg(test)]
 mod standing;
 #[cfg(test)]
 mod voided;
 #[cfg(test)]
 mod world;
 
+pub use candidacy::Candidacy;
 pub use facts::{Author, Done, Effect, Event, Failure, Force, RunId, Said, Seen, Stayer};
 pub use machine::Zedkube;

@@ -37,11 +37,13 @@ impl Zedkube {
                 | Effect::History(_)
                 | Effect::Progress(_)
                 | Effect::Status(_)
+                | Effect::Candidacy(_)
                 | Effect::Probe(_)
                 | Effect::Drain(..)
                 | Effect::Await(..)
                 | Effect::Cancel
                 | Effect::Guard
+                | Effect::Gate(_)
                 | Effect::Look { .. } => {}
             }
         }
@@ -87,6 +89,8 @@ impl Zedkube {
             | Said::PauseKept(..)
             | Said::Stirred(_)
             | Said::Left(_)
+            | Said::Gate(_)
+            | Said::Repaired(_)
             | Said::NobodyLeft
             | Said::GivenBack
             | Said::LookFailed(_) => {}

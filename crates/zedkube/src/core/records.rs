@@ -43,7 +43,13 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         Effect::Progress(_) => Some("progress"),
         Effect::Status(_) => Some("status"),
         Effect::Drain(..) | Effect::Probe(_) | Effect::Cordon(..) => Some("call"),
-        Effect::Await(..) | Effect::Cancel | Effect::Guard | Effect::Look { .. } | Effect::Say(_) => None,
+        Effect::Candidacy(_)
+        | Effect::Await(..)
+        | Effect::Cancel
+        | Effect::Guard
+        | Effect::Look { .. }
+        | Effect::Gate(_)
+        | Effect::Say(_) => None,
     };
     bench.last.iter().filter_map(word).collect()
 }

@@ -190,6 +190,10 @@ impl Zedkube {
             return;
         }
         let keeps = self.keeps_cordon();
+        if let Ok(seen) = &seen {
+            self.seen_after_boot(seen, out);
+        }
+        self.node_seen |= seen.is_ok();
         self.care = match seen.map(|seen| self.sifted(seen)) {
             Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps => {
                 self.void(now, &seen, out);
@@ -229,7 +233,8 @@ impl Zedkube {
             }
             Ok(Seen::NotReady) => {
                 self.cordon = CordonOwner::Ours;
-                "the node is not Ready yet".clone_into(&mut self.care_trouble);
+                "it is of an earlier boot, and the gate after the boot is shut"
+                    .clone_into(&mut self.care_trouble);
                 Care::Due(now + self.limits.uncordon_poll())
             }
             Err(trouble) => {

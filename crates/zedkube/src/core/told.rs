@@ -86,7 +86,7 @@ impl Zedkube {
         }
     }
 
-    /// Says what differs from what was said: journal, history, progress, status, in this order, before what is done.
+    /// Says what differs from what was said: journal, candidacy, history, progress, status, in this order, before what is done.
     pub(super) fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let under_way = self.run.status(self.floor);
         if self.run.is_active() && self.is_member() {
@@ -94,6 +94,7 @@ impl Zedkube {
         }
         let mut told = Vec::new();
         self.tell_journal(now, &mut told);
+        self.tell_candidacy(&mut told);
         self.tell_history(now, out, &mut told);
         let status = self.status();
         self.tell_progress(now, status, &mut told);

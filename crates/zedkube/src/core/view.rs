@@ -67,6 +67,8 @@ impl Zedkube {
             skip: self.run.skip(),
             reason,
             next_step,
+            gate: self.told_gate(),
+            repairs: self.repairs(),
             answers: self.answers.clone(),
         }
     }
@@ -202,6 +204,16 @@ impl Zedkube {
 
     fn idle_words(&self) -> Words {
         match self.member {
+            // Whatever else is known: a cordon of ours that stays is told of with its cause.
+            _ if self.after_boot.earlier => {
+                let gate = self.told_gate();
+                let seen = if gate.words.is_empty() { "the first look is under way" } else { &gate.words };
+                words(
+                    DrainPhase::AfterBoot,
+                    format!("keeps its own cordon of an earlier boot: {seen}"),
+                    if gate.next_step.is_empty() { "nothing".to_owned() } else { gate.next_step },
+                )
+            }
             None => words(
                 DrainPhase::Idle,
                 "waits to hear whether this node is in a cluster",

@@ -13,7 +13,7 @@ use topics::{
 };
 
 use super::bench::{done_with, failed, wall};
-use super::{Effect, Event, Force, RunId, Seen, Stayer, Zedkube};
+use super::{Candidacy, Effect, Event, Force, RunId, Zedkube};
 use crate::limits::Limits;
 
 pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
@@ -49,7 +49,12 @@ pub(super) struct World {
     pub(super) force: Force,
     pub(super) hold: bool,
     pub(super) task: Option<Task>,
-    pub(super) look: Option<(u64, bool)>,
+    /// A look, whether a cordon of ours has to go, and also one of an earlier boot.
+    pub(super) look: Option<(u64, bool, bool)>,
+    /// The gate after the boot is watched.
+    pub(super) watching: bool,
+    /// What was told of it last: whether it is open.
+    pub(super) gate: Option<bool>,
     pub(super) late: Vec<Event>,
     /// How often a drain has told how far it is.
     pub(super) reports: u32,
@@ -60,6 +65,8 @@ pub(super) struct World {
     /// What is on the node, and how often it was written.
     pub(super) node: CordonOwner,
     pub(super) version: u64,
+    /// The boot in which it was written.
+    pub(super) written_in: u32,
     /// A cordon on its way that names this version, and since when.
     pub(super) landing: Option<(u64, Mono)>,
     /// A pod has come to the node since the last drain.
@@ -71,6 +78,8 @@ pub(super) struct World {
     pub(super) drained: BTreeSet<RequestId>,
     pub(super) skipped: BTreeSet<RequestId>,
     pub(super) forced: BTreeSet<RequestId>,
+    /// What is left of the right to lead.
+    candidacy: Option<Candidacy>,
 }
 
 impl World {
@@ -91,12 +100,15 @@ impl World {
             hold: false,
             task: None,
             look: None,
+            watching: false,
+            gate: None,
             late: Vec::new(),
             reports: 0,
             progress: None,
             attempt: None,
             node: CordonOwner::None,
             version: 0,
+            written_in: 0,
             landing: None,
             peopled: false,
             guard: false,
@@ -104,6 +116,7 @@ impl World {
             drained: BTreeSet::new(),
             skipped: BTreeSet::new(),
             forced: BTreeSet::new(),
+            candidacy: None,
         };
         world.perform(effects);
         world.first_facts(0);
@@ -168,6 +181,7 @@ impl World {
                             _ => &self.skipped,
                         };
                         assert!(earned.contains(&answer.id()), "not earned: {answer:?}");
+                        assert_eq!(self.candidacy, Some(Candidacy::Closed), "L5: {answer:?}");
                     }
                 }
                 Effect::Status(status) => self.told(status),
@@ -179,10 +193,18 @@ impl World {
                 }
                 Effect::Await(run, _) => self.begin(Task::Await(run)),
                 Effect::Cancel => self.cancel(),
-                Effect::Look { nth, give_back } => {
+                Effect::Gate(wanted) => {
+                    assert_ne!(wanted, self.watching, "watched twice, or not at all");
+                    self.watching = wanted;
+                    if wanted {
+                        self.gate = None;
+                    }
+                }
+                Effect::Look { nth, give_back, gate_open } => {
+                    assert_eq!(gate_open, self.gate == Some(true), "the gate is not what it was said to be");
                     assert!(self.look.is_none(), "two looks at once");
                     assert!(!give_back || self.task.is_none(), "a drain loses its cordon");
-                    self.look = Some((nth, give_back));
+                    self.look = Some((nth, give_back, gate_open));
                 }
                 Effect::History(history) => {
                     let open = history.drains.iter().skip(1).filter(|it| it.is_open()).count();
@@ -193,6 +215,7 @@ impl World {
                     assert!(!self.guard, "two guards at once");
                     self.guard = true;
                 }
+                Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
                 Effect::Say(_) => {}
             }
         }
@@ -200,6 +223,8 @@ impl World {
 
     pub(super) fn told(&mut self, status: NodeDrainStatus) {
         self.status = status;
+        let closed = self.candidacy == Some(Candidacy::Closed);
+        assert!(closed || status.status != DrainStatus::Complete, "L5: {status} while this node may lead");
         if status.status != DrainStatus::Complete || self.force == Force::Order(status) {
             return;
         }
@@ -247,6 +272,7 @@ impl World {
     pub(super) fn write(&mut self, node: CordonOwner) {
         self.node = node;
         self.version += 1;
+        self.written_in = self.boot;
     }
 
     /// A pod comes to the node, whatever its cordon says.
@@ -294,32 +320,6 @@ impl World {
             (Task::Drain(_) | Task::Probe(_) | Task::Cordon(_) | Task::Await(_), _) => {}
         }
         self.hear(&ended(task, how, self.node));
-    }
-
-    pub(super) fn looked(&mut self, well: bool) {
-        let Some((nth, give_back)) = self.look.take() else { return };
-        if !well {
-            return self.hear(&Event::Looked(nth, Err("500".into())));
-        }
-        if give_back && self.node == CordonOwner::Ours {
-            self.write(CordonOwner::None);
-        }
-        let seen = match self.node {
-            CordonOwner::None => Seen::Open,
-            owner if self.peopled && !give_back => {
-                self.drained.clear();
-                let late =
-                    Stayer { namespace: "shop".into(), name: "late-0".into(), workload: String::new() };
-                Seen::Peopled(owner, vec![late])
-            }
-            CordonOwner::Ours => Seen::Ours,
-            CordonOwner::Foreign => Seen::Foreign,
-        };
-        if !give_back && seen == Seen::Open {
-            // Somebody uncordoned.
-            self.earn_nothing();
-        }
-        self.hear(&Event::Looked(nth, Ok(seen)));
     }
 
     /// Whatever was earned is so no longer, but for what a force file says.
@@ -381,8 +381,10 @@ impl World {
 
     pub(super) fn restart(&mut self, other_boot: bool, order: usize) {
         self.cancel();
+        (self.watching, self.gate) = (false, None);
         self.late.clear();
         self.progress = None;
+        self.candidacy = None;
         if other_boot {
             self.boot += 1;
             self.requests.clear();
@@ -410,6 +412,8 @@ impl World {
                 self.result(0);
             } else if self.look.is_some() {
                 self.looked(true);
+            } else if self.watching && self.gate != Some(true) {
+                self.gate(true);
             } else if self.core.next_wake().is_some() && !self.at_peace() {
                 self.wait();
             } else {

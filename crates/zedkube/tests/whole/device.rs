@@ -65,7 +65,11 @@ impl Device {
         let bus = Bus::open(root.path()).unwrap();
         let clock = Clock::new();
         let (diary, ear) = Diary::open(clock, bus.path(STATUS));
-        let sim = Sim::new(SimConfig::default());
+        let sim = Sim::new(SimConfig {
+            renew_every: Duration::from_secs(30),
+            stale_taints: true,
+            ..SimConfig::default()
+        });
         for (name, uuid) in [("n1", DEVICE), ("n2", "22222222-2222-4222-8222-222222222222")] {
             sim.add_node(name, uuid);
         }
@@ -93,13 +97,16 @@ impl Device {
             "run/zedagent/EdgeNodeClusterConfig",
             "run/zedagent/EdgeNodeInfo",
             "run/zedagent/ConfigItemValueMap",
+            "run/zedagent/ZedAgentStatus",
             "persist/kube-status",
             "tmp",
+            "dev",
             "marks",
         ];
         for folder in topics {
             std::fs::create_dir_all(device.bus.path(folder)).unwrap();
         }
+        device.write("dev/kmsg", "");
         device.member(true);
         let info = json!({ "DeviceName": "N1", "DeviceID": DEVICE }).to_string();
         device.write("run/zedagent/EdgeNodeInfo/global.json", &info);
@@ -177,6 +184,13 @@ impl Device {
     pub(crate) async fn kill(&mut self) {
         self.agent.as_ref().unwrap().2.abort();
         self.killed().await;
+    }
+
+    /// Tells zedkube to leave, and waits until it has.
+    pub(crate) async fn leave(&mut self) {
+        let (stopper, mut task, _) = self.agent.take().unwrap();
+        stopper.stop();
+        task.join_next().await.unwrap().unwrap();
     }
 
     /// What the machine does on a reboot: no status, no request, another boot. zedkube does not run.

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+mod after_boot;
 mod away;
 mod cordons;
 mod device;
@@ -11,10 +12,12 @@ mod diary;
 mod failures;
 mod forced;
 mod history;
+mod leader;
 mod limits;
 mod operator;
 mod pauses;
 mod restarts;
+mod server;
 mod statuses;
 mod void;
 mod withdrawn;

@@ -1,0 +1,454 @@
+//! Who holds the lease, decided from what we have seen and when.
+//!
+//! A holder leads from the start of its last write that came through, for the renew deadline, and not longer: by then
+//! nobody else can have seen its record stand still for the whole lease. Others are judged in the same way, by how
+//! long *we* have seen no write by anybody: no wall clock is compared with another (goal L3). Every write names the
+//! version that was read, so that of two writers one wins.
+//!
+//! Sources: spec/agents.md 4.10, the rules of client-go's `leaderelection` package. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::{Core, Mono};
+
+use super::record::{Held, Order};
+
+/// Number of a call: the result of another one is not listened to.
+pub type CallId = u64;
+
+/// The times of an election.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    lease: Duration,
+    renew: Duration,
+    retry: Duration,
+    silence: Duration,
+}
+
+impl Times {
+    /// `lease`: how long a holder is left alone after a sign of life. `renew`: how long it leads after its last write;
+    /// never more than four fifths of `lease`, as it has to be over first. `retry`: between two looks; up to a fifth
+    /// is added by chance. `silence`: the cluster is taken for gone when no look has come through for so long.
+    #[must_use]
+    pub fn new(lease: Duration, renew: Duration, retry: Duration, silence: Duration) -> Self {
+        Self { lease, renew: renew.min(lease * 4 / 5), retry, silence }
+    }
+}
+
+impl Default for Times {
+    /// Those of the reference (spec/agents.md 4.10).
+    fn default() -> Self {
+        let secs = Duration::from_secs;
+        Self::new(secs(300), secs(180), secs(15), secs(300))
+    }
+}
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Whether this node is to stand. Until the first one, nothing is done.
+    Wanted(bool),
+    /// Answer to [`Effect::Read`]: the lease, `None` when there is none, or why that is not known.
+    Read(CallId, Result<Option<Box<Held>>, String>),
+    /// Answer to [`Effect::Write`].
+    Wrote(CallId, Wrote),
+    /// Time has passed.
+    Tick,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wrote {
+    /// It came through: the lease as it is now.
+    Done(Box<Held>),
+    /// It did not: the lease is not as it was read.
+    Outdated,
+    /// It failed, or nobody knows.
+    Unknown(String),
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Read the lease.
+    Read(CallId),
+    /// Write it.
+    Write(CallId, Box<Order>),
+    /// Where we are has changed.
+    Stand(Stand),
+    /// Write to the log.
+    Say(Said),
+}
+
+/// Where we are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stand {
+    /// Until when we lead for certain, if we do.
+    pub leads: Option<Mono>,
+    /// Who was last seen to hold the lease; empty for nobody.
+    pub leader: String,
+    /// Whether the cluster answers.
+    pub answers: bool,
+    /// We do not stand, and as far as we know nothing of ours is left in the lease.
+    pub clear: bool,
+}
+
+/// What is worth a line in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// We lead.
+    Leads,
+    /// We lead no longer, for this reason.
+    Lost(&'static str),
+    /// The lease is given back.
+    Released,
+    /// The lease could not be given back in a whole lease time.
+    NotReleased,
+    /// The cluster answers again, or for the first time.
+    Answers,
+    /// The cluster has not answered for long.
+    Silent(String),
+}
+
+/// What we know of the lease.
+#[derive(Debug, Clone, PartialEq)]
+enum Seen {
+    /// Nothing.
+    Unknown,
+    /// There is none.
+    Absent,
+    /// This one, since then.
+    There(Box<Held>, Mono),
+}
+
+/// A call that is under way, and when it was begun.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Call {
+    Read,
+    Hold { started: Mono },
+    Release,
+}
+
+/// The election as one candidate sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Election {
+    times: Times,
+    identity: String,
+    wanted: Option<bool>,
+    seen: Seen,
+    /// What we know of our own record comes from an answer: it may be written over without another look.
+    sure: bool,
+    leads: Option<Mono>,
+    calls: CallId,
+    call: Option<Call>,
+    /// Writes in a row that others were faster than.
+    outdated: u32,
+    /// When the next call is due, while none is under way.
+    due: Option<Mono>,
+    /// Since when we try to give the lease back.
+    leaving: Option<Mono>,
+    answered: Option<Mono>,
+    answers: bool,
+    trouble: String,
+    dice: u64,
+    said: Stand,
+}
+
+impl Election {
+    /// A candidate by this name that does nothing yet. `chance` differs from candidate to candidate.
+    #[must_use]
+    pub fn new(times: Times, identity: impl Into<String>, chance: u64) -> Self {
+        Self {
+            times,
+            identity: identity.into(),
+            wanted: None,
+            seen: Seen::Unknown,
+            sure: false,
+            leads: None,
+            calls: 0,
+            call: None,
+            outdated: 0,
+            due: None,
+            leaving: None,
+            answered: None,
+            answers: false,
+            trouble: String::new(),
+            dice: chance,
+            said: Stand::default(),
+        }
+    }
+
+    /// Where we are, as was said last.
+    #[must_use]
+    pub fn stand(&self) -> &Stand {
+        &self.said
+    }
+
+    /// Whether we lead at `now`.
+    #[must_use]
+    pub fn leads(&self, now: Mono) -> bool {
+        self.leads.is_some_and(|until| now < until)
+    }
+
+    /// Between two looks: by chance up to a fifth more, so that candidates do not all come at once.
+    fn pause(&mut self) -> Duration {
+        // A step of splitmix64.
+        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.dice;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let thousandth = u32::try_from(mixed % 1_000).unwrap_or_default();
+        self.times.retry + self.times.retry * thousandth / 5_000
+    }
+
+    fn is_ours(&self) -> bool {
+        matches!(&self.seen, Seen::There(held, _) if held.holder() == self.identity)
+    }
+
+    fn lose(&mut self, why: &'static str, out: &mut Vec<Effect>) {
+        if self.leads.take().is_some() {
+            out.push(Effect::Say(Said::Lost(why)));
+        }
+    }
+
+    /// What time alone ends. Comes before anything else, as a process may have stood still for any time.
+    fn expire(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.leads.is_some_and(|until| now >= until) {
+            self.lose("the lease was not renewed within the renew deadline", out);
+        }
+        if self.leaving.is_some_and(|since| now >= since + self.times.lease) {
+            // By now everybody else takes it for expired.
+            self.leaving = None;
+            self.due = None;
+            self.seen = Seen::Unknown;
+            out.push(Effect::Say(Said::NotReleased));
+        }
+        if self.answers && self.silent_at().is_some_and(|at| now >= at) {
+            self.answers = false;
+            out.push(Effect::Say(Said::Silent(self.trouble.clone())));
+        }
+    }
+
+    fn silent_at(&self) -> Option<Mono> {
+        self.answered.map(|at| at + self.times.silence)
+    }
+
+    fn want(&mut self, now: Mono, wanted: bool, out: &mut Vec<Effect>) {
+        if self.wanted == Some(wanted) {
+            return;
+        }
+        self.wanted = Some(wanted);
+        self.due = Some(now);
+        self.leaving = (!wanted).then_some(now);
+        if !wanted {
+            self.lose("this node stands no longer", out);
+        }
+    }
+
+    /// What the lease is now.
+    fn observe(&mut self, now: Mono, found: Option<Box<Held>>, out: &mut Vec<Effect>) {
+        self.answered = Some(now);
+        self.trouble.clear();
+        if !self.answers {
+            self.answers = true;
+            out.push(Effect::Say(Said::Answers));
+        }
+        self.seen = match (std::mem::replace(&mut self.seen, Seen::Unknown), found) {
+            (_, None) => Seen::Absent,
+            // Nobody has written: the clock goes on.
+            (Seen::There(old, since), Some(new)) if old.version() == new.version() => Seen::There(new, since),
+            (_, Some(new)) => Seen::There(new, now),
+        };
+        if !self.is_ours() {
+            self.lose("somebody else holds the lease", out);
+        }
+    }
+
+    fn begin(&mut self, call: Call) -> CallId {
+        self.calls += 1;
+        self.call = Some(call);
+        self.due = None;
+        self.calls
+    }
+
+    fn look(&mut self, out: &mut Vec<Effect>) {
+        let id = self.begin(Call::Read);
+        out.push(Effect::Read(id));
+    }
+
+    fn write(&mut self, call: Call, order: Order, out: &mut Vec<Effect>) {
+        let id = self.begin(call);
+        out.push(Effect::Write(id, Box::new(order)));
+    }
+
+    fn hold(&mut self, now: Mono, on: Option<Box<Held>>, out: &mut Vec<Effect>) {
+        let (identity, lease) = (self.identity.clone(), self.times.lease);
+        let order = match on {
+            Some(on) => Order::Hold { on, identity, lease },
+            None => Order::Create { identity, lease },
+        };
+        self.write(Call::Hold { started: now }, order, out);
+    }
+
+    /// The next call, when one is due. A leader that is sure of its record writes at once; everybody else looks first.
+    fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.call.is_some() || self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        match (&self.seen, self.wanted) {
+            (_, None) => self.due = None,
+            (_, Some(false)) if self.leaving.is_none() => self.due = None,
+            (Seen::There(held, _), Some(true)) if self.sure && self.leads.is_some() => {
+                let on = Some(held.clone());
+                self.hold(now, on, out);
+            }
+            (Seen::There(held, _), Some(false)) if self.sure && held.holder() == self.identity => {
+                let order = Order::Release { on: held.clone() };
+                self.write(Call::Release, order, out);
+            }
+            (_, Some(_)) => self.look(out),
+        }
+    }
+
+    /// The lease has just been read: the right to write it, or the wait, follows from that.
+    fn decide(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let ours = self.is_ours();
+        match (&self.seen, self.wanted) {
+            (Seen::There(held, _), Some(false)) if ours => {
+                let order = Order::Release { on: held.clone() };
+                self.write(Call::Release, order, out);
+            }
+            (_, Some(false)) => {
+                self.leaving = None;
+                self.due = None;
+            }
+            (Seen::Absent, Some(true)) => self.hold(now, None, out),
+            (Seen::There(held, since), Some(true)) => {
+                let left_alone = held.duration().unwrap_or(self.times.lease);
+                let free = ours || held.holder().is_empty() || now.since(*since) >= left_alone;
+                if free {
+                    let on = Some(held.clone());
+                    self.hold(now, on, out);
+                } else {
+                    self.outdated = 0;
+                    self.due = Some(now + self.pause());
+                }
+            }
+            (Seen::Unknown, Some(true)) | (_, None) => {}
+        }
+    }
+
+    fn failed(&mut self, now: Mono, why: String, out: &mut Vec<Effect>) {
+        if !self.answers && self.trouble.is_empty() {
+            // Nobody has heard of this trouble yet.
+            out.push(Effect::Say(Said::Silent(why.clone())));
+        }
+        self.trouble = why;
+        self.sure = false;
+        let pause = self.pause();
+        // Whoever leaves is waited for.
+        self.due = Some(now + if self.leaving.is_some() { pause / 10 } else { pause });
+    }
+
+    fn wrote(&mut self, now: Mono, call: Call, wrote: Wrote, out: &mut Vec<Effect>) {
+        match wrote {
+            Wrote::Done(held) => {
+                self.outdated = 0;
+                self.sure = true;
+                self.observe(now, Some(held), out);
+                match call {
+                    Call::Hold { started } => self.held(now, started, out),
+                    Call::Release | Call::Read => {
+                        self.leaving = None;
+                        self.due = (self.wanted == Some(true)).then_some(now);
+                        out.push(Effect::Say(Said::Released));
+                    }
+                }
+            }
+            Wrote::Outdated => {
+                self.sure = false;
+                self.outdated += 1;
+                // Whoever was faster is looked at; if that happens again and again, with a pause.
+                self.due = Some(if self.outdated > 1 { now + self.pause() } else { now });
+            }
+            Wrote::Unknown(why) => self.failed(now, why, out),
+        }
+    }
+
+    /// The lease is ours by a write that was begun at `started`.
+    fn held(&mut self, now: Mono, started: Mono, out: &mut Vec<Effect>) {
+        let until = started + self.times.renew;
+        if self.wanted != Some(true) || now >= until {
+            self.due = Some(now);
+            return;
+        }
+        if self.leads.is_none() {
+            out.push(Effect::Say(Said::Leads));
+        }
+        self.leads = Some(until);
+        self.due = Some(now + self.times.retry);
+    }
+
+    fn tell(&mut self, out: &mut Vec<Effect>) {
+        let holding = matches!(self.call, Some(Call::Hold { .. }));
+        let stand = Stand {
+            leads: self.leads,
+            leader: match &self.seen {
+                Seen::There(held, _) => held.holder().to_owned(),
+                Seen::Unknown | Seen::Absent => String::new(),
+            },
+            answers: self.answers,
+            clear: self.wanted != Some(true) && !holding && !self.is_ours(),
+        };
+        if stand != self.said {
+            self.said = stand.clone();
+            out.push(Effect::Stand(stand));
+        }
+    }
+}
+
+impl Core for Election {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.expire(now, &mut out);
+        match (event, self.call) {
+            (Event::Wanted(wanted), _) => self.want(now, wanted, &mut out),
+            (Event::Read(id, read), Some(Call::Read)) if id == self.calls => {
+                self.call = None;
+                match read {
+                    Ok(found) => {
+                        self.sure = true;
+                        self.observe(now, found, &mut out);
+                        self.decide(now, &mut out);
+                    }
+                    Err(why) => self.failed(now, why, &mut out),
+                }
+            }
+            (Event::Wrote(id, wrote), Some(call @ (Call::Hold { .. } | Call::Release)))
+                if id == self.calls =>
+            {
+                self.call = None;
+                self.wrote(now, call, wrote, &mut out);
+            }
+            (Event::Read(..) | Event::Wrote(..) | Event::Tick, _) => {}
+        }
+        self.advance(now, &mut out);
+        self.tell(&mut out);
+        out
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        let due = self.due.filter(|_| self.call.is_none());
+        let given_up = self.leaving.map(|since| since + self.times.lease);
+        let silent = self.silent_at().filter(|_| self.answers);
+        [due, self.leads, given_up, silent].into_iter().flatten().min()
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}

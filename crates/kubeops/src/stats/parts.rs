@@ -1,0 +1,235 @@
+//! The parts of the statistics, one a collection of the API, and how each is doing.
+//!
+//! Not here: reading them (`follow`). A part that fails keeps what it had for [`LAST_GOOD`], then it is empty: what is
+//! older would be taken for the present. Source: goals L6.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use step::Mono;
+
+/// How long the content of a part outlives its last good call.
+pub const LAST_GOOD: Duration = Duration::from_secs(300);
+
+/// A collection that is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Nodes.
+    Nodes,
+    /// Pods of all namespaces.
+    Pods,
+    /// Virtual machine instances of applications.
+    Vms,
+    /// Claims of applications.
+    Claims,
+    /// DaemonSets of Longhorn.
+    DaemonSets,
+    /// Volumes of Longhorn.
+    Volumes,
+    /// Replicas of Longhorn's volumes.
+    Replicas,
+    /// Engines of Longhorn's volumes.
+    Engines,
+    /// Snapshots of Longhorn's volumes.
+    Snapshots,
+    /// Longhorn's view of the nodes.
+    StorageNodes,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Self; 10] = [
+        Self::Nodes,
+        Self::Pods,
+        Self::Vms,
+        Self::Claims,
+        Self::DaemonSets,
+        Self::Volumes,
+        Self::Replicas,
+        Self::Engines,
+        Self::Snapshots,
+        Self::StorageNodes,
+    ];
+
+    /// The resource, as `kubectl get` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Pods => "pods",
+            Self::Vms => "virtualmachineinstances.kubevirt.io",
+            Self::Claims => "persistentvolumeclaims",
+            Self::DaemonSets => "daemonsets.apps",
+            Self::Volumes => "volumes.longhorn.io",
+            Self::Replicas => "replicas.longhorn.io",
+            Self::Engines => "engines.longhorn.io",
+            Self::Snapshots => "snapshots.longhorn.io",
+            Self::StorageNodes => "nodes.longhorn.io",
+        }
+    }
+}
+
+/// How a part is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum State {
+    /// Nothing has been heard yet.
+    #[default]
+    Unheard,
+    /// It is followed.
+    Well,
+    /// The cluster does not know the resource: normal where what defines it is not installed.
+    Absent,
+    /// Calls fail.
+    Failing {
+        /// Since when.
+        since: Mono,
+        /// The last failure, for a person.
+        error: String,
+        /// What a person can do.
+        next_step: String,
+    },
+}
+
+/// All parts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Parts {
+    known: BTreeMap<Part, State>,
+    expired: BTreeSet<Part>,
+}
+
+impl Parts {
+    /// How this part is doing.
+    #[must_use]
+    pub fn state(&self, part: Part) -> &State {
+        self.known.get(&part).unwrap_or(&State::Unheard)
+    }
+
+    /// Something was heard of every part, good or bad.
+    #[must_use]
+    pub fn all_heard(&self) -> bool {
+        Part::ALL.iter().all(|part| *self.state(*part) != State::Unheard)
+    }
+
+    /// Whether this part is there.
+    #[must_use]
+    pub fn is_absent(&self, part: Part) -> bool {
+        *self.state(part) == State::Absent
+    }
+
+    /// How many parts are followed.
+    #[must_use]
+    pub fn followed(&self) -> usize {
+        self.known.values().filter(|state| **state == State::Well).count()
+    }
+
+    /// The parts that fail, with since when, the failure and the next step.
+    pub fn failing(&self) -> impl Iterator<Item = (Part, Mono, &str, &str)> {
+        self.known.iter().filter_map(|(part, state)| match state {
+            State::Failing { since, error, next_step } => {
+                Some((*part, *since, error.as_str(), next_step.as_str()))
+            }
+            State::Unheard | State::Well | State::Absent => None,
+        })
+    }
+
+    /// The part is followed; whether that is new.
+    pub(super) fn well(&mut self, part: Part) -> bool {
+        self.set(part, State::Well)
+    }
+
+    /// The resource is not there; whether that is new.
+    pub(super) fn absent(&mut self, part: Part) -> bool {
+        self.set(part, State::Absent)
+    }
+
+    /// A call failed at `now`; whether that says something new.
+    pub(super) fn failed(&mut self, part: Part, now: Mono, error: String, next_step: String) -> bool {
+        let since = match self.state(part) {
+            State::Failing { since, .. } => *since,
+            State::Unheard | State::Well | State::Absent => now,
+        };
+        self.set(part, State::Failing { since, error, next_step })
+    }
+
+    fn set(&mut self, part: Part, state: State) -> bool {
+        if !matches!(state, State::Failing { .. }) {
+            self.expired.remove(&part);
+        }
+        let new = *self.state(part) != state;
+        self.known.insert(part, state);
+        new
+    }
+
+    /// Parts whose content is too old to be shown.
+    #[must_use]
+    pub fn expired(&self) -> &BTreeSet<Part> {
+        &self.expired
+    }
+
+    /// Looks which content is too old by now; whether that is new for some.
+    pub(super) fn expire(&mut self, now: Mono) -> bool {
+        let old: BTreeSet<Part> =
+            self.failing().filter(|(_, since, ..)| now >= *since + LAST_GOOD).map(|it| it.0).collect();
+        let new = self.expired != old;
+        self.expired = old;
+        new
+    }
+
+    /// When the next content becomes too old.
+    pub(super) fn next_expiry(&self) -> Option<Mono> {
+        let kept = self.failing().filter(|(part, ..)| !self.expired.contains(part));
+        kept.map(|(_, since, ..)| since + LAST_GOOD).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Mono {
+        Mono::START + Duration::from_secs(secs)
+    }
+
+    fn fail(parts: &mut Parts, part: Part, secs: u64) -> bool {
+        parts.failed(part, at(secs), "cut".to_owned(), "look".to_owned())
+    }
+
+    #[test]
+    fn l6_what_a_failing_part_had_is_kept_for_five_minutes_of_its_first_failure() {
+        let mut parts = Parts::default();
+        assert!(fail(&mut parts, Part::Vms, 10));
+        assert!(!fail(&mut parts, Part::Vms, 200), "the same again is nothing new");
+        assert!(fail(&mut parts, Part::Pods, 100));
+        assert_eq!(parts.next_expiry(), Some(at(310)));
+        let expired = |parts: &Parts| parts.expired().iter().copied().collect::<Vec<_>>();
+        assert!(!parts.expire(at(309)) && expired(&parts).is_empty());
+        assert!(parts.expire(at(310)) && expired(&parts) == [Part::Vms]);
+        assert!(!parts.expire(at(311)), "once");
+        assert_eq!(parts.next_expiry(), Some(at(400)));
+        // It comes back, and fails anew: its time starts anew.
+        assert!(parts.well(Part::Vms) && expired(&parts).is_empty());
+        assert!(fail(&mut parts, Part::Vms, 320));
+        assert!(parts.expire(at(619)) && expired(&parts) == [Part::Pods]);
+        assert!(parts.expire(at(620)) && expired(&parts) == [Part::Pods, Part::Vms]);
+        assert_eq!(parts.next_expiry(), None);
+    }
+
+    #[test]
+    fn everything_is_heard_when_each_part_is_well_absent_or_failing() {
+        let mut parts = Parts::default();
+        for part in Part::ALL {
+            assert!(!parts.all_heard());
+            if part == Part::Vms {
+                parts.absent(part);
+            } else if part == Part::Pods {
+                fail(&mut parts, part, 1);
+            } else {
+                parts.well(part);
+            }
+        }
+        assert!(parts.all_heard());
+        assert_eq!((parts.followed(), parts.failing().count()), (8, 1));
+        assert!(parts.is_absent(Part::Vms) && !parts.is_absent(Part::Pods));
+    }
+}

@@ -1,0 +1,60 @@
+//! Nodes: the leases of their kubelets, and the taints of an outage. On a paused clock.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::time::Duration;
+
+use kubesim::{Sim, SimConfig};
+use serde_json::Value;
+
+fn taints(node: &Value) -> Vec<String> {
+    let all = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let text = |it: &Value| format!("{}:{}", it["key"].as_str().unwrap(), it["effect"].as_str().unwrap());
+    all.iter().map(text).collect()
+}
+
+fn renewed(sim: &Sim) -> Option<String> {
+    let lease = sim.get("coordination/leases", "kube-node-lease", "n1")?;
+    Some(lease["spec"]["renewTime"].as_str().unwrap().to_owned())
+}
+
+async fn until_renewed(sim: &Sim) {
+    let before = renewed(sim);
+    sim.until("coordination/leases", |_| renewed(sim) != before).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_renews_its_lease_while_its_node_has_power() {
+    let sim = Sim::new(SimConfig::default());
+    sim.add_node("n1", "u1");
+    for _ in 0..3 {
+        until_renewed(&sim).await;
+    }
+    sim.power("n1", false);
+    sim.until("nodes", |nodes| !taints(&nodes[0]).is_empty()).await;
+    let before = renewed(&sim);
+    assert!(tokio::time::timeout(Duration::from_mins(1), until_renewed(&sim)).await.is_err());
+    assert_eq!(renewed(&sim), before);
+    sim.power("n1", true);
+    until_renewed(&sim).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_away_for_long_is_tainted_and_the_taints_go_or_are_left_behind() {
+    for stale_taints in [false, true] {
+        let sim = Sim::new(SimConfig { stale_taints, ..SimConfig::default() });
+        let ready = |nodes: &[Value]| nodes[0]["status"]["conditions"][0]["status"] == "True";
+        sim.add_node("n1", "u1");
+        sim.until("nodes", ready).await;
+        sim.power("n1", false);
+        sim.until("nodes", |nodes| taints(&nodes[0]).len() == 2).await;
+        let away = "node.kubernetes.io/unreachable";
+        let both = [format!("{away}:NoSchedule"), format!("{away}:NoExecute")];
+        assert_eq!(taints(&sim.list("nodes")[0]), both);
+        sim.power("n1", true);
+        sim.until("nodes", ready).await;
+        let gone = sim.until("nodes", |nodes| taints(&nodes[0]).is_empty());
+        let gone = tokio::time::timeout(Duration::from_mins(5), gone).await;
+        assert_eq!(gone.is_err(), stale_taints);
+    }
+}

@@ -1,0 +1,270 @@
+//! Three zedkube processes on one cluster: one leads; when it is held with SIGSTOP another takes over, and let go it does
+//! not lead on what it believed (goals L1, L2). And one whose kubeconfig is replaced leads on (goal L4).
+//!
+//! The times are short, and nothing that is asserted depends on them: a machine that is slow only makes it last.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use kubesim::{Server, Sim, SimConfig};
+use pubsub::{Bus, FileRule, FileState, store};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use topics::{GoTime, KubeLeaderElectInfo, go_json};
+
+const LEASES: &str = "coordination/leases";
+const INFO: &str = "run/zedkube/KubeLeaderElectInfo/global.json";
+/// What takes longer does not come.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A device with a zedkube process.
+struct Node {
+    root: TempDir,
+    process: Child,
+}
+
+impl Node {
+    fn start(number: u8, server: &Server) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let put =
+            |path: &str, text: String| store::replace(&root.path().join(path), text.as_bytes()).unwrap();
+        let info = json!({ "DeviceName": format!("n{number}"), "DeviceID": uuid(number) });
+        put("run/zedagent/EdgeNodeInfo/global.json", info.to_string());
+        put(
+            "run/zedagent/EdgeNodeClusterConfig/global.json",
+            r#"{"Initialized":true,"Valid":true}"#.to_owned(),
+        );
+        put("run/zedagent/ZedAgentStatus/zedagent.json", r#"{"ConfigGetStatus":1}"#.to_owned());
+        for requests in ["run/zedagent/NodeDrainRequest", "run/baseosmgr/NodeDrainRequest"] {
+            std::fs::create_dir_all(root.path().join(requests)).unwrap();
+        }
+        put("kubeconfig", server.kubeconfig());
+        let limits = json!({ "zedkube": {
+            "lease_ms": 6_000, "lease_renew_ms": 3_000, "lease_retry_ms": 300, "uncordon_poll_ms": 300,
+        } });
+        put("limits.json", limits.to_string());
+        let at = |name: &str| root.path().join(name);
+        let log = std::fs::File::create(at("log")).unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_zedbox"))
+            .args(["zedkube", "--root"])
+            .arg(root.path())
+            .arg("--kubeconfig")
+            .arg(at("kubeconfig"))
+            .arg("--limits")
+            .arg(at("limits.json"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self { root, process }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.root.path().join("log")).unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // One that is gone already needs no end.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+fn uuid(number: u8) -> String {
+    format!("{number}1111111-1111-4111-8111-111111111111")
+}
+
+async fn cluster() -> (Sim, Server) {
+    let sim = Sim::new(SimConfig::default());
+    for number in 1..=3 {
+        sim.add_node(&format!("n{number}"), &uuid(number));
+    }
+    let server = sim.serve().await.unwrap();
+    (sim, server)
+}
+
+fn now() -> GoTime {
+    agent::Clock::new().wall()
+}
+
+/// What the nodes publish, as it comes.
+struct Press {
+    heard: mpsc::UnboundedReceiver<(usize, KubeLeaderElectInfo)>,
+    _watches: JoinSet<()>,
+    newest: Vec<KubeLeaderElectInfo>,
+    /// Since when each one claims to lead.
+    claims: Vec<Option<GoTime>>,
+    /// Claims that are over: whose, from when, until when.
+    over: Vec<(usize, GoTime, GoTime)>,
+}
+
+impl Press {
+    fn follow(nodes: &[Node]) -> Self {
+        let (sender, heard) = mpsc::unbounded_channel();
+        let mut watches = JoinSet::new();
+        for (who, node) in nodes.iter().enumerate() {
+            let bus = Bus::open(node.root.path()).unwrap();
+            let sender = sender.clone();
+            watches.spawn(async move {
+                let mut watch = bus.file(bus.path(INFO), FileRule { limit_bytes: 1 << 16, order: false });
+                loop {
+                    if let FileState::Present(bytes) = watch.next().await {
+                        let info = go_json::from_slice(&bytes).unwrap();
+                        if sender.send((who, info)).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+        let newest = vec![KubeLeaderElectInfo::default(); nodes.len()];
+        Self { heard, _watches: watches, newest, claims: vec![None; nodes.len()], over: Vec::new() }
+    }
+
+    fn take(&mut self, who: usize, info: KubeLeaderElectInfo) {
+        match (self.claims[who], info.is_stats_leader) {
+            (None, true) => self.claims[who] = Some(info.latest_change),
+            (Some(_), false) => self.end(who, info.latest_change),
+            (None, false) | (Some(_), true) => {}
+        }
+        self.newest[who] = info;
+    }
+
+    /// A claim ends: it is taken back, or its publisher stands still and it is no longer fresh.
+    fn end(&mut self, who: usize, at: GoTime) {
+        if let Some(since) = self.claims[who].take() {
+            self.over.push((who, since, at));
+        }
+    }
+
+    async fn until(&mut self, what: &str, nodes: &[Node], wanted: impl Fn(&Self) -> bool) {
+        let late = tokio::time::sleep(PATIENCE);
+        tokio::pin!(late);
+        while !wanted(self) {
+            tokio::select! {
+                Some((who, info)) = self.heard.recv() => self.take(who, info),
+                () = &mut late => {
+                    let logs: Vec<String> = nodes.iter().map(Node::log).collect();
+                    panic!("waited for {what}: {:#?}\n{}", self.newest, logs.join("\n== next\n"));
+                }
+            }
+        }
+    }
+
+    /// One leads, and all see who.
+    fn is_settled(&self) -> bool {
+        let one = self.claims.iter().filter(|it| it.is_some()).count() == 1;
+        one && self.newest.iter().all(|it| it.leader_identity == self.newest[0].leader_identity)
+    }
+
+    /// No two claims at one time.
+    fn judge(&mut self) {
+        let end = now();
+        for who in 0..self.claims.len() {
+            self.end(who, end);
+        }
+        for (number, one) in self.over.iter().enumerate() {
+            for other in &self.over[number + 1..] {
+                assert!(
+                    one.2 <= other.1 || other.2 <= one.1,
+                    "{one:?} and {other:?} at once: {:#?}",
+                    self.over
+                );
+            }
+        }
+    }
+}
+
+fn lease(sim: &Sim) -> Value {
+    sim.get(LEASES, "eve-kube-app", "eve-kube-stats-leader").unwrap()["spec"].clone()
+}
+
+#[tokio::test]
+async fn l1_l2_a_leader_that_is_held_and_let_go_never_leads_beside_the_next_one() {
+    let (sim, first) = cluster().await;
+    let mut servers = vec![Some(first)];
+    for _ in 1..3 {
+        servers.push(Some(sim.serve().await.unwrap()));
+    }
+    let server = |number: u8| servers[usize::from(number) - 1].as_ref().unwrap();
+    let nodes: Vec<Node> = (1..=3).map(|number| Node::start(number, server(number))).collect();
+    let mut press = Press::follow(&nodes);
+    for round in 1..=2 {
+        press.until("a leader that all see", &nodes, Press::is_settled).await;
+        let held = press.claims.iter().position(Option::is_some).unwrap();
+        let name = format!("n{}", held + 1);
+        assert_eq!(lease(&sim)["holderIdentity"], name);
+        nodes[held].signal(Signal::STOP);
+        press.end(held, now());
+        press.until("another leader", &nodes, |press| press.claims.iter().any(Option::is_some)).await;
+        let next = press.claims.iter().position(Option::is_some).unwrap();
+        assert_ne!(next, held, "round {round}: it stands still");
+        // Its file still says what it believed; whoever reads the time in it sees how old that is.
+        assert!(press.newest[held].is_stats_leader);
+        let stale = press.newest[held].latest_change;
+        if round == 2 {
+            // Nobody is left to tell it: it has to look at the clock.
+            servers[held] = None;
+        }
+        nodes[held].signal(Signal::CONT);
+        press
+            .until("the one let go to say something", &nodes, |it| it.newest[held].latest_change != stale)
+            .await;
+        assert!(!press.newest[held].is_stats_leader, "round {round}: it led on what it believed");
+        assert_eq!(lease(&sim)["holderIdentity"], format!("n{}", next + 1));
+        assert_eq!(lease(&sim)["leaseTransitions"], round);
+    }
+    press.judge();
+}
+
+#[tokio::test]
+async fn l4_d_k18_a_kubeconfig_that_is_replaced_is_used_by_leader_and_follower_without_a_restart() {
+    let (sim, first) = cluster().await;
+    let nodes = [Node::start(1, &first), Node::start(2, &first)];
+    let mut press = Press::follow(&nodes);
+    press.until("a leader that both see", &nodes, Press::is_settled).await;
+    let leader = press.claims.iter().position(Option::is_some).unwrap();
+    let second = sim.serve().await.unwrap();
+    for node in &nodes {
+        store::replace(&node.root.path().join("kubeconfig"), second.kubeconfig().as_bytes()).unwrap();
+    }
+    drop(first);
+    // Renewals go on, by the new way.
+    for _ in 0..3 {
+        let before = lease(&sim)["renewTime"].clone();
+        let renewed = sim.until(LEASES, |leases| leases.iter().any(|it| it["spec"]["renewTime"] != before));
+        assert!(tokio::time::timeout(PATIENCE, renewed).await.is_ok(), "{}", nodes[0].log());
+    }
+    assert_eq!(lease(&sim)["leaseTransitions"], 0);
+    // And whoever only looked on takes over by it.
+    nodes[leader].signal(Signal::TERM);
+    press.until("the other one to lead", &nodes, |press| press.claims[1 - leader].is_some()).await;
+    press.judge();
+}
+
+/// Told to leave, a process gives the lease back before it ends.
+#[tokio::test]
+async fn l5_a_process_that_is_told_to_end_gives_the_lease_back() {
+    let (sim, server) = cluster().await;
+    let mut nodes = [Node::start(1, &server)];
+    let mut press = Press::follow(&nodes);
+    press.until("a leader", &nodes, |press| press.claims[0].is_some()).await;
+    nodes[0].signal(Signal::TERM);
+    let given_back = sim.until(LEASES, |leases| leases.iter().any(|it| it["spec"]["holderIdentity"] == ""));
+    assert!(tokio::time::timeout(PATIENCE, given_back).await.is_ok(), "{}", nodes[0].log());
+    assert!(nodes[0].process.wait().unwrap().success());
+    assert!(Path::new(&nodes[0].root.path().join(INFO)).exists());
+}

@@ -1,0 +1,14 @@
+//! The election of the node that reports on the cluster, as this node takes part in it.
+//!
+//! Not here: the rules of the lease (`kubeops::lease`), what the leader reports. Sources: spec/agents.md 4.10,
+//! spec/topics.md (KubeLeaderElectInfo), goals L1 to L5.
+
+mod core;
+mod door;
+mod shell;
+#[cfg(test)]
+mod tests;
+
+pub use core::Leadership;
+pub(crate) use door::Door;
+pub use shell::Leader;

@@ -1,0 +1,174 @@
+//! Listening at the place of this node in its cluster, and nowhere else, for as long as there is one.
+//!
+//! A listen that fails is said and tried again (D-K21). A connection carries one request and ends within its limit,
+//! whatever the other side does or leaves undone. Dropping the server closes everything.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{debug, info, warn};
+
+use super::answer::Desk;
+use super::guests::Guests;
+use crate::status::Place;
+
+/// No head of a request is longer.
+const HEAD_BYTES: usize = 8 << 10;
+/// No head has more lines.
+const HEAD_LINES: usize = 48;
+/// After a connection that could not be taken, as when there are too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where and within what limits is served.
+#[derive(Debug, Clone)]
+pub(crate) struct Ground {
+    /// TCP port; 0 for any that is free.
+    pub(crate) port: u16,
+    /// From the start of a connection to its end.
+    pub(crate) request: Duration,
+    /// Connections at once.
+    pub(crate) most: usize,
+    /// Connections at once from one address.
+    pub(crate) most_of_one: usize,
+    /// Between two tries to listen.
+    pub(crate) retry: Duration,
+}
+
+/// Serves at each place in turn until nobody can name another. `bound` says where it listens.
+pub(crate) async fn serve(
+    ground: Ground,
+    desk: Desk,
+    mut places: watch::Receiver<Option<Place>>,
+    bound: watch::Sender<Option<SocketAddr>>,
+) {
+    let mut hall = Hall {
+        guests: Arc::new(Mutex::new(Guests::new(ground.most, ground.most_of_one))),
+        connections: JoinSet::new(),
+        request: ground.request,
+        desk,
+    };
+    let mut said = String::new();
+    loop {
+        let place = *places.borrow_and_update();
+        let changed = async {
+            if places.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let Some(place) = place else {
+            changed.await;
+            continue;
+        };
+        let address = SocketAddr::new(place.address, ground.port);
+        match listen(address).await {
+            Ok((listener, address)) => {
+                said.clear();
+                info!(%address, "status server listens");
+                bound.send_replace(Some(address));
+                tokio::select! {
+                    () = changed => {}
+                    () = hall.accept(&listener, place) => {}
+                }
+                drop(listener);
+                bound.send_replace(None);
+                info!(%address, "status server has stopped listening");
+            }
+            Err(cause) => {
+                let cause = format!("listen at {address}: {cause}");
+                if cause != said {
+                    let secs = ground.retry.as_secs();
+                    warn!(error = cause, "no status server; tried again every {secs} s, free the port");
+                    said = cause;
+                }
+                tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep(ground.retry) => {}
+                }
+            }
+        }
+    }
+}
+
+async fn listen(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// The connections of all places so far; those of a former one end within their limit.
+struct Hall {
+    guests: Arc<Mutex<Guests>>,
+    connections: JoinSet<()>,
+    request: Duration,
+    desk: Desk,
+}
+
+/// A place among the guests; given back when it is dropped.
+struct Seat(Arc<Mutex<Guests>>, IpAddr);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).leave(self.1);
+    }
+}
+
+impl Hall {
+    /// Takes connections for good. Dropping it loses none that was taken.
+    async fn accept(&mut self, listener: &TcpListener, place: Place) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => self.take(stream, peer.ip(), place),
+                Err(cause) => {
+                    warn!(error = %cause, "status server cannot take a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+            while self.connections.try_join_next().is_some() {}
+        }
+    }
+
+    /// Serves one connection in a task of its own, if there is room for it; else it is closed at once.
+    fn take(&mut self, stream: TcpStream, from: IpAddr, place: Place) {
+        if !self.guests.lock().unwrap_or_else(PoisonError::into_inner).admit(from) {
+            debug!(%from, "too many connections, one more is closed");
+            return;
+        }
+        let seat = Seat(Arc::clone(&self.guests), from);
+        let (desk, limit) = (self.desk.clone(), self.request);
+        self.connections.spawn(async move {
+            if tokio::time::timeout(limit, converse(stream, desk, place, limit)).await.is_err() {
+                debug!(%from, "a request took too long, its connection is closed");
+            }
+            drop(seat);
+        });
+    }
+}
+
+/// One request and its answer. The body of a request is never read.
+async fn converse(stream: TcpStream, desk: Desk, place: Place, limit: Duration) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let desk = desk.clone();
+        async move { Ok::<_, Infallible>(desk.answer(place, request.method(), request.uri().path()).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limit)
+        .keep_alive(false)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEAD_LINES)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(cause) = served {
+        debug!(error = %cause, "a request was not served");
+    }
+}

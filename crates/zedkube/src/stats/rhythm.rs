@@ -1,0 +1,292 @@
+//! When the statistics are opened, published, and taken back.
+//!
+//! Not here: what they hold. A publication happens only in a term of this node, before the moment until which it is
+//! certain, at most once in [`GAP`], and only after something has changed. Sources: spec/agents.md 4.11, goals L2.
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::Mono;
+
+use crate::leader::Leadership;
+
+/// Least time between two publications.
+pub const GAP: Duration = Duration::from_secs(30);
+/// How long the first publication waits for parts that nothing has been heard of.
+pub const FIRST_WAIT: Duration = Duration::from_secs(10);
+/// Least time between two writes of `KubeStatsState`.
+const TELL_GAP: Duration = Duration::from_secs(1);
+/// When a withdrawal that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    /// This node leads: follow the cluster.
+    Open,
+    /// It does not: take back what is published, close the watches.
+    Close,
+    /// Publish what is known.
+    Publish,
+    /// Say how it is going.
+    Tell,
+}
+
+/// The time in which this node leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Term {
+    until: Mono,
+    began: Mono,
+    /// No publication before this; `None` before the first.
+    next: Option<Mono>,
+    /// Something was heard of every part.
+    all_heard: bool,
+    /// Something has changed since the last publication.
+    changed: bool,
+    /// No word before this.
+    next_word: Mono,
+    /// There is something to say since the last word.
+    news: bool,
+}
+
+/// Begins as after a crash: what an earlier run has left is taken back first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rhythm {
+    term: Option<Term>,
+    /// A withdrawal is owed, from this moment on.
+    owed: Option<Mono>,
+}
+
+impl Default for Rhythm {
+    fn default() -> Self {
+        Self { term: None, owed: Some(Mono::START) }
+    }
+}
+
+impl Rhythm {
+    /// Hears who leads; to be told in every turn, as only the present value counts.
+    pub(super) fn lead(&mut self, now: Mono, leading: Leadership) -> Option<Act> {
+        let until = leading.until.filter(|_| leading.holds(now));
+        match (&mut self.term, until) {
+            (None, None) => None,
+            (Some(term), Some(until)) => {
+                term.until = until;
+                None
+            }
+            (Some(_), None) => {
+                self.term = None;
+                self.owed = Some(now);
+                None
+            }
+            // What is owed comes first.
+            (None, Some(_)) if self.owed.is_some() => None,
+            (None, Some(until)) => {
+                self.term = Some(Term {
+                    until,
+                    began: now,
+                    next: None,
+                    all_heard: false,
+                    changed: true,
+                    next_word: now,
+                    news: true,
+                });
+                Some(Act::Open)
+            }
+        }
+    }
+
+    /// Until when this node certainly leads.
+    pub(super) fn until(&self) -> Option<Mono> {
+        self.term.map(|term| term.until)
+    }
+
+    /// The content is another.
+    pub(super) fn changed(&mut self) {
+        if let Some(term) = &mut self.term {
+            term.changed = true;
+        }
+    }
+
+    /// How a part is doing is another.
+    pub(super) fn news(&mut self, all_heard: bool) {
+        if let Some(term) = &mut self.term {
+            term.news = true;
+            term.all_heard = all_heard;
+        }
+    }
+
+    /// The withdrawal that was to be done is done, or has failed.
+    pub(super) fn closed(&mut self, now: Mono, done: bool) {
+        self.owed = (!done).then_some(now + AGAIN);
+    }
+
+    /// What is due now. To be asked until nothing is.
+    pub(super) fn due(&mut self, now: Mono) -> Option<Act> {
+        if self.owed.is_some_and(|at| now >= at) {
+            return Some(Act::Close);
+        }
+        let term = self.term.as_mut()?;
+        if term.publication().is_some_and(|at| now >= at) {
+            term.changed = false;
+            term.news = true;
+            term.next = Some(now + GAP);
+            return Some(Act::Publish);
+        }
+        if now >= term.word() {
+            term.news = false;
+            term.next_word = now + TELL_GAP;
+            return Some(Act::Tell);
+        }
+        None
+    }
+
+    /// When something is due, or the term is over, next.
+    pub(super) fn next_wake(&self) -> Option<Mono> {
+        let term = self.term.as_ref();
+        let times =
+            [self.owed, term.and_then(Term::publication), term.map(Term::word), term.map(|it| it.until)];
+        times.into_iter().flatten().min()
+    }
+}
+
+impl Term {
+    /// When a publication is due.
+    fn publication(&self) -> Option<Mono> {
+        let first = if self.all_heard { self.began } else { self.began + FIRST_WAIT };
+        self.changed.then_some(self.next.unwrap_or(first))
+    }
+
+    /// When a word is due: soon after news, and now and then because the moment until which it leads has moved.
+    fn word(&self) -> Mono {
+        if self.news { self.next_word } else { self.next_word + GAP }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(secs: u64) -> Mono {
+        Mono::START + Duration::from_secs(secs)
+    }
+
+    fn due(rhythm: &mut Rhythm, now: Mono) -> Vec<Act> {
+        std::iter::from_fn(|| {
+            let act = rhythm.due(now);
+            if act == Some(Act::Close) {
+                rhythm.closed(now, true);
+            }
+            act
+        })
+        .collect()
+    }
+
+    fn leader() -> Rhythm {
+        let mut rhythm = Rhythm::default();
+        assert_eq!(
+            rhythm.lead(at(0), Leadership { until: Some(at(1000)) }),
+            None,
+            "what an earlier run left goes first"
+        );
+        assert_eq!(due(&mut rhythm, at(0)), [Act::Close]);
+        assert_eq!(rhythm.lead(at(0), Leadership { until: Some(at(1000)) }), Some(Act::Open));
+        rhythm
+    }
+
+    #[test]
+    fn the_first_publication_waits_for_all_parts_and_not_for_long() {
+        let mut rhythm = leader();
+        assert_eq!(due(&mut rhythm, at(1)), [Act::Tell]);
+        rhythm.news(true);
+        assert_eq!(due(&mut rhythm, at(2)), [Act::Publish, Act::Tell]);
+        let mut rhythm = leader();
+        assert_eq!(due(&mut rhythm, at(9)), [Act::Tell]);
+        rhythm.news(false);
+        assert_eq!(due(&mut rhythm, at(10)), [Act::Publish, Act::Tell]);
+    }
+
+    #[test]
+    fn publications_are_a_gap_apart_and_come_only_after_a_change() {
+        let mut rhythm = leader();
+        rhythm.news(true);
+        assert!(due(&mut rhythm, at(0)).contains(&Act::Publish));
+        assert!(!due(&mut rhythm, at(500)).contains(&Act::Publish), "nothing has changed");
+        rhythm.changed();
+        assert!(due(&mut rhythm, at(501)).contains(&Act::Publish));
+        rhythm.changed();
+        assert_eq!(rhythm.next_wake(), Some(at(531)));
+        assert!(!due(&mut rhythm, at(530)).contains(&Act::Publish));
+        assert!(due(&mut rhythm, at(531)).contains(&Act::Publish));
+    }
+
+    #[test]
+    fn l2_the_end_of_the_certain_time_ends_the_term_and_a_failed_withdrawal_is_tried_again() {
+        let mut rhythm = leader();
+        assert_eq!(rhythm.lead(at(999), Leadership { until: Some(at(1000)) }), None);
+        assert_eq!(rhythm.until(), Some(at(1000)));
+        assert_eq!(rhythm.lead(at(1000), Leadership { until: Some(at(1000)) }), None);
+        assert_eq!((rhythm.until(), rhythm.due(at(1000))), (None, Some(Act::Close)));
+        rhythm.closed(at(1000), false);
+        assert_eq!((rhythm.due(at(1000)), rhythm.next_wake()), (None, Some(at(1001))));
+        assert_eq!(
+            rhythm.lead(at(1000), Leadership { until: Some(at(2000)) }),
+            None,
+            "no new term before that is done"
+        );
+        assert_eq!(rhythm.due(at(1001)), Some(Act::Close));
+        rhythm.closed(at(1001), true);
+        assert_eq!(rhythm.lead(at(1001), Leadership { until: Some(at(2000)) }), Some(Act::Open));
+    }
+
+    proptest! {
+        /// However facts, time and failures come: nothing is published outside of a certain term, two publications
+        /// are a gap apart, and a term that ends is followed by a withdrawal in the same turn.
+        #[test]
+        fn l2_nothing_is_published_without_the_lease(
+            steps in proptest::collection::vec((0_u64..40, 0_u8..6, 0_u64..80, any::<bool>()), 1..200)
+        ) {
+            let (mut rhythm, mut now, mut leading) = (Rhythm::default(), at(0), Leadership::default());
+            let (mut published, mut last): (bool, Option<Mono>) = (true, None);
+            for (wait, what, ahead, good) in steps {
+                now = now + Duration::from_secs(wait);
+                match what {
+                    0 => leading = Leadership::default(),
+                    1 => leading = Leadership { until: Some(now + Duration::from_secs(ahead)) },
+                    2 => rhythm.changed(),
+                    3 => rhythm.news(good),
+                    _ => {}
+                }
+                let certain = leading.holds(now);
+                let mut acts = 0;
+                loop {
+                    // As the task does: who leads is read before everything that is done.
+                    if rhythm.lead(now, leading) == Some(Act::Open) {
+                        prop_assert!(certain && !published);
+                        last = None;
+                    }
+                    let Some(act) = rhythm.due(now) else { break };
+                    acts += 1;
+                    prop_assert!(acts < 9, "it goes round");
+                    match act {
+                        Act::Publish => {
+                            prop_assert!(certain);
+                            prop_assert!(last.is_none_or(|last| now >= last + GAP));
+                            (published, last) = (true, Some(now));
+                        }
+                        Act::Close => {
+                            published &= !good;
+                            rhythm.closed(now, good);
+                        }
+                        Act::Tell | Act::Open => {}
+                    }
+                }
+                if !certain && published {
+                    prop_assert_eq!(rhythm.next_wake().map(|at| at > now), Some(true), "it is tried again");
+                    prop_assert!(rhythm.next_wake() <= Some(now + AGAIN));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Load-balanced addresses: which of them the bootstrap node serves, and which collide with an address of this node.
+//!
+//! Source: spec/agents.md 4.7 (LB rules). Pure: no clock, no I/O, no task.
+
+use core::net::IpAddr;
+
+use topics::{EdgeNodeClusterConfig, LbInterface, NetworkPortStatus};
+
+/// What becomes of the load-balanced addresses of a config.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Balance {
+    /// What the bootstrap node serves, by Linux names; empty on every other node.
+    pub(super) serves: Vec<LbInterface>,
+    /// What is wrong, or empty. On the bootstrap node the last fault, elsewhere the first, as the reference has it.
+    pub(super) fault: String,
+}
+
+/// Judges the addresses of `config` on a node with these ports.
+pub(super) fn balance(config: &EdgeNodeClusterConfig, ports: &[NetworkPortStatus]) -> Balance {
+    let wanted = config.lb_interfaces.as_deref().unwrap_or_default();
+    let mut found = Balance::default();
+    if config.bootstrap_node {
+        for entry in wanted {
+            match serve(entry, ports) {
+                Ok(interface) => {
+                    let ip_prefix = entry.ip_prefix.clone();
+                    found.serves.push(LbInterface { interface, ip_prefix });
+                }
+                Err(fault) => found.fault = format!("{fault}; kube-vip not applied"),
+            }
+        }
+    } else {
+        let named = |port: &&NetworkPortStatus| !port.if_name.is_empty();
+        let conflict = |entry| conflict(entry, ports.iter().filter(named));
+        found.fault = wanted.iter().find_map(conflict).unwrap_or_default();
+    }
+    found
+}
+
+/// The Linux interface that serves `entry`, or why none does.
+fn serve(entry: &LbInterface, ports: &[NetworkPortStatus]) -> Result<String, String> {
+    let label = &entry.interface;
+    let Some(port) = ports.iter().find(|port| port.logicallabel == *label) else {
+        return Err(format!("LB interface {label:?} not found in device network status"));
+    };
+    if port.if_name.is_empty() {
+        return Err(format!("LB interface {label:?} has empty Linux interface name"));
+    }
+    if Cidr::parse(&entry.ip_prefix).is_none() {
+        let prefix = &entry.ip_prefix;
+        return Err(format!(
+            "invalid LB CIDR {prefix:?} for interface {label:?}: invalid CIDR address: {prefix}"
+        ));
+    }
+    conflict(entry, ports.iter()).map_or_else(|| Ok(port.if_name.clone()), Err)
+}
+
+/// The address of this node that the load balancer could give away: the first one of a layer 3 port in the prefix.
+fn conflict<'a>(
+    entry: &LbInterface,
+    mut ports: impl Iterator<Item = &'a NetworkPortStatus>,
+) -> Option<String> {
+    let cidr = Cidr::parse(&entry.ip_prefix)?;
+    ports.find_map(|port| {
+        let addresses = port.addr_info_list.as_deref().filter(|_| port.is_l3_port).unwrap_or_default();
+        let local = addresses.iter().filter_map(|it| it.addr.0).find(|it| cidr.contains(*it))?;
+        Some(format!(
+            "LB CIDR {} contains local IP {} on port {}",
+            entry.ip_prefix,
+            local.to_canonical(),
+            port.logicallabel
+        ))
+    })
+}
+
+/// A network as `a.b.c.d/n` names it; bits of the host do not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cidr {
+    network: u128,
+    /// Bits of the host.
+    host_bits: u32,
+    v4: bool,
+}
+
+impl Cidr {
+    fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = text.split_once('/')?;
+        // Go reads digits alone: no sign, and no leading zero.
+        let plain = bits.bytes().all(|it| it.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
+        let bits: u32 = bits.parse().ok().filter(|_| plain)?;
+        let address: IpAddr = address.parse().ok()?;
+        let (number, v4) = number(address);
+        let host_bits = if v4 { 32_u32 } else { 128 }.checked_sub(bits)?;
+        Some(Self { network: front(number, host_bits), host_bits, v4 })
+    }
+
+    fn contains(self, address: IpAddr) -> bool {
+        let (number, v4) = number(address.to_canonical());
+        v4 == self.v4 && front(number, self.host_bits) == self.network
+    }
+}
+
+fn number(address: IpAddr) -> (u128, bool) {
+    match address {
+        IpAddr::V4(it) => (u128::from(it.to_bits()), true),
+        IpAddr::V6(it) => (it.to_bits(), false),
+    }
+}
+
+fn front(number: u128, host_bits: u32) -> u128 {
+    number.checked_shr(host_bits).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topics::{AddrInfo, GoIp};
+
+    fn port(label: &str, linux: &str, address: &str) -> NetworkPortStatus {
+        let addr = GoIp(Some(address.parse().unwrap()));
+        NetworkPortStatus {
+            if_name: linux.to_owned(),
+            logicallabel: label.to_owned(),
+            is_l3_port: true,
+            addr_info_list: Some(vec![AddrInfo { addr, ..AddrInfo::default() }]),
+            ..NetworkPortStatus::default()
+        }
+    }
+
+    fn judge(
+        bootstrap: bool,
+        entries: &[(&str, &str)],
+        ports: &[NetworkPortStatus],
+    ) -> (Vec<String>, String) {
+        let entry = |(interface, prefix): &(&str, &str)| LbInterface {
+            interface: (*interface).to_owned(),
+            ip_prefix: (*prefix).to_owned(),
+        };
+        let config = EdgeNodeClusterConfig {
+            bootstrap_node: bootstrap,
+            lb_interfaces: Some(entries.iter().map(entry).collect()),
+            ..EdgeNodeClusterConfig::default()
+        };
+        let found = balance(&config, ports);
+        (
+            found.serves.into_iter().map(|it| format!("{} {}", it.interface, it.ip_prefix)).collect(),
+            found.fault,
+        )
+    }
+
+    #[test]
+    fn the_bootstrap_node_serves_what_it_can_and_tells_each_fault() {
+        let ports = [
+            port("lan", "eth1", "10.0.0.9"),
+            port("nameless", "", "10.1.0.9"),
+            port("six", "eth2", "fd00::5"),
+        ];
+        let none = "; kube-vip not applied";
+        for (entry, fault) in [
+            (("wan", "10.9.0.0/24"), "LB interface \"wan\" not found in device network status"),
+            (("nameless", "10.9.0.0/24"), "LB interface \"nameless\" has empty Linux interface name"),
+            (
+                ("lan", "10.9.0.0"),
+                "invalid LB CIDR \"10.9.0.0\" for interface \"lan\": invalid CIDR address: 10.9.0.0",
+            ),
+            (("lan", "10.0.0.14/29"), "LB CIDR 10.0.0.14/29 contains local IP 10.0.0.9 on port lan"),
+            // Any port of the node counts, also one that no load balancer uses.
+            (("lan", "fd00::/64"), "LB CIDR fd00::/64 contains local IP fd00::5 on port six"),
+        ] {
+            let (serves, found) = judge(true, &[("lan", "10.8.0.0/24"), entry], &ports);
+            assert_eq!(serves, ["eth1 10.8.0.0/24"]);
+            assert_eq!(found, format!("{fault}{none}"));
+        }
+        assert_eq!(judge(true, &[("lan", "10.8.0.0/24")], &ports).1, "");
+    }
+
+    #[test]
+    fn any_other_node_serves_nothing_and_tells_its_conflict_alone() {
+        let mut ports = [port("lan", "eth1", "10.0.0.9")];
+        let entries = [("wan", "10.9.0.0/24"), ("lan", "10.0.0.8/29")];
+        let told = "LB CIDR 10.0.0.8/29 contains local IP 10.0.0.9 on port lan";
+        assert_eq!(judge(false, &entries, &ports), (vec![], told.to_owned()));
+        ports[0].is_l3_port = false;
+        assert_eq!(judge(false, &entries, &ports), (vec![], String::new()));
+        assert_eq!(judge(false, &[("lan", "bad")], &ports), (vec![], String::new()));
+    }
+
+    #[test]
+    fn prefixes_hold_what_go_says_they_hold() {
+        let holds =
+            |cidr: &str, address: &str| Cidr::parse(cidr).map(|it| it.contains(address.parse().unwrap()));
+        for (cidr, address, held) in [
+            ("192.168.86.200/29", "192.168.86.207", Some(true)),
+            ("192.168.86.200/29", "192.168.86.208", Some(false)),
+            ("0.0.0.0/0", "203.0.113.1", Some(true)),
+            ("0.0.0.0/0", "::1", Some(false)),
+            ("10.0.0.1/32", "::ffff:10.0.0.1", Some(true)),
+            ("::/0", "fe80::1", Some(true)),
+            ("fd00::/8", "fe80::1", Some(false)),
+            ("10.0.0.1/33", "10.0.0.1", None),
+            ("10.0.0.1/+8", "10.0.0.1", None),
+            ("10.0.0.1/", "10.0.0.1", None),
+            ("10.0.0/8", "10.0.0.1", None),
+        ] {
+            assert_eq!(holds(cidr, address), held, "{cidr} {address}");
+        }
+    }
+}

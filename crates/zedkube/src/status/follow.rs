@@ -1,0 +1,200 @@
+//! The task that publishes EdgeNodeClusterStatus and tells the server its place.
+//!
+//! It has an inbox of its own: nothing here waits for the drain, nor the drain for this.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use agent::{Error, Station, Tasks, publication, report, turn};
+use pubsub::{Change, Publication};
+use tokio::sync::watch;
+use topics::{DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus};
+use tracing::{error, info};
+
+use super::rules::{Facts, Place, Token, Verdict, place};
+use crate::NAME;
+
+/// Key of topics that have one value.
+const GLOBAL: &str = "global";
+/// After so long a value that could not be written is written again.
+const WRITE_PAUSE: Duration = Duration::from_secs(5);
+/// Why there is no token in the clear.
+const NO_KEYS: &str = "decryptClusterTokenAndManifest: failed to decrypt cluster token: zedkube does not reach the device's keys";
+
+enum Heard {
+    Config(Box<EdgeNodeClusterConfig>),
+    Network(Box<DeviceNetworkStatus>),
+    /// The ports have been looked for; there may be none.
+    NetworkRead,
+}
+
+/// The publisher of the status. It goes with its agent and not with the task, which may end a moment later: the agent
+/// can be started again at once.
+pub(crate) struct Speaker(Arc<Mutex<Said>>);
+
+type Said = Publication<EdgeNodeClusterStatus>;
+
+impl Speaker {
+    /// Becomes the publisher.
+    ///
+    /// # Errors
+    /// The topic cannot be had.
+    pub(crate) fn open(station: &Station) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Mutex::new(publication(&station.bus, NAME)?))))
+    }
+
+    /// Follows the facts as long as the speaker is there. Dropping it leaves what was published last.
+    pub(crate) fn follow(
+        &self,
+        station: Station,
+        places: watch::Sender<Option<Place>>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        run(station, Arc::downgrade(&self.0), places)
+    }
+}
+
+async fn run(station: Station, said: Weak<Mutex<Said>>, places: watch::Sender<Option<Place>>) {
+    let (outbox, mut inbox) = turn::inbox();
+    let mut tasks = Tasks::new(outbox);
+    tasks.follow::<EdgeNodeClusterConfig>(&station.bus, "zedagent", |change| match change {
+        Change::Put { value, .. } => Some(Heard::Config(Box::new(value))),
+        Change::Gone { .. } => Some(Heard::Config(Box::new(EdgeNodeClusterConfig {
+            initialized: true,
+            ..EdgeNodeClusterConfig::default()
+        }))),
+        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    tasks.follow::<DeviceNetworkStatus>(&station.bus, "nim", |change| match change {
+        Change::Put { value, .. } => Some(Heard::Network(Box::new(value))),
+        Change::Gone { .. } => Some(Heard::Network(Box::default())),
+        Change::Synced => Some(Heard::NetworkRead),
+        Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    let mut facts = Facts::default();
+    loop {
+        let Some(speaker) = said.upgrade() else { return };
+        let result = {
+            let mut said = speaker.lock().unwrap_or_else(PoisonError::into_inner);
+            let verdict = facts.judge(said.get(GLOBAL), station.clock.wall());
+            publish(&mut said, verdict, &places)
+        };
+        drop(speaker);
+        let again = result.err().map(|cause| {
+            let error = report::chain(&cause);
+            error!(
+                topic = "EdgeNodeClusterStatus",
+                error, "not written, tried again in 5 s; make room under /run"
+            );
+            station.clock.now() + WRITE_PAUSE
+        });
+        tokio::select! {
+            heard = inbox.recv() => match heard {
+                Some(heard) => take(&mut facts, heard),
+                None => return,
+            },
+            () = station.clock.sleep_until(again) => {}
+        }
+    }
+}
+
+fn take(facts: &mut Facts, heard: Heard) {
+    match heard {
+        Heard::Config(config) => {
+            facts.configured(*config);
+            let encrypted = facts.config.as_ref().is_some_and(|it| it.cipher_token.is_cipher);
+            facts.token = if encrypted { Token::Failed(NO_KEYS.to_owned()) } else { Token::None };
+        }
+        Heard::Network(network) => facts.network = Some(*network),
+        Heard::NetworkRead => {
+            facts.network.get_or_insert_default();
+        }
+    }
+}
+
+/// Says what is to be said; the server is told its place last, and only what was said.
+fn publish(
+    said: &mut Said,
+    verdict: Verdict,
+    places: &watch::Sender<Option<Place>>,
+) -> Result<(), pubsub::Error> {
+    let now = match verdict {
+        Verdict::Keep => return Ok(()),
+        Verdict::Nothing => {
+            if said.get(GLOBAL).is_some() {
+                said.unpublish(GLOBAL)?;
+                info!("this node is in no cluster, EdgeNodeClusterStatus taken back");
+            }
+            None
+        }
+        Verdict::Status(status) => {
+            said.publish(GLOBAL, &status)?;
+            place(&status)
+        }
+    };
+    places.send_if_modified(|place| std::mem::replace(place, now) != now);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::{Clock, Stop, wire};
+    use pubsub::{Bus, store};
+    use serde_json::{Value, json};
+    use std::path::Path;
+    use tokio::task::JoinSet;
+
+    const CONFIG: &str = "run/zedagent/EdgeNodeClusterConfig/global.json";
+    const NETWORK: &str = "run/nim/DeviceNetworkStatus/global.json";
+
+    fn write(root: &Path, file: &str, value: &Value) {
+        std::fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+        store::replace(&root.join(file), value.to_string().as_bytes()).unwrap();
+    }
+
+    fn network(address: &str) -> Value {
+        json!({ "Ports": [{ "IfName": "eth7", "Logicallabel": "lan", "ClusterIPAddr": address }] })
+    }
+
+    fn config(valid: bool) -> Value {
+        json!({
+            "Initialized": true, "Valid": valid, "ClusterName": "c", "ClusterInterface": "lan",
+            "ClusterIPPrefix": { "IP": "10.244.244.2", "Mask": "////8A==" },
+            "CipherToken": { "IsCipher": true, "InitialValue": "c2VjcmV0" },
+        })
+    }
+
+    #[tokio::test]
+    async fn the_status_follows_config_and_ports_and_goes_with_the_config() {
+        let root = tempfile::tempdir().unwrap();
+        let (stopper, stop) = Stop::new();
+        let bus = Bus::open(root.path()).unwrap();
+        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: String::new() };
+        let (sender, mut places) = watch::channel(None);
+        let speaker = Speaker::open(&station).unwrap();
+        let mut task = JoinSet::new();
+        task.spawn(speaker.follow(station, sender));
+        let said = || wire::peek::<EdgeNodeClusterStatus>(&bus, NAME, GLOBAL);
+        write(root.path(), CONFIG, &config(true));
+        write(root.path(), NETWORK, &network("10.244.244.2"));
+        let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
+        assert_eq!(place.address.to_string(), "10.244.244.2");
+        let status = said().unwrap();
+        assert_eq!((status.cluster_interface.as_str(), status.cluster_ip_is_ready), ("eth7", true));
+        assert_eq!((status.error.error.as_str(), status.encrypted_cluster_token.as_str()), (NO_KEYS, ""));
+        write(root.path(), NETWORK, &network("10.244.244.3"));
+        places.wait_for(Option::is_none).await.unwrap();
+        assert!(!said().unwrap().cluster_ip_is_ready);
+        write(root.path(), NETWORK, &network("10.244.244.2"));
+        places.wait_for(Option::is_some).await.unwrap();
+        write(root.path(), CONFIG, &config(false));
+        places.wait_for(Option::is_none).await.unwrap();
+        assert_eq!(said(), None);
+        write(root.path(), CONFIG, &config(true));
+        places.wait_for(Option::is_some).await.unwrap();
+        store::remove(&root.path().join(CONFIG)).unwrap();
+        places.wait_for(Option::is_none).await.unwrap();
+        assert_eq!(said(), None);
+        drop(stopper);
+    }
+}

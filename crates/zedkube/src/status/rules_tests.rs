@@ -1,0 +1,156 @@
+//! EdgeNodeClusterStatus beside the reference's own bytes.
+
+use std::path::Path;
+
+use topics::{
+    AddrInfo, DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus, GoIp, GoTime, LbInterface,
+    NetworkPortStatus, Topic, go_json,
+};
+
+use super::rules::{Facts, Place, Token, Verdict, place};
+
+const TOKEN: &str = "s3cr3t<token>&\"x\"";
+
+fn golden(topic: &str, sample: &str) -> Vec<u8> {
+    let file = format!("../../tests/golden/{topic}/{sample}.json");
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+}
+
+fn sample<T: Topic>(name: &str) -> T {
+    go_json::from_slice(&golden(T::NAME, name)).unwrap()
+}
+
+fn at(text: &str) -> GoTime {
+    text.parse().unwrap()
+}
+
+fn ip(text: &str) -> GoIp {
+    GoIp(Some(text.parse().unwrap()))
+}
+
+fn network(change: impl FnOnce(&mut Vec<NetworkPortStatus>)) -> DeviceNetworkStatus {
+    let mut network: DeviceNetworkStatus = sample("two-ports-cluster-ip");
+    change(network.ports.as_mut().unwrap());
+    network
+}
+
+fn facts(config: &str, network: DeviceNetworkStatus, token: Token) -> Facts {
+    let mut facts = Facts { config: None, network: Some(network), token };
+    facts.configured(sample(config));
+    facts
+}
+
+fn status(facts: &Facts, last: Option<&EdgeNodeClusterStatus>, now: &str) -> EdgeNodeClusterStatus {
+    match facts.judge(last, at(now)) {
+        Verdict::Status(status) => *status,
+        other @ (Verdict::Keep | Verdict::Nothing) => panic!("{other:?}"),
+    }
+}
+
+fn bytes(status: &EdgeNodeClusterStatus) -> String {
+    String::from_utf8(go_json::to_vec(status).unwrap()).unwrap()
+}
+
+fn expected(name: &str) -> String {
+    String::from_utf8(golden("EdgeNodeClusterStatus", name)).unwrap().trim_end().to_owned()
+}
+
+/// A member of the sample's cluster on whose second port is an address of the load balancer.
+fn in_conflict() -> Facts {
+    let network = network(|ports| {
+        ports[0].cluster_ip_addr = ip("10.244.244.3");
+        ports[1].is_l3_port = true;
+        let addr = ip("192.168.86.201");
+        ports[1].addr_info_list = Some(vec![AddrInfo { addr, ..AddrInfo::default() }]);
+    });
+    let mut facts = facts("join-with-masters", network, Token::Clear(TOKEN.to_owned()));
+    let entry = LbInterface { interface: "eth1".to_owned(), ip_prefix: "192.168.86.200/29".to_owned() };
+    facts.config.as_mut().unwrap().lb_interfaces = Some(vec![entry]);
+    facts
+}
+
+#[test]
+fn a_bootstrap_node_with_load_balancing_says_what_the_reference_says() {
+    let facts = facts("tiebreaker-lb-masters", network(|_| {}), Token::Clear(TOKEN.to_owned()));
+    let said = status(&facts, None, "2026-03-14T09:30:00Z");
+    assert_eq!(bytes(&said), expected("bootstrap-lb"));
+    let address = "10.244.244.2".parse().unwrap();
+    assert_eq!(place(&said), Some(Place { address, cluster: said.cluster_id.uuid }));
+}
+
+#[test]
+fn a_member_in_conflict_says_what_the_reference_says_and_an_unchanged_error_keeps_its_time() {
+    let mut facts = in_conflict();
+    let said = status(&facts, None, "2026-03-14T09:30:00Z");
+    assert_eq!(bytes(&said), expected("member-lb-conflict"));
+    assert_eq!(status(&facts, Some(&said), "2026-03-14T10:00:00Z"), said);
+    // Another address is another text, which begins now; without a conflict there is no error.
+    let port = &mut facts.network.as_mut().unwrap().ports.as_mut().unwrap()[1];
+    port.addr_info_list.as_mut().unwrap()[0].addr = ip("192.168.86.202");
+    let other = status(&facts, Some(&said), "2026-03-14T10:00:00Z");
+    assert_eq!(other.lb_config_error.error_time, at("2026-03-14T10:00:00Z"));
+    facts.network.as_mut().unwrap().ports.as_mut().unwrap()[1].is_l3_port = false;
+    assert_eq!(status(&facts, Some(&other), "2026-03-14T10:01:00Z").lb_config_error.error, "");
+}
+
+#[test]
+fn a_token_that_cannot_be_decrypted_is_told_as_the_reference_tells_it_and_keeps_its_time() {
+    let network = network(|ports| ports[0].cluster_ip_addr = GoIp(None));
+    let why = "decryptClusterTokenAndManifest: failed to decrypt cluster token: no such cert";
+    let facts = facts("bootstrap", network, Token::Failed(why.to_owned()));
+    let said = status(&facts, None, "2026-03-14T09:26:53.589793238Z");
+    assert_eq!(bytes(&said), expected("not-ready-decrypt-error"));
+    assert_eq!(place(&said), None);
+    assert_eq!(status(&facts, Some(&said), "2026-03-14T10:00:00Z"), said);
+}
+
+#[test]
+fn the_address_is_ready_on_a_usable_port_of_its_label_alone() {
+    type Change = fn(&mut NetworkPortStatus);
+    let changes: [(Change, bool, &str); 6] = [
+        (|_| {}, true, "eth0"),
+        (|port| port.invalid_config = true, false, "eth0"),
+        (|port| port.if_name = String::new(), false, ""),
+        (|port| port.logicallabel = "other".to_owned(), false, ""),
+        (|port| port.cluster_ip_addr = ip("10.244.244.9"), false, "eth0"),
+        (|port| port.if_name = "keth0".to_owned(), true, "keth0"),
+    ];
+    for (nth, (change, ready, interface)) in changes.into_iter().enumerate() {
+        let network = network(|ports| change(&mut ports[0]));
+        let said = status(&facts("bootstrap", network, Token::None), None, "2026-03-14T09:30:00Z");
+        assert_eq!((said.cluster_ip_is_ready, said.cluster_interface.as_str()), (ready, interface), "{nth}");
+    }
+    // A config without a label or an address has no place.
+    let unlabelled: fn(&mut EdgeNodeClusterConfig) = |it| it.cluster_interface = String::new();
+    let homeless: fn(&mut EdgeNodeClusterConfig) = |it| it.cluster_ip_prefix = None;
+    for change in [unlabelled, homeless] {
+        let mut facts =
+            facts("bootstrap", network(|ports| ports[0].logicallabel = String::new()), Token::None);
+        change(facts.config.as_mut().unwrap());
+        assert!(!status(&facts, None, "2026-03-14T09:30:00Z").cluster_ip_is_ready);
+    }
+}
+
+#[test]
+fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
+    let now = at("2026-03-14T09:30:00Z");
+    let mut facts = Facts { network: Some(network(|_| {})), ..Facts::default() };
+    assert_eq!(facts.judge(None, now), Verdict::Keep);
+    facts.configured(sample("bootstrap"));
+    assert!(matches!(facts.judge(None, now), Verdict::Status(_)));
+    // Not decided yet, as after a restart of zedagent: what stood stands.
+    facts.configured(sample("zero"));
+    assert!(matches!(facts.judge(None, now), Verdict::Status(_)));
+    facts.configured(sample("initialized-not-clustered"));
+    assert_eq!(facts.judge(None, now), Verdict::Nothing);
+}
+
+#[test]
+fn nothing_is_said_before_the_ports_have_been_looked_for() {
+    let mut facts = Facts::default();
+    facts.configured(sample("bootstrap"));
+    assert_eq!(facts.judge(None, GoTime::ZERO), Verdict::Keep);
+    facts.network = Some(DeviceNetworkStatus::default());
+    let said = status(&facts, None, "2026-03-14T09:30:00Z");
+    assert_eq!((said.cluster_ip_is_ready, said.cluster_interface.as_str()), (false, ""));
+}

@@ -1,0 +1,89 @@
+//! A boot with our cordon of the one before it on the node (goals R4, R5).
+
+use std::time::Duration;
+
+use kubesim::Fault;
+use serde_json::json;
+use topics::{DrainPhase, DrainStatus, Requester};
+
+use crate::device::Device;
+
+const US: Requester = Requester::DeviceOp;
+/// Stands in each line about it.
+const GATE: &str = "the gate after the boot";
+const OWN: &str = "own cordon of an earlier boot";
+
+/// Drained, and booted since; zedkube does not run yet.
+async fn booted() -> Device {
+    let mut device = Device::idle().await;
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+    device.kill().await;
+    device.reboot();
+    assert!(device.cordoned());
+    device
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_an_api_that_is_away_for_hours_is_named_once_and_the_work_ends_soon_after_it_is_back() {
+    let mut device = booted().await;
+    for method in ["GET", "PATCH"] {
+        device.sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+    }
+    let before = device.diary.count(GATE);
+    device.start().await;
+    device.pass(Duration::from_hours(6)).await;
+    let progress = device.progress();
+    assert!(device.cordoned() && progress.gate.failed, "{progress:?}");
+    assert_eq!(progress.gate.layer, "kubernetes-service");
+    assert!(progress.reason.contains("cannot be looked at"), "{progress:?}");
+    let told = device.diary.count(GATE) - before;
+    assert!((2..=4).contains(&told), "{told} lines of the gate: {:#?}", device.diary.lines());
+    device.sim.faults().clear();
+    device.pass(Duration::from_mins(2)).await;
+    let progress = device.progress();
+    assert!(!device.cordoned() && progress.gate.open, "{progress:?}");
+    assert_eq!(progress.repairs, [(OWN.to_owned(), 1)].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_storage_pod_that_crashes_keeps_our_cordon_and_says_so_for_as_long_as_it_does() {
+    let mut device = booted().await;
+    device.sim.add_bare_pod("longhorn-system", "longhorn-manager", "n1");
+    device.pass(Duration::from_secs(10)).await;
+    device.sim.crash_loop("longhorn-system", "longhorn-manager", true);
+    device.start().await;
+    for _ in 0..3 {
+        device.pass(Duration::from_hours(1)).await;
+        let progress = device.progress();
+        assert!(device.cordoned());
+        assert_eq!((progress.phase, progress.gate.layer.as_str()), (DrainPhase::AfterBoot, "storage-pods"));
+        assert!(progress.reason.contains("longhorn-system/longhorn-manager"), "{progress:?}");
+        assert!(progress.next_step.contains("logs"), "{progress:?}");
+    }
+    device.sim.crash_loop("longhorn-system", "longhorn-manager", false);
+    device.pass(Duration::from_secs(30)).await;
+    assert!(!device.cordoned());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_stale_taints_go_and_are_counted_logged_and_shown() {
+    let mut device = booted().await;
+    let keys = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+    let taint = |(key, effect): (&str, &str)| json!({ "key": key, "effect": effect });
+    let both = |key| [(key, "NoSchedule"), (key, "NoExecute")];
+    let taints: Vec<_> = keys.into_iter().flat_map(both).map(taint).collect();
+    device.sim.edit("nodes", "", "n1", |node| node["spec"]["taints"] = taints.clone().into());
+    device.start().await;
+    device.pass(Duration::from_secs(70)).await;
+    assert!(!device.cordoned());
+    assert_eq!(device.progress().gate.stale_taints.len(), 4);
+    device.pass(Duration::from_mins(2)).await;
+    let progress = device.progress();
+    let counted: Vec<_> = progress.repairs.iter().map(|(what, count)| format!("{count} {what}")).collect();
+    let expected = keys.map(|key| [format!("1 {key}:NoExecute"), format!("1 {key}:NoSchedule")]);
+    let [away, ill] = expected;
+    assert_eq!(counted, [ill, away, [format!("1 {OWN}"), String::new()]].concat()[..5]);
+    assert_eq!(device.diary.count("stale taint removed"), 4);
+    assert!(progress.gate.open && progress.gate.stale_taints.is_empty(), "{progress:?}");
+}

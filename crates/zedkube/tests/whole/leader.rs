@@ -1,0 +1,177 @@
+//! The election as a whole agent takes part in it: lease, KubeLeaderElectInfo, drain, restart and end (goals L1, L4,
+//! L5).
+
+use std::time::Duration;
+
+use kubesim::Fault;
+use serde_json::{Value, json};
+use topics::{DrainStatus, KubeLeaderElectInfo, Requester, go_json};
+
+use crate::device::Device;
+
+const US: Requester = Requester::DeviceOp;
+const LEASES: &str = "coordination/leases";
+const LEASE: &str = "/leases/eve-kube-stats-leader";
+const LEADS: &str = "leader election: this node leads lease";
+const REPORT: &str = "run/zedkube/KubeClusterInfo/global.json";
+const TAKEN_BACK: &str = "its report of the cluster is taken back";
+const GIVEN_BACK: &str = "leader election: lease given back";
+
+/// What zedagent says of its config.
+fn config(device: &Device, status: u8) {
+    device
+        .write("run/zedagent/ZedAgentStatus/global.json", &json!({ "ConfigGetStatus": status }).to_string());
+}
+
+fn lease(device: &Device) -> Value {
+    device.sim.get(LEASES, "eve-kube-app", "eve-kube-stats-leader").unwrap()["spec"].clone()
+}
+
+fn info(device: &Device) -> KubeLeaderElectInfo {
+    let text = device.text("run/zedkube/KubeLeaderElectInfo/global.json").unwrap();
+    go_json::from_slice(text.as_bytes()).unwrap()
+}
+
+/// A device whose zedkube leads.
+async fn leading() -> Device {
+    let mut device = Device::new().await;
+    config(&device, 1);
+    device.start().await;
+    device.until_line(LEADS, 1).await;
+    device.rest().await;
+    assert!(info(&device).is_stats_leader);
+    device
+}
+
+/// Where the first line that holds `text` stands.
+fn place(device: &Device, text: &str) -> usize {
+    let lines = device.diary.lines();
+    let place = lines.iter().position(|line| line.text.contains(text));
+    assert!(place.is_some(), "{text}: {lines:#?}");
+    place.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn l1_a_node_elects_itself_and_keeps_the_lease_by_one_write_in_fifteen_seconds() {
+    let mut device = leading().await;
+    let first = lease(&device);
+    assert_eq!(first["holderIdentity"], "n1");
+    assert_eq!((&first["leaseDurationSeconds"], &first["leaseTransitions"]), (&json!(300), &json!(0)));
+    assert_eq!(first["acquireTime"], first["renewTime"]);
+    let (reads, writes) = (device.sim.faults().count("GET", LEASE), device.sim.faults().count("PUT", LEASE));
+    let before = device.text("run/zedkube/KubeLeaderElectInfo/global.json");
+    device.pass(Duration::from_secs(600)).await;
+    assert_eq!(device.sim.faults().count("GET", LEASE), reads);
+    assert_eq!(device.sim.faults().count("PUT", LEASE) - writes, 40);
+    assert_eq!(lease(&device)["acquireTime"], first["acquireTime"]);
+    // A time of its own makes no publication.
+    assert_eq!(device.text("run/zedkube/KubeLeaderElectInfo/global.json"), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_stands_without_config() {
+    let mut device = Device::new().await;
+    device.start().await;
+    assert_eq!(
+        info(&device),
+        KubeLeaderElectInfo { latest_change: info(&device).latest_change, ..Default::default() }
+    );
+    for status in [0, 2, 3] {
+        device.change(|device| config(device, status)).await;
+        device.pass(Duration::from_secs(100)).await;
+    }
+    // Kubelets have leases of their own, in another namespace.
+    assert!(device.sim.list(LEASES).iter().all(|it| it["metadata"]["namespace"] != "eve-kube-app"));
+    device.change(|device| config(device, 4)).await;
+    device.until_line(LEADS, 1).await;
+    // Lost again, and back.
+    device.change(|device| config(device, 3)).await;
+    device.until_line(GIVEN_BACK, 1).await;
+    device.rest().await;
+    assert!(!info(&device).in_leader_election);
+    device.change(|device| config(device, 1)).await;
+    device.until_line(LEADS, 2).await;
+    assert_eq!(lease(&device)["leaseTransitions"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l5_the_lease_is_given_back_before_complete_and_not_taken_until_the_cordon_is_gone() {
+    let mut device = leading().await;
+    device.block(true);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.pass(Duration::from_secs(120)).await;
+    assert!(info(&device).is_stats_leader, "a drain that lasts is no reason to report nothing");
+    assert!(device.text(REPORT).is_some());
+    device.block(false);
+    device.until(DrainStatus::Complete, US, 1).await;
+    assert!(place(&device, TAKEN_BACK) < place(&device, " to {Complete 2}"));
+    assert_eq!(device.text(REPORT), None, "L2: nobody but the leader reports");
+    assert!(place(&device, GIVEN_BACK) < place(&device, " to {Complete 2}"));
+    assert_eq!(lease(&device)["holderIdentity"], "");
+    assert!(!info(&device).is_stats_leader && !info(&device).in_leader_election);
+    // Drained, it does not stand again; neither after a restart.
+    device.pass(Duration::from_secs(1_000)).await;
+    device.kill().await;
+    device.start().await;
+    device.pass(Duration::from_secs(1_000)).await;
+    assert_eq!(lease(&device)["holderIdentity"], "");
+    assert!(device.cordoned());
+    device.withdraw(US).await;
+    device.until_line(LEADS, 2).await;
+    assert!(!device.cordoned(), "it stood before the cordon was given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l5_a_lease_that_cannot_be_given_back_holds_complete_up_for_five_seconds_only() {
+    let mut device = leading().await;
+    device.sim.faults().script("PUT", LEASE, u32::MAX, Fault::Cut);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+    let late = "the lease could not be given back in time";
+    assert_eq!(device.diary.count(late), 1, "{:#?}", device.diary.lines());
+    assert!(place(&device, late) < place(&device, " to {Complete 2}"));
+    assert!(!info(&device).is_stats_leader, "whoever cannot give it back leads no longer all the same");
+    // It is tried on, and given back.
+    device.sim.faults().clear();
+    device.until_line(GIVEN_BACK, 1).await;
+    assert_eq!(lease(&device)["holderIdentity"], "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_told_to_leave_gives_the_lease_back_first() {
+    let mut device = leading().await;
+    device.leave().await;
+    assert_eq!(lease(&device)["holderIdentity"], "");
+    assert_eq!(lease(&device)["leaseDurationSeconds"], 1);
+    assert!(!info(&device).is_stats_leader);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_leader_takes_its_lease_up_again_and_says_first_that_it_does_not_lead() {
+    let mut device = leading().await;
+    device.kill().await;
+    assert!(info(&device).is_stats_leader, "nothing was tidied up");
+    device.sim.faults().script("GET", LEASE, 1, Fault::Cut);
+    device.start().await;
+    assert!(!info(&device).is_stats_leader);
+    device.until_line(LEADS, 2).await;
+    assert_eq!(lease(&device)["leaseTransitions"], 0, "it is the same holder");
+    assert_eq!(device.diary.count(GIVEN_BACK), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l2_d_k17_a_leader_whose_cluster_is_cut_off_says_so_and_stands_again_when_it_is_back() {
+    let mut device = leading().await;
+    for method in ["GET", "PUT"] {
+        device.sim.faults().script(method, LEASE, u32::MAX, Fault::Cut);
+    }
+    device.pass(Duration::from_secs(181)).await;
+    assert!(!info(&device).is_stats_leader);
+    assert!(info(&device).election_running);
+    device.pass(Duration::from_secs(130)).await;
+    assert!(!info(&device).election_running && info(&device).in_leader_election);
+    assert_eq!(info(&device).leader_identity, "");
+    device.sim.faults().clear();
+    device.until_line(LEADS, 2).await;
+}

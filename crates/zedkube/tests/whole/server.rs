@@ -1,0 +1,174 @@
+//! The status server of a whole zedkube, on real sockets and a clock that runs, and its page in a browser.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::{Clock, Station, Stop, Stopper};
+use kube::Client;
+use kubesim::{Sim, SimConfig};
+use pubsub::{Bus, store};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::{JoinSet, spawn_blocking};
+use tracing::subscriber::DefaultGuard;
+use zedkube::Limits;
+
+use crate::device::{DEVICE, STATUS};
+use crate::diary::Diary;
+
+const LISTENS: &str = "status server listens";
+/// What does not come within this time does not come.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// Names under which the browser may be installed.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+struct Site {
+    _root: TempDir,
+    bus: Bus,
+    diary: Arc<Diary>,
+    _ear: DefaultGuard,
+    _stopper: Stopper,
+    _agent: JoinSet<()>,
+    _sim: Sim,
+}
+
+impl Site {
+    /// zedkube on a node whose only application is held by its budget, with its cluster address up.
+    async fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let (bus, clock) = (Bus::open(root.path()).unwrap(), Clock::new());
+        let (diary, ear) = Diary::open(clock, bus.path(STATUS));
+        let quick = Duration::from_millis(1);
+        let sim = Sim::new(SimConfig { start_time: quick, ..SimConfig::default() });
+        sim.add_node("n1", DEVICE);
+        sim.add_deployment("shop", "web", 1);
+        sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 1 }));
+        let ready = |pod: &Value| pod["status"]["conditions"][0]["status"] == "True";
+        sim.until("pods", |pods| pods.len() == 1 && pods.iter().all(ready)).await;
+        sim.add_node("n2", "22222222-2222-4222-8222-222222222222");
+        let (stopper, stop) = Stop::new();
+        let station = Station { bus: bus.clone(), clock, stop, boot_id: "b1".to_owned() };
+        let limits = Limits { server_port: 0, ..Limits::default() };
+        let cluster = kubeops::Cluster::from_client(Client::new(sim.service(), "default"));
+        let mut agent = JoinSet::new();
+        agent.spawn(async move { zedkube::run(station, limits, cluster).await.unwrap() });
+        let site = Self { _root: root, bus, diary, _ear: ear, _stopper: stopper, _agent: agent, _sim: sim };
+        site.write("run/zedagent/EdgeNodeInfo", &json!({ "DeviceName": "n1", "DeviceID": DEVICE }));
+        site.config(true);
+        let port = json!({ "IfName": "lo", "Logicallabel": "lan", "ClusterIPAddr": "127.0.0.1" });
+        site.write("run/nim/DeviceNetworkStatus", &json!({ "Ports": [port] }));
+        site
+    }
+
+    fn config(&self, valid: bool) {
+        let prefix = json!({ "IP": "127.0.0.1", "Mask": "/wAAAA==" });
+        let config = json!({
+            "Initialized": true, "Valid": valid, "ClusterInterface": "lan", "ClusterIPPrefix": prefix,
+        });
+        self.write("run/zedagent/EdgeNodeClusterConfig", &config);
+    }
+
+    fn write(&self, topic: &str, value: &Value) {
+        let file = self.bus.path(topic).join("global.json");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        store::replace(&file, value.to_string().as_bytes()).unwrap();
+    }
+
+    async fn until_line(&self, text: &str, count: usize) {
+        let came = tokio::time::timeout(PATIENCE, self.diary.until(text, count)).await;
+        assert!(came.is_ok(), "waited for {text}\n{:#?}", self.diary.lines());
+    }
+
+    /// Where the server listens.
+    async fn address(&self) -> SocketAddr {
+        self.until_line(LISTENS, 1).await;
+        let lines = self.diary.lines();
+        let line = &lines.iter().find(|it| it.text.contains(LISTENS)).unwrap().text;
+        let address = line.split("127.0.0.1:").nth(1).unwrap();
+        let port: String = address.chars().take_while(char::is_ascii_digit).collect();
+        format!("127.0.0.1:{port}").parse().unwrap()
+    }
+
+    /// The page, once it holds `text`.
+    async fn page_with(&self, address: SocketAddr, text: &'static str) -> String {
+        let asked = async {
+            loop {
+                let page = spawn_blocking(move || get(address)).await.unwrap();
+                if page.contains(text) {
+                    return page;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, asked).await.unwrap()
+    }
+
+    async fn held_drain(&self) {
+        let request = json!({ "RequestedAt": "2026-03-14T09:30:00Z", "RequestedBy": 2, "Context": "reboot" });
+        self.write("run/zedagent/NodeDrainRequest", &request);
+        self.until_line("nodedrain-step:drain-attempt", 1).await;
+    }
+}
+
+fn get(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: n1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[tokio::test]
+async fn the_page_of_a_whole_agent_names_what_holds_its_drain_and_ends_with_its_membership() {
+    let site = Site::new().await;
+    let address = site.address().await;
+    site.page_with(address, "Drain: idle").await;
+    site.held_drain().await;
+    let page = site.page_with(address, "shop/web-").await;
+    assert!(page.contains("budget") && page.contains("reboot"), "{page}");
+    site.config(false);
+    site.until_line("status server has stopped listening", 1).await;
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
+#[tokio::test]
+async fn a_browser_on_a_phone_shows_what_holds_the_drain() {
+    let Some(browser) = browser() else {
+        writeln!(std::io::stderr(), "skipped in a browser: none of {BROWSERS:?} is installed").unwrap();
+        return;
+    };
+    let site = Site::new().await;
+    let address = site.address().await;
+    site.held_drain().await;
+    site.page_with(address, "shop/web-").await;
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("status-page.png");
+    drop(store::remove(&out));
+    let profile = tempfile::tempdir().unwrap();
+    let run = move |page: String, last: Vec<String>| {
+        let mut command = Command::new(&browser);
+        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--window-size=390,844"]);
+        command.arg(format!("--user-data-dir={}", profile.path().display())).args(last).arg(page);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (page, shot) = (format!("http://{address}/"), format!("--screenshot={}", out.display()));
+    let dom = spawn_blocking(move || {
+        run(page.clone(), vec![shot]);
+        run(page, vec!["--dump-dom".to_owned()])
+    });
+    let dom = dom.await.unwrap();
+    let blockers = dom.split("<ul id=\"blockers\"").nth(1).unwrap();
+    assert!(blockers.contains("shop/web-") && blockers.contains("budget"), "{dom}");
+    let picture = store::read(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("status-page.png"), 8 << 20);
+    assert!(picture.unwrap().is_some_and(|it| it.starts_with(b"\x89PNG") && it.len() > 4096));
+}
+
+fn browser() -> Option<PathBuf> {
+    let folders = ["/usr/bin", "/usr/local/bin", "/snap/bin"].map(Path::new);
+    BROWSERS.iter().flat_map(|name| folders.map(|folder| folder.join(name))).find(|it| it.exists())
+}

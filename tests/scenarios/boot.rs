@@ -1,0 +1,72 @@
+//! After a boot: the gate, our cordon of an earlier boot, stale taints (goals R4, R5, R6).
+
+use kubesim::Sim;
+use scenarios::{Agent, World};
+use serde_json::{Value, json};
+use topics::{CordonOwner, DrainPhase, DrainStatus, NodeDrainProgress};
+
+const NODE: &str = "edge-node-1";
+
+/// What a power cut in mid-drain leaves: our cordon of that boot, taints of the outage, and one of somebody else.
+fn left_behind(sim: &Sim) {
+    sim.power(NODE, false);
+    sim.edit("nodes", "", NODE, |node| {
+        node["spec"]["unschedulable"] = true.into();
+        node["metadata"]["annotations"]["pillar-rs/cordon-owner"] =
+            r#"{"bootId":"earlier","requestedBy":2,"requestedAt":"2026-03-14T09:30:00Z"}"#.into();
+        let taint = |(key, effect)| json!({ "key": key, "effect": effect });
+        let taints = [
+            ("node.kubernetes.io/unreachable", "NoSchedule"),
+            ("node.kubernetes.io/unreachable", "NoExecute"),
+            ("node.kubernetes.io/not-ready", "NoSchedule"),
+            ("node.kubernetes.io/not-ready", "NoExecute"),
+            ("node.kubernetes.io/unschedulable", "NoSchedule"),
+            ("disk", "NoExecute"),
+        ];
+        node["spec"]["taints"] = taints.map(taint).into_iter().collect();
+    });
+}
+
+fn keys(node: &Value) -> Vec<&str> {
+    let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+    taints.iter().map(|it| it["key"].as_str().unwrap()).collect()
+}
+
+async fn shut_at(world: &World, layer: &str) -> NodeDrainProgress {
+    let at = |it: Option<&NodeDrainProgress>| {
+        it.is_some_and(|it| it.gate.layer == layer && it.phase == DrainPhase::AfterBoot)
+    };
+    world.until("zedkube", &format!("a gate that is shut at {layer}"), at).await.unwrap()
+}
+
+#[tokio::test]
+async fn r4_r5_r6_a_node_after_a_power_cut_becomes_schedulable_by_itself_layer_by_layer() {
+    let mut world = World::new().await;
+    left_behind(world.cluster.sim());
+    std::fs::remove_file(world.bus.path("dev/kmsg")).unwrap();
+    world.limits["zedkube"]["gate_devices_limit_ms"] = 100.into();
+    world.start(Agent::Zedagent);
+    world.start(Agent::Baseosmgr);
+    world.start(Agent::Nodeagent);
+    world.start(Agent::Zedkube);
+    world.status(DrainStatus::NotRequested).await;
+    let failed = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.failed);
+    world.until("zedkube", "a layer that has failed", failed).await;
+    let seen = shut_at(&world, "device-nodes").await;
+    assert!(seen.reason.contains("/dev/kmsg") && seen.next_step.contains("mknod"), "{seen:?}");
+    world.put("dev/kmsg", "");
+    let seen = shut_at(&world, "node-ready").await;
+    assert_eq!(seen.cordon, CordonOwner::Ours);
+    assert!(world.cluster.cordoned().await);
+
+    world.cluster.power(true).await;
+    world.cluster.until_schedulable().await;
+    world.cluster.sim().until("nodes", |nodes| keys(&nodes[0]) == ["disk"]).await;
+    let told = |it: Option<&NodeDrainProgress>| {
+        it.is_some_and(|it| it.repairs.len() == 3 && it.phase == DrainPhase::Idle)
+    };
+    // Those of a node that cannot be reached are taken away by the cluster itself.
+    let told = world.until("zedkube", "three repairs", told).await.unwrap();
+    assert!(told.repairs.values().all(|count| *count == 1), "{told:?}");
+    assert!(told.gate.open && told.gate.stale_taints.is_empty(), "{told:?}");
+}

@@ -1,0 +1,83 @@
+//! The shipped unit file: systemd can read it, and its step before the start does what it says.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+const UNIT: &str = include_str!("../docs/units/zedbox.service");
+
+/// Section, key and value of each line that is one.
+fn lines() -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut section = "";
+    let mut found = Vec::new();
+    for line in UNIT.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.strip_suffix(']').unwrap();
+        } else {
+            let (key, value) = line.split_once('=').unwrap();
+            found.push((section, key, value));
+        }
+    }
+    found
+}
+
+/// The commands of a key of the service.
+fn commands(key: &str) -> Vec<&'static str> {
+    lines().iter().filter(|it| (it.0, it.1) == ("Service", key)).map(|it| it.2).collect()
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
+}
+
+/// The shell text of the only step before the start, which must not stop the service.
+fn step() -> &'static str {
+    let steps = commands("ExecStartPre");
+    assert_eq!(steps.len(), 1);
+    let text = steps[0].strip_prefix("-/bin/sh -c '").unwrap();
+    text.strip_suffix('\'').unwrap()
+}
+
+#[test]
+fn the_service_starts_all_agents_on_the_real_machine_and_comes_back() {
+    assert_eq!(commands("ExecStart"), ["/usr/bin/zedbox run --root / --device systemd"]);
+    assert_eq!(commands("Restart"), ["always"]);
+    assert!(lines().contains(&("Unit", "StartLimitIntervalSec", "0")));
+    assert!(lines().contains(&("Install", "WantedBy", "multi-user.target")));
+}
+
+#[test]
+fn the_step_before_the_start_makes_a_missing_kmsg_and_leaves_one_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = dir.path().join("kmsg");
+    // Only root may make device nodes: a stand-in writes down how it was called.
+    let calls = dir.path().join("calls");
+    let mknod = dir.path().join("mknod");
+    write(&mknod, &format!("#!/bin/sh\necho \"$@\" >> {}\n: > \"$3\"\n", calls.display()));
+    std::fs::set_permissions(&mknod, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(step().contains("/dev/kmsg"));
+    let text = step().replace("/dev/kmsg", node.to_str().unwrap());
+    for _ in 0..2 {
+        let ended = Command::new("/bin/sh").arg("-c").arg(&text).env("PATH", dir.path()).status().unwrap();
+        assert!(ended.success());
+    }
+    assert_eq!(std::fs::read_to_string(&calls).unwrap(), format!("-m 600 {} c 1 11\n", node.display()));
+}
+
+#[test]
+fn systemd_finds_nothing_to_say_about_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let unit = dir.path().join("zedbox.service");
+    // The program is not installed here.
+    write(&unit, &UNIT.replace("/usr/bin/zedbox run", "/bin/true run"));
+    let Ok(said) = Command::new("systemd-analyze").arg("verify").arg(&unit).output() else {
+        writeln!(std::io::stderr(), "skipped: there is no systemd-analyze to read the unit file").unwrap();
+        return;
+    };
+    let text = String::from_utf8_lossy(&said.stderr);
+    let ours: Vec<&str> = text.lines().filter(|line| line.contains("zedbox.service")).collect();
+    assert!(said.status.success() && ours.is_empty(), "{text}");
+}
