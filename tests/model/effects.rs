@@ -151,10 +151,9 @@ impl State {
         use zedkube::core::Effect;
         for effect in effects {
             // Nobody decides by the history, by what is said, or by who leads.
-            if matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_)) {
-                continue;
+            if !matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_)) {
+                burn(fuse)?;
             }
-            burn(fuse)?;
             match effect {
                 Effect::Journal(journal) => {
                     touched.files_of(Writer::Zedkube);

@@ -12,8 +12,8 @@ use crate::{Error, Station, Tasks};
 
 /// Identity of the boot in which an agent last looked for orders that an earlier boot left.
 const LOOKED_IN: &str = "run/force-NodeDrainStatus-boot";
-/// Neither file is longer.
-const LIMIT_BYTES: u64 = 4096;
+/// No force file is longer, nor is the note about it.
+pub const LIMIT_BYTES: u64 = 4096;
 /// No list of users is longer.
 const USERS_BYTES: u64 = 1 << 20;
 

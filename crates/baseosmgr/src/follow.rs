@@ -66,10 +66,10 @@ fn level<T>(
 }
 
 fn membership(config: Option<&EdgeNodeClusterConfig>) -> Membership {
-    match config {
-        Some(config) if config.initialized && config.valid => Membership::Clustered,
-        Some(config) if config.initialized => Membership::Single,
-        Some(_) | None => Membership::Undecided,
+    match config.and_then(EdgeNodeClusterConfig::member) {
+        Some(true) => Membership::Clustered,
+        Some(false) => Membership::Single,
+        None => Membership::Undecided,
     }
 }
 

@@ -144,6 +144,14 @@ pub struct EdgeNodeClusterConfig {
     pub master_node_ids: Option<Vec<GoUuid>>,
 }
 
+impl EdgeNodeClusterConfig {
+    /// Whether the node belongs to a cluster; `None` while that is not decided.
+    #[must_use]
+    pub fn member(&self) -> Option<bool> {
+        self.initialized.then_some(self.valid)
+    }
+}
+
 impl Topic for EdgeNodeClusterConfig {
     const NAME: &'static str = "EdgeNodeClusterConfig";
     const KIND: Kind = Kind::Volatile;

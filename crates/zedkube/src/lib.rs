@@ -19,6 +19,8 @@ use kubeops::Cluster;
 
 /// The name of this agent.
 const NAME: &str = "zedkube";
+/// Key of topics that have one value.
+const GLOBAL: &str = "global";
 /// A name that people write and nobody reads.
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
 /// While it exists, a drain that is done is not told.

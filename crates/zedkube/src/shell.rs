@@ -18,10 +18,8 @@ use crate::leader::Door;
 use crate::limits::Limits;
 use crate::status::Speaker;
 use crate::work::{Target, Work};
-use crate::{MISSPELT, NAME, WAIT, server};
+use crate::{GLOBAL, MISSPELT, NAME, WAIT, server};
 
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
 /// Where a person with a shell asks for a drain: the topic of `zedbox drain request`.
@@ -80,7 +78,7 @@ impl Shell {
     pub(crate) fn follow(&mut self) {
         let bus = self.station.bus.clone();
         self.tasks.follow::<EdgeNodeClusterConfig>(&bus, "zedagent", |change| match change {
-            Change::Put { value, .. } => Some(Event::Member(value.initialized.then_some(value.valid))),
+            Change::Put { value, .. } => Some(Event::Member(value.member())),
             Change::Gone { .. } => Some(Event::Member(Some(false))),
             Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });

@@ -230,7 +230,7 @@ impl Zedagent {
     /// Moves the first pending operation on as far as facts allow.
     pub(super) fn proceed(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.stay_drained(now, out);
-        if self.pending.values().any(|it| it.state == PendingState::Commanded && it.op == DeviceOp::Reboot) {
+        if self.commanded() == Some(DeviceOp::Reboot) {
             return;
         }
         let Some(op) = OPERATIONS
@@ -275,7 +275,7 @@ impl Zedagent {
         }
         let Some(request) = &self.request else { return self.ask_gate(now) };
         // What was commanded under this request needs the node drained until the next boot; its drain is shared.
-        let shared = self.pending.values().any(|it| it.state == PendingState::Commanded);
+        let shared = self.commanded().is_some();
         if request.context != op.word() && !shared {
             return Gate::Ask;
         }

@@ -4,13 +4,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use agent::force::LIMIT_BYTES;
 use anyhow::{Context as _, bail};
 use pubsub::{Bus, FileState, store};
 use serde::Serialize;
 use topics::{DrainStatus, FORCE_FILE, NodeDrainStatus, Requester, go_json, read_force};
 
 use super::person;
-use super::seen::{FORCE_BYTES, Follow, Seen, order};
+use super::seen::{Follow, Seen, order};
 use super::voice::Voice;
 use crate::Exit;
 use crate::args::{ForceOptions, Output, Whom};
@@ -61,7 +62,7 @@ async fn write(
     refuse_directory(&file).with_context(doing)?;
     put(&file, &bytes, options.replace).with_context(doing)?;
     // Seen with the agents' eyes: what they refuse must not look done.
-    match bus.file(&file, order(FORCE_BYTES)).next().await {
+    match bus.file(&file, order(LIMIT_BYTES)).next().await {
         FileState::Bad(finding) => bail!("{}: the agents refuse the file: {}", doing(), finding.reason),
         // An agent may have used it up already.
         FileState::Absent | FileState::Present(_) => {}
@@ -115,7 +116,7 @@ fn put(file: &Path, bytes: &[u8], replace: bool) -> anyhow::Result<()> {
     if store::create(file, bytes).map_err(person::root_needed)? {
         return Ok(());
     }
-    let held = match store::read(file, FORCE_BYTES) {
+    let held = match store::read(file, LIMIT_BYTES) {
         Ok(held) => format!("holds {}", String::from_utf8_lossy(&held.unwrap_or_default()).trim()),
         Err(error) => format!("cannot be used ({error})"),
     };

@@ -180,8 +180,7 @@ fn doubts(seen: &Seen, member: Option<bool>) -> Vec<String> {
 
 /// Whether this node is in a cluster; `None` while zedagent has not said.
 fn member(bus: &Bus) -> Option<bool> {
-    let config = wire::peek::<EdgeNodeClusterConfig>(bus, "zedagent", GLOBAL)?;
-    config.initialized.then_some(config.valid)
+    wire::peek::<EdgeNodeClusterConfig>(bus, "zedagent", GLOBAL)?.member()
 }
 
 /// The place of a person's request.

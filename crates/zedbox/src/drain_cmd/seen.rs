@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use agent::{Clock, pid, report, wire};
+use agent::{Clock, force, pid, report, wire};
 use pubsub::{Bus, Change, FileRule, FileState, FileWatch, Finding, Subscription};
 use serde::Serialize;
 use topics::{
@@ -20,8 +20,6 @@ pub(super) const OPERATOR: &str = "zedbox";
 pub(super) const REQUESTERS: [&str; 3] = ["zedagent", "baseosmgr", OPERATOR];
 /// No request of a person is longer.
 const REQUEST_BYTES: u64 = 64 << 10;
-/// No force file is longer.
-pub(super) const FORCE_BYTES: u64 = 4096;
 
 /// Only root, or whoever runs this program, can have written such a file.
 pub(super) const fn order(limit_bytes: u64) -> FileRule {
@@ -128,7 +126,7 @@ impl Follow {
             baseosmgr: topic(bus, "baseosmgr"),
             operator: bus.file(operator_file(bus), order(REQUEST_BYTES)),
             pending: topic(bus, "zedagent"),
-            force: bus.file(bus.path(FORCE_FILE), order(FORCE_BYTES)),
+            force: bus.file(bus.path(FORCE_FILE), order(force::LIMIT_BYTES)),
             unread: 5,
             bus: bus.clone(),
         };

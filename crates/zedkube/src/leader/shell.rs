@@ -13,11 +13,9 @@ use tracing::{info, warn};
 
 use super::core::{Candidate, Effect, Event, Leadership};
 use super::door::Door;
-use crate::NAME;
 use crate::limits::Limits;
+use crate::{GLOBAL, NAME};
 
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
 /// Name of the task that asks the API server; there is one at a time.
 const CALL: &str = "call";
 

@@ -5,10 +5,7 @@ use pubsub::{Bus, Publication};
 use topics::{KubeClusterInfo, KubeStatsState};
 use tracing::{error, warn};
 
-use crate::NAME;
-
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
+use crate::{GLOBAL, NAME};
 
 /// Publishes `KubeClusterInfo` and `KubeStatsState`.
 pub struct Board {

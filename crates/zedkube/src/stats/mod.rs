@@ -45,7 +45,7 @@ async fn follow_member(bus: &Bus, told: &watch::Sender<bool>) {
     let mut configs = bus.subscription(&name, wire::codec::<EdgeNodeClusterConfig>());
     loop {
         match configs.next().await {
-            Change::Put { value, .. } => told.send_replace(value.initialized && value.valid),
+            Change::Put { value, .. } => told.send_replace(value.member() == Some(true)),
             Change::Gone { .. } => told.send_replace(false),
             Change::Synced | Change::Restarted(_) | Change::Bad(_) => continue,
         };

@@ -12,10 +12,8 @@ use topics::{DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus};
 use tracing::{error, info};
 
 use super::rules::{Facts, Place, Token, Verdict, place};
-use crate::NAME;
+use crate::{GLOBAL, NAME};
 
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
 /// After so long a value that could not be written is written again.
 const WRITE_PAUSE: Duration = Duration::from_secs(5);
 /// Why there is no token in the clear.
