@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use topics::{
     DeviceOpPending, DrainHistory, DrainJournal, DrainStatus, EdgeNodeClusterConfig, EdgeNodeInfo,
-    KubeStatsState, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Topic,
-    ZedAgentStatus, go_json,
+    KubeStatsState, LeavePhase, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
+    NodeLeave, Topic, ZedAgentStatus, go_json,
 };
 
 fn trees() -> PathBuf {
@@ -53,6 +53,12 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
         let cluster: EdgeNodeClusterConfig =
             exact(tree, "run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
         assert_eq!(cluster.valid, status.status != DrainStatus::NotSupported, "{tree}");
+        let leave = exact::<NodeLeave>(tree, "persist/status/zedkube/NodeLeave/global.json");
+        assert_eq!(
+            leave.map(|it| it.phase),
+            (tree == "cluster-idle").then_some(LeavePhase::Member),
+            "{tree}"
+        );
         let report = exact::<KubeStatsState>(tree, "run/zedkube/KubeStatsState/global.json");
         assert_eq!(report, (tree == "cluster-idle").then(KubeStatsState::default), "{tree}");
         assert!(exact::<EdgeNodeInfo>(tree, "run/zedagent/EdgeNodeInfo/global.json").is_some());

@@ -7,10 +7,10 @@ use baseosmgr::core::{Event as BaseosmgrEvent, Source as From};
 use nodeagent::core::{NodeAgent, Source, Waits};
 use topics::{ContentTreeStatus, SwState};
 use zedagent::core::Zedagent;
-use zedkube::core::Zedkube;
+use zedkube::core::{Membership, Zedkube};
 
 use super::effects::{Fuse, Gone};
-use super::topics::{Fact, TREE, Who};
+use super::topics::{Fact, Leave, TREE, Who};
 use super::world::{State, Touched};
 
 impl State {
@@ -65,6 +65,10 @@ impl State {
                 let (core, effects) = Zedkube::new(limits, journal, boot_id, now, self.wall(who));
                 self.zedkube.core = Some(Arc::new(core));
                 self.for_zedkube(effects, fuse, touched)?;
+                if self.disk.leave == Leave::UnderWay {
+                    let stands = zedkube::core::Event::Member(Membership::Leaving);
+                    self.tell(Fact::Zedkube(stands), fuse, touched)?;
+                }
                 self.tell(
                     Fact::Zedkube(zedkube::core::Event::NodeKnown { name: "n1".to_owned() }),
                     fuse,

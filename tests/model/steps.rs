@@ -6,11 +6,11 @@ use nodeagent::core::NodeAgent;
 use step::Core as _;
 use topics::{CordonOwner, NodeDrainStatus};
 use zedagent::core::Zedagent;
-use zedkube::core::Zedkube;
+use zedkube::core::{Membership, Zedkube};
 
 use super::effects::{Fuse, Gone};
 use super::scenarios::Change;
-use super::topics::{ALL, Fact, LINKS, Link, Who, Writer};
+use super::topics::{ALL, Fact, LINKS, Leave, Link, Who, Writer};
 use super::world::{State, Touched, Work};
 
 /// How a task ends.
@@ -52,6 +52,8 @@ pub(crate) enum Action {
     PodComes,
     /// zedkube hears that something has happened on the drained node.
     Stir,
+    /// The walk out of the cluster ends.
+    Left,
     /// An agent ends.
     Crash(Who),
     /// The power goes and comes back.
@@ -99,6 +101,9 @@ impl State {
         }
         if under.guard == Some(true) {
             out.push(Action::Stir);
+        }
+        if self.may_leave() {
+            out.push(Action::Left);
         }
         if self.gate_may(How::Well) {
             out.push(Action::Gate(How::Well));
@@ -185,7 +190,9 @@ impl State {
             Action::Start(who) | Action::Wake(who) => Some(*who),
             Action::Hear(link) => Some(link.who()),
             Action::Result(_) => Some(Who::Baseosmgr),
-            Action::Task(_) | Action::Look(_) | Action::Stir | Action::Gate(_) => Some(Who::Zedkube),
+            Action::Task(_) | Action::Look(_) | Action::Stir | Action::Left | Action::Gate(_) => {
+                Some(Who::Zedkube)
+            }
             Action::Device(_)
             | Action::Change(_)
             | Action::Force(_)
@@ -215,6 +222,13 @@ impl State {
                 self.under().guard = None;
                 let event = zedkube::core::Event::Stirred("trouble".to_owned());
                 self.tell(Fact::Zedkube(event), fuse, touched)
+            }
+            Action::Left => {
+                touched.files_of(Writer::Zedagent);
+                self.disk().leave = Leave::Outside;
+                // The Node object is gone, with whatever cordon it had.
+                self.cordon(CordonOwner::None);
+                Ok(())
             }
             Action::Gate(how) => self.gate_moves(*how, fuse, touched),
             Action::Wake(who) => self.wakes(*who, fuse, touched),
@@ -305,12 +319,39 @@ impl State {
             let run = &mut self.disk().run;
             (run.member, run.image) = (Some((config.clustered, config.detail)), config.image);
         }
+        if link == Link::MemberToZedkube {
+            self.standing_is_heard();
+        }
         let level = link.level(&self.disk);
         let first = self.heard[link.index()].is_none();
         Arc::make_mut(&mut self.heard)[link.index()] = Some(Arc::new(level.clone()));
         self.news &= !(1 << link.index());
         let once = if first { link.read_once() } else { Vec::new() };
         level.into_iter().chain(once).try_for_each(|fact| self.tell(fact, fuse, touched))
+    }
+
+    /// zedkube keeps what it hears of its cluster, and the walk out of it begins with a cordon.
+    fn standing_is_heard(&mut self) {
+        match (self.disk.run.member.map(|it| it.0), self.disk.leave) {
+            (Some(true), _) => self.disk().leave = Leave::Member,
+            (Some(false), Leave::Member | Leave::UnderWay) => {
+                self.disk().leave = Leave::UnderWay;
+                if self.under.node.cordon == CordonOwner::None {
+                    self.cordon(CordonOwner::Ours);
+                }
+            }
+            (Some(false), Leave::Outside) | (None, _) => {}
+        }
+    }
+
+    /// Whether the walk out of the cluster is under way, and may end.
+    pub(crate) fn may_leave(&self) -> bool {
+        let told = Fact::Zedkube(zedkube::core::Event::Member(Membership::Leaving));
+        let heard = self.heard[Link::MemberToZedkube.index()].as_ref();
+        self.runs(Who::Zedkube)
+            && self.disk.leave == Leave::UnderWay
+            && self.disk.run.member.is_some_and(|it| !it.0)
+            && heard.is_some_and(|it| it.contains(&told))
     }
 
     fn wakes(&mut self, who: Who, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {

@@ -14,7 +14,7 @@ use topics::{
     ZedAgentStatus,
 };
 use zedagent::core::Wanted;
-use zedkube::core::Force;
+use zedkube::core::{Force, Membership as InCluster};
 
 /// The image that the controller may want, and what it is written from.
 pub(crate) const IMAGE: &str = "14.5.0-k-amd64";
@@ -42,7 +42,17 @@ pub(crate) struct Disk {
     pub(crate) journal: Option<DrainJournal>,
     pub(crate) saved: Counters,
     pub(crate) partitions: Partitions,
+    /// What zedkube keeps of its cluster.
+    pub(crate) leave: Leave,
     pub(crate) run: Volatile,
+}
+
+/// Whether the node was told to belong to a cluster, and is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Leave {
+    Outside,
+    Member,
+    UnderWay,
 }
 
 /// Files in `/run`.
@@ -194,7 +204,15 @@ impl Link {
             Self::ZbootBToNodeagent => partition(disk, Label::B),
             Self::MemberToZedkube => {
                 let detail = run.member.map(|(_, detail)| Fact::Detail(detail));
-                detail.into_iter().chain([Fact::Zedkube(K::Member(run.member.map(|it| it.0)))]).collect()
+                let membership = match (run.member.map(|it| it.0), disk.leave) {
+                    (None, Leave::Outside | Leave::Member) => InCluster::Undecided,
+                    (Some(true), _) => InCluster::Member,
+                    (Some(false), Leave::Outside) => InCluster::Outside,
+                    (Some(false), Leave::Member) | (None | Some(false), Leave::UnderWay) => {
+                        InCluster::Leaving
+                    }
+                };
+                detail.into_iter().chain([Fact::Zedkube(K::Member(membership))]).collect()
             }
             Self::DeviceRequestToZedkube => requested(0, Requester::DeviceOp),
             Self::UpdateRequestToZedkube => requested(1, Requester::Update),

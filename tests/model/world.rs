@@ -18,7 +18,7 @@ use zedkube::core::Zedkube;
 use super::print::Print;
 use super::properties::Ghost;
 use super::scenarios::Scenario;
-use super::topics::{ALL, Disk, Fact, IMAGE, LINKS, Link, TREE, Volatile, Who, Writer};
+use super::topics::{ALL, Disk, Fact, IMAGE, LINKS, Leave, Link, TREE, Volatile, Who, Writer};
 
 /// The version that runs at first.
 pub(crate) const OLD: &str = "14.4.0-k-amd64";
@@ -208,6 +208,7 @@ impl State {
             journal: None,
             saved,
             partitions,
+            leave: Leave::Outside,
             run: Volatile::default(),
         };
         let under = Under {
@@ -396,7 +397,7 @@ impl State {
             (&disk.counters, &disk.pending, run.member, run.image, &run.requests[0], &run.zedagent);
         files(Writer::Zedagent, &zedagent);
         files(Writer::Nodeagent, &(&run.nodeagent, &run.latched, &run.tested));
-        files(Writer::Zedkube, &(&disk.journal, &run.status, &run.progress));
+        files(Writer::Zedkube, &(&disk.journal, disk.leave, &run.status, &run.progress));
         let baseosmgr = (&disk.saved, &disk.partitions, &run.requests[1], &run.zboot, &run.images);
         files(Writer::Baseosmgr, &baseosmgr);
         files(Writer::Person, &(disk.config, disk.force, run.looked_in, &run.requests[2]));

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use agent::{Clock, wire};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use kubeops::leave::{self, Leave};
+use kubeops::{CordonOwner, NodeName, Rules, prune};
 use pubsub::{Bus, Change};
-use scenarios::{At, World};
+use scenarios::{At, UUID, World};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
@@ -103,9 +105,33 @@ fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
 #[tokio::test]
 async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
-    let node = kubeops::NodeName::parse("edge-node-1").unwrap();
+    let node = NodeName::parse("edge-node-1").unwrap();
     kubeops::survey::plan(&world.cluster.handle(), &node).await.unwrap();
     granted_and_used(&["pillar-rs-drain-plan"], &world.cluster.asked_by_agents());
+}
+
+#[tokio::test]
+async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let sim = world.cluster.sim();
+    sim.add_bare_pod("eve-kube-app", "app", "edge-node-1");
+    sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
+    let handle = world.cluster.handle();
+    // No node of this cluster is on that list: none is deleted.
+    assert!(prune::look(&handle, &["another".to_owned()], "").await.unwrap().stale.is_empty());
+    let order = Leave {
+        node: NodeName::parse("edge-node-1").unwrap(),
+        device_uuid: UUID.to_owned(),
+        owner: CordonOwner::default(),
+        rules: Rules::default(),
+        tries: 1,
+        pause: Duration::ZERO,
+        reach: Duration::ZERO,
+    };
+    let clock = Clock::new();
+    let told = watch::Sender::new(leave::State::default());
+    assert_eq!(leave::leave(&handle, &order, || clock.now(), &told).await, (leave::End::Left, vec![]));
+    granted_and_used(&["pillar-rs-node-leave"], &world.cluster.asked_by_agents());
 }
 
 #[tokio::test]

@@ -17,7 +17,8 @@ use crate::server::ApiServer;
 
 /// Our node, by the name and identity of the golden config's device.
 const NODE: &str = "edge-node-1";
-const UUID: &str = "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11";
+/// UUID of the device.
+pub const UUID: &str = "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11";
 const NODES: [(&str, &str); 3] = [
     (NODE, UUID),
     ("edge-node-2", "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22"),

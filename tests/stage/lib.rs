@@ -24,7 +24,7 @@ mod story;
 mod world;
 mod writes;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, UUID};
 pub use crashes::{AT_ONCE, Course, Crash, Dice, Outcome, at_once, within};
 pub use hold::{ALL_STATES, At};
 pub use power::{Asked, folders_of_a_device, power_lost};

@@ -4,7 +4,7 @@
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`, `held`, `placement`, `forecast`, `gate`) decide; the others (`client`, `kubeconfig`, `watch`, `node`,
 //! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`,
-//! `boot`, `taints`) call; `stats` has files of both kinds. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
+//! `boot`, `taints`, `leave`, `prune`) call; `stats` has files of both kinds. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
 pub mod boot;
@@ -30,6 +30,7 @@ pub mod held;
 pub mod hindrance;
 mod kubeconfig;
 pub mod lease;
+pub mod leave;
 #[cfg(test)]
 mod mock;
 pub mod names;
@@ -41,6 +42,7 @@ pub mod placement;
 pub mod plan;
 pub mod pods;
 pub mod progress;
+pub mod prune;
 pub mod remove;
 pub mod reply;
 mod scheduling;

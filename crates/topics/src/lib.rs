@@ -14,6 +14,7 @@ mod history;
 mod inputs;
 mod kube_info;
 mod kube_state;
+mod leave;
 mod link;
 mod modem;
 mod network;
@@ -40,6 +41,7 @@ pub use history::*;
 pub use inputs::*;
 pub use kube_info::*;
 pub use kube_state::*;
+pub use leave::*;
 pub use link::*;
 pub use modem::*;
 pub use network::*;
@@ -89,6 +91,7 @@ macro_rules! every_topic {
             $of::<crate::NodeDrainProgress>(),
             $of::<crate::NodeDrainRequest>(),
             $of::<crate::NodeDrainStatus>(),
+            $of::<crate::NodeLeave>(),
             $of::<crate::OnboardingStatus>(),
             $of::<crate::TpmSanityStatus>(),
             $of::<crate::VaultStatus>(),

@@ -114,6 +114,8 @@ pub enum DrainPhase {
     Withdrawing,
     /// Our own cordon of an earlier boot stays until the node is sound, see `Gate`.
     AfterBoot,
+    /// The node is being taken out of its cluster, see `NodeLeave`; what is asked for waits.
+    Leaving,
 }
 
 /// The gate after a boot: the lowest layer that is not sound, by its word, what was seen and what to do.

@@ -106,6 +106,7 @@ fn our_own_topics_are_written_back_byte_for_byte() {
     one::<topics::DrainJournal>();
     one::<topics::DeviceOpPending>();
     one::<topics::KubeStatsState>();
+    one::<topics::NodeLeave>();
 }
 
 #[test]

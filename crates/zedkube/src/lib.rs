@@ -1,11 +1,13 @@
 //! zedkube drains this node for whoever asks, says how far it is, and gives its cordon back; and it takes part in the
-//! election of the node that reports on the cluster.
+//! election of the node that reports on the cluster. It takes this node out of its cluster when the config says so.
 //!
 //! Not here: whether an operation goes ahead; its requester decides. Source: lf-edge/eve pkg/pillar/cmd/zedkube.
 
 pub mod core;
 pub mod leader;
+mod leave;
 mod limits;
+mod prune;
 mod server;
 mod shell;
 pub mod stats;
@@ -16,6 +18,9 @@ pub use limits::Limits;
 
 use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
 use kubeops::Cluster;
+use step::Core as _;
+
+use crate::core::{Event, Membership};
 
 /// The name of this agent.
 const NAME: &str = "zedkube";
@@ -35,21 +40,35 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
     force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
     let leader = leader::Leader::open(&station, &limits, cluster.clone())?;
-    let (board, reader) = (stats::Board::open(&station.bus)?, cluster.clone());
+    let board = stats::Board::open(&station.bus)?;
     let (tasks, door) = (Tasks::new(outbox), leader.door());
+    let membership = leave::Leaver::open(&station, &limits)?;
+    let others = cluster.clone();
     let (mut shell, journal, history) = shell::Shell::open(&station, &limits, cluster, tasks, door)?;
+    let standing = membership.standing();
     let (now, wall) = (station.clock.now(), station.clock.wall());
+    let every = limits.prune();
     let (mut core, effects) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, wall);
     let recalled = core.recall(now, history);
+    // A node that was leaving is not given its cordon back before it is known what the config says now.
+    let before = standing.borrow().membership;
+    let stood =
+        if before == Membership::Leaving { core.step(now, Event::Member(before)) } else { Vec::new() };
+    let leave = membership.run(others.clone(), shell.target(), shell.attempt_limit());
+    let (clock, leading) = (station.clock, leader.leadership());
+    let prune = prune::run(others.clone(), clock, every, shell.target(), standing.clone(), leading.clone());
+    let report = Box::pin(stats::report(others, clock, leading, standing.clone(), board));
     let drain = Box::pin(async {
-        for effect in effects.into_iter().chain(recalled) {
+        for effect in effects.into_iter().chain(recalled).chain(stood) {
             shell.perform(effect).await?;
         }
-        shell.follow();
+        shell.follow(&standing);
         turn::run(NAME, core, shell, inbox, &station).await
     });
-    let report =
-        Box::pin(stats::report(station.bus.clone(), reader, station.clock, leader.leadership(), board));
+    let beside = async {
+        tokio::join!(report, Box::pin(leave), Box::pin(prune));
+        Ok(())
+    };
     // In one task: if any hangs, the machine's watchdog sees it.
-    tokio::try_join!(drain, Box::pin(leader.run()), report).map(|((), (), ())| ())
+    tokio::try_join!(drain, Box::pin(leader.run()), beside).map(|((), (), ())| ())
 }

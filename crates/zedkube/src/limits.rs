@@ -83,6 +83,12 @@ pub struct Limits {
     pub lease_release_ms: u64,
     /// The cluster counts as gone when no look at the lease has come through for so long.
     pub lease_silence_ms: u64,
+    /// How long the cluster's config may be gone before that counts as one that says: in no cluster.
+    pub cluster_gone_ms: u64,
+    /// How long a cluster that is to be left may be out of reach, before its first step and at its last.
+    pub leave_reach_ms: u64,
+    /// Between two looks for control-plane nodes that have been replaced.
+    pub prune_ms: u64,
     /// How long a config that was there may read as failed, as it does during each fetch, before it counts as lost.
     pub config_patience_ms: u64,
     /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
@@ -139,6 +145,9 @@ impl Default for Limits {
             lease_release_ms: 5_000,
             lease_silence_ms: 300_000,
             config_patience_ms: 300_000,
+            cluster_gone_ms: 60_000,
+            leave_reach_ms: 600_000,
+            prune_ms: 600_000,
             sticky_then: rules.sticky,
             sticky_returns: rules.sticky_returns,
             server_port: 12346,
@@ -276,6 +285,9 @@ as_durations! {
     marks_gap: marks_gap_ms,
     lease_release: lease_release_ms,
     config_patience: config_patience_ms,
+    cluster_gone: cluster_gone_ms,
+    leave_reach: leave_reach_ms,
+    prune: prune_ms,
 }
 
 #[cfg(test)]

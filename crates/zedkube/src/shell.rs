@@ -1,20 +1,23 @@
 //! Wires zedkube's topics and files to its facts, and its effects to topics, files and the cluster.
 
+use std::time::Duration;
+
 use agent::force::{OrderedBy, Orders};
-use agent::settings::Properties;
+use agent::settings::{DRAIN_TIMEOUT, Properties};
 use agent::{Error, Hands, Station, Tasks, publication};
 use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Publication};
 use tokio::sync::watch;
 use topics::{
-    ConfigItemValueMap, DrainHistory, DrainJournal, EdgeNodeClusterConfig, EdgeNodeInfo, FORCE_FILE,
-    NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, go_json,
+    ConfigItemValueMap, DrainHistory, DrainJournal, EdgeNodeInfo, FORCE_FILE, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, Requester, go_json,
 };
 use tracing::{error, info, warn};
 
 use crate::core::{Author, Effect, Event, Force, Said};
 use crate::leader::Door;
+use crate::leave::Standing;
 use crate::limits::Limits;
 use crate::status::Speaker;
 use crate::work::{Target, Work};
@@ -46,6 +49,7 @@ pub(crate) struct Shell {
     history: Publication<DrainHistory>,
     speaker: Speaker,
     election: Door,
+    attempt: watch::Sender<Duration>,
 }
 
 impl Shell {
@@ -68,6 +72,7 @@ impl Shell {
             station: station.clone(),
             tasks,
             election,
+            attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
         };
         let journal = shell.journal.get(GLOBAL).cloned();
         let history = shell.history.get(GLOBAL).cloned();
@@ -75,13 +80,9 @@ impl Shell {
     }
 
     /// Follows what this agent hears of.
-    pub(crate) fn follow(&mut self) {
+    pub(crate) fn follow(&mut self, standing: &watch::Receiver<Standing>) {
         let bus = self.station.bus.clone();
-        self.tasks.follow::<EdgeNodeClusterConfig>(&bus, "zedagent", |change| match change {
-            Change::Put { value, .. } => Some(Event::Member(value.member())),
-            Change::Gone { .. } => Some(Event::Member(Some(false))),
-            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-        });
+        self.follow_standing(standing.clone());
         let target = self.work.target();
         self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => node_known(&target, &value),
@@ -99,6 +100,7 @@ impl Shell {
             });
         }
         let mut last = Properties::default();
+        let attempt = self.attempt.clone();
         self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => {
                 let (now, refused) = Properties::from_map(&value, &last);
@@ -106,18 +108,41 @@ impl Shell {
                     warn!("config property {line}");
                 }
                 last = now.clone();
+                attempt.send_replace(now.time(DRAIN_TIMEOUT));
                 Some(Event::Properties(now))
             }
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
         self.follow_files(&bus);
-        self.join_cluster();
+        self.join_cluster(standing.clone());
+    }
+
+    /// How this node stands to its cluster, and each change of it.
+    fn follow_standing(&mut self, mut standing: watch::Receiver<Standing>) {
+        self.tasks.events("follow the standing in the cluster", move |outbox| async move {
+            loop {
+                let membership = standing.borrow_and_update().membership;
+                if !outbox.send(Event::Member(membership)).await || standing.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Our node, once it is known.
+    pub(crate) fn target(&self) -> Target {
+        self.work.target()
+    }
+
+    /// How long an attempt to drain may last, as the config has it.
+    pub(crate) fn attempt_limit(&self) -> watch::Receiver<Duration> {
+        self.attempt.subscribe()
     }
 
     /// Says where this node is in its cluster, and serves its status there.
-    fn join_cluster(&mut self) {
+    fn join_cluster(&mut self, standing: watch::Receiver<Standing>) {
         let (places, place) = watch::channel(None);
-        let status = self.speaker.follow(self.station.clone(), places);
+        let status = self.speaker.follow(self.station.clone(), standing, places);
         self.tasks.events("cluster status", |_| status);
         let server = server::run(
             self.station.clone(),

@@ -3,7 +3,6 @@
 //! Not here: how often a piece is tried. Dropping a piece ends its calls; what the server did then is unknown,
 //! and the next piece looks again.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::{Outbox, Station};
@@ -21,19 +20,36 @@ use crate::core::{Done, Event, Failure, RunId, Seen, Stayer};
 use crate::limits::Limits;
 
 /// Our node, once its name is known.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Target(Arc<Mutex<Option<(NodeName, String)>>>);
+#[derive(Debug, Clone)]
+pub(crate) struct Target(watch::Sender<Option<(NodeName, String)>>);
+
+impl Default for Target {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
+}
 
 impl Target {
     /// Sets name and device UUID.
     pub(crate) fn set(&self, node: NodeName, device_uuid: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((node, device_uuid));
+        self.0.send_replace(Some((node, device_uuid)));
     }
 
     /// Name and device UUID, or why they cannot be had.
     pub(crate) fn get(&self) -> Result<(NodeName, String), String> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        held.ok_or_else(|| "the name of this node is not known yet".to_owned())
+        self.0.borrow().clone().ok_or_else(|| "the name of this node is not known yet".to_owned())
+    }
+
+    /// Waits until they are known. Dropping it loses nothing.
+    pub(crate) async fn known(&self) -> (NodeName, String) {
+        let mut held = self.0.subscribe();
+        loop {
+            if let Some(known) = held.borrow_and_update().clone() {
+                return known;
+            }
+            // It never fails: the sender is held here.
+            drop(held.changed().await);
+        }
     }
 }
 

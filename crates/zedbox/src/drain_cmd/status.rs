@@ -289,6 +289,7 @@ pub(super) fn phase_words(seen: &Seen) -> &'static str {
         Some(DrainPhase::Skipped) => "done without a drain",
         Some(DrainPhase::Forced) => "a person has forced this status",
         Some(DrainPhase::Withdrawing) => "the request was taken back, the cordon is being removed",
+        Some(DrainPhase::Leaving) => "waits until the node has left its cluster",
         Some(DrainPhase::AfterBoot) => "our cordon of an earlier boot stays until the node is sound",
         Some(
             DrainPhase::Idle

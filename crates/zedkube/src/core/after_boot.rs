@@ -8,7 +8,7 @@ use kubeops::boot::Report;
 use step::Mono;
 use topics::BootGate;
 
-use super::facts::{Effect, Said, Seen};
+use super::facts::{Effect, Membership, Said, Seen};
 use super::machine::Zedkube;
 use super::run::Care;
 
@@ -85,7 +85,7 @@ impl Zedkube {
         if after_boot.is_clean() && looked && !after_boot.earlier {
             after_boot.settled = true;
         }
-        let unsettled = self.member == Some(true) && !after_boot.settled;
+        let unsettled = self.member == Membership::Member && !after_boot.settled;
         let wanted = self.node_known && (unsettled || after_boot.earlier);
         if wanted != after_boot.watching {
             after_boot.watching = wanted;

@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use topics::{CordonOwner, DrainStatus, NodeDrainStatus};
 
 use super::world::{ALL, Task, World};
-use super::{Event, Force};
+use super::{Event, Force, Membership};
 
 /// Something that happens.
 #[derive(Debug, Clone)]
 enum Turn {
     Ask(usize),
     Withdraw(usize),
-    Member(Option<bool>),
+    Member(Membership),
     Force(u8, u8),
     Unforce,
     Hold(bool),
@@ -47,7 +47,13 @@ fn turn() -> impl Strategy<Value = Turn> {
     prop_oneof![
         4 => (0..3_usize).prop_map(Turn::Ask),
         2 => (0..3_usize).prop_map(Turn::Withdraw),
-        1 => prop_oneof![Just(None), Just(Some(true)), Just(Some(false))].prop_map(Turn::Member),
+        1 => prop_oneof![
+            Just(Membership::Undecided),
+            Just(Membership::Member),
+            Just(Membership::Leaving),
+            Just(Membership::Outside),
+        ]
+        .prop_map(Turn::Member),
         1 => (1..=8_u8, 0..=3_u8).prop_map(|(status, by)| Turn::Force(status, by)),
         1 => (2..=3_u8).prop_map(|by| Turn::Force(9, by)),
         2 => Just(Turn::Unforce),
@@ -76,8 +82,10 @@ impl World {
                 self.hear(&Event::Request(ALL[who], None));
             }
             Turn::Member(member) => {
-                self.member = member.or(self.member);
-                if member == Some(false) {
+                if member != Membership::Undecided {
+                    self.member = member;
+                }
+                if member == Membership::Outside {
                     self.earn_nothing();
                 }
                 self.hear(&Event::Member(member));
@@ -132,7 +140,7 @@ proptest! {
         for turn in &turns {
             world.take(turn);
         }
-        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Some(true)), Turn::Withdraw(0), Turn::Withdraw(1), Turn::Withdraw(2)] {
+        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Membership::Member), Turn::Withdraw(0), Turn::Withdraw(1), Turn::Withdraw(2)] {
             world.take(&turn);
         }
         world.come_to_rest();
@@ -149,7 +157,7 @@ proptest! {
         for turn in &turns {
             world.take(turn);
         }
-        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Some(true)), Turn::Ask(0), Turn::Ask(1), Turn::Ask(2)] {
+        for turn in [Turn::Unforce, Turn::Hold(false), Turn::Member(Membership::Member), Turn::Ask(0), Turn::Ask(1), Turn::Ask(2)] {
             world.take(&turn);
         }
         world.come_to_rest();

@@ -11,7 +11,7 @@ use kubeops::{Left, Marks, Watched};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
 
-use super::{Done, Effect, Event, Failure, RunId, Seen, Zedkube};
+use super::{Done, Effect, Event, Failure, Membership, RunId, Seen, Zedkube};
 use crate::limits::Limits;
 
 pub(super) const T0: Mono = Mono::from_start(Duration::from_secs(100));
@@ -91,7 +91,7 @@ impl Bench {
     pub(super) fn join(&mut self) {
         for event in [
             Event::NodeKnown { name: "n1".into() },
-            Event::Member(Some(true)),
+            Event::Member(Membership::Member),
             Event::RequestsRead(Requester::DeviceOp),
             Event::RequestsRead(Requester::Update),
             Event::RequestsRead(Requester::Operator),

@@ -4,7 +4,7 @@
 
 use topics::{CordonOwner, DrainStatus};
 
-use super::facts::Effect;
+use super::facts::{Effect, Membership};
 use super::machine::Zedkube;
 use super::run::Care;
 
@@ -15,7 +15,7 @@ pub enum Candidacy {
     Open,
     /// Whoever leads goes on, and does not stand anew: the node is about to be drained, or is given back.
     Kept,
-    /// Nothing: the operation goes ahead.
+    /// Nothing: the operation goes ahead, or the node leaves its cluster.
     Closed,
 }
 
@@ -24,6 +24,9 @@ impl Zedkube {
     fn candidacy(&self) -> Option<Candidacy> {
         let complete = |status| status == DrainStatus::Complete;
         let told = self.status().status;
+        if self.member == Membership::Leaving {
+            return Some(Candidacy::Closed);
+        }
         if complete(told) || complete(self.run_status()) || self.answers.iter().any(|it| complete(it.status))
         {
             return Some(Candidacy::Closed);

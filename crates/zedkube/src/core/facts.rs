@@ -19,8 +19,8 @@ pub type RunId = u64;
 /// A fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Membership: `None` while it is not decided.
-    Member(Option<bool>),
+    /// Whether this node is in a cluster.
+    Member(Membership),
     /// The name of our Node object and the UUID of this device are known.
     NodeKnown {
         /// Name of the Node object.
@@ -56,6 +56,20 @@ pub enum Event {
     Gate(Box<Report>),
     /// Time has passed.
     Tick,
+}
+
+/// Whether this node is in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Membership {
+    /// Not decided, or not heard: what was known holds.
+    #[default]
+    Undecided,
+    /// It is.
+    Member,
+    /// Its config says that it is in none any more, and it is being taken out. No drain begins until it has left.
+    Leaving,
+    /// It is in none.
+    Outside,
 }
 
 /// What the force file says.

@@ -10,7 +10,7 @@ use step::Core as _;
 use topics::{DrainJournal, DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, gate, request};
-use super::{Effect, Event, Said, Seen};
+use super::{Effect, Event, Membership, Said, Seen};
 
 fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
     let mut report = gate(layer, bench.now);
@@ -27,7 +27,7 @@ fn booted() -> Bench {
         DrainJournal { boot_id: "b0".into(), status: DrainStatus::Complete, ..DrainJournal::default() };
     let mut bench = Bench::with(Some(journal));
     bench.hear(Event::NodeKnown { name: "n1".into() });
-    bench.hear(Event::Member(Some(true)));
+    bench.hear(Event::Member(Membership::Member));
     assert!(bench.last.contains(&Effect::Gate(true)));
     for who in [Requester::DeviceOp, Requester::Update, Requester::Operator] {
         bench.hear(Event::RequestsRead(who));
@@ -154,7 +154,7 @@ fn a_cordon_that_somebody_else_took_away_is_no_repair_of_ours() {
 #[test]
 fn in_no_cluster_the_gate_is_watched_only_for_a_cordon_of_ours() {
     let mut bench = Bench::with(None);
-    bench.hear(Event::Member(Some(false)));
+    bench.hear(Event::Member(Membership::Outside));
     bench.hear(Event::NodeKnown { name: "n1".into() });
     for who in [Requester::DeviceOp, Requester::Update, Requester::Operator] {
         bench.hear(Event::RequestsRead(who));

@@ -13,7 +13,7 @@ use topics::{
 
 use super::after_boot::AfterBoot;
 use super::candidacy::Candidacy;
-use super::facts::{Effect, Event, Force, RunId, Said};
+use super::facts::{Effect, Event, Force, Membership, RunId, Said};
 use super::gap::Gap;
 use super::history::History;
 use super::resume::{Resume, learned};
@@ -29,7 +29,7 @@ pub struct Zedkube {
     /// The wall clock at a point of the monotonic one.
     pub(super) wall: (GoTime, Mono),
     pub(super) properties: Properties,
-    pub(super) member: Option<bool>,
+    pub(super) member: Membership,
     pub(super) node_known: bool,
     pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
     pub(super) read: Vec<Requester>,
@@ -92,7 +92,7 @@ impl Zedkube {
             boot_id,
             wall: (wall, now),
             properties: Properties::default(),
-            member: None,
+            member: Membership::default(),
             node_known: false,
             requests: BTreeMap::new(),
             read: Vec::new(),
@@ -150,7 +150,7 @@ impl Zedkube {
     pub(super) fn is_member(&self) -> bool {
         let forced_out =
             matches!(self.force, Force::Order(order) if order.status == DrainStatus::NotSupported);
-        self.member == Some(true) && !forced_out
+        matches!(self.member, Membership::Member | Membership::Leaving) && !forced_out
     }
 
     /// Whether it is known which requests stand.
@@ -160,7 +160,7 @@ impl Zedkube {
 
     /// Whether a request that stands is served.
     pub(super) fn can_drain(&self) -> bool {
-        self.is_member() && self.node_known && self.knows_requests()
+        self.is_member() && self.member != Membership::Leaving && self.node_known && self.knows_requests()
     }
 
     /// What time alone brings.
@@ -193,8 +193,7 @@ impl Zedkube {
         };
         if let Care::Due(at) = self.care
             && now >= at
-            && self.node_known
-            && self.knows_requests()
+            && self.may_look()
         {
             self.looks += 1;
             self.care = Care::Looking;
@@ -205,6 +204,9 @@ impl Zedkube {
 
     /// A cordon of ours stays while a drain runs or is complete for a request that stands.
     pub(super) fn keeps_cordon(&self) -> bool {
+        if self.member == Membership::Leaving {
+            return true;
+        }
         match &self.run {
             Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
             Run::Ended(End::Resumed(status)) => {
@@ -247,13 +249,44 @@ impl Zedkube {
         }
     }
 
-    fn joined(&mut self, now: Mono, member: Option<bool>) {
-        let was = self.member == Some(true);
-        self.member = member.or(self.member);
-        // In no cluster the node was not looked at for good.
-        if !was && self.member == Some(true) && self.care == Care::Done {
-            self.care = Care::Due(now);
+    /// Whether the node may be looked at: one that is leaving its cluster is in other hands.
+    fn may_look(&self) -> bool {
+        self.node_known && self.knows_requests() && self.member != Membership::Leaving
+    }
+
+    fn joined(&mut self, now: Mono, member: Membership, out: &mut Vec<Effect>) {
+        let was = self.member;
+        if member == Membership::Undecided || member == was {
+            return;
         }
+        self.member = member;
+        match member {
+            Membership::Leaving => self.make_way(now, out),
+            Membership::Outside if was == Membership::Leaving => {
+                // Its Node object has gone, and with it whatever cordon it had.
+                self.cordon = CordonOwner::None;
+            }
+            // In no cluster the node was not looked at for good.
+            Membership::Member if self.care == Care::Done => self.care = Care::Due(now),
+            Membership::Undecided | Membership::Member | Membership::Outside => {}
+        }
+    }
+
+    /// The node is to leave its cluster: what is under way here ends, with the cordon left where it is. What is
+    /// asked for stands, and is served or told of no cluster afterwards.
+    fn make_way(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let under_way = self.run.resumed().is_some_and(DrainStatus::is_under_way);
+        if self.run.is_active() || under_way {
+            self.end_run(out);
+            self.run = Run::Idle;
+            self.answers.retain(|it| it.status.is_final());
+        } else {
+            out.push(Effect::Cancel);
+            self.guard = Guard::Off;
+        }
+        // A look that was under way counts no more; the next one is when the node has left, or stays.
+        self.looks += 1;
+        self.care = Care::Due(now);
     }
 
     pub(super) fn skip(&mut self, now: Mono, skip: String, out: &mut Vec<Effect>) {
@@ -305,14 +338,14 @@ impl Core for Zedkube {
         let mut out = Vec::new();
         match event {
             Event::Member(member) => {
-                if planted(Fault::K5) && member == Some(true) && self.run.is_active() {
+                if planted(Fault::K5) && member == Membership::Member && self.run.is_active() {
                     let requested_by = Requester::None;
                     out.push(Effect::Status(NodeDrainStatus {
                         status: DrainStatus::NotRequested,
                         requested_by,
                     }));
                 }
-                self.joined(now, member);
+                self.joined(now, member, &mut out);
             }
             Event::NodeKnown { name } => self.node_known = !name.is_empty(),
             Event::Request(from, request) => {
@@ -368,7 +401,7 @@ impl Core for Zedkube {
 
     fn next_wake(&self) -> Option<Mono> {
         let care = match self.care {
-            Care::Due(at) if self.node_known && self.knows_requests() => Some(at),
+            Care::Due(at) if self.may_look() => Some(at),
             Care::Due(_) | Care::Done | Care::Looking => None,
         };
         let held_back = [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min();

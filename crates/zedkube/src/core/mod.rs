@@ -41,5 +41,6 @@ mod voided;
 mod world;
 
 pub use candidacy::Candidacy;
-pub use facts::{Author, Done, Effect, Event, Failure, Force, RunId, Said, Seen, Stayer};
+pub use facts::{Author, Done, Effect, Event, Failure, Force, Membership, RunId, Said, Seen, Stayer};
 pub use machine::Zedkube;
+pub(crate) use view::blocker;

@@ -8,7 +8,7 @@ use step::Core as _;
 use topics::{DrainStatus, Requester};
 
 use super::bench::{Bench, request};
-use super::{Effect, Event, Seen};
+use super::{Effect, Event, Membership, Seen};
 
 const ALL: [Requester; 3] = [Requester::DeviceOp, Requester::Update, Requester::Operator];
 
@@ -120,7 +120,7 @@ fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
 fn until_the_persons_request_is_read_nothing_begins() {
     let mut bench = Bench::with(None);
     bench.hear(Event::NodeKnown { name: "n1".into() });
-    bench.hear(Event::Member(Some(true)));
+    bench.hear(Event::Member(Membership::Member));
     bench.hear(Event::RequestsRead(Requester::DeviceOp));
     bench.hear(Event::RequestsRead(Requester::Update));
     bench.ask(&request(Requester::DeviceOp, 1));

@@ -11,7 +11,7 @@ use topics::{
 };
 
 use super::bench::{Bench, T0, request, wall};
-use super::{Author, Done, Effect, Event, Force, Zedkube};
+use super::{Author, Done, Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -155,7 +155,7 @@ fn each_end_of_a_drain_has_its_word_and_its_reason() {
     assert_eq!(skipped, ("skipped", 9, text(why), text(why)));
     let left = drain(&|bench| {
         bench.until_draining();
-        bench.hear(Event::Member(Some(false)));
+        bench.hear(Event::Member(Membership::Outside));
     });
     assert_eq!((left.0, left.1), ("withdrawn", 2));
     let uncordoned = drain(&|bench| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use topics::{CordonOwner, DrainStatus, NodeDrainStatus, Requester};
 
 use super::bench::{Bench, request};
-use super::{Effect, Event, Force, Seen};
+use super::{Effect, Event, Force, Membership, Seen};
 
 #[test]
 fn a_request_goes_from_taken_to_complete() {
@@ -88,7 +88,7 @@ fn d_k5_a_config_change_that_keeps_membership_leaves_the_drain_alone() {
     let mut bench = Bench::idle();
     bench.ask(&request(Requester::DeviceOp, 1));
     bench.until_draining();
-    bench.hear(Event::Member(Some(true)));
+    bench.hear(Event::Member(Membership::Member));
     assert_eq!(bench.last, []);
     assert_eq!(bench.status(), (5, 2));
 }
@@ -165,7 +165,7 @@ fn leaving_the_cluster_ends_a_drain() {
     let mut bench = Bench::idle();
     bench.ask(&request(Requester::DeviceOp, 1));
     bench.until_draining();
-    bench.hear(Event::Member(Some(false)));
+    bench.hear(Event::Member(Membership::Outside));
     assert!(bench.last.contains(&Effect::Cancel));
     assert_eq!(bench.status(), (1, 1));
 }

@@ -5,7 +5,7 @@
 use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requester};
 
-use super::facts::{Effect, Force, Said, Seen};
+use super::facts::{Effect, Force, Membership, Said, Seen};
 use super::machine::Zedkube;
 use super::run::{Care, End, Run, Sent};
 use super::void::Guard;
@@ -29,8 +29,8 @@ impl Zedkube {
             self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
         }
         let withdrawn = self.knows_requests() && self.requests.is_empty();
-        let left = self.member == Some(false) || (self.member == Some(true) && !self.is_member());
-        if (withdrawn || left) && self.run != Run::Idle {
+        let left = self.member != Membership::Undecided && !self.is_member();
+        if (withdrawn || left) && (self.run != Run::Idle || !self.answers.is_empty()) {
             if withdrawn && self.run.is_active() {
                 out.push(Effect::Say(Said::Withdrawn));
             }
@@ -44,6 +44,7 @@ impl Zedkube {
         if !left {
             self.settle_force(now, out);
             self.settle_answered(now, out);
+            self.settle_leaving(out);
         }
         if self.can_drain() && !self.run.is_active() {
             let next = self.open().next().cloned();
@@ -67,6 +68,20 @@ impl Zedkube {
             self.end_run(out);
             self.run = Run::Ended(End::Resumed(status));
             self.care = Care::Due(now);
+        }
+    }
+
+    /// No drain takes the place of one that is over while the node is leaving: that of a request which has gone is
+    /// nobody's any more.
+    fn settle_leaving(&mut self, out: &mut Vec<Effect>) {
+        if self.member != Membership::Leaving || self.run == Run::Idle {
+            return;
+        }
+        let over = self.run.status(None);
+        let held = self.requests.values().filter_map(|it| self.final_answer(it.id()));
+        if self.knows_requests() && !held.into_iter().any(|it| it.status == over) {
+            self.end_run(out);
+            self.run = Run::Idle;
         }
     }
 
@@ -243,7 +258,7 @@ impl Zedkube {
                     self.care_trouble = trouble;
                 }
                 // A device in no cluster need not ask for ever for one that is not there.
-                let nobody_there = self.member == Some(false) && self.cordon == CordonOwner::None;
+                let nobody_there = self.member == Membership::Outside && self.cordon == CordonOwner::None;
                 if nobody_there || planted(Fault::K29) {
                     Care::Done
                 } else {

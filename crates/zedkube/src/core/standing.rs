@@ -8,7 +8,7 @@ use step::Core as _;
 use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainStatus, Requester};
 
 use super::bench::{Bench, request};
-use super::{Effect, Event, Force, Seen};
+use super::{Effect, Event, Force, Membership, Seen};
 
 #[test]
 fn d_k6_a_request_taken_back_in_any_state_cancels_and_gives_the_node_back() {
@@ -63,7 +63,7 @@ fn d_k7_a_restart_goes_on_and_never_says_idle_in_between() {
 #[test]
 fn a_device_in_no_cluster_looks_once_and_is_then_left_alone_until_it_joins() {
     let mut bench = Bench::with(None);
-    bench.hear(Event::Member(Some(false)));
+    bench.hear(Event::Member(Membership::Outside));
     bench.hear(Event::NodeKnown { name: "n1".into() });
     bench.hear(Event::RequestsRead(Requester::DeviceOp));
     bench.hear(Event::RequestsRead(Requester::Update));
@@ -73,7 +73,7 @@ fn a_device_in_no_cluster_looks_once_and_is_then_left_alone_until_it_joins() {
     bench.hear(Event::Looked(1, Err("there is no kubeconfig".into())));
     assert_eq!(bench.core.next_wake(), None);
     // A cordon may be left from an earlier membership.
-    bench.hear(Event::Member(Some(true)));
+    bench.hear(Event::Member(Membership::Member));
     assert!(looks(&bench));
     bench.hear(Event::Looked(2, Err("the API is not there".into())));
     assert_eq!(bench.wait(), Duration::from_secs(15));

@@ -3,8 +3,9 @@
 use step::{Fault, Mono, planted};
 use topics::{Answer, DrainJournal, DrainMarks, DrainStatus, NodeDrainStatus, Requester};
 
-use super::facts::{Effect, Force, Said};
+use super::facts::{Effect, Force, Membership, Said};
 use super::machine::Zedkube;
+use super::run::Run;
 
 impl Zedkube {
     /// Whether this requester waits for an answer. Until its topic is read, it does if it did before this agent
@@ -27,9 +28,15 @@ impl Zedkube {
     /// The status of the run itself, whoever it is for.
     pub(super) fn run_status(&self) -> DrainStatus {
         match self.member {
-            None => self.run.resumed().unwrap_or(DrainStatus::NotSupported),
-            Some(true) if self.is_member() => self.run.status(self.floor),
-            Some(_) => DrainStatus::NotSupported,
+            Membership::Undecided => self.run.resumed().unwrap_or(DrainStatus::NotSupported),
+            // Whoever asks is heard, and waits.
+            Membership::Leaving
+                if self.is_member() && self.run == Run::Idle && self.open().next().is_some() =>
+            {
+                DrainStatus::Requested
+            }
+            Membership::Member | Membership::Leaving if self.is_member() => self.run.status(self.floor),
+            Membership::Member | Membership::Leaving | Membership::Outside => DrainStatus::NotSupported,
         }
     }
 

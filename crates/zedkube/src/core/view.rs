@@ -10,7 +10,7 @@ use topics::{
 };
 
 use super::attempts::add_left;
-use super::facts::Force;
+use super::facts::{Force, Membership};
 use super::history::kept_short;
 use super::machine::Zedkube;
 use super::resume::Kept;
@@ -25,6 +25,17 @@ struct Words {
 
 fn words(phase: DrainPhase, reason: impl Into<String>, next_step: impl Into<String>) -> Words {
     Words { phase, reason: reason.into(), next_step: next_step.into() }
+}
+
+/// A pod that does not leave, for a reader.
+pub(crate) fn blocker(it: &kubeops::Blocker, since: GoTime) -> Blocker {
+    Blocker {
+        pod: it.pod.to_string(),
+        uid: it.pod.uid.to_string(),
+        code: it.code.text().to_owned(),
+        reason: it.reason.clone(),
+        since,
+    }
 }
 
 impl Zedkube {
@@ -83,14 +94,7 @@ impl Zedkube {
     }
 
     pub(super) fn blockers(&self, draining: &Progress) -> Vec<Blocker> {
-        let blocker = |it: &kubeops::Blocker| Blocker {
-            pod: it.pod.to_string(),
-            uid: it.pod.uid.to_string(),
-            code: it.code.text().to_owned(),
-            reason: it.reason.clone(),
-            since: self.wall(it.since),
-        };
-        draining.blockers.iter().map(blocker).collect()
+        draining.blockers.iter().map(|it| blocker(it, self.wall(it.since))).collect()
     }
 
     /// Where we are, for the next start: not what a person has forced, which stands in its own file. Holds nothing
@@ -214,28 +218,33 @@ impl Zedkube {
                     if gate.next_step.is_empty() { "nothing".to_owned() } else { gate.next_step },
                 )
             }
-            None => words(
+            Membership::Leaving => words(
+                DrainPhase::Leaving,
+                "this node is leaving its cluster; what is asked for waits until it has left",
+                "read NodeLeave: it says how far that is, and what holds it up",
+            ),
+            Membership::Undecided => words(
                 DrainPhase::Idle,
                 "waits to hear whether this node is in a cluster",
                 "if this stays: look at run/zedagent/EdgeNodeClusterConfig and the log of zedagent",
             ),
-            Some(_) if self.cordon == CordonOwner::Ours => words(
+            Membership::Member | Membership::Outside if self.cordon == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
                 format!("gives its own cordon back: {}", self.care_trouble),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
-            Some(_) if cordoned(self.cordon) => words(
+            Membership::Member | Membership::Outside if cordoned(self.cordon) => words(
                 DrainPhase::Idle,
                 "nothing is asked for; the node is cordoned by somebody else",
                 "`kubectl uncordon` the node if that cordon is yours",
             ),
-            Some(true) if !self.care_trouble.is_empty() => words(
+            Membership::Member if !self.care_trouble.is_empty() => words(
                 DrainPhase::Idle,
                 format!("nothing is asked for; the node cannot be looked at: {}", self.care_trouble),
                 "check the API server and the kubeconfig",
             ),
-            Some(true) => words(DrainPhase::Idle, "nothing is asked for", "nothing"),
-            Some(false) => {
+            Membership::Member => words(DrainPhase::Idle, "nothing is asked for", "nothing"),
+            Membership::Outside => {
                 words(DrainPhase::Idle, "this node is in no cluster: there is nothing to drain", "nothing")
             }
         }

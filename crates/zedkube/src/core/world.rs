@@ -13,7 +13,7 @@ use topics::{
 };
 
 use super::bench::{done_with, failed, wall};
-use super::{Candidacy, Effect, Event, Force, RunId, Zedkube};
+use super::{Candidacy, Effect, Event, Force, Membership, RunId, Zedkube};
 use crate::limits::Limits;
 
 pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
@@ -43,7 +43,7 @@ pub(super) struct World {
     pub(super) journal: DrainJournal,
     pub(super) history: DrainHistory,
     pub(super) status: NodeDrainStatus,
-    pub(super) member: Option<bool>,
+    pub(super) member: Membership,
     pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
     pub(super) asked: u64,
     pub(super) force: Force,
@@ -93,7 +93,7 @@ impl World {
             journal: DrainJournal::default(),
             history: DrainHistory::default(),
             status: NodeDrainStatus::default(),
-            member: Some(true),
+            member: Membership::Member,
             requests: BTreeMap::new(),
             asked: 0,
             force: Force::Absent,

@@ -15,39 +15,34 @@ pub use board::Board;
 pub use rhythm::{FIRST_WAIT, GAP};
 pub use task::run;
 
-use agent::{Clock, Error, wire};
+use agent::Clock;
 use kubeops::Cluster;
-use pubsub::{Bus, Change};
 use tokio::sync::watch;
-use topics::EdgeNodeClusterConfig;
 
 use crate::leader::Leadership;
+use crate::leave::Standing;
 
 /// Reports the cluster while this node leads, until the election has ended.
 pub(crate) async fn report(
-    bus: Bus,
     cluster: Cluster,
     clock: Clock,
     leading: watch::Receiver<Leadership>,
+    standing: watch::Receiver<Standing>,
     board: Board,
-) -> Result<(), Error> {
+) {
     let (told, member) = watch::channel(false);
     tokio::select! {
         () = run(cluster, clock, leading, member, board) => {}
-        () = follow_member(&bus, &told) => {}
+        () = follow_member(standing, &told) => {}
     }
-    Ok(())
 }
 
-/// Tells for good whether this device has a cluster config.
-async fn follow_member(bus: &Bus, told: &watch::Sender<bool>) {
-    let name = wire::name::<EdgeNodeClusterConfig>("zedagent");
-    let mut configs = bus.subscription(&name, wire::codec::<EdgeNodeClusterConfig>());
+/// Tells whether this device has a cluster config, until nobody can say any more.
+async fn follow_member(mut standing: watch::Receiver<Standing>, told: &watch::Sender<bool>) {
     loop {
-        match configs.next().await {
-            Change::Put { value, .. } => told.send_replace(value.member() == Some(true)),
-            Change::Gone { .. } => told.send_replace(false),
-            Change::Synced | Change::Restarted(_) | Change::Bad(_) => continue,
-        };
+        told.send_replace(standing.borrow_and_update().config.as_ref().is_some_and(|it| it.valid));
+        if standing.changed().await.is_err() {
+            return std::future::pending().await;
+        }
     }
 }

@@ -8,10 +8,12 @@ use std::time::Duration;
 use agent::{Error, Station, Tasks, publication, report, turn};
 use pubsub::{Change, Publication};
 use tokio::sync::watch;
-use topics::{DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus};
+use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
 use tracing::{error, info};
 
 use super::rules::{Facts, Place, Token, Verdict, place};
+use crate::core::Membership;
+use crate::leave::Standing;
 use crate::{GLOBAL, NAME};
 
 /// After so long a value that could not be written is written again.
@@ -20,7 +22,6 @@ const WRITE_PAUSE: Duration = Duration::from_secs(5);
 const NO_KEYS: &str = "decryptClusterTokenAndManifest: failed to decrypt cluster token: zedkube does not reach the device's keys";
 
 enum Heard {
-    Config(Box<EdgeNodeClusterConfig>),
     Network(Box<DeviceNetworkStatus>),
     /// The ports have been looked for; there may be none.
     NetworkRead,
@@ -45,23 +46,21 @@ impl Speaker {
     pub(crate) fn follow(
         &self,
         station: Station,
+        standing: watch::Receiver<Standing>,
         places: watch::Sender<Option<Place>>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        run(station, Arc::downgrade(&self.0), places)
+        run(station, Arc::downgrade(&self.0), standing, places)
     }
 }
 
-async fn run(station: Station, said: Weak<Mutex<Said>>, places: watch::Sender<Option<Place>>) {
+async fn run(
+    station: Station,
+    said: Weak<Mutex<Said>>,
+    mut standing: watch::Receiver<Standing>,
+    places: watch::Sender<Option<Place>>,
+) {
     let (outbox, mut inbox) = turn::inbox();
     let mut tasks = Tasks::new(outbox);
-    tasks.follow::<EdgeNodeClusterConfig>(&station.bus, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(Heard::Config(Box::new(value))),
-        Change::Gone { .. } => Some(Heard::Config(Box::new(EdgeNodeClusterConfig {
-            initialized: true,
-            ..EdgeNodeClusterConfig::default()
-        }))),
-        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-    });
     tasks.follow::<DeviceNetworkStatus>(&station.bus, "nim", |change| match change {
         Change::Put { value, .. } => Some(Heard::Network(Box::new(value))),
         Change::Gone { .. } => Some(Heard::Network(Box::default())),
@@ -70,6 +69,7 @@ async fn run(station: Station, said: Weak<Mutex<Said>>, places: watch::Sender<Op
     });
     let mut facts = Facts::default();
     loop {
+        stands(&mut facts, &standing.borrow_and_update());
         let Some(speaker) = said.upgrade() else { return };
         let result = {
             let mut said = speaker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,18 +90,21 @@ async fn run(station: Station, said: Weak<Mutex<Said>>, places: watch::Sender<Op
                 Some(heard) => take(&mut facts, heard),
                 None => return,
             },
+            changed = standing.changed() => if changed.is_err() { return },
             () = station.clock.sleep_until(again) => {}
         }
     }
 }
 
+fn stands(facts: &mut Facts, standing: &Standing) {
+    facts.leaving = standing.membership == Membership::Leaving;
+    facts.config.clone_from(&standing.config);
+    let encrypted = facts.config.as_ref().is_some_and(|it| it.cipher_token.is_cipher);
+    facts.token = if encrypted { Token::Failed(NO_KEYS.to_owned()) } else { Token::None };
+}
+
 fn take(facts: &mut Facts, heard: Heard) {
     match heard {
-        Heard::Config(config) => {
-            facts.configured(*config);
-            let encrypted = facts.config.as_ref().is_some_and(|it| it.cipher_token.is_cipher);
-            facts.token = if encrypted { Token::Failed(NO_KEYS.to_owned()) } else { Token::None };
-        }
         Heard::Network(network) => facts.network = Some(*network),
         Heard::NetworkRead => {
             facts.network.get_or_insert_default();
@@ -117,6 +120,7 @@ fn publish(
 ) -> Result<(), pubsub::Error> {
     let now = match verdict {
         Verdict::Keep => return Ok(()),
+        Verdict::Stay => said.get(GLOBAL).and_then(place),
         Verdict::Nothing => {
             if said.get(GLOBAL).is_some() {
                 said.unpublish(GLOBAL)?;
@@ -142,7 +146,6 @@ mod tests {
     use std::path::Path;
     use tokio::task::JoinSet;
 
-    const CONFIG: &str = "run/zedagent/EdgeNodeClusterConfig/global.json";
     const NETWORK: &str = "run/nim/DeviceNetworkStatus/global.json";
 
     fn write(root: &Path, file: &str, value: &Value) {
@@ -154,26 +157,29 @@ mod tests {
         json!({ "Ports": [{ "IfName": "eth7", "Logicallabel": "lan", "ClusterIPAddr": address }] })
     }
 
-    fn config(valid: bool) -> Value {
-        json!({
+    fn standing(membership: Membership) -> Standing {
+        let valid = membership == Membership::Member;
+        let config = json!({
             "Initialized": true, "Valid": valid, "ClusterName": "c", "ClusterInterface": "lan",
             "ClusterIPPrefix": { "IP": "10.244.244.2", "Mask": "////8A==" },
             "CipherToken": { "IsCipher": true, "InitialValue": "c2VjcmV0" },
-        })
+        });
+        Standing { membership, config: Some(Arc::new(serde_json::from_value(config).unwrap())) }
     }
 
     #[tokio::test]
-    async fn the_status_follows_config_and_ports_and_goes_with_the_config() {
+    async fn the_status_follows_config_and_ports_and_stays_until_the_node_has_left() {
         let root = tempfile::tempdir().unwrap();
         let (stopper, stop) = Stop::new();
         let bus = Bus::open(root.path()).unwrap();
         let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: String::new() };
         let (sender, mut places) = watch::channel(None);
+        let stands = watch::Sender::new(Standing::default());
         let speaker = Speaker::open(&station).unwrap();
         let mut task = JoinSet::new();
-        task.spawn(speaker.follow(station, sender));
+        task.spawn(speaker.follow(station.clone(), stands.subscribe(), sender));
         let said = || wire::peek::<EdgeNodeClusterStatus>(&bus, NAME, GLOBAL);
-        write(root.path(), CONFIG, &config(true));
+        stands.send_replace(standing(Membership::Member));
         write(root.path(), NETWORK, &network("10.244.244.2"));
         let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
         assert_eq!(place.address.to_string(), "10.244.244.2");
@@ -185,12 +191,17 @@ mod tests {
         assert!(!said().unwrap().cluster_ip_is_ready);
         write(root.path(), NETWORK, &network("10.244.244.2"));
         places.wait_for(Option::is_some).await.unwrap();
-        write(root.path(), CONFIG, &config(false));
-        places.wait_for(Option::is_none).await.unwrap();
-        assert_eq!(said(), None);
-        write(root.path(), CONFIG, &config(true));
-        places.wait_for(Option::is_some).await.unwrap();
-        store::remove(&root.path().join(CONFIG)).unwrap();
+        // On its way out it keeps its address, also over a restart of the agent.
+        stands.send_replace(standing(Membership::Leaving));
+        write(root.path(), NETWORK, &network("10.244.244.3"));
+        drop((task, speaker));
+        let (sender, mut places) = watch::channel(None);
+        let speaker = Speaker::open(&station).unwrap();
+        let mut task = JoinSet::new();
+        task.spawn(speaker.follow(station, stands.subscribe(), sender));
+        assert_eq!(*places.wait_for(Option::is_some).await.unwrap(), Some(place));
+        assert_eq!(said(), Some(status));
+        stands.send_replace(standing(Membership::Outside));
         places.wait_for(Option::is_none).await.unwrap();
         assert_eq!(said(), None);
         drop(stopper);

@@ -5,6 +5,7 @@
 //! its time while its text stays. Pure: no clock, no I/O, no task.
 
 use core::net::IpAddr;
+use std::sync::Arc;
 
 use topics::{
     DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus, ErrorDescription, ErrorSeverity,
@@ -30,7 +31,9 @@ pub(super) enum Token {
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     /// The last config that was decided upon; `None` before the first. One that is gone is one that is not valid.
-    pub(super) config: Option<EdgeNodeClusterConfig>,
+    pub(super) config: Option<Arc<EdgeNodeClusterConfig>>,
+    /// The node is on its way out of its cluster.
+    pub(super) leaving: bool,
     /// The ports; `None` before they have been looked for.
     pub(super) network: Option<DeviceNetworkStatus>,
     /// The token of that config.
@@ -42,6 +45,8 @@ pub(super) struct Facts {
 pub(super) enum Verdict {
     /// What stands, until more is known.
     Keep,
+    /// What stands, also as a place: the node needs its address until it has left.
+    Stay,
     /// Nothing: the node is in no cluster.
     Nothing,
     /// This.
@@ -58,15 +63,11 @@ pub(crate) struct Place {
 }
 
 impl Facts {
-    /// Takes a config. One that is not decided upon yet says nothing.
-    pub(super) fn configured(&mut self, config: EdgeNodeClusterConfig) {
-        if config.initialized {
-            self.config = Some(config);
-        }
-    }
-
     /// Judges the facts. `last` is what was said last, whose errors keep their time; `now` is for new ones.
     pub(super) fn judge(&self, last: Option<&EdgeNodeClusterStatus>, now: GoTime) -> Verdict {
+        if self.leaving {
+            return Verdict::Stay;
+        }
         let Some(config) = &self.config else { return Verdict::Keep };
         if !config.valid {
             return Verdict::Nothing;

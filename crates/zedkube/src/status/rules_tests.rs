@@ -1,6 +1,7 @@
 //! EdgeNodeClusterStatus beside the reference's own bytes.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use topics::{
     AddrInfo, DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus, GoIp, GoTime, LbInterface,
@@ -35,15 +36,14 @@ fn network(change: impl FnOnce(&mut Vec<NetworkPortStatus>)) -> DeviceNetworkSta
 }
 
 fn facts(config: &str, network: DeviceNetworkStatus, token: Token) -> Facts {
-    let mut facts = Facts { config: None, network: Some(network), token };
-    facts.configured(sample(config));
-    facts
+    let config = Some(Arc::new(sample(config)));
+    Facts { config, leaving: false, network: Some(network), token }
 }
 
 fn status(facts: &Facts, last: Option<&EdgeNodeClusterStatus>, now: &str) -> EdgeNodeClusterStatus {
     match facts.judge(last, at(now)) {
         Verdict::Status(status) => *status,
-        other @ (Verdict::Keep | Verdict::Nothing) => panic!("{other:?}"),
+        other @ (Verdict::Keep | Verdict::Stay | Verdict::Nothing) => panic!("{other:?}"),
     }
 }
 
@@ -65,7 +65,7 @@ fn in_conflict() -> Facts {
     });
     let mut facts = facts("join-with-masters", network, Token::Clear(TOKEN.to_owned()));
     let entry = LbInterface { interface: "eth1".to_owned(), ip_prefix: "192.168.86.200/29".to_owned() };
-    facts.config.as_mut().unwrap().lb_interfaces = Some(vec![entry]);
+    Arc::make_mut(facts.config.as_mut().unwrap()).lb_interfaces = Some(vec![entry]);
     facts
 }
 
@@ -126,7 +126,7 @@ fn the_address_is_ready_on_a_usable_port_of_its_label_alone() {
     for change in [unlabelled, homeless] {
         let mut facts =
             facts("bootstrap", network(|ports| ports[0].logicallabel = String::new()), Token::None);
-        change(facts.config.as_mut().unwrap());
+        change(Arc::make_mut(facts.config.as_mut().unwrap()));
         assert!(!status(&facts, None, "2026-03-14T09:30:00Z").cluster_ip_is_ready);
     }
 }
@@ -136,19 +136,18 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     let now = at("2026-03-14T09:30:00Z");
     let mut facts = Facts { network: Some(network(|_| {})), ..Facts::default() };
     assert_eq!(facts.judge(None, now), Verdict::Keep);
-    facts.configured(sample("bootstrap"));
+    facts.config = Some(Arc::new(sample("bootstrap")));
     assert!(matches!(facts.judge(None, now), Verdict::Status(_)));
-    // Not decided yet, as after a restart of zedagent: what stood stands.
-    facts.configured(sample("zero"));
-    assert!(matches!(facts.judge(None, now), Verdict::Status(_)));
-    facts.configured(sample("initialized-not-clustered"));
+    facts.leaving = true;
+    assert_eq!(facts.judge(None, now), Verdict::Stay);
+    facts.leaving = false;
+    facts.config = Some(Arc::new(sample("initialized-not-clustered")));
     assert_eq!(facts.judge(None, now), Verdict::Nothing);
 }
 
 #[test]
 fn nothing_is_said_before_the_ports_have_been_looked_for() {
-    let mut facts = Facts::default();
-    facts.configured(sample("bootstrap"));
+    let mut facts = Facts { config: Some(Arc::new(sample("bootstrap"))), ..Facts::default() };
     assert_eq!(facts.judge(None, GoTime::ZERO), Verdict::Keep);
     facts.network = Some(DeviceNetworkStatus::default());
     let said = status(&facts, None, "2026-03-14T09:30:00Z");

@@ -138,6 +138,11 @@ impl Device {
         self.write(CLUSTER, &json!({ "Initialized": true, "Valid": valid }).to_string());
     }
 
+    /// The config of the cluster is no longer there.
+    pub(crate) fn lose_config(&self) {
+        self.remove(CLUSTER);
+    }
+
     /// Changes files. The agent has heard of it, and is at rest, when this returns; no other time has passed.
     pub(crate) async fn change(&mut self, change: impl FnOnce(&Self)) {
         let still = Still::hold();

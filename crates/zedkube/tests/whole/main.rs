@@ -13,6 +13,7 @@ mod failures;
 mod forced;
 mod history;
 mod leader;
+mod leaving;
 mod limits;
 mod operator;
 mod pauses;

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
+mod leave;
+#[path = "../stage/mod.rs"]
 mod stage;
 
 use std::time::Duration;

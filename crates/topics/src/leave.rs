@@ -1,0 +1,88 @@
+//! How this node is taken out of its cluster. A topic of our own, as in `own`; it outlives a restart of the machine,
+//! so that a node whose config changed while it was off leaves all the same.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Blocker, GoTime, GoUuid, Kind, Topic};
+
+/// Which cluster this node belongs to, or how far it is on its way out of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct NodeLeave {
+    /// Where it stands.
+    pub phase: LeavePhase,
+    /// The cluster.
+    pub cluster_name: String,
+    /// Its identity.
+    #[serde(rename = "ClusterID")]
+    pub cluster_id: GoUuid,
+    /// When the config was heard that says that the node is in no cluster.
+    pub started_at: GoTime,
+    /// When it had left, or was given up.
+    pub ended_at: GoTime,
+    /// Why things are as they are, in one sentence.
+    pub reason: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// Pods that hold the drain up, and why.
+    pub blockers: Vec<Blocker>,
+    /// Steps that failed and were passed over, in words.
+    pub passed_over: Vec<String>,
+}
+
+impl Topic for NodeLeave {
+    const NAME: &'static str = "NodeLeave";
+    const KIND: Kind = Kind::Persistent;
+}
+
+/// Where a node stands between its cluster and none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeavePhase {
+    /// In no cluster, as far as is known.
+    #[default]
+    Outside,
+    /// In a cluster.
+    Member,
+    /// Looks for the cluster that is to be left.
+    Reaching,
+    /// Makes the node unschedulable.
+    Cordoning,
+    /// Deletes the pods of applications.
+    RemovingApps,
+    /// Looks for replicas of volumes on the node.
+    CheckingReplicas,
+    /// Drains the node, as replicas live there.
+    Draining,
+    /// Deletes the Node object.
+    Deleting,
+    /// Has left: there is no Node object of this node any more.
+    Left,
+    /// Was the only node of its cluster: there was nothing to leave.
+    Alone,
+    /// The cluster was out of reach; its Node object is still there.
+    NotReached,
+    /// The Node object could not be deleted.
+    Failed,
+}
+
+impl LeavePhase {
+    /// Whether the node is on its way out.
+    #[must_use]
+    pub const fn is_under_way(self) -> bool {
+        match self {
+            Self::Reaching
+            | Self::Cordoning
+            | Self::RemovingApps
+            | Self::CheckingReplicas
+            | Self::Draining
+            | Self::Deleting => true,
+            Self::Outside | Self::Member | Self::Left | Self::Alone | Self::NotReached | Self::Failed => {
+                false
+            }
+        }
+    }
+}

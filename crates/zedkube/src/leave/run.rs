@@ -1,0 +1,201 @@
+//! Hears the config, keeps the record, and walks.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use agent::{Error, Station, Tasks, publication, report, turn};
+use kubeops::leave::{End, Leave, State, leave};
+use kubeops::{Cluster, CordonOwner};
+use pubsub::{Change, Publication};
+use step::Mono;
+use tokio::sync::watch;
+use topics::{EdgeNodeClusterConfig, NodeLeave};
+use tracing::{error, info, warn};
+
+use super::rules::{Rules, Standing};
+use crate::core::Membership;
+use crate::limits::Limits;
+use crate::work::Target;
+use crate::{GLOBAL, NAME};
+
+/// What the walk came to: its end, what it passed over, and the node.
+type Walked = (End, Vec<String>, String);
+
+/// The one who says how this node stands to its cluster.
+pub(crate) struct Leaver {
+    station: Station,
+    limits: Limits,
+    topic: Publication<NodeLeave>,
+    rules: Rules,
+    standing: watch::Sender<Standing>,
+    /// The failure to write that was told last.
+    failure: String,
+}
+
+impl Leaver {
+    /// Becomes the publisher of the record, with what an earlier run left.
+    ///
+    /// # Errors
+    /// The topic cannot be had.
+    pub(crate) fn open(station: &Station, limits: &Limits) -> Result<Self, Error> {
+        let topic: Publication<NodeLeave> = publication(&station.bus, NAME)?;
+        let record = topic.get(GLOBAL).cloned().unwrap_or_default();
+        let mut rules = Rules::new(record, limits.cluster_gone());
+        let standing = rules.settle(station.clock.now(), station.clock.wall());
+        let (standing, _) = watch::channel(standing);
+        Ok(Self {
+            station: station.clone(),
+            limits: limits.clone(),
+            topic,
+            rules,
+            standing,
+            failure: String::new(),
+        })
+    }
+
+    /// How this node stands, from before the first config on.
+    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    /// Goes on until the station says stop. `limit` is how long an attempt to drain may last. Dropping it ends the
+    /// walk where it is; the next start goes on.
+    pub(crate) async fn run(mut self, cluster: Cluster, target: Target, limit: watch::Receiver<Duration>) {
+        let (outbox, mut inbox) = turn::inbox();
+        let mut tasks = Tasks::new(outbox);
+        tasks.follow::<EdgeNodeClusterConfig>(&self.station.bus, "zedagent", |change| match change {
+            Change::Put { value, .. } => Some(Some(Box::new(value))),
+            Change::Gone { .. } => Some(None),
+            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        let mut stop = self.station.stop.clone();
+        let mut walk: Option<Pin<Box<dyn Future<Output = Walked> + Send>>> = None;
+        let (to_state, mut state) = watch::channel(State::default());
+        // When news of the walk are written, and when they were.
+        let (mut due, mut written_at) = (None::<Mono>, Mono::START);
+        loop {
+            let now = self.station.clock.now();
+            let standing = self.rules.settle(now, self.station.clock.wall());
+            // The record first: whoever walks must be found walking after a power cut.
+            let again = (!self.write()).then(|| now + self.limits.probe_pause());
+            if again.is_none() {
+                self.tell(standing);
+                if !self.rules.walks() {
+                    if walk.take().is_some() {
+                        due = None;
+                        info!("leaving the cluster: called off, this node is a member again");
+                    }
+                } else if walk.is_none() {
+                    to_state.send_replace(State::default());
+                    state.mark_unchanged();
+                    walk = Some(Box::pin(self.walk(&cluster, &target, *limit.borrow(), to_state.clone())));
+                }
+            }
+            tokio::select! {
+                () = stop.stopped() => return,
+                heard = inbox.recv() => match heard {
+                    Some(Some(config)) => self.rules.config(*config),
+                    Some(None) => self.rules.gone(self.station.clock.now()),
+                    None => return,
+                },
+                () = self.station.clock.sleep_until(self.rules.next_wake()), if self.rules.next_wake().is_some() => {}
+                () = self.station.clock.sleep_until(again), if again.is_some() => {}
+                (end, passed_over, node) = ended(&mut walk) => {
+                    (walk, due) = (None, None);
+                    self.rules.ended(&end, passed_over, &node, self.station.clock.wall());
+                    let record = self.rules.record();
+                    info!(reason = record.reason, next = record.next_step, "leaving the cluster: over");
+                }
+                // A change of step at once; within a step not more often than marks are written.
+                Ok(()) = state.changed() => {
+                    let other = self.rules.is_other_step(state.borrow_and_update().stage);
+                    due = Some(if other { now } else { written_at + self.limits.marks_gap() });
+                }
+                () = self.station.clock.sleep_until(due), if due.is_some() => {
+                    let newest = state.borrow().clone();
+                    let (now, time) = (self.station.clock.now(), self.station.clock.wall());
+                    self.rules.walked(&newest, |at| time.minus(now.since(at)));
+                    (due, written_at) = (None, now);
+                }
+            }
+        }
+    }
+
+    fn walk(
+        &self,
+        cluster: &Cluster,
+        target: &Target,
+        limit: Duration,
+        told: watch::Sender<State>,
+    ) -> impl Future<Output = Walked> + Send + use<> {
+        let (cluster, target, station) = (cluster.clone(), target.clone(), self.station.clone());
+        let limits = self.limits.clone();
+        let started_at = self.rules.record().started_at.to_string();
+        async move {
+            let clock = station.clock;
+            let late = clock.sleep_until(Some(clock.now() + limits.leave_reach()));
+            let (node, device_uuid) = tokio::select! {
+                known = target.known() => known,
+                () = late => {
+                    let why = "the name of this node is not known: zedagent publishes no EdgeNodeInfo".to_owned();
+                    return (End::NotReached(why), Vec::new(), "this node".to_owned());
+                }
+            };
+            // No requester has this number: the drain gives such a cordon back if the leave is called off.
+            let owner =
+                CordonOwner { boot_id: station.boot_id.clone(), requested_by: 0, requested_at: started_at };
+            let order = Leave {
+                node: node.clone(),
+                device_uuid,
+                owner,
+                rules: limits.rules(limit),
+                tries: limits.cordon_tries,
+                pause: limits.cordon_pause(),
+                reach: limits.leave_reach(),
+            };
+            let (end, passed_over) = leave(&cluster, &order, || clock.now(), &told).await;
+            (end, passed_over, node.to_string())
+        }
+    }
+
+    /// Whether the record is on disk.
+    fn write(&mut self) -> bool {
+        if self.topic.get(GLOBAL).is_none() && *self.rules.record() == NodeLeave::default() {
+            return true;
+        }
+        let Err(cause) = self.topic.publish(GLOBAL, self.rules.record()) else {
+            self.failure.clear();
+            return true;
+        };
+        let cause = report::chain(&cause);
+        if self.failure != cause {
+            error!(
+                topic = "NodeLeave",
+                error = cause,
+                "not written, tried again in 5 s; make room under /persist"
+            );
+            self.failure = cause;
+        }
+        false
+    }
+
+    fn tell(&self, standing: Standing) {
+        self.standing.send_if_modified(|held| {
+            let other = *held != standing;
+            if other && standing.membership == Membership::Leaving && held.membership != Membership::Leaving {
+                warn!("the config says that this node is in no cluster any more: it leaves");
+            }
+            *held = standing;
+            other
+        });
+    }
+}
+
+/// The end of the walk; never while there is none.
+async fn ended(walk: &mut Option<Pin<Box<dyn Future<Output = Walked> + Send>>>) -> Walked {
+    match walk {
+        Some(walk) => walk.await,
+        None => std::future::pending().await,
+    }
+}

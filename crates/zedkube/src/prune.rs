@@ -1,0 +1,93 @@
+//! The node that leads deletes control-plane nodes that have been replaced: after each change of the cluster's config,
+//! when it comes to lead, and every ten minutes.
+//!
+//! Not here: which nodes those are (`kubeops::prune`), who leads. Source: spec/agents.md 4.9.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use agent::Clock;
+use kubeops::{Cluster, prune};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::leader::Leadership;
+use crate::leave::Standing;
+use crate::work::Target;
+
+/// Goes on until nobody can say any more who leads. Dropping it ends its calls.
+pub(crate) async fn run(
+    cluster: Cluster,
+    clock: Clock,
+    every: Duration,
+    target: Target,
+    mut standing: watch::Receiver<Standing>,
+    mut leading: watch::Receiver<Leadership>,
+) {
+    let mut said = BTreeSet::new();
+    loop {
+        let masters = masters(&standing.borrow_and_update());
+        let leads = leading.borrow_and_update().holds(clock.now());
+        let due = (leads && !masters.is_empty()).then(|| clock.now() + every);
+        if leads
+            && !masters.is_empty()
+            && let Err(why) = sweep(&cluster, clock, &target, &masters, &leading, &mut said).await
+            && said.insert(why.clone())
+        {
+            warn!(error = why, "replaced control-plane nodes cannot be looked for");
+        }
+        loop {
+            tokio::select! {
+                changed = standing.changed() => if changed.is_err() { return } else { break },
+                changed = leading.changed() => match changed {
+                    Err(_) => return,
+                    // A renewal of the term is no news.
+                    Ok(()) if leading.borrow().holds(clock.now()) == leads => {}
+                    Ok(()) => break,
+                },
+                () = clock.sleep_until(due), if due.is_some() => break,
+            }
+        }
+    }
+}
+
+/// The devices of the control plane, as the config of a member has them; empty when that is not known.
+fn masters(standing: &Standing) -> Vec<String> {
+    let config = standing.config.as_ref().filter(|it| it.valid);
+    let listed = config.and_then(|it| it.master_node_ids.as_deref()).unwrap_or_default();
+    listed.iter().map(ToString::to_string).collect()
+}
+
+async fn sweep(
+    cluster: &Cluster,
+    clock: Clock,
+    target: &Target,
+    masters: &[String],
+    leading: &watch::Receiver<Leadership>,
+    said: &mut BTreeSet<String>,
+) -> Result<(), String> {
+    let told = |error: kubeops::Error| format!("{} ({})", error.line(), error.next_step());
+    let (_, own) = target.get()?;
+    let found = prune::look(cluster, masters, &own).await.map_err(told)?;
+    for node in &found.unlabelled {
+        if said.insert(format!("unlabelled {node}")) {
+            warn!(node, "a control-plane node without label node-uuid: it is left alone");
+        }
+    }
+    if found.foreign_list && said.insert("foreign list".to_owned()) {
+        warn!("no control-plane node is on the config's list MasterNodeIDs: none is deleted");
+    }
+    for stale in &found.stale {
+        // Each deletion needs the right to it at its own moment.
+        if !leading.borrow().holds(clock.now()) {
+            return Ok(());
+        }
+        prune::delete(cluster, stale).await.map_err(told)?;
+        info!(
+            node = %stale.name,
+            device = stale.device_uuid,
+            "a control-plane node that is no longer in the config's list was deleted"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! The cluster is left: the walk out of it beside everything else that zedkube does (D-K10, goals P8).
+
+use std::time::Duration;
+
+use kubesim::Fault;
+use serde_json::json;
+use topics::{DrainPhase, DrainStatus, LeavePhase, NodeLeave, Requester, go_json};
+
+use crate::device::{Device, status};
+
+const US: Requester = Requester::DeviceOp;
+const RECORD: &str = "persist/status/zedkube/NodeLeave/global.json";
+const OVER: &str = "leaving the cluster: over";
+const NODE: &str = "/api/v1/nodes/n1";
+
+fn record(device: &Device) -> NodeLeave {
+    go_json::from_slice(device.text(RECORD).unwrap().as_bytes()).unwrap()
+}
+
+fn is_there(device: &Device) -> bool {
+    device.sim.get("nodes", "", "n1").is_some()
+}
+
+/// A replica of a volume lives on our node, and a budget holds a pod there.
+fn with_replicas(device: &Device) {
+    device.sim.apply(
+        "longhorn/replicas",
+        json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": "Replica",
+            "metadata": { "namespace": "longhorn-system", "name": "r1" }, "spec": { "nodeID": "n1" },
+        }),
+    );
+    device.block(true);
+}
+
+/// A device on its way out, in a drain that a budget holds up.
+async fn draining_out() -> Device {
+    let mut device = Device::idle().await;
+    with_replicas(&device);
+    device.change(|device| device.member(false)).await;
+    device.pass(Duration::from_secs(30)).await;
+    assert_eq!(record(&device).phase, LeavePhase::Draining);
+    device
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_leaves_when_its_config_says_so_and_is_told_of_no_cluster_afterwards() {
+    let mut device = Device::idle().await;
+    assert_eq!(record(&device).phase, LeavePhase::Member);
+    device.change(|device| device.member(false)).await;
+    device.until_line(OVER, 1).await;
+    device.rest().await;
+    assert!(!is_there(&device));
+    assert_eq!((record(&device).phase, record(&device).next_step.as_str()), (LeavePhase::Left, "nothing"));
+    assert_eq!(device.status(), status(1, 1));
+    // Nothing is left to do for a start after that.
+    device.kill().await;
+    let asked = device.sim.faults().count("DELETE", NODE);
+    device.start().await;
+    device.pass(Duration::from_secs(100)).await;
+    assert_eq!(device.sim.faults().count("DELETE", NODE), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d_k10_a_leave_that_lasts_blocks_nothing_and_what_is_asked_for_waits_for_its_end() {
+    let mut device = draining_out().await;
+    // Requests are heard, force files too, while the drain of the leave waits for a budget.
+    device.ask(US, 1).await;
+    assert_eq!(device.status(), status(3, 2), "heard, and waiting");
+    let progress = device.progress();
+    assert_eq!(progress.phase, DrainPhase::Leaving);
+    assert!(progress.next_step.contains("NodeLeave"), "{progress:?}");
+    let held = record(&device);
+    assert!(held.reason.contains("pods have left") && held.blockers.len() == 1, "{held:?}");
+    device.pass(Duration::from_secs(3600)).await;
+    assert_eq!(device.status(), status(3, 2), "never early");
+    assert!(is_there(&device) && device.cordoned());
+    device.block(false);
+    device.until_line(OVER, 1).await;
+    device.rest().await;
+    assert!(!is_there(&device));
+    assert_eq!(device.status(), status(1, 1), "in no cluster there is nothing to drain");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_under_way_makes_way_for_the_leave_and_its_cordon_stays() {
+    let mut device = Device::idle().await;
+    with_replicas(&device);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.change(|device| device.member(false)).await;
+    device.pass(Duration::from_secs(120)).await;
+    assert_eq!(device.status(), status(3, 2));
+    assert!(device.cordoned(), "nobody gives it back in between");
+    assert_eq!(record(&device).phase, LeavePhase::Draining);
+    device.block(false);
+    device.until_line(OVER, 1).await;
+    device.rest().await;
+    assert_eq!((is_there(&device), device.status()), (false, status(1, 1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leave_goes_on_after_a_crash_and_after_a_restart_of_the_machine() {
+    for reboot in [false, true] {
+        let mut device = draining_out().await;
+        device.kill().await;
+        if reboot {
+            device.reboot();
+        }
+        device.start().await;
+        device.pass(Duration::from_secs(30)).await;
+        assert_eq!(record(&device).phase, LeavePhase::Draining, "reboot {reboot}");
+        assert!(device.cordoned(), "reboot {reboot}: the cordon of the leave is not given back");
+        device.block(false);
+        device.until_line(OVER, 1).await;
+        device.rest().await;
+        assert!(!is_there(&device), "reboot {reboot}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_config_that_changed_while_the_machine_was_off_is_an_order_to_leave_too() {
+    let mut device = Device::idle().await;
+    device.kill().await;
+    device.reboot();
+    device.member(false);
+    device.start().await;
+    device.until_line(OVER, 1).await;
+    assert!(!is_there(&device));
+    // But a device that never was in a cluster leaves none.
+    let mut device = Device::new().await;
+    device.member(false);
+    device.start().await;
+    device.pass(Duration::from_secs(1000)).await;
+    assert!(is_there(&device));
+    assert_eq!(device.text(RECORD), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leave_that_is_called_off_gives_the_cordon_back_and_serves_who_waits() {
+    let mut device = draining_out().await;
+    device.change(|device| device.member(true)).await;
+    device.pass(Duration::from_secs(30)).await;
+    assert_eq!(record(&device).phase, LeavePhase::Member);
+    assert!(is_there(&device) && !device.cordoned());
+    device.block(false);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_config_file_nothing_happens_for_a_minute() {
+    let mut device = Device::idle().await;
+    device.change(Device::lose_config).await;
+    device.pass(Duration::from_secs(50)).await;
+    assert_eq!((device.status(), is_there(&device)), (status(2, 1), true));
+    device.change(|device| device.member(true)).await;
+    device.pass(Duration::from_secs(100)).await;
+    assert!(is_there(&device));
+    device.change(Device::lose_config).await;
+    device.until_line(OVER, 1).await;
+    assert!(!is_there(&device));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_out_of_reach_is_given_up_in_time_and_the_record_says_what_to_do() {
+    let mut device = Device::idle().await;
+    device.sim.faults().script("GET", "/api/v1/nodes", u32::MAX, Fault::Hang);
+    device.change(|device| device.member(false)).await;
+    device.ask(US, 1).await;
+    assert_eq!(device.status(), status(3, 2));
+    device.until_line(OVER, 1).await;
+    device.rest().await;
+    let record = record(&device);
+    assert_eq!(record.phase, LeavePhase::NotReached);
+    assert!(record.next_step.contains("kubectl delete node n1"), "{record:?}");
+    assert_eq!(device.status(), status(1, 1), "never stuck");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_leaves_gives_its_lease_back() {
+    let mut device = Device::new().await;
+    with_replicas(&device);
+    device.write("run/zedagent/ZedAgentStatus/global.json", &json!({ "ConfigGetStatus": 1 }).to_string());
+    device.start().await;
+    device.until_line("leader election: this node leads lease", 1).await;
+    device.change(|device| device.member(false)).await;
+    device.until_line("leader election: lease given back", 1).await;
+    assert!(is_there(&device));
+}
+
+/// Config of a member whose control plane is this list.
+fn masters(device: &Device, list: &[&str]) {
+    let config = json!({ "Initialized": true, "Valid": true, "MasterNodeIDs": list });
+    device.write("run/zedagent/EdgeNodeClusterConfig/global.json", &config.to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_leader_deletes_a_replaced_control_plane_node() {
+    let own = "11111111-1111-4111-8111-111111111111";
+    let other = "22222222-2222-4222-8222-222222222222";
+    let mut device = Device::new().await;
+    masters(&device, &[own]);
+    device.start().await;
+    device.pass(Duration::from_secs(2000)).await;
+    assert!(device.sim.get("nodes", "", "n2").is_some(), "it does not lead");
+    masters(&device, &[own, other]);
+    device.write("run/zedagent/ZedAgentStatus/global.json", &json!({ "ConfigGetStatus": 1 }).to_string());
+    device.until_line("leader election: this node leads lease", 1).await;
+    device.pass(Duration::from_secs(2000)).await;
+    assert!(device.sim.get("nodes", "", "n2").is_some(), "it is on the list");
+    device.change(|device| masters(device, &[])).await;
+    device.pass(Duration::from_secs(2000)).await;
+    assert!(device.sim.get("nodes", "", "n2").is_some(), "the list is not known");
+    // One that fails is tried again ten minutes later.
+    device.sim.faults().script("DELETE", "/api/v1/nodes/n2", 1, Fault::status(500, "InternalError"));
+    device.change(|device| masters(device, &[own])).await;
+    device.pass(Duration::from_secs(590)).await;
+    assert!(device.sim.get("nodes", "", "n2").is_some());
+    device.until_line("no longer in the config's list was deleted", 1).await;
+    assert!(device.sim.get("nodes", "", "n2").is_none() && is_there(&device));
+}
