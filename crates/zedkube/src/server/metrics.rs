@@ -129,7 +129,7 @@ fn skip(text: &str) -> &'static str {
 }
 
 /// Whole seconds, 0 when the first is not set or the clock went back.
-fn between(since: GoTime, now: GoTime) -> u64 {
+pub(super) fn between(since: GoTime, now: GoTime) -> u64 {
     if since.is_zero() {
         return 0;
     }
