@@ -13,6 +13,7 @@ mod status;
 mod work;
 
 pub use limits::Limits;
+pub use server::trial;
 
 use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
 use kubeops::Cluster;

@@ -198,6 +198,8 @@ async fn converse(
         .timer(TokioTimer::new())
         .header_read_timeout(limit)
         .keep_alive(false)
+        // Who has said all may close that direction, and still gets the answer.
+        .half_close(true)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES)
         .serve_connection(TokioIo::new(stream), service)

@@ -7,6 +7,8 @@
 
 mod answer;
 mod app;
+#[cfg(test)]
+mod corpus_tests;
 mod frame;
 mod guests;
 mod joined;
@@ -20,6 +22,7 @@ mod peers;
 #[cfg(test)]
 mod peers_tests;
 mod roster;
+pub mod trial;
 mod view;
 
 use std::future::Future;

@@ -164,6 +164,12 @@ async fn a_browser_on_a_phone_shows_what_holds_the_drain() {
     let dom = dom.await.unwrap();
     let blockers = dom.split("<ul id=\"blockers\"").nth(1).unwrap();
     assert!(blockers.contains("shop/web-") && blockers.contains("budget"), "{dom}");
+    let nodes = dom.split("<table id=\"nodes\"").nth(1).unwrap();
+    assert!(
+        nodes.contains("n1 (this node)") && nodes.contains("cordoned") && nodes.contains("<td>n2</td>"),
+        "{dom}"
+    );
+    assert!(nodes.contains("2 nodes as of "), "{dom}");
     let picture = store::read(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("status-page.png"), 8 << 20);
     assert!(picture.unwrap().is_some_and(|it| it.starts_with(b"\x89PNG") && it.len() > 4096));
 }
