@@ -150,7 +150,7 @@ async fn a_browser_on_a_phone_shows_what_holds_the_drain() {
     let profile = tempfile::tempdir().unwrap();
     let run = move |page: String, last: Vec<String>| {
         let mut command = Command::new(&browser);
-        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--window-size=390,844"]);
+        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--window-size=390,1200"]);
         command.arg(format!("--user-data-dir={}", profile.path().display())).args(last).arg(page);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
