@@ -35,6 +35,8 @@ pub struct Progress {
     pub marks: Marks,
     /// Evictions that the server has accepted.
     pub evicted: u32,
+    /// Answers to calls that ask pods to leave, counted by [`crate::Reply::word`].
+    pub replies: BTreeMap<&'static str, u32>,
     /// How often the node was found uncordoned and cordoned again.
     pub recordons: u32,
     /// The newest trouble with the API that has not passed, or empty.

@@ -129,6 +129,24 @@ impl Reply {
         }
     }
 
+    /// The word for counts.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Done => "accepted",
+            Self::NotFound { .. } => "gone",
+            Self::UidChanged => "other-pod",
+            Self::Conflict { .. } => "conflict",
+            Self::Expired => "expired",
+            Self::Budget { .. } => "budget",
+            Self::ManyBudgets { .. } => "many-budgets",
+            Self::Throttle { .. } => "throttled",
+            Self::NamespaceEnding { .. } => "namespace-ending",
+            Self::Transient { .. } => "api-trouble",
+            Self::Permanent { .. } => "refused",
+        }
+    }
+
     /// What the server said, for a person.
     #[must_use]
     pub fn text(&self) -> &str {

@@ -164,7 +164,7 @@ pub(crate) fn open(path: &Path) -> Result<Option<File>, Error> {
 }
 
 /// The same for `name` in `dir`, with the file's length; `path` is for errors.
-fn open_in(
+pub(crate) fn open_in(
     dir: impl AsFd,
     name: impl AsRef<Path>,
     path: &dyn Fn() -> PathBuf,

@@ -8,6 +8,7 @@ mod disk;
 mod error;
 mod file;
 mod folder;
+pub mod glance;
 mod large;
 mod lock;
 mod mirror;

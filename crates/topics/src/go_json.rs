@@ -50,6 +50,14 @@ pub fn to_vec<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
     Ok(escaped(&serde_json::to_string(value).map_err(Error::Write)?).into_bytes())
 }
 
+/// [`to_vec`] with each member on a line of its own, indented by two spaces a level.
+///
+/// # Errors
+/// As [`to_vec`].
+pub fn to_vec_indented<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
+    Ok(escaped(&serde_json::to_string_pretty(value).map_err(Error::Write)?).into_bytes())
+}
+
 /// Reads one value; only white space may follow it.
 ///
 /// Bytes that are no UTF-8 become U+FFFD, as in Go. Nesting deeper than 128 is refused.

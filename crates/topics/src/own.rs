@@ -45,6 +45,10 @@ pub struct NodeDrainProgress {
     pub left: Vec<String>,
     /// Evictions that the server has accepted in this attempt.
     pub evicted: u32,
+    /// Answers of the server to calls of this attempt that ask pods to leave, counted by word: `accepted`, `gone`,
+    /// `other-pod`, `conflict`, `expired`, `budget`, `many-budgets`, `throttled`, `namespace-ending`, `api-trouble`,
+    /// `refused`.
+    pub replies: BTreeMap<String, u32>,
     /// How often somebody uncordoned the node in this attempt and it was cordoned again.
     pub recordons: u32,
     /// When this drain began.

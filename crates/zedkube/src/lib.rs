@@ -15,6 +15,7 @@ mod status;
 mod work;
 
 pub use limits::Limits;
+pub use server::trial;
 
 use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
 use kubeops::Cluster;

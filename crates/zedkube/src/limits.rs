@@ -100,6 +100,10 @@ pub struct Limits {
     pub server_port: u16,
     /// How long one request to it may take, from the start of its connection to the end.
     pub server_request_ms: u64,
+    /// The same for a request that waits for other nodes.
+    pub server_cluster_ms: u64,
+    /// How long one of these may take to answer.
+    pub server_peer_ms: u64,
     /// Connections to it at once.
     pub server_connections: u32,
     /// Connections to it at once from one address.
@@ -152,6 +156,8 @@ impl Default for Limits {
             sticky_returns: rules.sticky_returns,
             server_port: 12346,
             server_request_ms: 5_000,
+            server_cluster_ms: 20_000,
+            server_peer_ms: 5_000,
             server_connections: 64,
             server_connections_each: 16,
             server_retry_ms: 5_000,
@@ -166,6 +172,8 @@ impl Limits {
         Ground {
             port: self.server_port,
             request: Duration::from_millis(self.server_request_ms),
+            cluster: Duration::from_millis(self.server_cluster_ms),
+            peer: Duration::from_millis(self.server_peer_ms),
             most: count(self.server_connections),
             most_of_one: count(self.server_connections_each),
             retry: Duration::from_millis(self.server_retry_ms),

@@ -130,6 +130,7 @@ impl Engine {
             estimate: self.estimated.2,
             marks: self.marks(now),
             evicted: self.roster.book.evicted,
+            replies: self.roster.replies.clone(),
             recordons: self.recordons,
             trouble: self.trouble.clone(),
         }

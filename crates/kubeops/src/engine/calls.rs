@@ -21,6 +21,8 @@ impl Roster {
     pub(super) fn answered(&mut self, now: Mono, uid: &PodUid, reply: Reply, effects: &mut Vec<Effect>) {
         let Some(track) = self.book.get(uid) else { return };
         let State::Asking { way, absent } = track.state else { return };
+        let count = self.replies.entry(reply.word()).or_default();
+        *count = count.saturating_add(1);
         let (before, text, done) = (track.code(), reply.text().to_owned(), reply == Reply::Done);
         let pod = track.facts.pod.clone();
         let many = matches!(reply, Reply::ManyBudgets { .. });

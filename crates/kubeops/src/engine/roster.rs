@@ -43,6 +43,8 @@ pub(super) struct Roster {
     marks: BTreeMap<PodUid, Mono>,
     /// The claims of pods that stay here.
     pub(super) stays: BTreeMap<PodUid, BTreeSet<Claim>>,
+    /// Answers to the calls, counted.
+    pub(super) replies: BTreeMap<&'static str, u32>,
     /// Pods that a rule has had deleted.
     pub(super) deleted: Vec<Left>,
     /// Why the attempt fails on a workload that comes back.
@@ -62,6 +64,7 @@ impl Roster {
             returns_from: Some(now),
             marks: marks.pods.clone(),
             stays: BTreeMap::new(),
+            replies: BTreeMap::new(),
             deleted: Vec::new(),
             given_up: None,
             turn: 0,

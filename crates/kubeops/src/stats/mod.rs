@@ -7,6 +7,7 @@ mod facts;
 mod follow;
 mod gathering;
 mod longhorn;
+mod members;
 mod objects;
 mod parts;
 mod quantity;
@@ -15,6 +16,7 @@ pub use facts::{
     Claim, DaemonSet, Detail, Engine, Facts, Node, Pod, Replica, Snapshot, StorageNode, Table, Vm, Volume,
 };
 pub use gathering::{Gathering, Told};
+pub use members::{Member, members};
 pub use parts::{LAST_GOOD, Part, Parts, State};
 
 /// The namespace of applications.

@@ -71,6 +71,7 @@ impl Zedkube {
             left: self.all_left(),
             volumes: pods.volumes,
             evicted: pods.evicted,
+            replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect(),
             recordons: pods.recordons,
             started_at: if self.run == Run::Idle { GoTime::ZERO } else { self.started_at },
             deadline: wall(deadline),

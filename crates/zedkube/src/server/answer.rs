@@ -1,81 +1,214 @@
 //! Which path answers what. Every answer is whole, is not to be kept, and fits the request's time.
 //!
-//! Source: spec/agents.md 4.7 for `/status`; the other paths are ours. Paths of the reference that are not served
-//! (`/app`, `/cluster-app`) are unknown here.
+//! Source: spec/agents.md 4.7 for `/status`, `/app` and `/cluster-app`; the other paths are ours. A path is taken apart
+//! here and nothing of it goes further but a UUID.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::Clock;
 use bytes::Bytes;
+use core::net::SocketAddr;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
-use tokio::sync::watch;
+use pubsub::Bus;
+use tokio::sync::Semaphore;
+use topics::go_json;
+use tracing::warn;
+use uuid::Uuid;
 
 use super::joined::Joined;
+use super::peers::{Peers, Question};
+use super::roster::Roster;
 use super::view::View;
-use super::{metrics, page};
+use super::{app, metrics, nodes, page};
 use crate::status::Place;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
 /// The form that Prometheus reads.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Nothing from elsewhere, no script, no form, no frame.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
+/// Requests that read files at the same time.
+const READERS: usize = 2;
+/// Characters of a UUID as it is written in a path.
+const UUID_LENGTH: usize = 36;
 
 /// What is served.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaf {
     Status,
     Page,
     Metrics,
     Alive,
     Ready,
+    App(Option<Uuid>),
+    ClusterApp(Option<Uuid>),
+    /// `/app` or `/cluster-app` with something that is no UUID.
+    NoApp,
+    Nothing,
+}
+
+impl Leaf {
+    fn at(path: &str) -> Self {
+        match path {
+            "/status" => Self::Status,
+            "/" => Self::Page,
+            "/metrics" => Self::Metrics,
+            "/healthz" => Self::Alive,
+            "/readyz" => Self::Ready,
+            _ => below(path, "/app", Self::App)
+                .or_else(|| below(path, "/cluster-app", Self::ClusterApp))
+                .unwrap_or(Self::Nothing),
+        }
+    }
+
+    /// The methods that it has. Nodes of the reference ask each other for `/app` by POST.
+    const fn methods(self) -> &'static str {
+        match self {
+            Self::App(_) => "GET, POST",
+            Self::Status | Self::Page | Self::Metrics | Self::Alive | Self::Ready | Self::ClusterApp(_) => {
+                "GET"
+            }
+            Self::NoApp | Self::Nothing => "",
+        }
+    }
+}
+
+/// What `start` serves with nothing, `/` or `/<uuid>` behind it; `None` for a path that does not begin so.
+fn below(path: &str, start: &str, leaf: fn(Option<Uuid>) -> Leaf) -> Option<Leaf> {
+    let rest = path.strip_prefix(start)?;
+    if rest.is_empty() || rest == "/" {
+        return Some(leaf(None));
+    }
+    let name = rest.strip_prefix('/')?;
+    let uuid = Uuid::try_parse(name).ok().filter(|_| name.len() == UUID_LENGTH);
+    Some(uuid.map_or(Leaf::NoApp, |uuid| leaf(Some(uuid))))
+}
+
+/// Whether an answer waits for other nodes: then it has more time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Patience(Arc<AtomicBool>);
+
+impl Patience {
+    /// Whether there is more time.
+    pub(super) fn is_given(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn give(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Answers requests.
 #[derive(Clone)]
 pub(crate) struct Desk {
-    pub(crate) view: watch::Receiver<View>,
-    pub(crate) joined: Arc<Joined>,
-    pub(crate) clock: Clock,
+    bus: Bus,
+    clock: Clock,
+    joined: Arc<Joined>,
+    roster: Arc<Roster>,
+    peers: Arc<Peers>,
+    readers: Arc<Semaphore>,
 }
 
 impl Desk {
-    /// The answer to one request at `place`. It waits for the API at most as long as `joined` does.
-    pub(super) async fn answer(&self, place: Place, method: &Method, path: &str) -> Response<Full<Bytes>> {
-        let leaf = match path {
-            "/status" => Leaf::Status,
-            "/" => Leaf::Page,
-            "/metrics" => Leaf::Metrics,
-            "/healthz" => Leaf::Alive,
-            "/readyz" => Leaf::Ready,
-            _ => return respond(StatusCode::NOT_FOUND, TEXT, "404 - Not Found\n".to_owned()),
-        };
-        if method != Method::GET {
-            let refused = "405 - Method Not Allowed".to_owned();
-            let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, refused);
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
-            return response;
-        }
+    /// A desk with what it asks.
+    pub(crate) fn new(bus: Bus, clock: Clock, joined: Joined, roster: Arc<Roster>, peers: Peers) -> Self {
+        let (joined, peers) = (Arc::new(joined), Arc::new(peers));
+        Self { bus, clock, joined, roster, peers, readers: Arc::new(Semaphore::new(READERS)) }
+    }
+
+    /// The answer to one request at `place`, which was reached at `own`. It waits for the API at most as long as
+    /// `joined` and `roster` do, and for other nodes only after it has asked for `patience`.
+    pub(super) async fn answer(
+        &self,
+        place: Place,
+        own: SocketAddr,
+        patience: &Patience,
+        method: &Method,
+        path: &str,
+    ) -> Response<Full<Bytes>> {
+        let leaf = Leaf::at(path);
         match leaf {
+            Leaf::Nothing => respond(StatusCode::NOT_FOUND, TEXT, "404 - Not Found\n"),
+            Leaf::NoApp => respond(StatusCode::NOT_FOUND, TEXT, "App not found\n"),
+            _ if leaf.methods().split(", ").all(|it| it != method.as_str()) => {
+                let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, "405 - Method Not Allowed");
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static(leaf.methods()));
+                response
+            }
             Leaf::Status => {
                 let server = self.joined.is_server().await;
                 let body = if server { format!("cluster:{}", place.cluster) } else { String::new() };
                 respond(StatusCode::OK, TEXT, body)
             }
-            Leaf::Page => respond(StatusCode::OK, HTML, page::page(&self.view.borrow(), self.clock.wall())),
-            Leaf::Metrics => {
-                respond(StatusCode::OK, METRICS, metrics::metrics(&self.view.borrow(), self.clock.wall()))
+            Leaf::Page => {
+                let known = self.roster.within(nodes::WAIT).await;
+                self.read(HTML, move |bus, now| page::page(&View::read(bus), known.as_ref(), now)).await
             }
-            Leaf::Alive => respond(StatusCode::OK, TEXT, "ok\n".to_owned()),
-            Leaf::Ready => match waits_for(&self.view.borrow()) {
-                None => respond(StatusCode::OK, TEXT, "ok\n".to_owned()),
+            Leaf::Metrics => self.read(METRICS, |bus, now| metrics::metrics(&View::read(bus), now)).await,
+            Leaf::Alive => respond(StatusCode::OK, TEXT, "ok\n"),
+            Leaf::Ready => match self.look(|bus, _| waits_for(&View::read(bus))).await.flatten() {
+                None => respond(StatusCode::OK, TEXT, "ok\n"),
                 Some(what) => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {what}\n")),
             },
+            Leaf::App(app) => self.read(JSON, move |bus, now| report(bus, app, now)).await,
+            Leaf::ClusterApp(app) => {
+                patience.give();
+                let own_report = async {
+                    let report = self.look(move |bus, now| report(bus, app, now)).await;
+                    report.unwrap_or_else(|| "{}".to_owned())
+                };
+                match self.peers.answer(Question { app, own }, own_report).await {
+                    Some(answer) => respond(StatusCode::OK, JSON, answer),
+                    None => {
+                        respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "busy: ask again in some seconds\n")
+                    }
+                }
+            }
         }
     }
+
+    /// An answer that is made out of files.
+    async fn read(
+        &self,
+        kind: &'static str,
+        make: impl FnOnce(&Bus, topics::GoTime) -> String + Send + 'static,
+    ) -> Response<Full<Bytes>> {
+        match self.look(make).await {
+            Some(body) => respond(StatusCode::OK, kind, body),
+            None => respond(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "500 - no answer\n"),
+        }
+    }
+
+    /// Reads files where it holds nobody up, few at a time. Dropping it leaves a reading under way to its end.
+    async fn look<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Bus, topics::GoTime) -> T + Send + 'static,
+    ) -> Option<T> {
+        let seat = Arc::clone(&self.readers).acquire_owned().await.ok()?;
+        let (bus, now) = (self.bus.clone(), self.clock.wall());
+        let work = tokio::task::spawn_blocking(move || {
+            let told = work(&bus, now);
+            drop(seat);
+            told
+        });
+        work.await.ok()
+    }
+}
+
+/// What this node knows, as text.
+fn report(bus: &Bus, app: Option<Uuid>, now: topics::GoTime) -> String {
+    let text = go_json::to_vec_indented(&app::collect(bus, app, now)).map(String::from_utf8);
+    if let Ok(Ok(text)) = text {
+        return text;
+    }
+    warn!("a report on applications has no JSON form");
+    "{}".to_owned()
 }
 
 /// What has to be known before drains of this node can be told.
@@ -86,8 +219,8 @@ fn waits_for(view: &View) -> Option<&'static str> {
     view.progress.is_none().then_some("nothing is known of this node's drain yet")
 }
 
-fn respond(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+fn respond(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     for (name, value) in [
@@ -99,4 +232,37 @@ fn respond(status: StatusCode, kind: &'static str, body: String) -> Response<Ful
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_leaf_with_a_uuid_or_none_at_all() {
+        let text = "6ba7b810-9dad-41d1-80b4-00c04fd430c8";
+        let uuid = Some(Uuid::try_parse(text).unwrap());
+        for (path, leaf) in [
+            ("/app".to_owned(), Leaf::App(None)),
+            ("/app/".to_owned(), Leaf::App(None)),
+            (format!("/app/{text}"), Leaf::App(uuid)),
+            (format!("/app/{}", text.to_uppercase()), Leaf::App(uuid)),
+            ("/cluster-app".to_owned(), Leaf::ClusterApp(None)),
+            (format!("/cluster-app/{text}"), Leaf::ClusterApp(uuid)),
+            (format!("/app/{text}/"), Leaf::NoApp),
+            (format!("/app//{text}"), Leaf::NoApp),
+            (format!("/app/{}", text.replace('-', "")), Leaf::NoApp),
+            (format!("/app/{{{text}}}"), Leaf::NoApp),
+            (format!("/app/{}", &text[..8]), Leaf::NoApp),
+            ("/app/../../../etc/passwd".to_owned(), Leaf::NoApp),
+            ("/app/%2e%2e".to_owned(), Leaf::NoApp),
+            ("/cluster-app/*".to_owned(), Leaf::NoApp),
+            ("/apps".to_owned(), Leaf::Nothing),
+            ("/application".to_owned(), Leaf::Nothing),
+            ("/App".to_owned(), Leaf::Nothing),
+            (String::new(), Leaf::Nothing),
+        ] {
+            assert_eq!(Leaf::at(&path), leaf, "{path}");
+        }
+    }
 }

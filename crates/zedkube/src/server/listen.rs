@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,12 +14,14 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use super::answer::Desk;
+use super::answer::{Desk, Patience};
 use super::guests::Guests;
 use crate::status::Place;
 
@@ -36,6 +39,10 @@ pub(crate) struct Ground {
     pub(crate) port: u16,
     /// From the start of a connection to its end.
     pub(crate) request: Duration,
+    /// The same for an answer that waits for other nodes.
+    pub(crate) cluster: Duration,
+    /// How long one of these may take to answer.
+    pub(crate) peer: Duration,
     /// Connections at once.
     pub(crate) most: usize,
     /// Connections at once from one address.
@@ -54,7 +61,7 @@ pub(crate) async fn serve(
     let mut hall = Hall {
         guests: Arc::new(Mutex::new(Guests::new(ground.most, ground.most_of_one))),
         connections: JoinSet::new(),
-        request: ground.request,
+        ground: ground.clone(),
         desk,
     };
     let mut said = String::new();
@@ -77,7 +84,7 @@ pub(crate) async fn serve(
                 bound.send_replace(Some(address));
                 tokio::select! {
                     () = changed => {}
-                    () = hall.accept(&listener, place) => {}
+                    () = hall.accept(&listener, place, address) => {}
                 }
                 drop(listener);
                 bound.send_replace(None);
@@ -109,7 +116,7 @@ async fn listen(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr
 struct Hall {
     guests: Arc<Mutex<Guests>>,
     connections: JoinSet<()>,
-    request: Duration,
+    ground: Ground,
     desk: Desk,
 }
 
@@ -124,10 +131,10 @@ impl Drop for Seat {
 
 impl Hall {
     /// Takes connections for good. Dropping it loses none that was taken.
-    async fn accept(&mut self, listener: &TcpListener, place: Place) {
+    async fn accept(&mut self, listener: &TcpListener, place: Place, own: SocketAddr) {
         loop {
             match listener.accept().await {
-                Ok((stream, peer)) => self.take(stream, peer.ip(), place),
+                Ok((stream, peer)) => self.take(stream, peer.ip(), place, own),
                 Err(cause) => {
                     warn!(error = %cause, "status server cannot take a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -138,15 +145,15 @@ impl Hall {
     }
 
     /// Serves one connection in a task of its own, if there is room for it; else it is closed at once.
-    fn take(&mut self, stream: TcpStream, from: IpAddr, place: Place) {
+    fn take(&mut self, stream: TcpStream, from: IpAddr, place: Place, own: SocketAddr) {
         if !self.guests.lock().unwrap_or_else(PoisonError::into_inner).admit(from) {
             debug!(%from, "too many connections, one more is closed");
             return;
         }
         let seat = Seat(Arc::clone(&self.guests), from);
-        let (desk, limit) = (self.desk.clone(), self.request);
+        let (desk, ground) = (self.desk.clone(), self.ground.clone());
         self.connections.spawn(async move {
-            if tokio::time::timeout(limit, converse(stream, desk, place, limit)).await.is_err() {
+            if !serve_one(stream, desk, place, own, &ground).await {
                 debug!(%from, "a request took too long, its connection is closed");
             }
             drop(seat);
@@ -154,16 +161,45 @@ impl Hall {
     }
 }
 
+/// Serves one connection within its limits; false when it took too long.
+pub(super) async fn serve_one(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    desk: Desk,
+    place: Place,
+    own: SocketAddr,
+    ground: &Ground,
+) -> bool {
+    let patience = Patience::default();
+    let mut talk = pin!(converse(stream, desk, place, own, patience.clone(), ground.request));
+    if timeout(ground.request, &mut talk).await.is_ok() {
+        return true;
+    }
+    let more = ground.cluster.saturating_sub(ground.request);
+    patience.is_given() && timeout(more, talk).await.is_ok()
+}
+
 /// One request and its answer. The body of a request is never read.
-async fn converse(stream: TcpStream, desk: Desk, place: Place, limit: Duration) {
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    desk: Desk,
+    place: Place,
+    own: SocketAddr,
+    patience: Patience,
+    limit: Duration,
+) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let desk = desk.clone();
-        async move { Ok::<_, Infallible>(desk.answer(place, request.method(), request.uri().path()).await) }
+        let (desk, patience) = (desk.clone(), patience.clone());
+        async move {
+            let answer = desk.answer(place, own, &patience, request.method(), request.uri().path());
+            Ok::<_, Infallible>(answer.await)
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limit)
         .keep_alive(false)
+        // Who has said all may close that direction, and still gets the answer.
+        .half_close(true)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES)
         .serve_connection(TokioIo::new(stream), service)

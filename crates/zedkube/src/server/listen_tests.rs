@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper};
+use agent::Clock;
 use kube::Client;
 use kubeops::{Cluster, NodeName};
 use kubesim::{Fault, Sim, SimConfig};
@@ -20,22 +20,21 @@ use topics::GoUuid;
 use super::answer::Desk;
 use super::joined::Joined;
 use super::listen::{Ground, serve};
-use super::view::{View, follow};
+use super::peers::Peers;
+use super::roster::Roster;
 use crate::status::Place;
 use crate::work::Target;
 
-const DEVICE: &str = "11111111-1111-4111-8111-111111111111";
-const CLUSTER: &str = "6ba7b810-9dad-41d1-80b4-00c04fd430c8";
+pub(super) const DEVICE: &str = "11111111-1111-4111-8111-111111111111";
+pub(super) const CLUSTER: &str = "6ba7b810-9dad-41d1-80b4-00c04fd430c8";
 /// Texts that stand in the config of this device and may stand in no answer.
 const SECRETS: [&str; 3] = ["AAECA/r7/P3+/w==", "s3cr3t-token", "MDEyMzQ1Njc4OWFiY2RlZg=="];
 
-struct Site {
-    root: TempDir,
-    sim: Sim,
+pub(super) struct Site {
+    pub(super) root: TempDir,
+    pub(super) sim: Sim,
     places: watch::Sender<Option<Place>>,
     bound: watch::Receiver<Option<SocketAddr>>,
-    view: watch::Receiver<View>,
-    _stopper: Stopper,
     _tasks: JoinSet<()>,
 }
 
@@ -43,10 +42,12 @@ fn place(address: &str) -> Place {
     Place { address: address.parse().unwrap(), cluster: GoUuid(CLUSTER.parse().unwrap()) }
 }
 
-fn ground() -> Ground {
+pub(super) fn ground() -> Ground {
     Ground {
         port: 0,
         request: Duration::from_secs(30),
+        cluster: Duration::from_secs(60),
+        peer: Duration::from_millis(400),
         most: 6,
         most_of_one: 4,
         retry: Duration::from_millis(20),
@@ -55,48 +56,50 @@ fn ground() -> Ground {
 
 impl Site {
     /// A server that has no place yet.
-    fn new(ground: Ground) -> Self {
+    pub(super) fn new(ground: Ground) -> Self {
         let root = tempfile::tempdir().unwrap();
         let bus = Bus::open(root.path()).unwrap();
-        let (stopper, stop) = Stop::new();
         let clock = Clock::new();
         let sim = Sim::new(SimConfig::default());
         sim.add_node("n1", DEVICE);
         let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
         let target = Target::default();
         target.set(NodeName::parse("n1").unwrap(), DEVICE.to_owned());
-        let (to_view, view) = watch::channel(View::default());
         let (places, place) = watch::channel(None);
         let (to_bound, bound) = watch::channel(None);
-        let joined = Arc::new(Joined::new(cluster, target, clock, Duration::from_millis(100)));
+        let limit = Duration::from_millis(100);
+        let joined = Joined::new(cluster.clone(), target, clock, limit);
+        let roster = Arc::new(Roster::new(cluster, clock, limit));
+        let peers = Peers::new(Arc::clone(&roster), clock, ground.peer);
+        let desk = Desk::new(bus, clock, joined, Arc::clone(&roster), peers);
         let mut tasks = JoinSet::new();
-        tasks.spawn(follow(Station { bus, clock, stop, boot_id: String::new() }, to_view));
-        tasks.spawn(serve(ground, Desk { view: view.clone(), joined, clock }, place, to_bound));
-        Self { root, sim, places, bound, view, _stopper: stopper, _tasks: tasks }
+        tasks.spawn(async move { roster.keep().await });
+        tasks.spawn(serve(ground, desk, place, to_bound));
+        Self { root, sim, places, bound, _tasks: tasks }
     }
 
-    async fn open(ground: Ground) -> (Self, SocketAddr) {
+    pub(super) async fn open(ground: Ground) -> (Self, SocketAddr) {
         let mut site = Self::new(ground);
         let address = site.at("127.0.0.1").await;
         (site, address)
     }
 
     /// Gives the server this place; returns where it listens then.
-    async fn at(&mut self, address: &str) -> SocketAddr {
+    pub(super) async fn at(&mut self, address: &str) -> SocketAddr {
         let wanted: IpAddr = address.parse().unwrap();
         self.places.send_replace(Some(place(address)));
         let there = |it: &Option<SocketAddr>| it.is_some_and(|it| it.ip() == wanted);
         soon(self.bound.wait_for(there)).await.unwrap().unwrap()
     }
 
-    fn write(&self, file: &str, value: &Value) {
+    pub(super) fn write(&self, file: &str, value: &Value) {
         let file = self.root.path().join(file);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         store::replace(&file, value.to_string().as_bytes()).unwrap();
     }
 
     /// A drain that a budget holds; the config has its secrets beside it.
-    async fn a_held_drain(&mut self) {
+    fn a_held_drain(&self) {
         let token = json!({
             "IsCipher": true, "pubsub-large-CipherData": SECRETS[0], "InitialValue": SECRETS[2],
         });
@@ -117,10 +120,6 @@ impl Site {
             "NextStep": "add a replica",
         });
         self.write("run/zedkube/NodeDrainProgress/global.json", &progress);
-        let whole = |it: &View| {
-            !it.node.is_empty() && it.progress.is_some() && it.history.is_some() && it.leader.is_some()
-        };
-        self.view.wait_for(whole).await.unwrap();
     }
 
     fn label(&self, labels: &Value) {
@@ -133,12 +132,12 @@ impl Site {
 }
 
 /// What does not come within half a minute does not come.
-async fn soon<T>(work: impl Future<Output = T>) -> T {
+pub(super) async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), work).await.unwrap()
 }
 
 /// Sends `text` and returns all that comes back until the other side closes.
-async fn say(address: SocketAddr, text: &str) -> String {
+pub(super) async fn say(address: SocketAddr, text: &str) -> String {
     let stream = TcpStream::connect(address).await.unwrap();
     send(&stream, text.as_bytes()).await.unwrap();
     rest(&stream).await
@@ -171,13 +170,13 @@ async fn rest(stream: &TcpStream) -> String {
     String::from_utf8(all).unwrap()
 }
 
-async fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
+pub(super) async fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
     let text = say(address, &format!("{method} {path} HTTP/1.1\r\nHost: n1\r\n\r\n")).await;
     let code = text.split(' ').nth(1).unwrap_or("0").parse().unwrap();
     (code, text.split_once("\r\n\r\n").unwrap_or_default().1.to_owned())
 }
 
-async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+pub(super) async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     ask(address, "GET", path).await
 }
 
@@ -209,8 +208,8 @@ async fn status_names_the_cluster_on_a_server_and_is_empty_elsewhere_and_on_any_
 #[tokio::test]
 async fn d_k26_an_api_that_hangs_empties_status_in_time_and_delays_nobody_else() {
     // A server that waited for the API would be cut before it answers.
-    let (mut site, address) = Site::open(Ground { request: Duration::from_secs(8), ..ground() }).await;
-    site.a_held_drain().await;
+    let (site, address) = Site::open(Ground { request: Duration::from_secs(8), ..ground() }).await;
+    site.a_held_drain();
     hang(&site);
     let (status, again, page) =
         tokio::join!(get(address, "/status"), get(address, "/status"), get(address, "/"));
@@ -226,8 +225,17 @@ async fn d_k22_only_documented_paths_and_methods_are_answered() {
             assert_eq!(ask(address, method, path).await.0, 405, "{method} {path}");
         }
     }
-    for path in ["/app", "/app/1", "/cluster-app", "/status/", "//", "/metrics/../status", "/STATUS", "/%2e"]
-    {
+    for method in ["PUT", "DELETE", "OPTIONS", "PATCH", "HEAD", "TRACE", "BREW"] {
+        for path in ["/app", "/app/", "/cluster-app"] {
+            assert_eq!(ask(address, method, path).await.0, 405, "{method} {path}");
+        }
+    }
+    assert_eq!(ask(address, "POST", "/cluster-app").await.0, 405);
+    assert_eq!((get(address, "/app").await.0, ask(address, "POST", "/app/").await.0), (200, 200));
+    for path in ["/app/1", "/cluster-app/1"] {
+        assert_eq!(get(address, path).await, (404, "App not found\n".to_owned()), "{path}");
+    }
+    for path in ["/apps", "/status/", "//", "/metrics/../status", "/STATUS", "/%2e"] {
         assert_eq!(get(address, path).await.0, 404, "{path}");
         assert_eq!(ask(address, "POST", path).await.0, 404, "{path}");
     }
@@ -236,9 +244,9 @@ async fn d_k22_only_documented_paths_and_methods_are_answered() {
 
 #[tokio::test]
 async fn the_page_and_the_figures_tell_the_drain_and_no_answer_holds_a_secret() {
-    let (mut site, address) = Site::open(ground()).await;
+    let (site, address) = Site::open(ground()).await;
     assert_eq!(get(address, "/readyz").await.0, 503);
-    site.a_held_drain().await;
+    site.a_held_drain();
     assert_eq!(get(address, "/readyz").await, (200, "ok\n".to_owned()));
     let (_, page) = get(address, "/").await;
     for text in
@@ -251,7 +259,7 @@ async fn the_page_and_the_figures_tell_the_drain_and_no_answer_holds_a_secret() 
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
     site.label(&json!({ "node-role.kubernetes.io/master": "", "node-role.kubernetes.io/etcd": "" }));
-    for path in ["/status", "/", "/metrics", "/healthz", "/readyz", "/app", "/nothing"] {
+    for path in ["/status", "/", "/metrics", "/healthz", "/readyz", "/app", "/cluster-app", "/nothing"] {
         let whole = say(address, &format!("GET {path} HTTP/1.1\r\nHost: n1\r\n\r\n")).await;
         assert!(whole.contains("cache-control: no-store"), "{whole}");
         assert!(SECRETS.iter().all(|it| !whole.contains(it)), "{whole}");

@@ -25,6 +25,20 @@ const CODES: [&str; 11] = [
     "over-time",
     "no-other-node",
 ];
+/// Answers to calls that ask pods to leave; any other is `other`.
+const REPLIES: [&str; 11] = [
+    "accepted",
+    "gone",
+    "other-pod",
+    "conflict",
+    "expired",
+    "budget",
+    "many-budgets",
+    "throttled",
+    "namespace-ending",
+    "api-trouble",
+    "refused",
+];
 /// What a skip begins with, and the word for it; any other is `other`.
 const SKIPS: [(&str, &str); 3] = [
     ("the Kubernetes API was not reachable", "api-unreachable"),
@@ -55,7 +69,7 @@ fn present(out: &mut Page, progress: &NodeDrainProgress, now: GoTime) {
     let seconds = if progress.status.is_under_way() { between(progress.started_at, now) } else { 0 };
     let (mut pods, mut waits) = (BTreeMap::new(), BTreeMap::new());
     for blocker in &progress.blockers {
-        let code = CODES.into_iter().find(|it| *it == blocker.code).unwrap_or(OTHER);
+        let code = known(&CODES, &blocker.code);
         *pods.entry(code).or_insert(0) += 1;
         *waits.entry(code).or_insert(0) += between(blocker.since, now);
     }
@@ -74,6 +88,11 @@ fn present(out: &mut Page, progress: &NodeDrainProgress, now: GoTime) {
     out.many("pillar_drain_blocked_pods", "pods that do not leave by code", "code", pods);
     out.many("pillar_drain_blocked_seconds", "how long they have been blocked, summed up", "code", waits);
     out.one("pillar_drain_evictions", "evictions accepted in this attempt", progress.evicted.into());
+    let mut replies = BTreeMap::new();
+    for (word, count) in &progress.replies {
+        *replies.entry(known(&REPLIES, word)).or_insert(0) += u64::from(*count);
+    }
+    out.many("pillar_drain_eviction_replies", "answers to evictions in this attempt", "reply", replies);
     out.one(
         "pillar_drain_recordons",
         "times the cordon was put back in this attempt",
@@ -128,8 +147,13 @@ fn skip(text: &str) -> &'static str {
     SKIPS.iter().find(|(start, _)| text.starts_with(start)).map_or(OTHER, |(_, word)| *word)
 }
 
+/// A word that is known, or `other`.
+fn known(words: &[&'static str], word: &str) -> &'static str {
+    words.iter().find(|it| **it == word).copied().unwrap_or(OTHER)
+}
+
 /// Whole seconds, 0 when the first is not set or the clock went back.
-fn between(since: GoTime, now: GoTime) -> u64 {
+pub(super) fn between(since: GoTime, now: GoTime) -> u64 {
     if since.is_zero() {
         return 0;
     }
@@ -195,6 +219,9 @@ mod tests {
                 blocker("\"}\nevil 1", "2026-03-14T09:31:10Z"),
             ],
             evicted: 4,
+            replies: [("accepted", 4), ("budget", 9), ("\"}\nevil 1", 2), ("another", 1)]
+                .map(|(word, count)| (word.to_owned(), count))
+                .into(),
             recordons: 1,
             started_at: at("2026-03-14T09:29:00Z"),
             ..NodeDrainProgress::default()
@@ -238,6 +265,9 @@ pillar_drain_blocked_pods{code=\"other\"} 1
 pillar_drain_blocked_seconds{code=\"budget\"} 110
 pillar_drain_blocked_seconds{code=\"other\"} 0
 pillar_drain_evictions 4
+pillar_drain_eviction_replies{reply=\"accepted\"} 4
+pillar_drain_eviction_replies{reply=\"budget\"} 9
+pillar_drain_eviction_replies{reply=\"other\"} 3
 pillar_drain_recordons 1
 pillar_drain_last_seconds 61
 pillar_drain_history_drains{end=\"complete\"} 1
@@ -261,6 +291,26 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
         };
         let leader = Some(topics::KubeLeaderElectInfo::default());
         assert_eq!(named(&metrics(&View { leader, ..view() }, GoTime::ZERO)), named(page));
+    }
+
+    #[test]
+    fn o4_every_reply_to_an_eviction_is_known_by_name() {
+        use kubeops::Reply;
+        let (text, retry_after) = (String::new(), None);
+        let all = [
+            Reply::Done,
+            Reply::NotFound { text: text.clone() },
+            Reply::UidChanged,
+            Reply::Conflict { text: text.clone() },
+            Reply::Expired,
+            Reply::Budget { text: text.clone(), retry_after },
+            Reply::ManyBudgets { text: text.clone() },
+            Reply::Throttle { text: text.clone(), retry_after },
+            Reply::NamespaceEnding { text: text.clone() },
+            Reply::Transient { text: text.clone(), retry_after },
+            Reply::Permanent { text },
+        ];
+        assert_eq!(all.map(|it| it.word()), REPLIES);
     }
 
     #[test]

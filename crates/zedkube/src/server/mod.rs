@@ -1,18 +1,28 @@
-//! The read-only HTTP server on this node's address in the cluster: who may join asks it, and people and monitors look
-//! at this node's drain.
+//! The read-only HTTP server on this node's address in the cluster: who may join asks it, nodes ask each other for their
+//! applications, and people and monitors look at this node's drain and the cluster's nodes.
 //!
 //! Only while that address is ready, and on no other. One request a connection, with limits on its size, its time and
-//! on connections at once, so that nobody can hold it. What it may tell comes from three topics of this agent, none of
-//! which holds a secret. Not here: `/app` and `/cluster-app`. Source: spec/agents.md 4.7.
+//! on connections at once, so that nobody can hold it. What it may tell comes from topics of this device, read when
+//! somebody asks and by the members named in `view` and `app`: none of these holds a secret. Source: spec/agents.md 4.7.
 
 mod answer;
+mod app;
+#[cfg(test)]
+mod corpus_tests;
+mod frame;
 mod guests;
 mod joined;
 mod listen;
 #[cfg(test)]
 mod listen_tests;
 mod metrics;
+mod nodes;
 mod page;
+mod peers;
+#[cfg(test)]
+mod peers_tests;
+mod roster;
+pub mod trial;
 mod view;
 
 use std::future::Future;
@@ -30,9 +40,10 @@ use crate::work::Target;
 use answer::Desk;
 use joined::Joined;
 pub(crate) use listen::Ground;
-use view::View;
+use peers::Peers;
+use roster::Roster;
 
-/// Longest wait for the API behind `/status`: the rest of a request's time is for the request.
+/// Longest wait for the API: the rest of a request's time is for the request.
 const API_LIMIT: Duration = Duration::from_secs(3);
 
 /// Serves at each place in turn for good. Dropping it closes everything.
@@ -44,11 +55,13 @@ pub(crate) fn run(
     places: watch::Receiver<Option<Place>>,
 ) -> impl Future<Output = ()> + Send + use<> {
     let ground = limits.ground();
-    let joined = Arc::new(Joined::new(cluster, target, station.clock, API_LIMIT.min(ground.request / 2)));
-    let (to_view, view) = watch::channel(View::default());
+    let (clock, limit) = (station.clock, API_LIMIT.min(ground.request / 2));
+    let joined = Joined::new(cluster.clone(), target, clock, limit);
+    let roster = Arc::new(Roster::new(cluster, clock, limit));
+    let peers = Peers::new(Arc::clone(&roster), clock, ground.peer);
+    let desk = Desk::new(station.bus, clock, joined, Arc::clone(&roster), peers);
     let (bound, _) = watch::channel(None);
-    let desk = Desk { view, joined, clock: station.clock };
     async move {
-        tokio::join!(view::follow(station, to_view), listen::serve(ground, desk, places, bound));
+        tokio::join!(roster.keep(), listen::serve(ground, desk, places, bound));
     }
 }

@@ -1,5 +1,5 @@
-//! The page at `/`: this node's drain for a person, on a phone too. It loads nothing and runs nothing, and asks for
-//! itself again.
+//! The page at `/`: this node's drain and the cluster's nodes for a person, on a phone too. It loads nothing and runs
+//! nothing, and asks for itself again.
 //!
 //! Every text that comes from elsewhere goes through [`plain`]. Pure: no clock, no I/O, no task.
 
@@ -7,21 +7,25 @@ use std::fmt::Write as _;
 
 use topics::{GoTime, NodeDrainProgress};
 
+use super::app::seconds;
 use super::metrics::word;
+use super::nodes;
+use super::roster::Known;
 use super::view::View;
 
 /// Between two loads of the page.
 const AGAIN_SECS: u32 = 5;
 /// No list is shown longer.
-const SHOWN: usize = 100;
+pub(super) const SHOWN: usize = 100;
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44em;margin:0 auto;padding:1em;\
     color:#1b1b1b;background:#fff;overflow-wrap:anywhere}h1{font-size:1.4em;margin:0}h2{font-size:1.1em}\
     dl{display:grid;grid-template-columns:minmax(7em,auto) 1fr;gap:.2em 1em}dt{color:#555}dd{margin:0}\
-    .what{font-weight:600}li{margin:.4em 0}.code{color:#8a1c00;font-weight:600}footer{color:#555;font-size:.85em}\
-    @media(prefers-color-scheme:dark){body{color:#eee;background:#16181a}dt,footer{color:#aaa}.code{color:#ff9c80}}";
+    .what{font-weight:600}li{margin:.4em 0}table{border-collapse:collapse;width:100%}\
+    th,td{text-align:left;vertical-align:top;padding:.2em .6em .2em 0;border-bottom:1px solid #8884}th{color:#555}.code{color:#8a1c00;font-weight:600}footer{color:#555;font-size:.85em}\
+    @media(prefers-color-scheme:dark){body{color:#eee;background:#16181a}dt,th,footer{color:#aaa}.code{color:#ff9c80}}";
 
 /// The page as it is at `now`.
-pub(super) fn page(view: &View, now: GoTime) -> String {
+pub(super) fn page(view: &View, known: Option<&Known>, now: GoTime) -> String {
     let node = if view.node.is_empty() { "this node" } else { &view.node };
     let node = plain(node);
     let mut body = String::new();
@@ -29,19 +33,12 @@ pub(super) fn page(view: &View, now: GoTime) -> String {
         Some(progress) => drain(&mut body, progress),
         None => body.push_str("<p>Nothing is known of this node's drain yet.</p>"),
     }
-    let leader = view.leader.as_ref().map_or_else(String::new, |leader| {
-        let name = match leader.leader_identity.as_str() {
-            "" => "nobody yet",
-            name => name,
-        };
-        let here = if leader.is_stats_leader { " (this node)" } else { "" };
-        format!("<h2>Cluster</h2><dl><dt>Leader</dt><dd id=leader>{}{here}</dd></dl>", plain(name))
-    });
+    let cluster = nodes::cluster(view, known, now);
     format!(
         "<!DOCTYPE html><html lang=en><head><meta charset=utf-8>\
          <meta name=viewport content=\"width=device-width,initial-scale=1\">\
          <meta http-equiv=refresh content={AGAIN_SECS}><link rel=icon href=\"data:,\">\
-         <title>{node}: drain</title><style>{STYLE}</style></head><body><h1>{node}</h1>{body}{leader}\
+         <title>{node}: drain</title><style>{STYLE}</style></head><body><h1>{node}</h1>{body}{cluster}\
          <footer><p>As of {}; loads itself anew every {AGAIN_SECS} s.</p></footer></body></html>\n",
         plain(&at(now))
     )
@@ -107,16 +104,15 @@ fn list(out: &mut String, title: &str, id: &str, items: impl ExactSizeIterator<I
 }
 
 /// A time to the second; nothing for one that is not set.
-fn at(time: GoTime) -> String {
+pub(super) fn at(time: GoTime) -> String {
     if time.is_zero() {
         return String::new();
     }
-    let nanos = i128::from(time.to_timestamp().as_second()) * 1_000_000_000;
-    GoTime::from_unix_nanos(nanos).unwrap_or(time).to_string()
+    seconds(time)
 }
 
 /// Text as HTML shows it.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -162,8 +158,8 @@ mod tests {
             ..NodeDrainProgress::default()
         };
         let leader = KubeLeaderElectInfo { leader_identity: text.clone(), ..KubeLeaderElectInfo::default() };
-        let view = View { node: text, progress: Some(progress), history: None, leader: Some(leader) };
-        let page = page(&view, GoTime::ZERO);
+        let view = View { node: text, progress: Some(progress), leader: Some(leader), ..View::default() };
+        let page = page(&view, None, GoTime::ZERO);
         assert!(!page.contains("<script") && !page.contains("alert(\""), "{page}");
         // Node twice, blocker three times, four members, one volume, one left, one leader.
         assert_eq!(page.matches("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;&#39;").count(), 12);
@@ -173,7 +169,7 @@ mod tests {
     fn the_page_loads_nothing_and_a_long_list_is_cut() {
         let blockers = vec![Blocker { pod: "shop/web-0".to_owned(), ..Blocker::default() }; SHOWN + 7];
         let progress = NodeDrainProgress { blockers, ..NodeDrainProgress::default() };
-        let page = page(&View { progress: Some(progress), ..View::default() }, GoTime::ZERO);
+        let page = page(&View { progress: Some(progress), ..View::default() }, None, GoTime::ZERO);
         assert_eq!(page.matches("shop/web-0").count(), SHOWN);
         assert!(page.contains("and 7 more") && page.contains("Blocked: 107"));
         for word in ["http:", "https:", "//", "src=", "<script", "url(", "@import"] {

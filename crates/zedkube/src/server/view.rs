@@ -1,45 +1,57 @@
-//! What the server may tell: this node's name and three topics of this agent. No config, so no secret, comes in here.
+//! What page and figures tell, as it is on disk at this moment: this node's name and topics of this agent. No config,
+//! so no secret, comes in here.
 
-use agent::{Station, Tasks, turn};
-use pubsub::Change;
-use tokio::sync::watch;
-use topics::{DrainHistory, EdgeNodeInfo, KubeLeaderElectInfo, NodeDrainProgress, Topic};
+use agent::wire::{path, peek};
+use pubsub::{Bus, FILE_LIMIT_BYTES, store};
+use serde::Deserialize;
+use topics::{
+    DrainHistory, EdgeNodeInfo, KubeClusterInfo, KubeLeaderElectInfo, KubeNodeInfo, KubeStatsState,
+    NodeDrainProgress,
+};
 
 use crate::NAME;
 
-/// The newest facts; what has not been read is `None`.
+const GLOBAL: &str = "global";
+
+/// What is known; what is not there, or cannot be used, is `None`.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct View {
+pub(super) struct View {
     /// Name of the Kubernetes node, or empty.
     pub(super) node: String,
     pub(super) progress: Option<NodeDrainProgress>,
     pub(super) history: Option<DrainHistory>,
     pub(super) leader: Option<KubeLeaderElectInfo>,
+    /// The nodes as this node reports them, while it leads.
+    pub(super) nodes: Option<Vec<KubeNodeInfo>>,
+    /// What is wrong with that report.
+    pub(super) stats: Option<KubeStatsState>,
 }
 
-type Edit = Box<dyn FnOnce(&mut View) + Send>;
+/// The one member of KubeClusterInfo that is told. The others may be large, and are not even built.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Nodes {
+    nodes: Option<Vec<KubeNodeInfo>>,
+}
 
-/// Keeps the view up to date. Dropping it leaves the view as it is.
-pub(crate) async fn follow(station: Station, view: watch::Sender<View>) {
-    let (outbox, mut inbox) = turn::inbox::<Edit>();
-    let mut tasks = Tasks::new(outbox);
-    tasks.follow::<EdgeNodeInfo>(&station.bus, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(Box::new(move |view| view.node = value.kube_name())),
-        Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-    });
-    keep::<NodeDrainProgress>(&mut tasks, &station, |view, value| view.progress = value);
-    keep::<DrainHistory>(&mut tasks, &station, |view, value| view.history = value);
-    keep::<KubeLeaderElectInfo>(&mut tasks, &station, |view, value| view.leader = value);
-    while let Some(edit) = inbox.recv().await {
-        view.send_modify(edit);
+impl View {
+    /// Reads it all.
+    pub(super) fn read(bus: &Bus) -> Self {
+        let leader: Option<KubeLeaderElectInfo> = peek(bus, NAME, GLOBAL);
+        let leads = leader.as_ref().is_some_and(|it| it.is_stats_leader);
+        Self {
+            node: peek(bus, "zedagent", GLOBAL)
+                .map_or_else(String::new, |info: EdgeNodeInfo| info.kube_name()),
+            progress: peek(bus, NAME, GLOBAL),
+            history: peek(bus, NAME, GLOBAL),
+            nodes: leads.then(|| nodes(bus)).flatten(),
+            stats: if leads { peek(bus, NAME, GLOBAL) } else { None },
+            leader,
+        }
     }
 }
 
-/// Keeps a topic of this agent in its place of the view.
-fn keep<T: Topic>(tasks: &mut Tasks<Edit>, station: &Station, place: fn(&mut View, Option<T>)) {
-    tasks.follow::<T>(&station.bus, NAME, move |change| match change {
-        Change::Put { value, .. } => Some(Box::new(move |view| place(view, Some(value)))),
-        Change::Gone { .. } => Some(Box::new(move |view| place(view, None))),
-        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-    });
+fn nodes(bus: &Bus) -> Option<Vec<KubeNodeInfo>> {
+    let bytes = store::read(&path::<KubeClusterInfo>(bus, NAME, GLOBAL), FILE_LIMIT_BYTES).ok()??;
+    serde_json::from_slice::<Nodes>(&bytes).ok()?.nodes
 }

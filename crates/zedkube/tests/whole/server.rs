@@ -150,7 +150,7 @@ async fn a_browser_on_a_phone_shows_what_holds_the_drain() {
     let profile = tempfile::tempdir().unwrap();
     let run = move |page: String, last: Vec<String>| {
         let mut command = Command::new(&browser);
-        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--window-size=390,844"]);
+        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--window-size=390,1200"]);
         command.arg(format!("--user-data-dir={}", profile.path().display())).args(last).arg(page);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -164,6 +164,12 @@ async fn a_browser_on_a_phone_shows_what_holds_the_drain() {
     let dom = dom.await.unwrap();
     let blockers = dom.split("<ul id=\"blockers\"").nth(1).unwrap();
     assert!(blockers.contains("shop/web-") && blockers.contains("budget"), "{dom}");
+    let nodes = dom.split("<table id=\"nodes\"").nth(1).unwrap();
+    assert!(
+        nodes.contains("n1 (this node)") && nodes.contains("cordoned") && nodes.contains("<td>n2</td>"),
+        "{dom}"
+    );
+    assert!(nodes.contains("2 nodes as of "), "{dom}");
     let picture = store::read(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("status-page.png"), 8 << 20);
     assert!(picture.unwrap().is_some_and(|it| it.starts_with(b"\x89PNG") && it.len() > 4096));
 }

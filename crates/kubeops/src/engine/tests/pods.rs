@@ -31,6 +31,18 @@ fn d2_only_the_permanent_class_ends_a_pod() {
 }
 
 #[test]
+fn o4_answers_to_calls_are_counted_by_their_word() {
+    let mut bench = Bench::started(vec![pod("a"), pod("b")]);
+    bench.reply("a", budget_reply());
+    bench.reply("b", Reply::Done);
+    bench.pass(secs(20));
+    bench.reply("a", budget_reply());
+    bench.pass(secs(40));
+    bench.reply("a", Reply::NotFound { text: "404".to_owned() });
+    assert_eq!(bench.progress().replies, [("accepted", 1), ("budget", 2), ("gone", 1)].into());
+}
+
+#[test]
 fn d2_a_pod_that_is_refused_for_good_fails_the_attempt_once_the_others_are_gone() {
     let mut bench = Bench::started(vec![pod("a"), pod("b")]);
     bench.reply("a", permanent());

@@ -1,0 +1,76 @@
+//! `/app` and `/app/<uuid>`: what this node's agents have published of an application, in one list.
+//!
+//! Not here: asking other nodes (`peers`). Items, their order and their texts are the reference's; a file that cannot
+//! be used is an item that says why. Only members named in `shapes` and in topics without secrets are read.
+//! Source: lf-edge/eve pkg/pillar/agentbase; spec/agents.md 4.7.
+
+mod items;
+mod print;
+mod shapes;
+mod shelf;
+#[cfg(test)]
+mod tests;
+
+use pubsub::Bus;
+use serde::Serialize;
+use topics::GoTime;
+use uuid::Uuid;
+
+pub(super) use print::seconds;
+
+/// What one node knows. Members stand in this order.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    hostname: String,
+    /// UTC, to the second.
+    collect_time: String,
+    app_info: Vec<Item>,
+}
+
+/// One topic.
+#[derive(Debug, Serialize)]
+struct Item {
+    /// `<agent>-<Topic>`, and the first five characters of a UUID where the value is that of one object.
+    key: String,
+    value: Facts,
+}
+
+/// What a topic says. Members stand in this order.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Facts {
+    #[serde(rename = "UUID")]
+    uuid: String,
+    name: String,
+    exist: bool,
+    activated: TriState,
+    state: String,
+    content: String,
+    #[serde(rename = "DNidNode")]
+    dnid_node: TriState,
+    errors: String,
+}
+
+/// Yes, no, or not said.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum TriState {
+    #[default]
+    None,
+    Disabled,
+    Enabled,
+}
+
+impl From<bool> for TriState {
+    fn from(yes: bool) -> Self {
+        if yes { Self::Enabled } else { Self::Disabled }
+    }
+}
+
+/// What is known at `now`, of this node alone or of an application besides. Reads files, so it is nothing for an
+/// async task.
+pub(super) fn collect(bus: &Bus, app: Option<Uuid>, now: GoTime) -> Report {
+    let (hostname, app_info) = items::all(bus, app);
+    Report { hostname, collect_time: seconds(now), app_info }
+}

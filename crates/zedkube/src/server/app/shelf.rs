@@ -1,0 +1,141 @@
+//! The files behind `/app`: found by topic and UUID, read within limits, never through a link.
+//!
+//! Nothing of a request comes in here but a UUID. What goes wrong is told in words that name no path and repeat
+//! nothing of the file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use pubsub::{Bus, Error, FILE_LIMIT_BYTES, glance, store};
+use serde::de::DeserializeOwned;
+use topics::go_json;
+use uuid::Uuid;
+
+/// More files than a topic has; a directory with more is not searched.
+const NAMES: usize = 4096;
+/// The log of the cluster's installation, and how much of its end is read.
+const INSTALL_LOG: &str = "persist/kubelog/k3s-install.log";
+const INSTALL_LOG_BYTES: u32 = 16 << 10;
+/// As many of its lines are shown.
+const INSTALL_LOG_LINES: usize = 10;
+/// Words of a line that may hold a secret. Such a line is left out.
+const SECRET: [&str; 6] = ["token", "password", "passwd", "secret", "private key", "credential"];
+
+/// Which value of a topic.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Key {
+    /// The one that there is.
+    Global,
+    /// That of this object.
+    Of(Uuid),
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Global => out.write_str("global"),
+            Self::Of(uuid) => uuid.fmt(out),
+        }
+    }
+}
+
+/// Topics as they are on disk, for one answer.
+pub(super) struct Shelf<'a> {
+    bus: &'a Bus,
+    /// Names in directories that have been looked into.
+    seen: BTreeMap<PathBuf, Vec<String>>,
+}
+
+impl<'a> Shelf<'a> {
+    pub(super) fn new(bus: &'a Bus) -> Self {
+        Self { bus, seen: BTreeMap::new() }
+    }
+
+    /// The value of `agent`'s topic under `key`, or why there is none.
+    pub(super) fn read<T: DeserializeOwned>(
+        &mut self,
+        agent: &str,
+        topic: &str,
+        key: Key,
+    ) -> Result<T, String> {
+        let dir = self.bus.path("run").join(agent).join(topic);
+        let name = match key {
+            Key::Global => Some("global.json".to_owned()),
+            Key::Of(uuid) => self.name(&dir, uuid)?,
+        };
+        let bytes = match name {
+            Some(name) => store::read(&dir.join(name), FILE_LIMIT_BYTES).map_err(|error| plain(&error))?,
+            None => None,
+        };
+        let bytes = bytes.ok_or_else(|| "there is no file".to_owned())?;
+        go_json::from_slice(&bytes).map_err(|error| match error {
+            go_json::Error::Syntax(error) => format!("no JSON in line {}", error.line()),
+            go_json::Error::Member { pointer, .. } => format!("member {pointer} is of a wrong kind"),
+            go_json::Error::Large { .. } | go_json::Error::Write(_) => "it makes no sense".to_owned(),
+        })
+    }
+
+    /// The first file of the object: its name is the UUID, or the UUID and `#` or `-` with what belongs to it.
+    fn name(&mut self, dir: &PathBuf, uuid: Uuid) -> Result<Option<String>, String> {
+        if !self.seen.contains_key(dir) {
+            let names = glance::names(dir, NAMES).map_err(|error| plain(&error))?;
+            self.seen.insert(dir.clone(), names);
+        }
+        let start = uuid.to_string();
+        let of = |name: &&String| {
+            let rest = name.strip_prefix(&start).and_then(|rest| rest.strip_suffix(".json"));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['#', '-']))
+        };
+        Ok(self.seen.get(dir).and_then(|names| names.iter().find(of)).cloned())
+    }
+
+    /// The end of the log of the cluster's installation, if there is one.
+    pub(super) fn install_log(&self) -> Option<String> {
+        let bytes = glance::tail(&self.bus.path(INSTALL_LOG), INSTALL_LOG_BYTES).ok()??;
+        Some(last_lines(&String::from_utf8_lossy(&bytes)))
+    }
+}
+
+/// The last lines of a text, as the reference cuts it: behind its last line end is a line as well.
+fn last_lines(text: &str) -> String {
+    let mut lines: Vec<&str> = text.rsplit('\n').take(INSTALL_LOG_LINES).map(without_secret).collect();
+    lines.reverse();
+    lines.join("\n")
+}
+
+fn without_secret(line: &str) -> &str {
+    let low = line.to_lowercase();
+    if SECRET.iter().any(|word| low.contains(word)) { "(left out: may hold a secret)" } else { line }
+}
+
+/// What went wrong with a file, without its path.
+fn plain(error: &Error) -> String {
+    match error {
+        Error::Refused { reason, .. } => reason.clone(),
+        Error::Io { source, .. } => source.kind().to_string(),
+        Error::Key { .. }
+        | Error::UnknownKey { .. }
+        | Error::Encode { .. }
+        | Error::TooLong { .. }
+        | Error::MessageTooLong { .. }
+        | Error::MemberTooLong { .. }
+        | Error::SocketPath { .. }
+        | Error::Live { .. }
+        | Error::Taken { .. } => "it cannot be read".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_ten_lines_are_cut_at_line_ends_and_no_secret_is_shown() {
+        let text: Vec<String> = (0..30).map(|nth| format!("line {nth}\n")).collect();
+        let shown = last_lines(&text.concat());
+        assert!(shown.starts_with("line 21\n") && shown.ends_with("line 29\n"), "{shown}");
+        assert_eq!(last_lines("one"), "one");
+        let shown = last_lines("a\nexec k3s --Token=K10abc\nb");
+        assert_eq!(shown, "a\n(left out: may hold a secret)\nb");
+    }
+}
