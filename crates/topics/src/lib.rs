@@ -3,6 +3,7 @@
 //! Not here: I/O, the life of a topic, decisions. Pure: no clock, no I/O, no task.
 
 mod app;
+mod app_logs;
 mod base_os;
 mod cluster;
 mod config_items;
@@ -29,6 +30,7 @@ mod wireless;
 mod zboot;
 
 pub use app::*;
+pub use app_logs::*;
 pub use base_os::*;
 pub use cluster::*;
 pub use config_items::*;
@@ -65,6 +67,7 @@ macro_rules! every_topic {
     ($of:ident) => {
         vec![
             $of::<crate::AppInstanceConfig>(),
+            $of::<crate::AppLogMarks>(),
             $of::<crate::BaseOSMgrStatus>(),
             $of::<crate::BaseOsConfig>(),
             $of::<crate::BaseOsStatus>(),

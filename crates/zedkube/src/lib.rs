@@ -1,8 +1,9 @@
 //! zedkube drains this node for whoever asks, says how far it is, and gives its cordon back; and it takes part in the
-//! election of the node that reports on the cluster.
+//! election of the node that reports on the cluster, and tells of its applications there.
 //!
 //! Not here: whether an operation goes ahead; its requester decides. Source: lf-edge/eve pkg/pillar/cmd/zedkube.
 
+pub mod apps;
 pub mod core;
 pub mod leader;
 mod limits;
@@ -29,10 +30,24 @@ pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 /// # Errors
 /// A topic or file that it cannot go on without.
 pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(), Error> {
+    run_into(station, limits, cluster, apps::Pipe::standard_output()).await
+}
+
+/// [`run`], with another place for the lines that applications have logged.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_into(
+    station: Station,
+    limits: Limits,
+    cluster: Cluster,
+    pipe: apps::Pipe,
+) -> Result<(), Error> {
     pid::write(&station, NAME)?;
     force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
     let leader = leader::Leader::open(&station, &limits, cluster.clone())?;
+    let apps = apps::Apps::open(&station, cluster.clone())?;
     let (board, reader) = (stats::Board::open(&station.bus)?, cluster.clone());
     let (tasks, door) = (Tasks::new(outbox), leader.door());
     let (mut shell, journal, history) = shell::Shell::open(&station, &limits, cluster, tasks, door)?;
@@ -48,6 +63,10 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
     });
     let report =
         Box::pin(stats::report(station.bus.clone(), reader, station.clock, leader.leadership(), board));
+    let apps = Box::pin(async {
+        apps.run(pipe).await;
+        Ok(())
+    });
     // In one task: if any hangs, the machine's watchdog sees it.
-    tokio::try_join!(drain, Box::pin(leader.run()), report).map(|((), (), ())| ())
+    tokio::try_join!(drain, Box::pin(leader.run()), report, apps).map(|((), (), (), ())| ())
 }

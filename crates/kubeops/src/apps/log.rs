@@ -38,8 +38,20 @@ pub struct Order {
 pub struct Read {
     /// In the order of the log.
     pub lines: Vec<Line>,
-    /// There is no more for now.
-    pub end: bool,
+    /// What comes after them.
+    pub then: Then,
+}
+
+/// What comes after lines of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Then {
+    /// More of it, at once.
+    #[default]
+    More,
+    /// Nothing for now: this was all.
+    End,
+    /// The reading broke off.
+    Broken,
 }
 
 /// The log of a container, open. Dropping it closes the connection.
@@ -102,12 +114,12 @@ impl Log {
                     if self.lines.strange() > 0 {
                         debug!(call = self.what, lines = self.lines.strange(), "lines without a time");
                     }
-                    read.end = true;
+                    read.then = Then::End;
                     break;
                 }
-                // What has come is told first; the failure comes again.
+                // What has come is told first.
                 Ok(Some(Err(_))) | Err(_) if !read.lines.is_empty() => {
-                    read.end = true;
+                    read.then = Then::Broken;
                     break;
                 }
                 Ok(Some(Err(source))) => {
@@ -130,7 +142,7 @@ fn whole_second(at: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock::{self, Answer, Then};
+    use crate::mock::{self, Answer};
 
     const ALL: usize = 1 << 20;
 
@@ -150,11 +162,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_request_names_the_whole_second_before_and_never_one_after() {
-        let answer = || Answer::Lines(vec![line(1), line(2)], Then::End);
+        let answer = || Answer::Lines(vec![line(1), line(2)], mock::Then::End);
         let (cluster, calls) = mock::cluster(vec![answer(), answer()]);
         let mut log = Log::open(&cluster, &order(Some("2026-03-14T09:30:00.999999999Z"))).await.unwrap();
         let read = log.next(ALL).await.unwrap();
-        assert_eq!((read.lines.len(), read.lines[1].text.as_str(), read.end), (2, "line 2", true));
+        assert_eq!((read.lines.len(), read.lines[1].text.as_str(), read.then), (2, "line 2", Then::End));
         Log::open(&cluster, &order(None)).await.unwrap();
         let path = "GET /api/v1/namespaces/eve-kube-app/pods/web-1/log?&container=web";
         let expected = [
@@ -167,13 +179,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_log_comes_in_pieces_and_no_more_is_held_than_was_asked_for() {
         let all: Vec<String> = (0..60).map(line).collect();
-        let (cluster, _) = mock::cluster(vec![Answer::Lines(all, Then::End)]);
+        let (cluster, _) = mock::cluster(vec![Answer::Lines(all, mock::Then::End)]);
         let mut log = Log::open(&cluster, &order(None)).await.unwrap();
         let mut pieces = Vec::new();
         loop {
             let read = log.next(100).await.unwrap();
             pieces.push(read.lines.len());
-            if read.end {
+            if read.then == Then::End {
                 break;
             }
         }
@@ -183,13 +195,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_log_that_stands_still_or_is_cut_ends_in_time_after_what_has_come() {
         for (then, error) in
-            [(Then::Silence, "no answer within 30 s"), (Then::Cut, "connection reset by peer")]
+            [(mock::Then::Silence, "no answer within 30 s"), (mock::Then::Cut, "connection reset by peer")]
         {
             let (cluster, _) =
                 mock::cluster(vec![Answer::Lines(vec![line(1)], then), Answer::Lines(vec![], then)]);
             let mut log = Log::open(&cluster, &order(None)).await.unwrap();
             let read = log.next(ALL).await.unwrap();
-            assert_eq!((read.lines.len(), read.end), (1, true));
+            assert_eq!((read.lines.len(), read.then), (1, Then::Broken));
             let mut log = Log::open(&cluster, &order(None)).await.unwrap();
             let told = log.next(ALL).await.unwrap_err().line();
             assert!(told.contains(error), "{told}");

@@ -10,5 +10,5 @@ mod pod;
 
 pub use follow::{Pods, Told};
 pub use lines::{LINE_LIMIT_BYTES, Line};
-pub use log::{Log, Order, Read};
+pub use log::{Log, Order, Read, Then};
 pub use pod::{AppPod, Container, State};
