@@ -18,6 +18,9 @@ use crate::client::Cluster;
 use crate::error::Error;
 use crate::stats::APP_NAMESPACE;
 
+/// As much is looked through at a time.
+const PIECE_BYTES: usize = 4 << 10;
+
 /// Which log is read, from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
@@ -60,6 +63,8 @@ pub struct Log {
     limit: Duration,
     body: Body,
     lines: Lines,
+    /// What has come and is not taken yet, and how much of it is.
+    come: (Vec<u8>, usize),
     ended: bool,
 }
 
@@ -88,7 +93,7 @@ impl Log {
         let path = format!("/api/v1/namespaces/{APP_NAMESPACE}/pods");
         let request = Request::new(path).logs(&order.pod, &how);
         let (body, limit) = cluster.open(&what, request).await?;
-        Ok(Self { what, limit, body, lines: Lines::default(), ended: order.ended })
+        Ok(Self { what, limit, body, lines: Lines::default(), come: (Vec::new(), 0), ended: order.ended })
     }
 
     /// The next lines: about as many bytes of them as `enough`, or what came within the limit of a call.
@@ -101,11 +106,17 @@ impl Log {
         let mut read = Read::default();
         let mut taken = 0;
         while taken < enough {
+            let (bytes, begin) = &mut self.come;
+            if *begin < bytes.len() {
+                let end = bytes.len().min(*begin + PIECE_BYTES);
+                taken += self.lines.feed(&bytes[*begin..end], &mut read.lines);
+                *begin = end;
+                continue;
+            }
             match timeout_at(deadline, self.body.frame()).await {
                 Ok(Some(Ok(frame))) => {
-                    if let Some(bytes) = frame.data_ref() {
-                        taken += self.lines.feed(bytes, &mut read.lines);
-                    }
+                    // The connection decides how much comes at a time.
+                    self.come = (frame.data_ref().map(|bytes| bytes.to_vec()).unwrap_or_default(), 0);
                 }
                 Ok(None) => {
                     if self.ended {
@@ -190,6 +201,24 @@ mod tests {
             }
         }
         assert_eq!((pieces.iter().sum::<usize>(), pieces.iter().max()), (60, Some(&4)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_all_at_once_is_taken_in_pieces_too() {
+        let all: String = (0..60).map(|nth| format!("{}{}\n", line(nth), "x".repeat(1000))).collect();
+        let (cluster, _) = mock::cluster(vec![Answer::Full(200, vec![], all)]);
+        let mut log = Log::open(&cluster, &order(None)).await.unwrap();
+        let (mut count, mut most) = (0, 0);
+        loop {
+            let read = log.next(10_000).await.unwrap();
+            count += read.lines.len();
+            most = most.max(read.lines.len());
+            if read.then == Then::End {
+                break;
+            }
+        }
+        assert_eq!(count, 60);
+        assert!(most <= 15, "{most}");
     }
 
     #[tokio::test(start_paused = true)]
