@@ -31,7 +31,7 @@ pub struct AppPod {
 pub struct Container {
     /// Its name.
     pub name: String,
-    /// Whether it is one of the init containers, as helpers beside a virtual machine are.
+    /// Whether it is one of the init containers, as what prints the console of a virtual machine is.
     pub init: bool,
     /// How often it was started anew. With the pod's identity it names one run of the container.
     pub restarts: u32,

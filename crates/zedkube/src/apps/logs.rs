@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent::{Clock, Stop, report};
 use kubeops::apps::{Line, Log, Order, Then};
-use kubeops::{Cluster, Error, Reply};
+use kubeops::{Cluster, Error};
 use pubsub::Publication;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -184,11 +184,10 @@ impl Hand {
 
     fn trouble(&mut self, source: &Source, error: &Error) -> Outcome {
         let (app, pod, container) = (&source.app, &source.pod, &source.container);
-        let refused = matches!(error.reply(), Reply::NotFound { .. } | Reply::Permanent { .. });
         let (line, next_step) = (error.line(), error.next_step());
         // A container that is just going, or has left no log behind, is nothing to look after.
-        let usual = matches!(error, Error::Refused { answer, .. } if matches!(answer.code, 400 | 404));
-        if !usual && self.troubled.insert(source.clone()) {
+        let gone = matches!(error, Error::Refused { answer, .. } if matches!(answer.code, 400 | 404));
+        if !gone && self.troubled.insert(source.clone()) {
             warn!(
                 app,
                 pod,
@@ -200,6 +199,6 @@ impl Hand {
         } else {
             debug!(app, pod, container, error = line, "a log could not be read");
         }
-        if refused { Outcome::Refused } else { Outcome::Failed }
+        if gone { Outcome::Refused } else { Outcome::Failed }
     }
 }

@@ -92,7 +92,7 @@ impl Stage {
 
     /// A pod of an application whose containers are in their first run.
     pub(crate) fn pod(&self, name: &str, node: &str, phase: &str, containers: &[&str]) {
-        let (helpers, containers): (Vec<&str>, Vec<&str>) =
+        let (beside, containers): (Vec<&str>, Vec<&str>) =
             containers.iter().partition(|it| **it == "guest-console-log");
         let list =
             |names: &[&str]| names.iter().map(|it| json!({ "name": it, "image": "i" })).collect::<Vec<_>>();
@@ -100,11 +100,11 @@ impl Stage {
             "pods",
             json!({
                 "metadata": { "name": name, "namespace": APPS },
-                "spec": { "nodeName": node, "containers": list(&containers), "initContainers": list(&helpers) },
+                "spec": { "nodeName": node, "containers": list(&containers), "initContainers": list(&beside) },
                 "status": { "phase": phase },
             }),
         );
-        for container in helpers.iter().chain(&containers) {
+        for container in beside.iter().chain(&containers) {
             self.run(name, container, 0);
         }
     }

@@ -11,6 +11,7 @@ use crate::device::Device;
 const US: Requester = Requester::DeviceOp;
 const APP: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
 const POD: &str = "web-d4f3a-0-x7k2p";
+const LOG: &str = "web-d4f3a-0-x7k2p/log";
 
 fn configure(device: &Device) {
     let config = json!({
@@ -34,13 +35,13 @@ async fn logs_that_hang_and_pods_of_applications_that_are_not_told_hold_no_drain
         }),
     );
     device.sim.run_container("eve-kube-app", POD, "web", 0, &json!({ "running": {} }));
-    device.sim.faults().script("GET", "/log", u32::MAX, Fault::Hang);
+    device.sim.faults().script("GET", LOG, u32::MAX, Fault::Hang);
     device.start().await;
     device.until_line("application in the cluster", 1).await;
     let text = device.text(&format!("run/zedkube/ENClusterAppStatus/{APP}.json")).unwrap();
     assert!(text.contains(r#""IsDNidNode":true,"ScheduledOnThisNode":false,"AppKubeStatus":4"#), "{text}");
     device.pass(Duration::from_secs(5)).await;
-    assert!(device.sim.faults().count("GET", "/log") > 0);
+    assert!(device.sim.faults().count("GET", LOG) > 0);
     device.sim.faults().script("GET", "/namespaces/eve-kube-app/pods", u32::MAX, Fault::Hang);
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
