@@ -12,7 +12,7 @@ use scenarios::{At, UUID, World};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
-use topics::{DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
+use topics::{AppLogMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
 use zedkube::leader::Leadership;
 use zedkube::stats;
 
@@ -55,6 +55,32 @@ const LEASE_ROLE: &str = "pillar-rs-stats-leader";
 const NODE_LEASE_ROLE: &str = "pillar-rs-node-lease";
 /// The role for the report of the cluster.
 const STATS_ROLE: &str = "pillar-rs-cluster-stats";
+
+/// The role for applications, in their namespace.
+const APPS_ROLE: &str = "pillar-rs-apps";
+/// An application of the role's scenario, and its pod.
+const APP: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
+const APP_POD: &str = "web-d4f3a-0-x7k2p";
+
+/// A pod of an application that writes a line, on another node than ours.
+fn add_application(world: &World) {
+    let sim = world.cluster.sim();
+    sim.apply(
+        "pods",
+        json!({
+            "metadata": { "name": APP_POD, "namespace": "eve-kube-app" },
+            "spec": { "nodeName": "edge-node-2", "containers": [{ "name": "web", "image": "i" }] },
+            "status": { "phase": "Running" },
+        }),
+    );
+    sim.run_container("eve-kube-app", APP_POD, "web", 0, &json!({ "running": {} }));
+    sim.log("eve-kube-app", APP_POD, "web", "2026-03-14T09:30:00Z", "a line");
+    let config = json!({
+        "UUIDandVersion": { "UUID": APP }, "DisplayName": "Web", "IsDesignatedNodeID": true,
+        "FixedResources": { "VirtualizationMode": 4 },
+    });
+    world.put(&format!("run/zedagent/AppInstanceConfig/{APP}.json"), &config.to_string());
+}
 
 type Grants = BTreeSet<(String, String, String)>;
 
@@ -164,6 +190,30 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
 }
 
 #[tokio::test]
+async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    add_application(&world);
+    world.put("run/zedagent/EdgeNodeInfo/global.json", &json!({ "DeviceName": "edge-node-1" }).to_string());
+    let (_stopper, stop) = agent::Stop::new();
+    let station =
+        agent::Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
+    let apps = zedkube::apps::Apps::open(&station, world.cluster.handle()).unwrap();
+    // A line is marked, and the status is there.
+    let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
+        it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
+    });
+    tokio::select! {
+        () = apps.run(zedkube::apps::Pipe::new(tokio::io::sink())) => panic!("it ends with its stopper"),
+        _ = marked => {}
+    }
+    assert!(world.text(&format!("run/zedkube/ENClusterAppStatus/{APP}.json")).is_some());
+    let asked = world.cluster.asked_by_agents();
+    granted_and_used(&[APPS_ROLE], &asked);
+    let place = format!("/api/v1/namespaces/{}/pods", role(APPS_ROLE).metadata.namespace.unwrap());
+    assert!(asked.iter().all(|(_, uri)| uri.starts_with(&place)), "{asked:?}");
+}
+
+#[tokio::test]
 async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     let mut world = World::new().await;
     // One pod mounts a volume, one has two budgets.
@@ -177,8 +227,14 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
     // A budget that blocks first, so that budgets are looked at and followed.
     world.prepare(At::Status(DrainStatus::Cordoned)).await;
+    add_application(&world);
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
+    world
+        .until::<AppLogMarks>("zedkube", "a line of an application to be handed on", |it| {
+            it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
+        })
+        .await;
     world
         .until::<KubeLeaderElectInfo>("zedkube", "this node to lead", |it| {
             it.is_some_and(|it| it.is_stats_leader)
@@ -202,7 +258,7 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.executed(7).await;
     world.cluster.until_schedulable().await;
     let asked = world.cluster.asked_by_agents();
-    granted_and_used(&["pillar-rs-node-drain", NODE_LEASE_ROLE, LEASE_ROLE, STATS_ROLE], &asked);
+    granted_and_used(&["pillar-rs-node-drain", NODE_LEASE_ROLE, LEASE_ROLE, STATS_ROLE, APPS_ROLE], &asked);
     // A lease's role holds in one namespace, and but for create the election's for one lease.
     let places = [NODE_LEASE_ROLE, LEASE_ROLE].map(|name| {
         let role = role(name);

@@ -179,6 +179,37 @@ impl Cluster {
         }
     }
 
+    /// Sends `request` and opens its answer, to be read piece by piece. The limit holds for the opening; it is
+    /// returned, as the caller limits the pieces.
+    pub(crate) async fn open(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<(Body, Duration), Error> {
+        let request = request.map_err(|source| unaskable(what, source))?;
+        debug!(call = what, uri = %request.uri(), "open");
+        let opening = async {
+            let client = self.client().await?;
+            let response = client.send(request.map(Body::from)).await.map_err(|it| self.cut(what, it))?;
+            let (parts, body) = response.into_parts();
+            if parts.status.is_success() {
+                return Ok(body);
+            }
+            let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
+            let body = body.map_err(|source| self.cut(what, source))?.to_bytes();
+            Err(refused(what, read_answer(parts.status.as_u16(), &parts.headers, &body)))
+        };
+        let opened = match tokio::time::timeout(self.call_limit, opening).await {
+            Ok(opened) => opened,
+            Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit: self.call_limit }),
+        };
+        if let Err(error) = &opened {
+            debug!(call = what, error = error.line(), "call failed");
+            self.forget_after(error);
+        }
+        opened.map(|body| (body, self.call_limit))
+    }
+
     async fn client(&self) -> Result<Client, Error> {
         match &*self.source {
             Source::Given(client) => Ok(client.clone()),

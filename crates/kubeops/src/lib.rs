@@ -4,9 +4,11 @@
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`, `held`, `placement`, `forecast`, `gate`) decide; the others (`client`, `kubeconfig`, `watch`, `node`,
 //! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`,
-//! `boot`, `taints`, `leave`, `prune`) call; `stats` has files of both kinds. Sources: design.md sections 3 and 7, spec/agents.md 4.3 to 4.6.
+//! `boot`, `taints`, `leave`, `prune`) call; `apps` and `stats` have files of both kinds. Sources: design.md sections 3
+//! and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
+pub mod apps;
 pub mod boot;
 pub mod budget;
 pub mod changed;

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::path::Target;
 use crate::table::{Include, table};
 use crate::watch::{Scope, Watch};
-use crate::{Shared, discovery, scale, writes};
+use crate::{Shared, discovery, logs, scale, writes};
 
 /// A request, taken apart.
 pub(crate) struct Asked {
@@ -28,11 +28,11 @@ impl Asked {
         self.query.get(name).map(String::as_str).filter(|it| !it.is_empty())
     }
 
-    fn is_set(&self, name: &str) -> bool {
+    pub(crate) fn is_set(&self, name: &str) -> bool {
         matches!(self.given(name), Some("true" | "1"))
     }
 
-    fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>, Failure> {
+    pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>, Failure> {
         let read = |text: &str| {
             let bad = |_| Failure::bad_request(format!("{name}: {text:?} is no number"));
             text.parse().map_err(bad)
@@ -83,6 +83,9 @@ fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
                 None => held,
             };
             Ok(Answer::Json(200, shown))
+        }
+        ("GET", Some(name), Some("log")) if target.resource == "pods" => {
+            logs::answer(shared, &target, name, asked)
         }
         ("POST", Some(name), Some("eviction")) => writes::evict(shared, &target, name, asked),
         ("GET" | "PUT" | "PATCH", Some(name), Some("scale")) => scale::answer(shared, &target, name, asked),

@@ -12,6 +12,7 @@ mod failure;
 mod faults;
 mod kinds;
 mod kubelets;
+mod logs;
 mod merge_keys;
 mod openapi;
 mod patch;
@@ -94,6 +95,7 @@ pub(crate) struct Shared {
     store: Mutex<Store>,
     pub(crate) changed: Notify,
     pub(crate) faults: Faults,
+    pub(crate) logs: logs::Logs,
 }
 
 impl Shared {
@@ -147,6 +149,7 @@ impl Sim {
             store: Mutex::new(Store::new(config.history)),
             changed: Notify::new(),
             faults: Faults::default(),
+            logs: logs::Logs::default(),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(controllers::run(Arc::downgrade(&shared)));

@@ -3,6 +3,7 @@
 //! Not here: I/O, the life of a topic, decisions. Pure: no clock, no I/O, no task.
 
 mod app;
+mod app_logs;
 mod base_os;
 mod cluster;
 mod config_items;
@@ -30,6 +31,7 @@ mod wireless;
 mod zboot;
 
 pub use app::*;
+pub use app_logs::*;
 pub use base_os::*;
 pub use cluster::*;
 pub use config_items::*;
@@ -67,6 +69,7 @@ macro_rules! every_topic {
     ($of:ident) => {
         vec![
             $of::<crate::AppInstanceConfig>(),
+            $of::<crate::AppLogMarks>(),
             $of::<crate::BaseOSMgrStatus>(),
             $of::<crate::BaseOsConfig>(),
             $of::<crate::BaseOsStatus>(),

@@ -1,8 +1,10 @@
 //! zedkube drains this node for whoever asks, says how far it is, and gives its cordon back; and it takes part in the
-//! election of the node that reports on the cluster. It takes this node out of its cluster when the config says so.
+//! election of the node that reports on the cluster. It takes this node out of its cluster when the config says so, and
+//! tells of its applications there.
 //!
 //! Not here: whether an operation goes ahead; its requester decides. Source: lf-edge/eve pkg/pillar/cmd/zedkube.
 
+pub mod apps;
 pub mod core;
 pub mod leader;
 mod leave;
@@ -37,10 +39,24 @@ pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 /// # Errors
 /// A topic or file that it cannot go on without.
 pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(), Error> {
+    run_into(station, limits, cluster, apps::Pipe::standard_output()).await
+}
+
+/// [`run`], with another place for the lines that applications have logged.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_into(
+    station: Station,
+    limits: Limits,
+    cluster: Cluster,
+    pipe: apps::Pipe,
+) -> Result<(), Error> {
     pid::write(&station, NAME)?;
     force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
     let leader = leader::Leader::open(&station, &limits, cluster.clone())?;
+    let apps = apps::Apps::open(&station, cluster.clone())?;
     let board = stats::Board::open(&station.bus)?;
     let (tasks, door) = (Tasks::new(outbox), leader.door());
     let membership = leave::Leaver::open(&station, &limits)?;
@@ -67,7 +83,7 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
         turn::run(NAME, core, shell, inbox, &station).await
     });
     let beside = async {
-        tokio::join!(report, Box::pin(leave), Box::pin(prune));
+        tokio::join!(report, Box::pin(leave), Box::pin(prune), Box::pin(apps.run(pipe)));
         Ok(())
     };
     // In one task: if any hangs, the machine's watchdog sees it.

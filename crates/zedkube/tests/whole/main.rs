@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 mod after_boot;
+mod apps;
 mod away;
 mod cordons;
 mod device;

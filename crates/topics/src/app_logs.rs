@@ -1,0 +1,50 @@
+//! How far the logs of an application have been handed on: what zedkube needs after a restart to tell each line once.
+//!
+//! A topic of our own, as in `own`; the key is the application's UUID. Pure: no clock, no I/O, no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{GoTime, Kind, Topic};
+
+/// The marks of one application, one for each container.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct AppLogMarks {
+    /// In the order of pods and containers.
+    pub containers: Vec<AppLogMark>,
+}
+
+impl Topic for AppLogMarks {
+    const NAME: &'static str = "AppLogMarks";
+    const KIND: Kind = Kind::Volatile;
+}
+
+/// How far the log of one container has been handed on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct AppLogMark {
+    /// Name of the pod.
+    pub pod: String,
+    /// Identity of the pod.
+    #[serde(rename = "PodUID")]
+    pub pod_uid: String,
+    /// Name of the container.
+    pub container: String,
+    /// Which run of it: how often it had been started anew.
+    pub restarts: u32,
+    /// Whether lines older than the first moment have been handed on as well.
+    pub older: bool,
+    /// The last moments of which lines have been handed on, oldest first.
+    pub moments: Vec<AppLogMoment>,
+}
+
+/// A moment, and how many lines of it have been handed on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct AppLogMoment {
+    /// When the container wrote them, to the nanosecond.
+    pub at: GoTime,
+    /// How many.
+    pub lines: u32,
+}

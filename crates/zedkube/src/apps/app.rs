@@ -1,0 +1,174 @@
+//! An application as far as its pods go: its name in the cluster, and which pods are its own.
+//!
+//! Sources: spec/topics.md "App kube name"; lf-edge/eve pkg/pillar/base. Pods of an application are made by one replica
+//! set of its name, so the ends of their names are known, and one name is not taken for the beginning of another
+//! (docs/decisions.md). Pure: no clock, no I/O, no task.
+
+use topics::{AppInstanceConfig, GoUuid, VmMode};
+
+/// What the launcher pods of virtual machines are called by.
+const LAUNCHER: &str = "virt-launcher-";
+/// As much of a display name is used.
+const NAME_CHARS: usize = 26;
+/// As much of the UUID is used.
+const UUID_CHARS: usize = 5;
+/// What Kubernetes appends to a name to make it unique.
+const RANDOM_CHARS: usize = 5;
+/// TCP port of the console of display 0.
+const VNC_PORT: u32 = 5900;
+
+/// An application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct App {
+    pub(super) uuid: GoUuid,
+    /// What its replica set is called.
+    pub(super) name: String,
+    /// This node is its designated node.
+    pub(super) designated: bool,
+    /// A container of its own, and no virtual machine.
+    pub(super) native: bool,
+    /// TCP port of its console, were it a virtual machine.
+    pub(super) vnc_port: u32,
+}
+
+/// How a pod belongs to an application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pod<'a> {
+    /// It is the application.
+    Native,
+    /// It runs its virtual machine, whose name this is.
+    Launcher(&'a str),
+}
+
+impl App {
+    pub(super) fn of(config: &AppInstanceConfig) -> Self {
+        let purges = config.purge_cmd.counter.wrapping_add(config.local_purge_cmd.counter);
+        let uuid = config.uuid_and_version.uuid;
+        Self {
+            uuid,
+            name: format!("{}-{purges}", kube_name(&config.display_name, uuid)),
+            designated: config.is_designated_node_id,
+            native: config.fixed_resources.virtualization_mode == VmMode::NoHyper,
+            vnc_port: config.fixed_resources.vnc_display.wrapping_add(VNC_PORT),
+        }
+    }
+
+    /// Whether and how the pod of this name belongs to it.
+    pub(super) fn pod<'a>(&self, pod: &'a str) -> Option<Pod<'a>> {
+        if let Some(rest) = pod.strip_prefix(&self.name) {
+            return (rest.is_empty() || rest.strip_prefix('-').is_some_and(is_random)).then_some(Pod::Native);
+        }
+        let rest = pod.strip_prefix(LAUNCHER)?.strip_prefix(&self.name)?;
+        // A machine is called by five characters behind the name of its set, or just so; its launcher by five more
+        // behind a dash.
+        let (machine, launcher) = rest.split_once('-')?;
+        let whole = (machine.is_empty() || is_random(machine)) && is_random(launcher);
+        let name = pod.get(LAUNCHER.len()..pod.len() - RANDOM_CHARS - 1)?;
+        whole.then_some(Pod::Launcher(name))
+    }
+}
+
+/// Five characters as Kubernetes appends them.
+fn is_random(text: &str) -> bool {
+    text.len() == RANDOM_CHARS && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+/// The name of an application in the cluster, without the number of its purges.
+fn kube_name(display: &str, uuid: GoUuid) -> String {
+    let mut name = String::new();
+    for each in display.chars().map(|it| if it == '_' { '-' } else { it }) {
+        match each {
+            'a'..='z' | 'A'..='Z' | '0'..='9' => name.push(each.to_ascii_lowercase()),
+            '-' | '.' if !name.ends_with('-') => name.push('-'),
+            _ => {}
+        }
+    }
+    name.truncate(NAME_CHARS);
+    name.push('-');
+    name.extend(uuid.to_string().chars().take(UUID_CHARS));
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topics::AppInstanceOpsCmd;
+
+    const UUID: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
+
+    fn app(display: &str, purges: u32) -> App {
+        let mut config =
+            AppInstanceConfig { display_name: display.to_owned(), ..AppInstanceConfig::default() };
+        config.uuid_and_version.uuid = GoUuid(UUID.parse().unwrap());
+        config.purge_cmd = AppInstanceOpsCmd { counter: purges, ..AppInstanceOpsCmd::default() };
+        App::of(&config)
+    }
+
+    #[test]
+    fn d_k23_names_are_made_of_whatever_the_controller_calls_an_application() {
+        for (display, name) in [
+            ("web", "web-d4f3a-0"),
+            ("Web_Server", "web-server-d4f3a-0"),
+            ("a__b--c..d-.e", "a-b-c-d-e-d4f3a-0"),
+            ("_x_", "-x--d4f3a-0"),
+            ("Größe 7%", "gre7-d4f3a-0"),
+            ("日本", "-d4f3a-0"),
+            ("", "-d4f3a-0"),
+            ("abcdefghijklmnopqrstuvwxyz0123", "abcdefghijklmnopqrstuvwxyz-d4f3a-0"),
+            // Cut after the rest is done, so that it may end in a dash.
+            ("abcdefghijklmnopqrstuvwxy-z", "abcdefghijklmnopqrstuvwxy--d4f3a-0"),
+        ] {
+            assert_eq!(app(display, 0).name, name, "{display}");
+        }
+        assert_eq!(app("web", 17).name, "web-d4f3a-17");
+    }
+
+    #[test]
+    fn purges_of_the_controller_and_of_the_operator_count_together_as_go_counts_them() {
+        let mut config = AppInstanceConfig { display_name: "web".to_owned(), ..AppInstanceConfig::default() };
+        config.purge_cmd.counter = 3;
+        config.local_purge_cmd.counter = 2;
+        assert_eq!(App::of(&config).name, "web-00000-5");
+        config.local_purge_cmd.counter = u32::MAX;
+        assert_eq!(App::of(&config).name, "web-00000-2");
+    }
+
+    #[test]
+    fn a_pod_belongs_to_one_purge_of_one_application() {
+        let one = app("web", 1);
+        for (pod, how) in [
+            ("web-d4f3a-1-x7k2p", Some(Pod::Native)),
+            ("web-d4f3a-1", Some(Pod::Native)),
+            // The tenth purge, and the eleventh.
+            ("web-d4f3a-10-x7k2p", None),
+            ("web-d4f3a-11", None),
+            // Another application, whose display name is the name of this one.
+            ("web-d4f3a-1-b3e2f-0-x7k2p", None),
+            ("web-d4f3a-1-x7k2", None),
+            ("web-d4f3a-1-X7K2P", None),
+            ("web-d4f3a-1x7k2p", None),
+            ("my-web-d4f3a-1-x7k2p", None),
+            ("virt-launcher-web-d4f3a-1ab1cd-x7k2p", Some(Pod::Launcher("web-d4f3a-1ab1cd"))),
+            ("virt-launcher-web-d4f3a-1-x7k2p", Some(Pod::Launcher("web-d4f3a-1"))),
+            // The machine of the tenth purge begins with a digit more.
+            ("virt-launcher-web-d4f3a-10ab1cd-x7k2p", None),
+            ("virt-launcher-web-d4f3a-10-x7k2p", None),
+            ("virt-launcher-web-d4f3a-1ab1cd-x7k2", None),
+            ("virt-launcher-web-d4f3a-1ab1cd", None),
+            ("virt-launcher-web-d4f3a-1-b3e2f-0ab1cd-x7k2p", None),
+            ("virt-launcher-", None),
+            ("", None),
+        ] {
+            assert_eq!(one.pod(pod), how, "{pod}");
+        }
+    }
+
+    #[test]
+    fn the_consoles_port_is_counted_as_go_counts() {
+        let mut config = AppInstanceConfig::default();
+        config.fixed_resources.vnc_display = 1;
+        assert_eq!(App::of(&config).vnc_port, 5901);
+        config.fixed_resources.vnc_display = u32::MAX;
+        assert_eq!(App::of(&config).vnc_port, 5899);
+    }
+}

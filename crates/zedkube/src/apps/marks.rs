@@ -1,0 +1,203 @@
+//! Which lines of a container's log have been handed on.
+//!
+//! Lines have no number. What tells one from the others is the moment at which it was written, and how many of that
+//! moment come before it. A mark keeps the last moments and not only the newest, as the two streams of a container
+//! are written by two hands: a line may stand behind one that is a few microseconds younger. The API server takes
+//! whole seconds, so what it sends again is sifted here. Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use jiff::{SignedDuration, Timestamp};
+use topics::{AppLogMoment, GoTime};
+
+/// As many moments are kept.
+pub(super) const MOMENTS: usize = 16;
+
+/// By so much a line may be older than one in front of it.
+const SLACK: SignedDuration = SignedDuration::from_secs(1);
+
+/// How far the log of one run of a container has been handed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Which run.
+    pub(super) restarts: u32,
+    /// Lines of moments that are forgotten have been handed on too.
+    older: bool,
+    /// Oldest first.
+    moments: VecDeque<(Timestamp, u32)>,
+}
+
+impl Mark {
+    /// Nothing of this run has been handed on.
+    pub(super) const fn fresh(restarts: u32) -> Self {
+        Self { restarts, older: false, moments: VecDeque::new() }
+    }
+
+    /// From its form on disk.
+    pub(super) fn read(restarts: u32, older: bool, moments: &[AppLogMoment]) -> Self {
+        let mut moments: Vec<_> = moments.iter().map(|it| (it.at.to_timestamp(), it.lines)).collect();
+        moments.sort_unstable();
+        Self { restarts, older, moments: moments.into() }
+    }
+
+    /// Its form on disk.
+    pub(super) fn written(&self) -> (bool, Vec<AppLogMoment>) {
+        let moment = |(at, lines): &(Timestamp, u32)| AppLogMoment { at: GoTime::from(*at), lines: *lines };
+        (self.older, self.moments.iter().map(moment).collect())
+    }
+
+    /// From when on the log is to be read: a second before the oldest moment, as the line of another hand may be older
+    /// by a little and lie in the second before.
+    pub(super) fn since(&self) -> Option<Timestamp> {
+        let oldest = self.oldest()?;
+        Some(oldest.saturating_sub(SLACK).unwrap_or(oldest))
+    }
+
+    fn oldest(&self) -> Option<Timestamp> {
+        self.moments.front().map(|(at, _)| *at)
+    }
+
+    /// A line of this moment has been handed on.
+    pub(super) fn note(&mut self, at: Timestamp) {
+        let place = self.moments.partition_point(|(known, _)| *known < at);
+        match self.moments.get_mut(place) {
+            Some((known, lines)) if *known == at => *lines = lines.saturating_add(1),
+            Some(_) | None => self.moments.insert(place, (at, 1)),
+        }
+        if self.moments.len() > MOMENTS {
+            self.moments.pop_front();
+            self.older = true;
+        }
+    }
+}
+
+/// Tells the lines of one reading apart.
+#[derive(Debug)]
+pub(super) struct Sieve {
+    left: BTreeMap<Timestamp, u32>,
+    floor: Option<Timestamp>,
+    /// A line was met that had been handed on: it is the log that the mark is of.
+    anchored: bool,
+}
+
+impl Sieve {
+    pub(super) fn of(mark: &Mark) -> Self {
+        let floor = mark.oldest().filter(|_| mark.older);
+        Self { left: mark.moments.iter().copied().collect(), floor, anchored: false }
+    }
+
+    /// Whether the next line of the log, written then, has not been handed on.
+    pub(super) fn is_news(&mut self, at: Timestamp) -> bool {
+        let known = self.left.get_mut(&at).filter(|left| **left > 0);
+        let before = self.floor.is_some_and(|floor| at < floor);
+        let news = known.is_none() && !before;
+        if let Some(left) = known {
+            *left -= 1;
+        }
+        self.anchored |= !news;
+        news
+    }
+
+    /// Whether a line was met that had been handed on.
+    pub(super) const fn is_anchored(&self) -> bool {
+        self.anchored
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(nanos: i64) -> Timestamp {
+        Timestamp::from_nanosecond(1_773_480_600_000_000_000 + i128::from(nanos)).unwrap()
+    }
+
+    /// Reads `log` as a container's node gives it: only lines of the second of `since` and later.
+    fn read(mark: &mut Mark, log: &[i64]) -> Vec<usize> {
+        let second = |it: Timestamp| it.as_nanosecond().div_euclid(1_000_000_000);
+        let since = mark.since().map(second);
+        let mut sieve = Sieve::of(mark);
+        let sent =
+            log.iter().enumerate().filter(|(_, nanos)| since.is_none_or(|it| second(at(**nanos)) >= it));
+        let news: Vec<(usize, i64)> =
+            sent.filter(|(_, nanos)| sieve.is_news(at(**nanos))).map(|(nth, nanos)| (nth, *nanos)).collect();
+        news.iter().for_each(|(_, nanos)| mark.note(at(*nanos)));
+        news.into_iter().map(|(nth, _)| nth).collect()
+    }
+
+    #[test]
+    fn lines_of_one_moment_are_counted_and_not_taken_for_one() {
+        let mut mark = Mark::fresh(0);
+        assert_eq!(read(&mut mark, &[1, 1, 1]), [0, 1, 2]);
+        assert_eq!(read(&mut mark, &[1, 1, 1, 1, 2]), [3, 4]);
+        assert_eq!(read(&mut mark, &[1, 1, 1, 1, 2]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn a_line_behind_a_younger_one_is_not_lost() {
+        let mut mark = Mark::fresh(0);
+        assert_eq!(read(&mut mark, &[10, 30]), [0, 1]);
+        assert_eq!(read(&mut mark, &[10, 30, 20, 40]), [2, 3]);
+        assert_eq!(read(&mut mark, &[10, 30, 20, 40]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn a_mark_stays_small_and_knows_that_it_forgot() {
+        let mut mark = Mark::fresh(0);
+        let log: Vec<i64> = (0..1000).collect();
+        assert_eq!(read(&mut mark, &log[..500]).len(), 500);
+        assert_eq!(
+            (mark.moments.len(), mark.oldest(), mark.since()),
+            (MOMENTS, Some(at(484)), Some(at(484 - 1_000_000_000)))
+        );
+        assert_eq!(read(&mut mark, &log), (500..1000).collect::<Vec<_>>());
+        let (older, moments) = mark.written();
+        assert_eq!(Mark::read(0, older, &moments), mark);
+    }
+
+    #[test]
+    fn a_log_that_begins_anew_has_no_line_that_is_known() {
+        let mut mark = Mark::fresh(0);
+        read(&mut mark, &[1, 2]);
+        let mut sieve = Sieve::of(&mark);
+        assert!(sieve.is_news(at(3)) && !sieve.is_anchored());
+        let mut sieve = Sieve::of(&mark);
+        assert!(!sieve.is_news(at(2)) && sieve.is_anchored());
+        assert!(sieve.is_news(at(3)));
+        assert!(!Sieve::of(&Mark::fresh(0)).is_anchored());
+    }
+
+    proptest! {
+        /// However a log grows, with moments that repeat and lines that change places, and whenever it is read, each
+        /// line is handed on once.
+        #[test]
+        fn d_k23_each_line_is_news_once(
+            steps in proptest::collection::vec((0_i64..600_000_000, 0_u8..4), 1..120),
+            swaps in proptest::collection::vec(any::<bool>(), 120),
+        ) {
+            let (mut log, mut now, mut reads) = (Vec::new(), 0, Vec::new());
+            for (wait, what) in &steps {
+                now += if *what == 0 { 0 } else { *wait };
+                log.push(now);
+                reads.push(*what == 3);
+            }
+            // Two hands: neighbours change places.
+            for (nth, swap) in swaps.iter().enumerate().take(log.len().saturating_sub(1)) {
+                if *swap && nth % 2 == 0 {
+                    log.swap(nth, nth + 1);
+                }
+            }
+            let (mut mark, mut seen) = (Mark::fresh(0), vec![0; log.len()]);
+            reads.push(true);
+            for (nth, read_now) in reads.iter().enumerate() {
+                if *read_now {
+                    let written = (nth + 1).min(log.len());
+                    read(&mut mark, &log[..written]).into_iter().for_each(|line| seen[line] += 1);
+                }
+            }
+            prop_assert!(seen.iter().all(|times| *times == 1), "{seen:?} of {log:?}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Applications as this node sees them in the cluster: ENClusterAppStatus, and the logs of their containers.
+//!
+//! Pure: `app`, `look`, `book` (the status), `marks`, `track`, `course`, `line` (the logs); `task` and `logs` wait.
+//! Neither waits for the drain, nor the drain for them. Sources: spec/agents.md 4.12, D-K23.
+
+mod app;
+mod book;
+mod course;
+mod line;
+mod logs;
+mod look;
+mod marks;
+mod pipe;
+mod task;
+mod track;
+
+pub use book::{GAP, UNREACHABLE_AFTER};
+pub use logs::{BATCH_BYTES, ROUND_BYTES};
+pub use pipe::Pipe;
+pub use task::Apps;
+pub use track::{AGAIN, DOUBT, ROUND};

@@ -1,0 +1,35 @@
+//! Where lines of applications go: past the agent's own log and its filter.
+
+use std::io;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+
+/// A stream of lines.
+pub struct Pipe(Box<dyn AsyncWrite + Send + Unpin>);
+
+impl std::fmt::Debug for Pipe {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Pipe")
+    }
+}
+
+impl Pipe {
+    /// The standard output of this process. The agent's own log is on standard error: whoever reads this one slowly
+    /// does not hold that one up.
+    #[must_use]
+    pub fn standard_output() -> Self {
+        Self::new(tokio::io::stdout())
+    }
+
+    /// Any other place.
+    #[must_use]
+    pub fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        Self(Box::new(writer))
+    }
+
+    /// Hands `bytes` over. Dropping it leaves a part of them unsaid.
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes).await?;
+        self.0.flush().await
+    }
+}

@@ -1,0 +1,211 @@
+//! What this node hears of its applications and their pods, and the status that it publishes.
+//!
+//! It runs beside the drain, with an inbox of its own: neither waits for the other.
+
+use agent::{Clock, Error, Outbox, Station, Tasks, publication, report, turn, wire};
+use kubeops::Cluster;
+use kubeops::apps::{Pods, Told};
+use pubsub::{Bus, Change, Codec, Publication};
+use tokio::sync::watch;
+use topics::{AppInstanceConfig, AppLogMarks, ENClusterAppStatus, EdgeNodeInfo, go_json};
+use tracing::{debug, error, info, warn};
+
+use super::app::App;
+use super::book::{Act, Book};
+use super::course::Scene;
+use super::logs;
+use super::pipe::Pipe;
+use crate::NAME;
+
+enum Heard {
+    App(String, Option<App>),
+    /// All configs that were there have been told.
+    Read,
+    Node(String),
+}
+
+/// The topics of applications, to be run beside the drain.
+pub struct Apps {
+    station: Station,
+    cluster: Cluster,
+    status: Publication<ENClusterAppStatus>,
+    marks: Publication<AppLogMarks>,
+}
+
+impl Apps {
+    /// Becomes the publisher of both, with what an earlier run left.
+    ///
+    /// # Errors
+    /// Another process publishes them, or their directories cannot be used.
+    pub fn open(station: &Station, cluster: Cluster) -> Result<Self, Error> {
+        let bus = &station.bus;
+        Ok(Self {
+            status: publication(bus, NAME)?,
+            marks: publication(bus, NAME)?,
+            station: station.clone(),
+            cluster,
+        })
+    }
+
+    /// Publishes ENClusterAppStatus and hands the logs on into `pipe`, until the station says stop. What was published
+    /// stays.
+    pub async fn run(self, pipe: Pipe) {
+        let Self { station, cluster, status, marks } = self;
+        let (scenes, scene) = watch::channel(Scene::default());
+        let (clock, stop) = (station.clock, station.stop.clone());
+        let desk = logs::Desk { cluster: cluster.clone(), clock, stop, marks, pipe };
+        let mut teller = Teller::new(clock, cluster, status, scenes);
+        tokio::join!(logs::run(desk, scene), teller.run(&station));
+    }
+}
+
+struct Teller {
+    clock: Clock,
+    cluster: Cluster,
+    status: Publication<ENClusterAppStatus>,
+    scenes: watch::Sender<Scene>,
+    book: Book,
+    pods: Option<Pods>,
+    /// The last failure of the watch and of writing, so that each is told once.
+    trouble: Option<String>,
+    failure: String,
+}
+
+impl Teller {
+    fn new(
+        clock: Clock,
+        cluster: Cluster,
+        status: Publication<ENClusterAppStatus>,
+        scenes: watch::Sender<Scene>,
+    ) -> Self {
+        let book = Book::new(status.iter().map(|(key, status)| (key.to_owned(), status.clone())));
+        Self { clock, cluster, status, scenes, book, pods: None, trouble: None, failure: String::new() }
+    }
+
+    async fn run(&mut self, station: &Station) {
+        let (outbox, mut inbox) = turn::inbox();
+        let mut tasks = Tasks::new(outbox);
+        let bus = station.bus.clone();
+        tasks.events("follow AppInstanceConfig", move |outbox| follow(bus, outbox));
+        tasks.follow::<EdgeNodeInfo>(&station.bus, "zedagent", |change| match change {
+            Change::Put { value, .. } if !value.device_name.is_empty() => {
+                Some(Heard::Node(value.kube_name()))
+            }
+            Change::Put { .. }
+            | Change::Gone { .. }
+            | Change::Synced
+            | Change::Restarted(_)
+            | Change::Bad(_) => None,
+        });
+        let mut stop = station.stop.clone();
+        loop {
+            self.follow_pods();
+            self.publish();
+            let scene = Scene::of(&self.book);
+            self.scenes.send_if_modified(|known| (*known != scene).then(|| *known = scene).is_some());
+            tokio::select! {
+                biased;
+                () = stop.stopped() => return,
+                heard = inbox.recv() => match heard {
+                    Some(Heard::App(key, app)) => self.book.configured(key, app),
+                    Some(Heard::Read) => self.book.configs_read(),
+                    Some(Heard::Node(name)) => self.book.node(name),
+                    None => return,
+                },
+                () = self.clock.sleep_until(self.book.next_wake()) => {}
+                told = next(&mut self.pods) => self.told(told),
+            }
+        }
+    }
+
+    /// Pods are followed while there is an application.
+    fn follow_pods(&mut self) {
+        if !self.book.is_wanted() {
+            self.pods = None;
+        } else if self.pods.is_none() {
+            // Nodes do not ask in step.
+            let seed = u64::try_from(self.clock.now().since_start().as_nanos()).unwrap_or_default();
+            self.pods = Some(Pods::open(&self.cluster, seed));
+        }
+    }
+
+    fn told(&mut self, told: Told) {
+        let Some(pods) = &self.pods else { return };
+        match told {
+            Told::Known => {
+                self.book.heard(pods.known().cloned().collect());
+                if self.trouble.take().is_some() {
+                    info!("pods of applications are followed again");
+                }
+            }
+            Told::Failing { error, next_step } => {
+                self.book.failed(self.clock.now());
+                if self.trouble.is_none() {
+                    warn!(error, next_step, "cannot follow the pods of applications, it is tried again");
+                } else {
+                    debug!(error, "still cannot follow the pods of applications");
+                }
+                self.trouble = Some(error);
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let now = self.clock.now();
+        while let Some(act) = self.book.due(now) {
+            let result = match &act {
+                Act::Publish(key, status) => {
+                    info!(app = key, designated = status.is_dnid_node, here = status.scheduled_on_this_node,
+                        status = %status.app_kube_status.number(), "application in the cluster");
+                    self.status.publish(key, status).map(drop)
+                }
+                Act::Withdraw(key) => self.status.unpublish(key),
+            };
+            let done = result.is_ok();
+            if let Err(cause) = result {
+                let error = report::chain(&cause);
+                if error != self.failure {
+                    error!(
+                        topic = "ENClusterAppStatus",
+                        error, "not written, tried again; make room under /run"
+                    );
+                    self.failure = error;
+                }
+            }
+            self.book.done(now, act, done);
+        }
+    }
+}
+
+/// The next thing heard of the pods; never while they are not followed.
+async fn next(pods: &mut Option<Pods>) -> Told {
+    match pods {
+        Some(pods) => pods.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Follows the configs for good. Of each only what is needed is kept: they hold secrets, and large ones.
+async fn follow(bus: Bus, outbox: Outbox<Heard>) {
+    let codec = Codec {
+        encode: |_: &App| Err("configs of applications are only read".into()),
+        decode: |bytes| Ok(App::of(&go_json::from_slice::<AppInstanceConfig>(bytes)?)),
+    };
+    let mut configs = bus.subscription(&wire::name::<AppInstanceConfig>("zedagent"), codec);
+    loop {
+        let heard = match configs.next().await {
+            Change::Put { key, value, .. } => Heard::App(key, Some(value)),
+            Change::Gone { key, .. } => Heard::App(key, None),
+            Change::Synced => Heard::Read,
+            Change::Restarted(_) => continue,
+            Change::Bad(finding) => {
+                warn!(topic = "AppInstanceConfig", path = %finding.path.display(), reason = finding.reason,
+                    "ignored a bad value, the last good one stays");
+                continue;
+            }
+        };
+        if !outbox.send(heard).await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Applications as a node tells of them: watches and logs of an embedded cluster, and real files, on a clock that
+//! stands still.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+mod crashes;
+mod lines;
+mod logs;
+mod pipe;
+mod runs;
+mod stage;
+mod statuses;
