@@ -4,6 +4,7 @@
 
 mod app;
 mod base_os;
+mod certs;
 mod cluster;
 mod config_items;
 mod device_ops;
@@ -21,6 +22,7 @@ mod numbers;
 mod own;
 mod reread;
 pub mod schema;
+mod secret;
 mod shared;
 mod stats_state;
 mod time;
@@ -30,6 +32,7 @@ mod zboot;
 
 pub use app::*;
 pub use base_os::*;
+pub use certs::*;
 pub use cluster::*;
 pub use config_items::*;
 pub use device_ops::*;
@@ -45,6 +48,7 @@ pub use modem::*;
 pub use network::*;
 pub use own::*;
 pub use reread::{Reread, readers};
+pub use secret::Secret;
 pub use shared::*;
 pub use stats_state::*;
 pub use time::GoTime;
@@ -70,12 +74,14 @@ macro_rules! every_topic {
             $of::<crate::BaseOsStatus>(),
             $of::<crate::ConfigItemValueMap>(),
             $of::<crate::ContentTreeStatus>(),
+            $of::<crate::ControllerCert>(),
             $of::<crate::DeviceNetworkStatus>(),
             $of::<crate::DeviceOpPending>(),
             $of::<crate::DomainStatus>(),
             $of::<crate::DrainHistory>(),
             $of::<crate::DrainJournal>(),
             $of::<crate::ENClusterAppStatus>(),
+            $of::<crate::EdgeNodeCert>(),
             $of::<crate::EdgeNodeClusterConfig>(),
             $of::<crate::EdgeNodeClusterStatus>(),
             $of::<crate::EdgeNodeInfo>(),

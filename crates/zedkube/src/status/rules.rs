@@ -8,23 +8,11 @@ use core::net::IpAddr;
 
 use topics::{
     DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus, ErrorDescription, ErrorSeverity,
-    GoTime, GoUuid, NetworkPortStatus,
+    GoTime, GoUuid, NetworkPortStatus, Secret,
 };
 
 use super::balance::balance;
-
-/// The cluster's token in clear text.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Token {
-    /// The config has none, or none that is encrypted.
-    #[default]
-    None,
-    /// Decrypted: a secret.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the keys of the device are not reached yet"))]
-    Clear(String),
-    /// Why it could not be decrypted.
-    Failed(String),
-}
+use crate::token::{Answer, Sealed, Token};
 
 /// The newest facts.
 #[derive(Debug, Default)]
@@ -58,10 +46,28 @@ pub(crate) struct Place {
 }
 
 impl Facts {
-    /// Takes a config. One that is not decided upon yet says nothing.
+    /// Takes a config. One that is not decided upon yet says nothing; one with another token forgets the last one.
     pub(super) fn configured(&mut self, config: EdgeNodeClusterConfig) {
-        if config.initialized {
-            self.config = Some(config);
+        if !config.initialized {
+            return;
+        }
+        let block = |it: &EdgeNodeClusterConfig| Sealed::of(it).map(|it| it.block);
+        let wanted = block(&config);
+        if wanted != self.config.as_ref().and_then(block) {
+            self.token = if wanted.is_some() { Token::Pending } else { Token::None };
+        }
+        self.config = Some(config);
+    }
+
+    /// What is to be decrypted.
+    pub(super) fn sealed(&self) -> Option<Sealed> {
+        self.config.as_ref().and_then(Sealed::of)
+    }
+
+    /// Takes what became of a block; one of an earlier config says nothing.
+    pub(super) fn opened(&mut self, answer: Answer) {
+        if self.sealed().is_some_and(|it| it.block == answer.of.block) {
+            self.token = answer.token;
         }
     }
 
@@ -76,9 +82,11 @@ impl Facts {
         let wanted = config.lb_interfaces.as_deref().unwrap_or_default();
         let balance = balance(config, ports);
         let (token, fault) = match &self.token {
-            Token::None => (String::new(), ""),
+            // A moment, after which there is a token or a fault: until then what stands is not taken back.
+            Token::Pending => return Verdict::Keep,
+            Token::None => (Secret::default(), ""),
             Token::Clear(token) => (token.clone(), ""),
-            Token::Failed(why) => (String::new(), why.as_str()),
+            Token::Failed(why) => (Secret::default(), why.as_str()),
         };
         let before = last.map(|it| (&it.lb_config_error, &it.error));
         Verdict::Status(Box::new(EdgeNodeClusterStatus {

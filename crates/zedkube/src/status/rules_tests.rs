@@ -4,10 +4,11 @@ use std::path::Path;
 
 use topics::{
     AddrInfo, DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus, GoIp, GoTime, LbInterface,
-    NetworkPortStatus, Topic, go_json,
+    NetworkPortStatus, Secret, Topic, go_json,
 };
 
-use super::rules::{Facts, Place, Token, Verdict, place};
+use super::rules::{Facts, Place, Verdict, place};
+use crate::token::{Answer, Token};
 
 const TOKEN: &str = "s3cr3t<token>&\"x\"";
 
@@ -35,8 +36,9 @@ fn network(change: impl FnOnce(&mut Vec<NetworkPortStatus>)) -> DeviceNetworkSta
 }
 
 fn facts(config: &str, network: DeviceNetworkStatus, token: Token) -> Facts {
-    let mut facts = Facts { config: None, network: Some(network), token };
+    let mut facts = Facts { network: Some(network), ..Facts::default() };
     facts.configured(sample(config));
+    facts.token = token;
     facts
 }
 
@@ -63,7 +65,7 @@ fn in_conflict() -> Facts {
         let addr = ip("192.168.86.201");
         ports[1].addr_info_list = Some(vec![AddrInfo { addr, ..AddrInfo::default() }]);
     });
-    let mut facts = facts("join-with-masters", network, Token::Clear(TOKEN.to_owned()));
+    let mut facts = facts("join-with-masters", network, Token::Clear(Secret::new(TOKEN.to_owned())));
     let entry = LbInterface { interface: "eth1".to_owned(), ip_prefix: "192.168.86.200/29".to_owned() };
     facts.config.as_mut().unwrap().lb_interfaces = Some(vec![entry]);
     facts
@@ -71,7 +73,7 @@ fn in_conflict() -> Facts {
 
 #[test]
 fn a_bootstrap_node_with_load_balancing_says_what_the_reference_says() {
-    let facts = facts("tiebreaker-lb-masters", network(|_| {}), Token::Clear(TOKEN.to_owned()));
+    let facts = facts("tiebreaker-lb-masters", network(|_| {}), Token::Clear(Secret::new(TOKEN.to_owned())));
     let said = status(&facts, None, "2026-03-14T09:30:00Z");
     assert_eq!(bytes(&said), expected("bootstrap-lb"));
     let address = "10.244.244.2".parse().unwrap();
@@ -137,6 +139,7 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     let mut facts = Facts { network: Some(network(|_| {})), ..Facts::default() };
     assert_eq!(facts.judge(None, now), Verdict::Keep);
     facts.configured(sample("bootstrap"));
+    facts.token = Token::None;
     assert!(matches!(facts.judge(None, now), Verdict::Status(_)));
     // Not decided yet, as after a restart of zedagent: what stood stands.
     facts.configured(sample("zero"));
@@ -149,8 +152,37 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
 fn nothing_is_said_before_the_ports_have_been_looked_for() {
     let mut facts = Facts::default();
     facts.configured(sample("bootstrap"));
+    facts.token = Token::None;
     assert_eq!(facts.judge(None, GoTime::ZERO), Verdict::Keep);
     facts.network = Some(DeviceNetworkStatus::default());
     let said = status(&facts, None, "2026-03-14T09:30:00Z");
     assert_eq!((said.cluster_ip_is_ready, said.cluster_interface.as_str()), (false, ""));
+}
+
+#[test]
+fn a_token_is_that_of_its_config_and_nothing_is_said_until_it_is_decrypted() {
+    let now = at("2026-03-14T09:30:00Z");
+    let mut facts = facts("bootstrap", network(|_| {}), Token::Pending);
+    assert_eq!(facts.judge(None, now), Verdict::Keep);
+    let clear = Token::Clear(Secret::new(TOKEN.to_owned()));
+    let answer = Answer { of: facts.sealed().unwrap(), token: clear.clone() };
+    let mut other = answer.clone();
+    other.of.block.cipher_data = None;
+    facts.opened(other);
+    assert_eq!(facts.judge(None, now), Verdict::Keep, "the answer was for another block");
+    facts.opened(answer.clone());
+    assert_eq!(status(&facts, None, "2026-03-14T09:30:00Z").encrypted_cluster_token.reveal(), TOKEN);
+    // Another member changes: the token is the same. Another block: it is not known yet.
+    let mut config: EdgeNodeClusterConfig = sample("bootstrap");
+    config.bootstrap_node = false;
+    facts.configured(config.clone());
+    assert_eq!(facts.token, clear);
+    config.cipher_token.clear_text_hash = None;
+    facts.configured(config.clone());
+    assert_eq!(facts.token, Token::Pending);
+    facts.opened(answer);
+    assert_eq!(facts.token, Token::Pending, "the answer was for the block before");
+    config.cipher_token.is_cipher = false;
+    facts.configured(config);
+    assert_eq!((facts.token.clone(), facts.sealed()), (Token::None, None));
 }
