@@ -8,10 +8,14 @@
 mod block;
 mod cert;
 mod desk;
+#[cfg(test)]
+mod desk_tests;
 mod facts;
 mod fault;
 mod fields;
 mod follow;
+#[cfg(test)]
+mod follow_tests;
 mod keys;
 mod manifest;
 #[cfg(test)]

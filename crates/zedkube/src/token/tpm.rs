@@ -157,7 +157,7 @@ mod tests {
             (13, 0x47, "more"),
             (13, 0x45, "early"),
             (17, 0x21, "early"),
-            (17, 0x1f, "more"),
+            (17, 0x1f, "early"),
         ];
         for (at, to, word) in wrong {
             match change(at, to) {
@@ -165,17 +165,14 @@ mod tests {
                 other => panic!("{at}: {other:?}"),
             }
         }
-        let long =
-            format!("800200000039{}00000027002500{}0000", "00000000", format!("21{}", "01".repeat(33)));
-        let all = bytes(&format!("{}{}", long, "00".repeat(0)));
-        let mut all = all;
-        let size = u32::try_from(all.len()).unwrap().to_be_bytes();
-        all[2..6].copy_from_slice(&size);
-        assert_eq!(point(&all), Err(No::Garbled("a coordinate is longer than 32 bytes")));
-        let empty = bytes("800200000014000000000000000600040000000000");
-        let mut empty = empty;
-        let size = u32::try_from(empty.len()).unwrap().to_be_bytes();
-        empty[2..6].copy_from_slice(&size);
-        assert_eq!(point(&empty), Err(No::Garbled("its point is empty")));
+        // A head with the size that is right, then parameters.
+        let said = |parameters: &[u8]| {
+            let size = |bytes: usize| u32::try_from(bytes).unwrap().to_be_bytes();
+            let (all, here) = (size(14 + parameters.len()), size(parameters.len()));
+            point(&[&[0x80, 2], all.as_slice(), &[0; 4], &here, parameters].concat())
+        };
+        let long = [&[0, 37, 0, 33], [1; 33].as_slice(), &[0, 0]].concat();
+        assert_eq!(said(&long), Err(No::Garbled("a coordinate is longer than 32 bytes")));
+        assert_eq!(said(&[0, 4, 0, 0, 0, 0]), Err(No::Garbled("its point is empty")));
     }
 }
