@@ -64,7 +64,6 @@ impl JsonSchema for Secret {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{EdgeNodeClusterStatus, go_json};
 
     #[test]

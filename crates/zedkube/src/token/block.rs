@@ -45,9 +45,8 @@ pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<Order, Fa
         return Err(Fault::NotReady(block.error.clone()));
     }
     let context = block.cipher_context.as_ref().ok_or(Fault::Lacks("cipher context"))?;
-    let scheme = |what, number, known| match number == known {
-        true => Ok(()),
-        false => Err(Fault::Scheme { what, number, known }),
+    let scheme = |what, number, known| {
+        if number == known { Ok(()) } else { Err(Fault::Scheme { what, number, known }) }
     };
     scheme("key exchange scheme", context.key_exchange_scheme, ECDH)?;
     scheme("encryption scheme", context.encryption_scheme, AES_256_CFB)?;

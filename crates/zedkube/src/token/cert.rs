@@ -42,5 +42,5 @@ pub(super) fn public_key(pem: Option<&Base64>) -> Result<PublicKey, &'static str
         .find_map(|der| CertificateInner::<Raw>::from_der(&der).ok())
         .ok_or("it holds no X.509 certificate")?;
     let info = first.tbs_certificate().subject_public_key_info();
-    PublicKey::try_from(info.owned_to_ref()).map_err(|_| "its key is not on the curve P-256")
+    PublicKey::try_from(info.owned_to_ref()).ok().ok_or("its key is not on the curve P-256")
 }

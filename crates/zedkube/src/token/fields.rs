@@ -53,7 +53,7 @@ fn token(content: &[u8]) -> Result<&str, &'static str> {
     if content.len() > TOKEN_LIMIT_BYTES {
         return Err("the token is longer than 4096 bytes");
     }
-    str::from_utf8(content).map_err(|_| "the token is no UTF-8")
+    str::from_utf8(content).ok().ok_or("the token is no UTF-8")
 }
 
 /// A number of up to 64 bits, seven a byte, lowest first.

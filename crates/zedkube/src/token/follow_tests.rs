@@ -13,7 +13,7 @@ use pubsub::{Bus, store};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use topics::{CipherBlockStatus, Secret, Topic, go_json};
+use topics::{Base64, CipherBlockStatus, Secret, Topic, go_json};
 use tracing::subscriber::DefaultGuard;
 use zeroize::Zeroizing;
 
@@ -30,14 +30,13 @@ const TEXT: &str = "K10s3cr3t::server:0123456789";
 struct Site {
     root: TempDir,
     station: Station,
-    _stopper: Stopper,
     asked: watch::Sender<Option<Sealed>>,
     answers: Inbox<Answer>,
-    _task: JoinSet<()>,
     log: Arc<Mutex<Vec<u8>>>,
-    _ear: DefaultGuard,
     controller: SecretKey,
     device: SecretKey,
+    /// While it lives, the task runs and its log is heard.
+    _held: (Stopper, JoinSet<()>, DefaultGuard),
 }
 
 /// Keeps the log.
@@ -86,8 +85,8 @@ impl Site {
         let mut task = JoinSet::new();
         task.spawn(follow_with(station.clone(), keys(&bus), wanted, outbox));
         let (controller, device) = (secret_key("controller"), secret_key("device"));
-        let (log, _ear, _task, _stopper) = (log, ear, task, stopper);
-        let site = Self { root, station, _stopper, asked, answers, _task, log, _ear, controller, device };
+        let held = (stopper, task, ear);
+        let site = Self { root, station, asked, answers, log, controller, device, _held: held };
         site.put(KEY_FILE, &key_file(&site.device));
         site
     }
@@ -124,7 +123,7 @@ impl Site {
     async fn fault(&mut self) -> String {
         match self.answer().await {
             Token::Failed(why) => why,
-            other => panic!("{other:?}"),
+            other @ (Token::None | Token::Pending | Token::Clear(_)) => panic!("{other:?}"),
         }
     }
 
@@ -142,7 +141,7 @@ fn clear(text: &str) -> Token {
 }
 
 /// Names and contents of all files.
-fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+pub(super) fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
@@ -333,7 +332,7 @@ async fn s2_no_log_and_no_file_tells_the_token_the_manifest_or_the_key() {
     found.push(("the log".to_owned(), log.into_bytes()));
     found.push(("the error".to_owned(), fault.into_bytes()));
     let key = site.device.to_bytes();
-    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = super::cert::key(Some(&Base64(key.to_vec())));
     for secret in [TEXT.as_bytes(), b"hunter2", key.as_slice(), hex.as_bytes()] {
         for (place, content) in &found {
             let at = content.windows(secret.len()).position(|it| it == secret);

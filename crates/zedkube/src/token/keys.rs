@@ -101,9 +101,9 @@ impl Keys {
         let read = store::read(&path, KEY_FILE_BYTES).map_err(|error| fault(error.to_string()))?;
         let pem = Zeroizing::new(read.ok_or_else(|| fault("there is none".to_owned()))?);
         // The causes of these errors are left out: they may tell of the key.
-        let no_key = |_| fault("it holds no private key on the curve P-256".to_owned());
-        let der = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| no_key(()))?;
-        let key = SecretKey::from_der(der.secret_der()).map_err(|_| no_key(()))?;
+        let no_key = || fault("it holds no private key on the curve P-256".to_owned());
+        let der = PrivateKeyDer::from_pem_slice(&pem).ok().ok_or_else(no_key)?;
+        let key = SecretKey::from_der(der.secret_der()).ok().ok_or_else(no_key)?;
         if key.public_key() != order.own {
             return Err(fault("it is not the key of the device's certificate".to_owned()));
         }

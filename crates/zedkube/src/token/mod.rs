@@ -20,6 +20,8 @@ mod keys;
 mod manifest;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod status_tests;
 mod tpm;
 
 pub(crate) use facts::{Answer, Sealed, Token};

@@ -130,7 +130,9 @@ fn pem(kind: &str, der: &[u8]) -> Vec<u8> {
         lines.push_str(str::from_utf8(line).unwrap());
         lines.push('\n');
     }
-    lines.push_str(&format!("-----END {kind}-----\n"));
+    lines.push_str("-----END ");
+    lines.push_str(kind);
+    lines.push_str("-----\n");
     lines.into_bytes()
 }
 
