@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
 use crate::{
-    Base64, ErrorDescription, ErrorEntity, ErrorSeverity, GoIp, GoTime, GoUuid, IpNet, Kind, Topic,
+    Base64, ErrorDescription, ErrorEntity, ErrorSeverity, GoIp, GoTime, GoUuid, IpNet, Kind, Secret, Topic,
     UuidAndVersion,
 };
 
@@ -182,7 +182,7 @@ pub struct EdgeNodeClusterStatus {
     /// Whether this node is that server.
     pub bootstrap_node: bool,
     /// Token, decrypted in spite of its name: a secret.
-    pub encrypted_cluster_token: String,
+    pub encrypted_cluster_token: Secret,
     /// Interfaces with load-balanced addresses.
     #[serde(rename = "LBInterfaces")]
     pub lb_interfaces: Option<Vec<LbInterface>>,

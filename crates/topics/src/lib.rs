@@ -5,6 +5,7 @@
 mod app;
 mod app_logs;
 mod base_os;
+mod certs;
 mod cluster;
 mod config_items;
 mod device_ops;
@@ -23,6 +24,7 @@ mod numbers;
 mod own;
 mod reread;
 pub mod schema;
+mod secret;
 mod shared;
 mod stats_state;
 mod time;
@@ -33,6 +35,7 @@ mod zboot;
 pub use app::*;
 pub use app_logs::*;
 pub use base_os::*;
+pub use certs::*;
 pub use cluster::*;
 pub use config_items::*;
 pub use device_ops::*;
@@ -49,6 +52,7 @@ pub use modem::*;
 pub use network::*;
 pub use own::*;
 pub use reread::{Reread, readers};
+pub use secret::Secret;
 pub use shared::*;
 pub use stats_state::*;
 pub use time::GoTime;
@@ -75,12 +79,14 @@ macro_rules! every_topic {
             $of::<crate::BaseOsStatus>(),
             $of::<crate::ConfigItemValueMap>(),
             $of::<crate::ContentTreeStatus>(),
+            $of::<crate::ControllerCert>(),
             $of::<crate::DeviceNetworkStatus>(),
             $of::<crate::DeviceOpPending>(),
             $of::<crate::DomainStatus>(),
             $of::<crate::DrainHistory>(),
             $of::<crate::DrainJournal>(),
             $of::<crate::ENClusterAppStatus>(),
+            $of::<crate::EdgeNodeCert>(),
             $of::<crate::EdgeNodeClusterConfig>(),
             $of::<crate::EdgeNodeClusterStatus>(),
             $of::<crate::EdgeNodeInfo>(),

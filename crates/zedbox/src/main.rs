@@ -11,12 +11,16 @@ mod supervisor;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
 use args::{Args, Command};
+
+/// How long the end of the program waits for calls that are still under way on threads of their own.
+const LAST_CALLS: Duration = Duration::from_secs(2);
 
 /// How the program ends, for scripts and unit files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +47,14 @@ enum Exit {
 fn main() -> ExitCode {
     let args = Args::parse_from(args::by_name(std::env::args_os()));
     let outcome = log_to_stderr(args.log.as_deref().unwrap_or(args.command.quiet())).and_then(|()| {
-        tokio::runtime::Builder::new_current_thread()
+        let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("start the runtime")?
-            .block_on(run(args.command))
+            .context("start the runtime")?;
+        let outcome = runtime.block_on(run(args.command));
+        // Not longer: a call to a device may hang, and whoever ended the program waits.
+        runtime.shutdown_timeout(LAST_CALLS);
+        outcome
     });
     match outcome {
         Ok(exit) => ExitCode::from(exit as u8),

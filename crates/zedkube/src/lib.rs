@@ -14,6 +14,7 @@ mod server;
 mod shell;
 pub mod stats;
 mod status;
+mod token;
 mod work;
 
 pub use limits::Limits;

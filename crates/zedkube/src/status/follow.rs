@@ -11,20 +11,26 @@ use tokio::sync::watch;
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
 use tracing::{error, info};
 
-use super::rules::{Facts, Place, Token, Verdict, place};
-use crate::core::Membership;
+use super::rules::{Facts, Place, Verdict, place};
 use crate::leave::Standing;
+use crate::token::{self, Answer};
 use crate::{GLOBAL, NAME};
 
 /// After so long a value that could not be written is written again.
 const WRITE_PAUSE: Duration = Duration::from_secs(5);
-/// Why there is no token in the clear.
-const NO_KEYS: &str = "decryptClusterTokenAndManifest: failed to decrypt cluster token: zedkube does not reach the device's keys";
 
 enum Heard {
     Network(Box<DeviceNetworkStatus>),
     /// The ports have been looked for; there may be none.
     NetworkRead,
+    /// The token of a config.
+    Token(Box<Answer>),
+}
+
+impl From<Answer> for Heard {
+    fn from(answer: Answer) -> Self {
+        Self::Token(Box::new(answer))
+    }
 }
 
 /// The publisher of the status. It goes with its agent and not with the task, which may end a moment later: the agent
@@ -67,9 +73,18 @@ async fn run(
         Change::Synced => Some(Heard::NetworkRead),
         Change::Restarted(_) | Change::Bad(_) => None,
     });
+    let (sealed, asked) = watch::channel(None);
+    let here = station.clone();
+    tasks.events("token", move |outbox| token::follow(here, asked, outbox));
     let mut facts = Facts::default();
     loop {
-        stands(&mut facts, &standing.borrow_and_update());
+        facts.stands(&standing.borrow_and_update());
+        sealed.send_if_modified(|asked| {
+            let wanted = facts.sealed();
+            let other = *asked != wanted;
+            *asked = wanted;
+            other
+        });
         let Some(speaker) = said.upgrade() else { return };
         let result = {
             let mut said = speaker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,15 +111,9 @@ async fn run(
     }
 }
 
-fn stands(facts: &mut Facts, standing: &Standing) {
-    facts.leaving = standing.membership == Membership::Leaving;
-    facts.config.clone_from(&standing.config);
-    let encrypted = facts.config.as_ref().is_some_and(|it| it.cipher_token.is_cipher);
-    facts.token = if encrypted { Token::Failed(NO_KEYS.to_owned()) } else { Token::None };
-}
-
 fn take(facts: &mut Facts, heard: Heard) {
     match heard {
+        Heard::Token(answer) => facts.opened(*answer),
         Heard::Network(network) => facts.network = Some(*network),
         Heard::NetworkRead => {
             facts.network.get_or_insert_default();
@@ -140,6 +149,7 @@ fn publish(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::Membership;
     use agent::{Clock, Stop, wire};
     use pubsub::{Bus, store};
     use serde_json::{Value, json};
@@ -185,7 +195,9 @@ mod tests {
         assert_eq!(place.address.to_string(), "10.244.244.2");
         let status = said().unwrap();
         assert_eq!((status.cluster_interface.as_str(), status.cluster_ip_is_ready), ("eth7", true));
-        assert_eq!((status.error.error.as_str(), status.encrypted_cluster_token.as_str()), (NO_KEYS, ""));
+        let fault = "decryptClusterTokenAndManifest: failed to decrypt cluster token: the block has no cipher context; ";
+        assert!(status.error.error.starts_with(fault), "{}", status.error.error);
+        assert_eq!(status.encrypted_cluster_token.reveal(), "");
         write(root.path(), NETWORK, &network("10.244.244.3"));
         places.wait_for(Option::is_none).await.unwrap();
         assert!(!said().unwrap().cluster_ip_is_ready);

@@ -9,23 +9,13 @@ use std::sync::Arc;
 
 use topics::{
     DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus, ErrorDescription, ErrorSeverity,
-    GoTime, GoUuid, NetworkPortStatus,
+    GoTime, GoUuid, NetworkPortStatus, Secret,
 };
 
 use super::balance::balance;
-
-/// The cluster's token in clear text.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Token {
-    /// The config has none, or none that is encrypted.
-    #[default]
-    None,
-    /// Decrypted: a secret.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the keys of the device are not reached yet"))]
-    Clear(String),
-    /// Why it could not be decrypted.
-    Failed(String),
-}
+use crate::core::Membership;
+use crate::leave::Standing;
+use crate::token::{Answer, Sealed, Token};
 
 /// The newest facts.
 #[derive(Debug, Default)]
@@ -63,6 +53,28 @@ pub(crate) struct Place {
 }
 
 impl Facts {
+    /// Takes how the node stands; a config with another token forgets the last one.
+    pub(super) fn stands(&mut self, standing: &Standing) {
+        self.leaving = standing.membership == Membership::Leaving;
+        let wanted = standing.config.as_deref().and_then(Sealed::of).map(|it| it.block);
+        if wanted != self.sealed().map(|it| it.block) {
+            self.token = if wanted.is_some() { Token::Pending } else { Token::None };
+        }
+        self.config.clone_from(&standing.config);
+    }
+
+    /// What is to be decrypted.
+    pub(super) fn sealed(&self) -> Option<Sealed> {
+        self.config.as_deref().and_then(Sealed::of)
+    }
+
+    /// Takes what became of a block; one of an earlier config says nothing.
+    pub(super) fn opened(&mut self, answer: Answer) {
+        if self.sealed().is_some_and(|it| it.block == answer.of.block) {
+            self.token = answer.token;
+        }
+    }
+
     /// Judges the facts. `last` is what was said last, whose errors keep their time; `now` is for new ones.
     pub(super) fn judge(&self, last: Option<&EdgeNodeClusterStatus>, now: GoTime) -> Verdict {
         if self.leaving {
@@ -77,9 +89,11 @@ impl Facts {
         let wanted = config.lb_interfaces.as_deref().unwrap_or_default();
         let balance = balance(config, ports);
         let (token, fault) = match &self.token {
-            Token::None => (String::new(), ""),
+            // A moment, after which there is a token or a fault: until then what stands is not taken back.
+            Token::Pending => return Verdict::Keep,
+            Token::None => (Secret::default(), ""),
             Token::Clear(token) => (token.clone(), ""),
-            Token::Failed(why) => (String::new(), why.as_str()),
+            Token::Failed(why) => (Secret::default(), why.as_str()),
         };
         let before = last.map(|it| (&it.lb_config_error, &it.error));
         Verdict::Status(Box::new(EdgeNodeClusterStatus {

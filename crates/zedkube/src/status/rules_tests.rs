@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use topics::{
     AddrInfo, DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus, GoIp, GoTime, LbInterface,
-    NetworkPortStatus, Topic, go_json,
+    NetworkPortStatus, Secret, Topic, go_json,
 };
 
-use super::rules::{Facts, Place, Token, Verdict, place};
+use super::rules::{Facts, Place, Verdict, place};
+use crate::core::Membership;
+use crate::leave::Standing;
+use crate::token::{Answer, Token};
 
 const TOKEN: &str = "s3cr3t<token>&\"x\"";
 
@@ -35,9 +38,18 @@ fn network(change: impl FnOnce(&mut Vec<NetworkPortStatus>)) -> DeviceNetworkSta
     network
 }
 
+impl Facts {
+    fn configured(&mut self, config: EdgeNodeClusterConfig) {
+        let config = Some(Arc::new(config));
+        self.stands(&Standing { membership: Membership::Member, config });
+    }
+}
+
 fn facts(config: &str, network: DeviceNetworkStatus, token: Token) -> Facts {
-    let config = Some(Arc::new(sample(config)));
-    Facts { config, leaving: false, network: Some(network), token }
+    let mut facts = Facts { network: Some(network), ..Facts::default() };
+    facts.configured(sample(config));
+    facts.token = token;
+    facts
 }
 
 fn status(facts: &Facts, last: Option<&EdgeNodeClusterStatus>, now: &str) -> EdgeNodeClusterStatus {
@@ -63,7 +75,7 @@ fn in_conflict() -> Facts {
         let addr = ip("192.168.86.201");
         ports[1].addr_info_list = Some(vec![AddrInfo { addr, ..AddrInfo::default() }]);
     });
-    let mut facts = facts("join-with-masters", network, Token::Clear(TOKEN.to_owned()));
+    let mut facts = facts("join-with-masters", network, Token::Clear(Secret::new(TOKEN.to_owned())));
     let entry = LbInterface { interface: "eth1".to_owned(), ip_prefix: "192.168.86.200/29".to_owned() };
     Arc::make_mut(facts.config.as_mut().unwrap()).lb_interfaces = Some(vec![entry]);
     facts
@@ -71,7 +83,7 @@ fn in_conflict() -> Facts {
 
 #[test]
 fn a_bootstrap_node_with_load_balancing_says_what_the_reference_says() {
-    let facts = facts("tiebreaker-lb-masters", network(|_| {}), Token::Clear(TOKEN.to_owned()));
+    let facts = facts("tiebreaker-lb-masters", network(|_| {}), Token::Clear(Secret::new(TOKEN.to_owned())));
     let said = status(&facts, None, "2026-03-14T09:30:00Z");
     assert_eq!(bytes(&said), expected("bootstrap-lb"));
     let address = "10.244.244.2".parse().unwrap();
@@ -136,20 +148,51 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     let now = at("2026-03-14T09:30:00Z");
     let mut facts = Facts { network: Some(network(|_| {})), ..Facts::default() };
     assert_eq!(facts.judge(None, now), Verdict::Keep);
-    facts.config = Some(Arc::new(sample("bootstrap")));
+    facts.configured(sample("bootstrap"));
+    facts.token = Token::None;
     assert!(matches!(facts.judge(None, now), Verdict::Status(_)));
     facts.leaving = true;
     assert_eq!(facts.judge(None, now), Verdict::Stay);
     facts.leaving = false;
-    facts.config = Some(Arc::new(sample("initialized-not-clustered")));
+    facts.configured(sample("initialized-not-clustered"));
     assert_eq!(facts.judge(None, now), Verdict::Nothing);
 }
 
 #[test]
 fn nothing_is_said_before_the_ports_have_been_looked_for() {
-    let mut facts = Facts { config: Some(Arc::new(sample("bootstrap"))), ..Facts::default() };
+    let mut facts = Facts::default();
+    facts.configured(sample("bootstrap"));
+    facts.token = Token::None;
     assert_eq!(facts.judge(None, GoTime::ZERO), Verdict::Keep);
     facts.network = Some(DeviceNetworkStatus::default());
     let said = status(&facts, None, "2026-03-14T09:30:00Z");
     assert_eq!((said.cluster_ip_is_ready, said.cluster_interface.as_str()), (false, ""));
+}
+
+#[test]
+fn a_token_is_that_of_its_config_and_nothing_is_said_until_it_is_decrypted() {
+    let now = at("2026-03-14T09:30:00Z");
+    let mut facts = facts("bootstrap", network(|_| {}), Token::Pending);
+    assert_eq!(facts.judge(None, now), Verdict::Keep);
+    let clear = Token::Clear(Secret::new(TOKEN.to_owned()));
+    let answer = Answer { of: facts.sealed().unwrap(), token: clear.clone() };
+    let mut other = answer.clone();
+    other.of.block.cipher_data = None;
+    facts.opened(other);
+    assert_eq!(facts.judge(None, now), Verdict::Keep, "the answer was for another block");
+    facts.opened(answer.clone());
+    assert_eq!(status(&facts, None, "2026-03-14T09:30:00Z").encrypted_cluster_token.reveal(), TOKEN);
+    // Another member changes: the token is the same. Another block: it is not known yet.
+    let mut config: EdgeNodeClusterConfig = sample("bootstrap");
+    config.bootstrap_node = false;
+    facts.configured(config.clone());
+    assert_eq!(facts.token, clear);
+    config.cipher_token.clear_text_hash = None;
+    facts.configured(config.clone());
+    assert_eq!(facts.token, Token::Pending);
+    facts.opened(answer);
+    assert_eq!(facts.token, Token::Pending, "the answer was for the block before");
+    config.cipher_token.is_cipher = false;
+    facts.configured(config);
+    assert_eq!((facts.token.clone(), facts.sealed()), (Token::None, None));
 }

@@ -1,0 +1,80 @@
+//! Text that nobody may read in a log.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+use zeroize::Zeroize as _;
+
+use crate::shared::or_zero;
+
+/// A secret. Its `Debug` tells only whether there is one, and its memory is wiped when it is dropped.
+#[derive(Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides `text`.
+    #[must_use]
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The text itself: for whoever must use it, never to be shown.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.0.is_empty() { "Secret(empty)" } else { "Secret(..)" })
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        or_zero(deserializer, |text| Ok(Self(text.to_owned())))
+    }
+}
+
+impl JsonSchema for Secret {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Secret".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{EdgeNodeClusterStatus, go_json};
+
+    #[test]
+    fn s2_a_secret_is_written_but_never_shown() {
+        let status: EdgeNodeClusterStatus =
+            go_json::from_slice(br#"{"EncryptedClusterToken":"s3cr3t"}"#).unwrap();
+        assert_eq!(status.encrypted_cluster_token.reveal(), "s3cr3t");
+        let (shown, written) = (format!("{status:?} {status:#?}"), go_json::to_vec(&status).unwrap());
+        assert!(shown.contains("Secret(..)") && !shown.contains("s3cr3t"), "{shown}");
+        assert!(String::from_utf8(written).unwrap().contains(r#""EncryptedClusterToken":"s3cr3t""#));
+        let none: EdgeNodeClusterStatus = go_json::from_slice(br#"{"EncryptedClusterToken":null}"#).unwrap();
+        assert_eq!(format!("{:?}", none.encrypted_cluster_token), "Secret(empty)");
+    }
+}

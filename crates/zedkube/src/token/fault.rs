@@ -1,0 +1,87 @@
+//! What keeps a token shut, in the words of EdgeNodeClusterStatus: the thing, what is wrong with it, the next step.
+//!
+//! Nothing that was decrypted, and nothing of a key, ever goes in here. Pure: no clock, no I/O, no task.
+
+/// What the reference begins its errors with.
+const BEGINNING: &str = "decryptClusterTokenAndManifest: failed to decrypt cluster token: ";
+
+/// What keeps a token or its manifest shut.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    /// The controller could not make the block.
+    #[error("the block is not ready: {0}; look at the cluster's token at the controller")]
+    NotReady(String),
+    /// A member is not there, or not of its size.
+    #[error("the block has no {0}; give the cluster its token anew at the controller")]
+    Lacks(&'static str),
+    /// A method that is not known here.
+    #[error("{what} {number} is not known here, {known} is; look at the cipher context at the controller")]
+    Scheme { what: &'static str, number: i32, known: i32 },
+    /// A certificate is not published.
+    #[error("no such cert: {topic} {key} is not published; {next}")]
+    NoCert { topic: &'static str, key: String, next: &'static str },
+    /// A certificate that cannot be used.
+    #[error("{topic} {key} cannot be used: {why}; {next}")]
+    BadCert { topic: &'static str, key: String, why: &'static str, next: &'static str },
+    /// The key file.
+    #[error("key file {path}: {why}; it is made by tpmmgr with the device's certificates")]
+    KeyFile { path: String, why: String },
+    /// The device of the TPM.
+    #[error("{path}: {why}; look whether this machine's TPM is there and switched on")]
+    Device { path: String, why: String },
+    /// The TPM refuses.
+    #[error(
+        "{path}: the TPM refuses to use key 0x{key:08x}, rc=0x{code:08x}; look whether tpmmgr has made that key"
+    )]
+    Refused { path: String, key: u32, code: u32 },
+    /// What the TPM said makes no sense.
+    #[error(
+        "{path}: the TPM's response makes no sense: {why}; it is asked again, restart the machine if that lasts"
+    )]
+    Response { path: String, why: &'static str },
+    /// The key did not answer.
+    #[error("{0}; it is asked again, restart the machine if that lasts")]
+    Late(&'static str),
+    /// The wrong key or the wrong data.
+    #[error(
+        "hash mismatch: what was decrypted is not what the controller encrypted; have it encrypt the token anew for the \
+         present certificate of this device"
+    )]
+    Mismatch,
+    /// What was decrypted is something else.
+    #[error("what was decrypted cannot be read: {0}; give the cluster its token anew at the controller")]
+    Content(&'static str),
+    /// The manifest cannot be unpacked.
+    #[error("the manifest cannot be unpacked: {0}; give the cluster its manifest anew at the controller")]
+    Manifest(String),
+    /// The manifest cannot be put in its place.
+    #[error("{0}; it is tried again, look whether the vault is unlocked and has room")]
+    Place(String),
+}
+
+impl Fault {
+    /// As EdgeNodeClusterStatus tells it.
+    pub(super) fn told(&self) -> String {
+        format!("{BEGINNING}{self}")
+    }
+
+    /// Whether it may go away without a new config or certificate.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::KeyFile { .. }
+            | Self::Device { .. }
+            | Self::Refused { .. }
+            | Self::Response { .. }
+            | Self::Late(_)
+            | Self::Place(_) => true,
+            Self::NotReady(_)
+            | Self::Lacks(_)
+            | Self::Scheme { .. }
+            | Self::NoCert { .. }
+            | Self::BadCert { .. }
+            | Self::Mismatch
+            | Self::Content(_)
+            | Self::Manifest(_) => false,
+        }
+    }
+}

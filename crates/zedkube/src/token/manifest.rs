@@ -1,0 +1,62 @@
+//! The manifest by which the cluster is registered, on the node that starts it: unpacked and put where k3s finds it.
+//!
+//! Its calls may block.
+
+use std::io::Read as _;
+
+use flate2::bufread::MultiGzDecoder;
+use pubsub::{Bus, store};
+use zeroize::Zeroizing;
+
+use super::fault::Fault;
+
+/// Below it are files that are encrypted with a key of the TPM.
+const VAULT: &str = "persist/vault";
+/// Where the manifest is looked for.
+pub(super) const FILE: &str = "persist/vault/manifests/registration.yaml";
+/// No manifest is longer, unpacked.
+const LIMIT_BYTES: u64 = 1 << 20;
+
+/// What was done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Manifest {
+    /// Nothing: there is none, or the file says it already.
+    Stands,
+    /// It was written.
+    Written,
+}
+
+/// Puts the manifest in `packed` into its place. None is no error and removes none.
+///
+/// # Errors
+/// It cannot be unpacked or written.
+pub(super) fn put(bus: &Bus, packed: &[u8]) -> Result<Manifest, Fault> {
+    if packed.is_empty() {
+        return Ok(Manifest::Stands);
+    }
+    let manifest = unpack(packed)?;
+    let (vault, file) = (bus.path(VAULT), bus.path(FILE));
+    let fault = |error: pubsub::Error| Fault::Place(error.to_string());
+    // What was made before the vault is there would lie outside of it, in clear text.
+    if !vault.is_dir() {
+        return Err(Fault::Place(format!("there is no {}", vault.display())));
+    }
+    // One that cannot be read is replaced.
+    let stands = store::read(&file, LIMIT_BYTES).ok().flatten().map(Zeroizing::new);
+    if stands.is_some_and(|it| it == manifest) {
+        return Ok(Manifest::Stands);
+    }
+    store::replace(&file, &manifest).map_err(fault)?;
+    Ok(Manifest::Written)
+}
+
+/// Unpacks at most as much as a manifest may have.
+fn unpack(packed: &[u8]) -> Result<Zeroizing<Vec<u8>>, Fault> {
+    let mut manifest = Zeroizing::new(Vec::new());
+    let mut reader = MultiGzDecoder::new(packed).take(LIMIT_BYTES + 1);
+    reader.read_to_end(&mut manifest).map_err(|error| Fault::Manifest(error.to_string()))?;
+    if u64::try_from(manifest.len()).is_ok_and(|bytes| bytes <= LIMIT_BYTES) {
+        return Ok(manifest);
+    }
+    Err(Fault::Manifest(format!("it has more than {LIMIT_BYTES} bytes")))
+}
