@@ -19,12 +19,15 @@ type Place = (String, String, String);
 /// A moment and what was written then, with the end of the line, if it has one.
 type Line = (Timestamp, String);
 
-/// Logs of all containers: the run before the newest, and the newest.
+/// The run before the newest, and the newest.
+type Runs = (Option<Vec<Line>>, Vec<Line>);
+
+/// Logs of all containers.
 #[derive(Debug, Default)]
-pub(crate) struct Logs(Mutex<BTreeMap<Place, (Option<Vec<Line>>, Vec<Line>)>>);
+pub(crate) struct Logs(Mutex<BTreeMap<Place, Runs>>);
 
 impl Logs {
-    fn held(&self) -> MutexGuard<'_, BTreeMap<Place, (Option<Vec<Line>>, Vec<Line>)>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<Place, Runs>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,7 +74,7 @@ pub(crate) fn answer(shared: &Shared, target: &Target, pod: &str, asked: &Asked)
     let mut text = String::new();
     for (at, line) in lines.iter().filter(|(at, _)| since.is_none_or(|since| at.as_second() >= since)) {
         if asked.is_set("timestamps") {
-            text.push_str(&format!("{at:.9} "));
+            text.extend([format!("{at:.9}").as_str(), " "]);
         }
         text.push_str(line);
     }

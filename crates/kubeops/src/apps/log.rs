@@ -205,8 +205,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_comes_all_at_once_is_taken_in_pieces_too() {
-        let all: String = (0..60).map(|nth| format!("{}{}\n", line(nth), "x".repeat(1000))).collect();
-        let (cluster, _) = mock::cluster(vec![Answer::Full(200, vec![], all)]);
+        let all: Vec<String> = (0..60).map(|nth| format!("{}{}\n", line(nth), "x".repeat(1000))).collect();
+        let (cluster, _) = mock::cluster(vec![Answer::Full(200, vec![], all.concat())]);
         let mut log = Log::open(&cluster, &order(None)).await.unwrap();
         let (mut count, mut most) = (0, 0);
         loop {

@@ -123,7 +123,9 @@ mod tests {
             log.iter().enumerate().filter(|(_, nanos)| since.is_none_or(|it| second(at(**nanos)) >= it));
         let news: Vec<(usize, i64)> =
             sent.filter(|(_, nanos)| sieve.is_news(at(**nanos))).map(|(nth, nanos)| (nth, *nanos)).collect();
-        news.iter().for_each(|(_, nanos)| mark.note(at(*nanos)));
+        for (_, nanos) in &news {
+            mark.note(at(*nanos));
+        }
         news.into_iter().map(|(nth, _)| nth).collect()
     }
 
@@ -194,7 +196,9 @@ mod tests {
             for (nth, read_now) in reads.iter().enumerate() {
                 if *read_now {
                     let written = (nth + 1).min(log.len());
-                    read(&mut mark, &log[..written]).into_iter().for_each(|line| seen[line] += 1);
+                    for line in read(&mut mark, &log[..written]) {
+                        seen[line] += 1;
+                    }
                 }
             }
             prop_assert!(seen.iter().all(|times| *times == 1), "{seen:?} of {log:?}");

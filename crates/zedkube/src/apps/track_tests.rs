@@ -23,7 +23,9 @@ fn read(track: &mut Track, now: Mono, lines: &[i64], outcome: Outcome) -> (Wante
     assert!(track.is_reading() && track.due(now).is_none(), "one reading at a time");
     let news = track.sift(lines.iter().map(|nanos| line(*nanos)).collect());
     let told: Option<Vec<i64>> = news.map(|news| {
-        news.iter().for_each(|line| track.note(line.at));
+        for line in &news {
+            track.note(line.at);
+        }
         news.iter().map(|line| i64::try_from(line.at.as_nanosecond()).unwrap()).collect()
     });
     track.ended(now, if told.is_some() { outcome } else { Outcome::Doubtful });
@@ -33,7 +35,9 @@ fn read(track: &mut Track, now: Mono, lines: &[i64], outcome: Outcome) -> (Wante
 /// A container of which these lines have been handed on.
 fn known(restarts: u32, lines: &[i64]) -> Track {
     let mut mark = Mark::fresh(restarts);
-    lines.iter().for_each(|nanos| mark.note(line(*nanos).at));
+    for nanos in lines {
+        mark.note(line(*nanos).at);
+    }
     Track::new(Some(mark), run(restarts, State::Running), at(0))
 }
 
