@@ -20,6 +20,8 @@ use topics::{GoTime, KubeLeaderElectInfo, go_json};
 
 const LEASES: &str = "coordination/leases";
 const INFO: &str = "run/zedkube/KubeLeaderElectInfo/global.json";
+/// The leader's report of the cluster.
+const REPORT: &str = "run/zedkube/KubeClusterInfo/global.json";
 /// What takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -188,6 +190,18 @@ impl Press {
     }
 }
 
+/// Waits until this node reports the cluster, or does so no longer.
+async fn reports(node: &Node, wanted: bool) {
+    let bus = Bus::open(node.root.path()).unwrap();
+    let mut watch = bus.file(bus.path(REPORT), FileRule { limit_bytes: 1 << 20, order: false });
+    let seen = async { while matches!(watch.next().await, FileState::Present(_)) != wanted {} };
+    assert!(tokio::time::timeout(PATIENCE, seen).await.is_ok(), "a report, {wanted}: {}", node.log());
+}
+
+fn is_reported(node: &Node) -> bool {
+    node.root.path().join(REPORT).exists()
+}
+
 fn lease(sim: &Sim) -> Value {
     sim.get(LEASES, "eve-kube-app", "eve-kube-stats-leader").unwrap()["spec"].clone()
 }
@@ -207,11 +221,14 @@ async fn l1_l2_a_leader_that_is_held_and_let_go_never_leads_beside_the_next_one(
         let held = press.claims.iter().position(Option::is_some).unwrap();
         let name = format!("n{}", held + 1);
         assert_eq!(lease(&sim)["holderIdentity"], name);
+        reports(&nodes[held], true).await;
+        assert_eq!(nodes.iter().filter(|it| is_reported(it)).count(), 1, "round {round}");
         nodes[held].signal(Signal::STOP);
         press.end(held, now());
         press.until("another leader", &nodes, |press| press.claims.iter().any(Option::is_some)).await;
         let next = press.claims.iter().position(Option::is_some).unwrap();
         assert_ne!(next, held, "round {round}: it stands still");
+        reports(&nodes[next], true).await;
         // Its file still says what it believed; whoever reads the time in it sees how old that is.
         assert!(press.newest[held].is_stats_leader);
         let stale = press.newest[held].latest_change;
@@ -224,6 +241,8 @@ async fn l1_l2_a_leader_that_is_held_and_let_go_never_leads_beside_the_next_one(
             .until("the one let go to say something", &nodes, |it| it.newest[held].latest_change != stale)
             .await;
         assert!(!press.newest[held].is_stats_leader, "round {round}: it led on what it believed");
+        reports(&nodes[held], false).await;
+        assert!(is_reported(&nodes[next]), "round {round}");
         assert_eq!(lease(&sim)["holderIdentity"], format!("n{}", next + 1));
         assert_eq!(lease(&sim)["leaseTransitions"], round);
     }
@@ -249,9 +268,12 @@ async fn l4_d_k18_a_kubeconfig_that_is_replaced_is_used_by_leader_and_follower_w
         assert!(tokio::time::timeout(PATIENCE, renewed).await.is_ok(), "{}", nodes[0].log());
     }
     assert_eq!(lease(&sim)["leaseTransitions"], 0);
-    // And whoever only looked on takes over by it.
+    reports(&nodes[leader], true).await;
+    // And whoever only looked on takes over by it; its report comes when the other one's is gone.
     nodes[leader].signal(Signal::TERM);
     press.until("the other one to lead", &nodes, |press| press.claims[1 - leader].is_some()).await;
+    reports(&nodes[1 - leader], true).await;
+    assert!(!is_reported(&nodes[leader]));
     press.judge();
 }
 

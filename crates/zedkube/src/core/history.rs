@@ -278,7 +278,8 @@ fn more(all: usize) -> u32 {
     u32::try_from(all.saturating_sub(NAMED)).unwrap_or(u32::MAX)
 }
 
-fn short(blocker: &Blocker) -> Blocker {
+/// A blocker whose texts are bounded.
+pub(crate) fn short(blocker: &Blocker) -> Blocker {
     Blocker {
         pod: cut(&blocker.pod, NAME_BYTES),
         uid: cut(&blocker.uid, NAME_BYTES),
@@ -309,7 +310,7 @@ pub(super) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
 }
 
 /// `text` in at most so many bytes of a file, in which some letters take more room than here.
-pub(super) fn cut(text: &str, bytes: usize) -> String {
+pub(crate) fn cut(text: &str, bytes: usize) -> String {
     const MORE: char = '…';
     let cost = |letter: char| match letter {
         '"' | '\\' | '\n' | '\r' | '\t' => 2,

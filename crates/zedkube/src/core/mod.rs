@@ -42,5 +42,6 @@ mod world;
 
 pub use candidacy::Candidacy;
 pub use facts::{Author, Done, Effect, Event, Failure, Force, Membership, RunId, Said, Seen, Stayer};
+pub(crate) use history::{cut, short};
 pub use machine::Zedkube;
 pub(crate) use view::blocker;

@@ -12,7 +12,11 @@ use kubeops::leave::{End, Stage, State};
 use step::Mono;
 use topics::{EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave};
 
-use crate::core::Membership;
+use crate::core::{Membership, blocker, cut, short};
+
+/// Longest text of the record, and most pods in it: it is on flash.
+const TEXT_BYTES: usize = 480;
+const BLOCKERS: usize = 16;
 
 /// How this node stands to its cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -96,7 +100,7 @@ impl Rules {
     fn joined(&mut self, config: &EdgeNodeClusterConfig) {
         self.record = NodeLeave {
             phase: LeavePhase::Member,
-            cluster_name: config.cluster_name.clone(),
+            cluster_name: cut(&config.cluster_name, TEXT_BYTES),
             cluster_id: config.cluster_id.uuid,
             reason: "this node is in a cluster".to_owned(),
             next_step: "nothing".to_owned(),
@@ -118,14 +122,14 @@ impl Rules {
     pub(super) fn walked(&mut self, state: &State, wall: impl Fn(Mono) -> GoTime) {
         let record = &mut self.record;
         record.phase = phase(state.stage);
-        record.passed_over.clone_from(&state.passed_over);
+        record.passed_over = state.passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
         record.blockers.clear();
         let waits =
             "nothing; whoever cannot wait deletes the Node object of this node by hand, from another node";
         let (reason, next_step) = match (state.stage, &state.drain) {
             (Stage::Draining, Some(drain)) => {
-                let blocker = |it: &kubeops::Blocker| crate::core::blocker(it, wall(it.since));
-                record.blockers = drain.blockers.iter().map(blocker).collect();
+                let held = drain.blockers.iter().take(BLOCKERS);
+                record.blockers = held.map(|it| short(&blocker(it, wall(it.since)))).collect();
                 let counts = &drain.counts;
                 let so_far = format!("{} of {} pods have left", counts.gone, counts.total);
                 (format!("replicas of volumes live here, the node is drained: {so_far}"), waits)
@@ -133,11 +137,11 @@ impl Rules {
             (step, _) if state.trouble.is_empty() => (doing(step).to_owned(), "nothing"),
             (step, _) => (format!("{}: {}", doing(step), state.trouble), "mend that; it is tried again"),
         };
-        (record.reason, record.next_step) = (reason, next_step.to_owned());
+        (record.reason, record.next_step) = (cut(&reason, TEXT_BYTES), next_step.to_owned());
     }
 
     /// Hears the end of the walk.
-    pub(super) fn ended(&mut self, end: &End, passed_over: Vec<String>, node: &str, wall: GoTime) {
+    pub(super) fn ended(&mut self, end: &End, passed_over: &[String], node: &str, wall: GoTime) {
         let by_hand = format!(
             "on another node of that cluster: `kubectl delete node {node}`, or {node} cannot join again"
         );
@@ -165,8 +169,9 @@ impl Rules {
         };
         let record = &mut self.record;
         record.blockers.clear();
-        (record.phase, record.reason, record.next_step) = (phase, reason, next_step);
-        (record.passed_over, record.ended_at) = (passed_over, wall);
+        (record.phase, record.reason, record.next_step) = (phase, cut(&reason, TEXT_BYTES), next_step);
+        record.passed_over = passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
+        record.ended_at = wall;
     }
 }
 
@@ -234,9 +239,9 @@ mod tests {
         assert_eq!((standing(&mut rules, 1), rules.walks()), (Membership::Leaving, true));
         assert_eq!((rules.record().phase, rules.record().started_at), (LeavePhase::Reaching, wall()));
         assert_eq!(rules.record().cluster_name, "c", "which cluster is left stays known");
-        rules.ended(&End::Left, vec!["x".into()], "n1", wall());
+        rules.ended(&End::Left, &["x".repeat(1000)], "n1", wall());
         assert_eq!((standing(&mut rules, 2), rules.walks()), (Membership::Outside, false));
-        assert_eq!(rules.record().passed_over, ["x"]);
+        assert!(rules.record().passed_over[0].len() < 500, "the record is on flash");
         rules.config(config(true));
         assert_eq!(standing(&mut rules, 3), Membership::Member);
         assert_eq!(rules.record().ended_at, GoTime::ZERO, "what was before is not told of another cluster");
@@ -293,7 +298,7 @@ mod tests {
             (End::Stays(why()), LeavePhase::Failed, true),
         ] {
             let mut rules = kept(LeavePhase::Deleting);
-            rules.ended(&end, Vec::new(), "n1", wall());
+            rules.ended(&end, &[], "n1", wall());
             let record = rules.record();
             assert_eq!((record.phase, record.ended_at), (phase, wall()), "{end:?}");
             assert_eq!(record.next_step.contains("kubectl delete node n1"), by_hand, "{end:?}");

@@ -103,7 +103,7 @@ impl Leaver {
                 () = self.station.clock.sleep_until(again), if again.is_some() => {}
                 (end, passed_over, node) = ended(&mut walk) => {
                     (walk, due) = (None, None);
-                    self.rules.ended(&end, passed_over, &node, self.station.clock.wall());
+                    self.rules.ended(&end, &passed_over, &node, self.station.clock.wall());
                     let record = self.rules.record();
                     info!(reason = record.reason, next = record.next_step, "leaving the cluster: over");
                 }
