@@ -64,8 +64,8 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Nothing asked yet. Each peer has so long to answer, twice that all together, and so long a question waits for
-    /// its turn.
+    /// Nothing asked yet. Each peer has so long to answer, twice that all together; a question waits for its turn one
+    /// and a half times that.
     pub(crate) fn new(roster: Arc<Roster>, clock: Clock, limit: Duration) -> Self {
         Self { roster, clock, limit, turn: Semaphore::new(1), last: Mutex::default() }
     }
@@ -77,7 +77,7 @@ impl Peers {
         question: Question,
         own: F,
     ) -> Option<Bytes> {
-        let _turn = tokio::time::timeout(self.limit, self.turn.acquire()).await.ok()?.ok()?;
+        let _turn = tokio::time::timeout(self.limit * 3 / 2, self.turn.acquire()).await.ok()?.ok()?;
         if let Some(answer) = self.recent(question) {
             return Some(answer);
         }
