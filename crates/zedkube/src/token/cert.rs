@@ -1,8 +1,9 @@
 //! The public key of a certificate, and the certificates that are known.
 //!
 //! Who signed a certificate is not judged here: it comes from agents of this device, which have. So one that TLS would
-//! refuse, for its version or an extension, is read all the same, as the reference does. Pure: no clock, no I/O, no
-//! task.
+//! refuse, for its version or an extension, is read all the same, as the reference does.
+//!
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -2,8 +2,9 @@
 //!
 //! A reader of its own, as a library would copy each string of the message, also passwords that are not wanted here,
 //! into memory that nobody wipes. Fields of other numbers are skipped, of repeated ones the last counts.
-//! Source: the wire format of protocol buffers; lf-edge/eve-api evecommon/acipherinfo.proto. Pure: no clock, no I/O, no
-//! task.
+//! Source: the wire format of protocol buffers; lf-edge/eve-api evecommon/acipherinfo.proto.
+//!
+//! Pure: no clock, no I/O, no task.
 
 /// `cluster_token`, a string.
 const TOKEN: u64 = 8;
