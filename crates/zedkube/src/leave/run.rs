@@ -77,9 +77,9 @@ impl Leaver {
         loop {
             let now = self.station.clock.now();
             let standing = self.rules.settle(now, self.station.clock.wall());
-            // The record first: whoever walks must be found walking after a power cut.
+            // The record first: whoever walks must be found walking after a power cut. All else waits for no disk.
             let again = (!self.write()).then(|| now + self.limits.probe_pause());
-            if again.is_none() {
+            if again.is_none() || standing.membership != Membership::Leaving {
                 self.tell(standing);
                 if !self.rules.walks() {
                     if walk.take().is_some() {
