@@ -9,7 +9,7 @@ use agent::zboot::PartitionState;
 use step::{Fault, Mono, planted};
 
 use super::event::{Effect, FallbackFrom, Note, Order, Why};
-use super::gate::{Own, Verdict, View, gate};
+use super::gate::{Own, Verdict, View, gate, serves_us};
 use super::machine::BaseOs;
 use super::pause::Pause;
 use super::stage::Stage;
@@ -292,7 +292,10 @@ impl BaseOs {
             if let Some(own) = &mut self.own {
                 own.failed = true;
             }
-            self.ask(now, want, effects);
+            // Against a force file nothing helps that is asked.
+            if !self.facts.forced.is_some_and(serves_us) {
+                self.ask(now, want, effects);
+            }
         }
     }
 

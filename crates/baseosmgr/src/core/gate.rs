@@ -102,7 +102,7 @@ pub(super) fn gate(view: View<'_>) -> Verdict {
 }
 
 /// COMPLETE names whom it serves; any other forced status holds for everyone.
-fn serves_us(forced: NodeDrainStatus) -> bool {
+pub(super) fn serves_us(forced: NodeDrainStatus) -> bool {
     forced.status != DrainStatus::Complete || forced.requested_by == Requester::Update
 }
 

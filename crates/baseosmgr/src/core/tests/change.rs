@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use agent::zboot::PartitionState;
-use topics::{DrainStatus, Requester};
+use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::way::waiting;
 use super::world::{NEW, NEWER, World, X, Z, drained};
-use crate::core::{Effect, Event, Why};
+use crate::core::{Effect, Event, Note, Why};
 
 #[test]
 fn a_config_withdrawn_in_the_middle_of_a_drain_takes_its_request_with_it() {
@@ -175,6 +175,22 @@ fn a_drain_that_is_void_and_fails_after_the_switch_is_asked_for_again_and_its_re
     assert!(second.requested_at > first.requested_at);
     world.answer(DrainStatus::Complete);
     assert_eq!(world.request, Some(second));
+    assert_eq!(world.spare_state(), PartitionState::Updating);
+}
+
+#[test]
+fn against_a_force_file_nothing_is_asked_after_the_switch_and_its_failure_counts_once() {
+    let mut world = waiting();
+    world.answer(DrainStatus::Complete);
+    let first = world.request.clone();
+    let (status, requested_by) = (DrainStatus::FailedDrain, Requester::None);
+    world.say(Event::Forced(Some(NodeDrainStatus { status, requested_by })));
+    world.wait(Duration::from_secs(1000));
+    let counted = |it: &&Effect| matches!(it, Effect::Say(Note::DrainFailed { .. }));
+    assert_eq!((world.asks(), world.done.iter().filter(counted).count()), (1, 1));
+    world.say(Event::Forced(None));
+    world.wait(Duration::from_secs(1000));
+    assert_eq!((world.asks(), &world.request), (1, &first), "what was answered before holds again");
     assert_eq!(world.spare_state(), PartitionState::Updating);
 }
 
