@@ -21,6 +21,7 @@ use tracing::debug;
 use crate::error::Error;
 use crate::kubeconfig::KubeconfigFile;
 use crate::reply::Answer;
+use crate::settling::Settling;
 
 /// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -35,6 +36,7 @@ const SHOWN_BYTES: usize = 300;
 #[derive(Clone)]
 pub struct Cluster {
     source: Arc<Source>,
+    settling: Arc<Settling>,
     call_limit: Duration,
 }
 
@@ -54,14 +56,17 @@ impl Cluster {
     /// after it has changed or after a call found its address or credentials of no use.
     #[must_use]
     pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
-        let source = Source::File(KubeconfigFile::new(path.into()));
-        Self { source: Arc::new(source), call_limit: CALL_LIMIT }
+        Self::from_source(Source::File(KubeconfigFile::new(path.into())))
     }
 
     /// The cluster behind a ready client; its retry policy must be off.
     #[must_use]
     pub fn from_client(client: Client) -> Self {
-        Self { source: Arc::new(Source::Given(client)), call_limit: CALL_LIMIT }
+        Self::from_source(Source::Given(client))
+    }
+
+    fn from_source(source: Source) -> Self {
+        Self { source: Arc::new(source), settling: Arc::default(), call_limit: CALL_LIMIT }
     }
 
     /// The same with another limit for each call.
@@ -123,11 +128,7 @@ impl Cluster {
             Ok(answer) => answer,
             Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit }),
         };
-        if let Err(error) = &answer {
-            debug!(call = what, error = error.line(), "call failed");
-            self.forget_after(error);
-        }
-        answer
+        answer.map_err(|error| self.failed(what, error))
     }
 
     async fn exchange(
@@ -167,16 +168,11 @@ impl Cluster {
             Ok(opened) => opened.map_err(|source| from_library(what, &via, source)),
             Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit: self.call_limit }),
         };
-        let what = what.to_owned();
-        match opened {
-            Ok(stream) => {
-                Ok(stream.map(move |event| event.map_err(|it| from_library(&what, &via, it))).boxed())
-            }
-            Err(error) => {
-                self.forget_after(&error);
-                Err(error)
-            }
-        }
+        let stream = opened.map_err(|error| self.failed(what, error))?;
+        let (what, settling) = (what.to_owned(), Arc::clone(&self.settling));
+        Ok(stream
+            .map(move |event| event.map_err(|it| settled(&settling, from_library(&what, &via, it))))
+            .boxed())
     }
 
     /// Sends `request` and opens its answer, to be read piece by piece. The limit holds for the opening; it is
@@ -203,11 +199,14 @@ impl Cluster {
             Ok(opened) => opened,
             Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit: self.call_limit }),
         };
-        if let Err(error) = &opened {
-            debug!(call = what, error = error.line(), "call failed");
-            self.forget_after(error);
-        }
-        opened.map(|body| (body, self.call_limit))
+        opened.map(|body| (body, self.call_limit)).map_err(|error| self.failed(what, error))
+    }
+
+    fn failed(&self, what: &str, error: Error) -> Error {
+        let error = settled(&self.settling, error);
+        debug!(call = what, error = error.line(), "call failed");
+        self.forget_after(&error);
+        error
     }
 
     async fn client(&self) -> Result<Client, Error> {
@@ -240,6 +239,20 @@ impl Cluster {
     }
 }
 
+/// The error with what is known of the server: whether it has only just come back.
+fn settled(settling: &Settling, mut error: Error) -> Error {
+    match &mut error {
+        Error::Connection { .. } | Error::Silent { .. } => settling.away(),
+        Error::Refused { answer, .. } => answer.just_back = settling.lasts(),
+        Error::Kubeconfig { .. }
+        | Error::Garbled { .. }
+        | Error::Unaskable { .. }
+        | Error::WrongNode { .. }
+        | Error::Name(_) => {}
+    }
+    error
+}
+
 /// Reads an answer that is not 2xx. A body that is no `Status` is shown as it is, cut short.
 fn read_answer(code: u16, headers: &HeaderMap, body: &[u8]) -> Answer {
     // Dates are allowed by HTTP; the API server and its proxies send seconds.
@@ -268,6 +281,7 @@ fn from_status(status: &Status) -> Answer {
         causes: details
             .map(|details| details.causes.iter().map(|it| (it.reason.clone(), it.message.clone())).collect())
             .unwrap_or_default(),
+        just_back: false,
         retry_after: (secs > 0).then(|| Duration::from_secs(secs.into())),
     }
 }

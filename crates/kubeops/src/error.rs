@@ -137,6 +137,9 @@ impl Error {
                 format!("check that the API server of {via} runs and can be reached")
             }
             Self::Silent { .. } => "check the load of the API server and the network to it".to_owned(),
+            Self::Refused { answer, .. } if answer.is_early_refusal() => {
+                "wait: the API server is only just back".to_owned()
+            }
             Self::Refused { answer, .. } => match answer.code {
                 401 => "renew the credentials in the kubeconfig".to_owned(),
                 403 => "give the user of the kubeconfig the role that pillar-rs ships".to_owned(),

@@ -3,9 +3,9 @@
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`, `held`, `placement`, `forecast`, `gate`) decide; the others (`client`, `kubeconfig`, `watch`, `node`,
-//! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `survey`, `drain`,
-//! `boot`, `taints`, `leave`, `prune`) call; `apps` and `stats` have files of both kinds. Sources: design.md sections 3
-//! and 7, spec/agents.md 4.3 to 4.6.
+//! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `settling`, `survey`,
+//! `drain`, `boot`, `taints`, `leave`, `prune`) call; `apps` and `stats` have files of both kinds. Sources: design.md
+//! sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
 pub mod apps;
@@ -48,6 +48,7 @@ pub mod prune;
 pub mod remove;
 pub mod reply;
 mod scheduling;
+mod settling;
 pub mod stats;
 mod stirred;
 mod streams;

@@ -20,9 +20,17 @@ pub struct Answer {
     pub causes: Vec<(String, String)>,
     /// The `Retry-After` header, else `Status.details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
+    /// Whether calls found no server a moment ago: it may not know yet who may do what.
+    pub just_back: bool,
 }
 
 impl Answer {
+    /// Whether it refuses the caller, and would perhaps not a moment later.
+    #[must_use]
+    pub const fn is_early_refusal(&self) -> bool {
+        self.just_back && matches!(self.code, 401 | 403)
+    }
+
     /// The answer in one line: code, reason, message and, for a budget, the cause with its numbers.
     #[must_use]
     pub fn line(&self) -> String {
@@ -37,6 +45,9 @@ impl Answer {
                 line.push_str(": ");
                 line.push_str(part);
             }
+        }
+        if self.is_early_refusal() {
+            line.push_str(" (the server is only just back and may not know its roles yet)");
         }
         line
     }
@@ -207,6 +218,7 @@ pub fn classify(answer: &Answer) -> Reply {
         403 if cause("NamespaceTerminating") || mentions("because it is being terminated") => {
             Reply::NamespaceEnding { text }
         }
+        401 | 403 if answer.is_early_refusal() => Reply::Transient { text, retry_after },
         404 => Reply::NotFound { text },
         // The registry and the storage word the same refusal differently.
         409 if mentions("UID in precondition") || mentions("UID in the precondition") => Reply::UidChanged,
