@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::api::{GetParams, PostParams};
@@ -40,8 +41,19 @@ pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Error> {
     }
 }
 
-/// Writes `order`; `wall` is what our wall clock shows.
+/// Writes `order`; `wall` is what our wall clock shows. Nobody begins to hold the lease of a cluster that does not know
+/// its node: a node that has left would report on a cluster that is no longer its own.
 pub async fn write(cluster: &Cluster, order: &Order, wall: Timestamp) -> Wrote {
+    if let Some(node) = order.newcomer()
+        && let Err(error) = known(cluster, node).await
+    {
+        return Wrote::Unknown(match error.reply() {
+            Reply::NotFound { .. } => {
+                format!("this cluster has no node {node}, which therefore does not lead it")
+            }
+            _ => format!("{} ({})", error.line(), error.next_step()),
+        });
+    }
     let (what, request) = request(order, wall);
     let wrote = match request {
         Ok(request) => cluster.ask_within(CALL_LIMIT, &what, Ok(request)).await,
@@ -58,6 +70,11 @@ pub async fn write(cluster: &Cluster, order: &Order, wall: Timestamp) -> Wrote {
             _ => Wrote::Unknown(format!("{} ({})", error.line(), error.next_step())),
         },
     }
+}
+
+async fn known(cluster: &Cluster, node: &str) -> Result<(), Error> {
+    let request = Request::new(Node::url_path(&(), None)).get(node, &GetParams::default());
+    cluster.ask_within::<Node>(CALL_LIMIT, &format!("look for node {node}"), request).await.map(drop)
 }
 
 fn request(order: &Order, wall: Timestamp) -> (String, Result<http::Request<Vec<u8>>, Unaskable>) {
@@ -96,6 +113,27 @@ mod tests {
 
     fn held(version: &str, holder: &str) -> Box<Held> {
         Box::new(Held::new(serde_json::from_value(lease(version, holder)).unwrap()))
+    }
+
+    fn node() -> Answer {
+        mock::object(&json!({ "metadata": { "name": "n1" } }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_the_cluster_does_not_know_takes_no_lease_and_keeps_none_of_another() {
+        let lease_time = Duration::from_secs(300);
+        let take = Order::Hold { on: held("8", "n2"), identity: "n1".to_owned(), lease: lease_time };
+        let make = Order::Create { identity: "n1".to_owned(), lease: lease_time };
+        for (order, answer, says) in [
+            (&take, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
+            (&make, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
+            (&take, mock::status(503, "busy"), "look for node n1"),
+        ] {
+            let (cluster, calls) = mock::cluster(vec![answer]);
+            let Wrote::Unknown(why) = write(&cluster, order, wall()).await else { panic!("{order:?}") };
+            assert!(why.contains(says), "{why}");
+            assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"], "nothing is written");
+        }
     }
 
     const URL: &str = "/apis/coordination.k8s.io/v1/namespaces/eve-kube-app/leases";
@@ -150,10 +188,16 @@ mod tests {
             ),
         ];
         for (order, line, body) in table {
-            let (cluster, calls) = mock::cluster(vec![mock::object(&lease("10", "n1"))]);
+            let newcomer = order.newcomer().is_some();
+            let answers = newcomer.then(node).into_iter().chain([mock::object(&lease("10", "n1"))]).collect();
+            let (cluster, calls) = mock::cluster(answers);
             let Wrote::Done(now) = write(&cluster, &order, wall()).await else { panic!("{order:?}") };
             assert_eq!((now.version(), now.holder()), ("10", "n1"));
-            let call = calls.all().remove(0);
+            let mut all = calls.all();
+            if newcomer {
+                assert_eq!(all.remove(0).line, "GET /api/v1/nodes/n1");
+            }
+            let call = all.remove(0);
             assert_eq!(call.line, line);
             assert_eq!(serde_json::from_str::<serde_json::Value>(&call.body).unwrap(), body, "{order:?}");
         }
@@ -179,7 +223,8 @@ mod tests {
             (hold(), Answer::Silence, false),
         ];
         for (number, (order, answer, outdated)) in table.into_iter().enumerate() {
-            let (cluster, _) = mock::cluster(vec![answer]);
+            let answers = order.newcomer().map(|_| node()).into_iter().chain([answer]).collect();
+            let (cluster, _) = mock::cluster(answers);
             match write(&cluster, &order, wall()).await {
                 Wrote::Outdated => assert!(outdated, "row {number}"),
                 Wrote::Unknown(why) => assert!(!outdated && why.contains("lease eve-kube-app/"), "{why}"),

@@ -90,6 +90,16 @@ pub enum Order {
 }
 
 impl Order {
+    /// Who would hold it from now on and does not yet.
+    #[must_use]
+    pub fn newcomer(&self) -> Option<&str> {
+        match self {
+            Self::Create { identity, .. } => Some(identity),
+            Self::Hold { on, identity, .. } => (on.holder() != identity).then_some(identity),
+            Self::Release { .. } => None,
+        }
+    }
+
     /// The object to send. `wall` is what our wall clock shows: for people and for the record, nobody decides by it.
     #[must_use]
     pub fn object(&self, wall: Timestamp) -> Lease {
