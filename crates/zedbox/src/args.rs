@@ -19,7 +19,7 @@ const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
     2 wrong words on the command line; those of drain are told by `zedbox drain --help`."
 )]
 pub(crate) struct Args {
-    /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`.
+    /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`; `kube_client` only when named.
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log: Option<String>,
     /// What to do.

@@ -81,9 +81,71 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// The library's own lines are left out unless `words` name it: while the API is away it writes several a second that
+/// name no call, and each failure is told by whoever made the call.
+fn filter(words: &str) -> anyhow::Result<EnvFilter> {
+    EnvFilter::try_new(format!("kube_client=off,{words}"))
+        .with_context(|| format!("read the log filter `{words}`"))
+}
+
 fn log_to_stderr(words: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(words).with_context(|| format!("read the log filter `{words}`"))?;
+    let filter = filter(words)?;
     let terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal).init();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_library_is_heard_only_when_it_is_named() {
+        let logged = |words: &str| {
+            let (log, filter) = (Log::default(), filter(words).unwrap());
+            let writer = log.clone();
+            let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
+            tracing::subscriber::with_default(
+                subscriber.with_writer(move || writer.clone()).finish(),
+                || {
+                    tracing::error!(target: "kube_client::client::builder", "of the library");
+                    tracing::info!(target: "zedkube::shell", "of ours");
+                },
+            );
+            let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+            (text.contains("of the library"), text.contains("of ours"))
+        };
+        for (words, heard) in [
+            ("info", (false, true)),
+            ("debug", (false, true)),
+            ("warn", (false, false)),
+            ("info,zedkube=warn", (false, false)),
+            ("info,kube_client=info", (true, true)),
+            ("off,kube_client=debug", (true, false)),
+        ] {
+            assert_eq!(logged(words), heard, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_filter_that_is_none_is_named() {
+        let error = filter("zedkube=loud").unwrap_err();
+        assert!(error.to_string().contains("`zedkube=loud`"), "{error:#}");
+    }
 }
