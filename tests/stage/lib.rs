@@ -19,6 +19,7 @@ mod noted;
 mod power;
 mod process;
 mod real;
+mod roles;
 mod server;
 mod story;
 mod world;

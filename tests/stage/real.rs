@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::cluster::{BUDGET, Place};
+use crate::roles;
 use crate::server::ApiServer;
 
 /// Where leases of nodes are.
@@ -21,6 +22,7 @@ const LEASES: &str = "kube-node-lease";
 /// A cluster on a real API server.
 pub(crate) struct Real {
     server: ApiServer,
+    agents: Client,
     _kubelets: JoinSet<()>,
 }
 
@@ -30,6 +32,7 @@ impl Real {
         let client = &server.client;
         let namespace = json!({ "metadata": { "name": place.namespace } });
         create::<Namespace>(&Api::all(client.clone()), namespace).await;
+        roles::grant(client, &place.namespace).await;
         let other = format!("{}-other", place.node);
         let mut kubelets = JoinSet::new();
         for (node, uuid) in [(&place.node, place.uuid), (&other, "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22")] {
@@ -57,13 +60,19 @@ impl Real {
         if !server.has_controllers {
             kubelets.spawn(keep_budget(client.clone(), place.namespace.clone()));
         }
-        let real = Self { _kubelets: kubelets, server };
+        let agents = server.client_of(roles::user(&place.namespace));
+        let real = Self { _kubelets: kubelets, agents, server };
         real.until_budget_counts(&budgets).await;
         real
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.server.client
+    }
+
+    /// The way in for agents: as a user that has the least role.
+    pub(crate) const fn agents(&self) -> &Client {
+        &self.agents
     }
 
     /// Removes what was built.
@@ -82,6 +91,7 @@ impl Real {
         }
         let namespaces: Api<Namespace> = Api::all(self.client().clone());
         namespaces.delete(&place.namespace, &now).await.unwrap();
+        roles::take_back(self.client(), &place.namespace).await;
     }
 
     async fn until_budget_counts(&self, budgets: &Api<PodDisruptionBudget>) {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use agent::Clock;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use pubsub::store;
@@ -20,6 +22,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
 /// A server that can be asked.
 pub(crate) struct ApiServer {
     pub(crate) client: Client,
+    config: Config,
     /// Whether a controller manager keeps budgets up to date there.
     pub(crate) has_controllers: bool,
     _own: Option<Processes>,
@@ -54,7 +57,14 @@ impl ApiServer {
         let kubeconfig = Kubeconfig::read_from(file)
             .unwrap_or_else(|cause| panic!("cannot read the kubeconfig {}: {cause}", file.display()));
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        Self { client: Client::try_from(config).unwrap(), has_controllers: true, _own: None }
+        Self { client: Client::try_from(config.clone()).unwrap(), config, has_controllers: true, _own: None }
+    }
+
+    /// The same server as `user` sees it, who has nothing but what it was given.
+    pub(crate) fn client_of(&self, user: String) -> Client {
+        let mut config = self.config.clone();
+        config.auth_info.impersonate = Some(user);
+        Client::try_from(config).unwrap()
     }
 
     async fn start(assets: &Path) -> Self {
@@ -101,10 +111,14 @@ impl ApiServer {
         // Its certificate is made at the start by itself, on the loopback address.
         config.accept_invalid_certs = true;
         config.auth_info.token = Some("scenario-token".to_owned().into());
-        let client = Client::try_from(config).unwrap();
+        let client = Client::try_from(config.clone()).unwrap();
         let mut own = Processes { children, _dir: dir };
         until_it_answers(&client, &mut own).await;
-        Self { client, has_controllers: false, _own: Some(own) }
+        // Where the agents' lease lies; on a cluster of theirs it is there.
+        let apps = serde_json::json!({ "metadata": { "name": "eve-kube-app" } });
+        let apps: Namespace = serde_json::from_value(apps).unwrap();
+        Api::all(client.clone()).create(&PostParams::default(), &apps).await.unwrap();
+        Self { client, config, has_controllers: false, _own: Some(own) }
     }
 }
 

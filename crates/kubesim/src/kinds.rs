@@ -27,7 +27,7 @@ const fn kind(
     Resource { api_version, plural, kind, short, namespaced, status }
 }
 
-pub(crate) const KINDS: [Resource; 19] = [
+pub(crate) const KINDS: [Resource; 23] = [
     kind("v1", "nodes", "Node", "no", false, true),
     kind("v1", "pods", "Pod", "po", true, true),
     kind("v1", "namespaces", "Namespace", "ns", false, true),
@@ -44,6 +44,10 @@ pub(crate) const KINDS: [Resource; 19] = [
     kind("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", true, true),
     kind("coordination.k8s.io/v1", "leases", "Lease", "", true, false),
     kind("events.k8s.io/v1", "events", "Event", "ev", true, false),
+    kind("rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole", "", false, false),
+    kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", "", false, false),
+    kind("rbac.authorization.k8s.io/v1", "roles", "Role", "", true, false),
+    kind("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding", "", true, false),
     kind("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc", false, false),
     kind("storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", "", false, true),
     kind("storage.k8s.io/v1", "storageclasses", "StorageClass", "sc", false, false),
