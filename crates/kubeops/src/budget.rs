@@ -24,6 +24,8 @@ pub struct BudgetFacts {
     pub desired: i32,
     /// Pods counted in all.
     pub expected: i32,
+    /// Why Kubernetes cannot count its pods, so that it never gets room; empty when it can.
+    pub uncounted: String,
 }
 
 /// A label selector.
@@ -111,11 +113,12 @@ impl BudgetFacts {
 /// For a person: name and numbers.
 impl fmt::Display for BudgetFacts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { namespace, name, allowed, healthy, desired, expected, selector: _ } = self;
+        let Self { namespace, name, allowed, healthy, desired, expected, uncounted, selector: _ } = self;
         write!(
             out,
             "budget {namespace}/{name} allows {allowed} of {expected}; {healthy} healthy, {desired} needed"
-        )
+        )?;
+        if uncounted.is_empty() { Ok(()) } else { write!(out, "; its pods cannot be counted: {uncounted}") }
     }
 }
 
@@ -167,6 +170,7 @@ mod tests {
             healthy: 2,
             desired: 2,
             expected: 3,
+            uncounted: String::new(),
         };
         assert!(!budget.guards(&labels(&[])));
         budget.selector = Some(Selector::default());

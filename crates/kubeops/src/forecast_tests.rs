@@ -33,6 +33,7 @@ fn budget(name: &str, [allowed, healthy, desired, expected]: [i32; 4]) -> Budget
         healthy,
         desired,
         expected,
+        uncounted: String::new(),
     }
 }
 

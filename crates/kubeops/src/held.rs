@@ -46,7 +46,8 @@ pub fn by_namespace(pod: &PodRef, text: &str) -> String {
 /// Whether the budget cannot get room by itself: none of its pods is merely starting.
 #[must_use]
 pub fn is_stuck(budget: &BudgetFacts) -> bool {
-    !budget.has_room() && budget.healthy <= budget.desired && budget.healthy == budget.expected
+    let all_needed = budget.healthy <= budget.desired && budget.healthy == budget.expected;
+    !budget.has_room() && (all_needed || !budget.uncounted.is_empty())
 }
 
 /// The scheduler's sentence about a pod that no node takes.
@@ -71,6 +72,7 @@ mod tests {
             healthy,
             desired,
             expected,
+            uncounted: String::new(),
         }
     }
 
@@ -85,7 +87,15 @@ mod tests {
         let sick: Vec<Hindrance> =
             ["a", "b", "c", "d"].iter().map(|name| hindrance(name, Why::NotReady)).collect();
         let homeless = [hindrance("a", Why::NotReady), hindrance("b", Why::Unplaced("0/2 nodes".to_owned()))];
+        let none = BudgetFacts { uncounted: "no scale".to_owned(), ..budget("vm", [0, 1, 0, 0]) };
         let table = [
+            (
+                vec![&none],
+                vec![],
+                BlockCode::BudgetStuck,
+                "pod shop/x is held: budget shop/vm allows 0 of 0; 1 healthy, 0 needed; its pods cannot be counted: \
+                 no scale",
+            ),
             (
                 vec![&full],
                 vec![],

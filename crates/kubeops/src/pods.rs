@@ -205,15 +205,37 @@ pub(crate) fn pod_ref(pod: &Pod) -> PodRef {
 /// The facts about a budget.
 pub(crate) fn budget_facts(budget: &PodDisruptionBudget) -> BudgetFacts {
     let status = budget.status.as_ref();
+    let (healthy, expected) = (
+        status.and_then(|status| status.current_healthy).unwrap_or(0),
+        status.and_then(|status| status.expected_pods).unwrap_or(0),
+    );
     BudgetFacts {
         namespace: budget.metadata.namespace.clone().unwrap_or_default(),
         name: budget.metadata.name.clone().unwrap_or_default(),
         selector: budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()).map(selector),
         allowed: status.and_then(|status| status.disruptions_allowed).unwrap_or(0),
-        healthy: status.and_then(|status| status.current_healthy).unwrap_or(0),
+        healthy,
         desired: status.and_then(|status| status.desired_healthy).unwrap_or(0),
-        expected: status.and_then(|status| status.expected_pods).unwrap_or(0),
+        expected,
+        uncounted: uncounted(budget, healthy, expected),
     }
+}
+
+/// Why the disruption controller cannot count the pods of a budget. It says so by a condition; of pods without a
+/// controller it counts none, and says nothing.
+fn uncounted(budget: &PodDisruptionBudget, healthy: i32, expected: i32) -> String {
+    let conditions = budget.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let failed = conditions
+        .filter(|it| it.type_ == "DisruptionAllowed" && it.status == "False" && it.reason == "SyncFailed")
+        .map(|it| it.message.clone())
+        .next();
+    failed.unwrap_or_else(|| {
+        if healthy > 0 && expected == 0 {
+            "they have no controller, and the budget is no number in minAvailable".to_owned()
+        } else {
+            String::new()
+        }
+    })
 }
 
 fn selector(selector: &LabelSelector) -> Selector {
@@ -409,6 +431,30 @@ mod tests {
                 Holds::Stranger("Gt".to_owned())
             ]
         );
+        let of = |status: Value| {
+            budget_facts(
+                &serde_json::from_value(json!({ "metadata": { "name": "b" }, "status": status })).unwrap(),
+            )
+            .uncounted
+        };
+        let said = |status: &str, reason: &str, message: &str| {
+            json!([{ "type": "DisruptionAllowed", "status": status, "reason": reason, "message": message,
+                     "lastTransitionTime": "2026-03-14T09:30:00Z" }])
+        };
+        // As kube-apiserver 1.36 has them: pods without a controller behind maxUnavailable, then an integer in
+        // minAvailable; a controller that cannot be scaled.
+        let counts = json!({ "currentHealthy": 1, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
+                             "conditions": said("False", "InsufficientPods", "") });
+        assert!(of(counts).starts_with("they have no controller"));
+        let counts = json!({ "currentHealthy": 1, "desiredHealthy": 0, "disruptionsAllowed": 1, "expectedPods": 1,
+                             "conditions": said("True", "SufficientPods", "") });
+        assert_eq!(of(counts), "");
+        let why = "vmis.kubevirt.io does not implement the scale subresource";
+        let failed =
+            json!({ "currentHealthy": 0, "expectedPods": 0, "conditions": said("False", "SyncFailed", why) });
+        assert_eq!(of(failed), why);
+        // An application with no pods at all is counted.
+        assert_eq!(of(json!({ "currentHealthy": 0, "expectedPods": 0 })), "");
         let bare = budget_facts(&PodDisruptionBudget::default());
         assert_eq!((bare.selector, bare.allowed), (None, 0), "a budget that was never counted has no room");
     }

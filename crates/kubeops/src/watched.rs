@@ -178,6 +178,7 @@ mod tests {
             healthy: 2,
             desired: 2,
             expected: 3,
+            uncounted: String::new(),
         }
     }
 

@@ -74,6 +74,7 @@ fn budget(name: &str, allowed: i32, healthy: i32, desired: i32, expected: i32) -
         healthy,
         desired,
         expected,
+        uncounted: String::new(),
     }
 }
 
