@@ -191,12 +191,19 @@ fn progress_rows(progress: &NodeDrainProgress, stand: Stand, now: GoTime) -> Vec
     if !progress.skip.is_empty() {
         rows.push(("skipped", progress.skip.clone()));
     }
-    // The reason repeats counts and the first blocker; it is told where those rows do not tell it.
-    if !progress.reason.is_empty() && (progress.blockers.is_empty() || progress.phase != DrainPhase::Draining)
-    {
-        rows.push(("reason", progress.reason.clone()));
+    let reason = beyond_blockers(progress);
+    if !reason.is_empty() {
+        rows.push(("reason", reason.to_owned()));
     }
     rows
+}
+
+/// The reason, without the counts and the first blocker that it repeats while pods leave: what is left then is trouble
+/// with the API.
+fn beyond_blockers(progress: &NodeDrainProgress) -> &str {
+    let first = progress.blockers.first().filter(|_| progress.phase == DrainPhase::Draining);
+    let rest = first.and_then(|first| progress.reason.split_once(&first.reason));
+    rest.map_or(&progress.reason, |(_, rest)| rest.trim_start_matches("; "))
 }
 
 /// `[##########..........] 2 of 4 gone, 1 going, 1 blocked`.

@@ -65,6 +65,24 @@ fn a_blocked_drain_names_counts_blockers_deadline_and_the_next_step() {
 }
 
 #[test]
+fn trouble_with_the_api_is_told_beside_blockers_and_nothing_is_told_twice() {
+    let node = Node::of("drain-5-cordoned");
+    let file = "run/zedkube/NodeDrainProgress/global.json";
+    assert!(!node.drain("status").out.contains("reason "));
+    let mut progress: serde_json::Value = serde_json::from_str(&node.text(file)).unwrap();
+    let said = progress["Reason"].as_str().unwrap();
+    progress["Reason"] = format!("{said}; trouble with the API: watch pods: connection refused").into();
+    node.put(file, &progress.to_string());
+    let told = node.drain("status");
+    assert!(
+        told.out.contains("reason     trouble with the API: watch pods: connection refused\n"),
+        "{}",
+        told.out
+    );
+    assert_eq!(told.out.matches("is held").count(), 1, "{}", told.out);
+}
+
+#[test]
 fn a_dead_zedkube_is_told_so_that_nobody_waits_for_it() {
     let told = Node::of("drain-5-cordoned").drain("status");
     assert!(told.out.contains("next step  start zedkube"), "{}", told.out);
