@@ -86,6 +86,7 @@ impl Zedkube {
                     marks: last.marks,
                     evicted: done.evicted,
                     recordons: done.recordons,
+                    replies: last.replies,
                     ..Progress::default()
                 });
                 self.run = Run::Holding { done, attempt, last };

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use kubeops::Progress;
 use topics::{CordonOwner, DrainStatus, NodeDrainStatus, Requester};
 
 use super::bench::{Bench, request};
@@ -247,4 +248,23 @@ fn p8_a_new_request_after_a_complete_one_is_drained_for_itself() {
     bench.done(run);
     bench.ask(&request(Requester::DeviceOp, 9));
     assert_eq!(bench.status(), (4, 2));
+}
+
+#[test]
+fn o4_the_replies_of_the_last_attempt_stay_after_it_has_ended() {
+    let told =
+        || Box::new(Progress { replies: [("accepted", 3), ("budget", 2)].into(), ..Progress::default() });
+    let known = [("accepted".to_owned(), 3), ("budget".to_owned(), 2)].into();
+    for failed in [false, true] {
+        let mut bench = Bench::idle();
+        bench.ask(&request(Requester::DeviceOp, 1));
+        let run = bench.until_draining();
+        bench.hear(Event::Draining(run, told()));
+        if failed {
+            bench.fail(run, false);
+        } else {
+            bench.done(run);
+        }
+        assert_eq!(bench.core.progress().replies, known, "failed: {failed}");
+    }
 }
