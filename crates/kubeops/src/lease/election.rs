@@ -226,7 +226,10 @@ impl Election {
         }
         if self.answers && self.silent_at().is_some_and(|at| now >= at) {
             self.answers = false;
-            out.push(Effect::Say(Said::Silent(self.trouble.clone())));
+            // Nobody who stands no longer looks: that is no trouble.
+            if !self.trouble.is_empty() {
+                out.push(Effect::Say(Said::Silent(self.trouble.clone())));
+            }
         }
     }
 

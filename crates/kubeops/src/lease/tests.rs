@@ -323,6 +323,20 @@ fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
 }
 
 #[test]
+fn whoever_stands_no_longer_does_not_miss_the_answers_that_nobody_asks_for() {
+    let mut bench = Bench::leading();
+    bench.hear(Event::Wanted(false));
+    bench.wrote(Wrote::Done(held(7, "")));
+    while bench.stand().answers {
+        bench.wait();
+        assert_eq!(bench.said(), vec![]);
+    }
+    bench.hear(Event::Wanted(true));
+    bench.read(None);
+    assert_eq!((bench.said(), bench.stand().answers), (vec![Said::Answers], true));
+}
+
+#[test]
 fn the_answer_to_another_call_is_not_listened_to() {
     let mut bench = Bench::new();
     let id = bench.reading().unwrap();
