@@ -38,7 +38,7 @@ pub(crate) struct Place {
 
 enum Backend {
     Embedded(Sim),
-    Real(Real),
+    Real(Box<Real>),
 }
 
 /// A cluster with our node.
@@ -108,7 +108,12 @@ impl Cluster {
         let name = format!("pillar-scenario-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
         let place = Place { node: name.clone(), uuid: UUID, namespace: name };
         let real = Real::build(server, &place).await;
-        Self { client: real.client().clone(), place, backend: Backend::Real(real), noted: Noted::default() }
+        Self {
+            client: real.client().clone(),
+            place,
+            backend: Backend::Real(Box::new(real)),
+            noted: Noted::default(),
+        }
     }
 
     /// Removes what was built on a real server.

@@ -47,11 +47,10 @@ pub async fn write(cluster: &Cluster, order: &Order, wall: Timestamp) -> Wrote {
     if let Some(node) = order.newcomer()
         && let Err(error) = known(cluster, node).await
     {
-        return Wrote::Unknown(match error.reply() {
-            Reply::NotFound { .. } => {
-                format!("this cluster has no node {node}, which therefore does not lead it")
-            }
-            _ => format!("{} ({})", error.line(), error.next_step()),
+        return Wrote::Unknown(if matches!(error.reply(), Reply::NotFound { .. }) {
+            format!("this cluster has no node {node}, which therefore does not lead it")
+        } else {
+            format!("{} ({})", error.line(), error.next_step())
         });
     }
     let (what, request) = request(order, wall);
