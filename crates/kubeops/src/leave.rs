@@ -45,6 +45,8 @@ pub struct Leave {
     pub owner: CordonOwner,
     /// Limits of the one attempt to drain.
     pub rules: Rules,
+    /// Where that attempt stood, should it have been cut off in this boot.
+    pub marks: Marks,
     /// Tries of each step between finding the cluster and deleting the Node object.
     pub tries: u32,
     /// Between two tries.
@@ -313,7 +315,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
             device_uuid: self.order.device_uuid.clone(),
             owner: self.order.owner.clone(),
             rules: self.order.rules.clone(),
-            marks: Marks::default(),
+            marks: self.order.marks.clone(),
         };
         let (sender, mut progress) = watch::channel(Progress::default());
         let tell = async {

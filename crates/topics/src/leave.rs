@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Blocker, GoTime, GoUuid, Kind, Topic};
+use crate::{Blocker, DrainMarks, GoTime, GoUuid, Kind, Topic};
 
 /// Which cluster this node belongs to, or how far it is on its way out of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +31,11 @@ pub struct NodeLeave {
     pub blockers: Vec<Blocker>,
     /// Steps that failed and were passed over, in words.
     pub passed_over: Vec<String>,
+    /// The boot in which `Marks` were written; empty before there were any.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// Since when the limits of the drain run, in that boot.
+    pub marks: DrainMarks,
 }
 
 impl Topic for NodeLeave {

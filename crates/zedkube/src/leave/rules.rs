@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubeops::leave::{End, Stage, State};
+use kubeops::{Marks, Progress};
 use step::Mono;
-use topics::{EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave};
+use topics::{DrainMarks, EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave};
 
-use crate::core::{Membership, blocker, cut, short};
+use crate::core::{Membership, blocker, cut, kept_marks, marks, ms, short, shorten};
 
 /// Longest text of the record, and most pods in it: it is on flash.
 const TEXT_BYTES: usize = 480;
@@ -34,12 +35,22 @@ pub(super) struct Rules {
     config: Option<Arc<EdgeNodeClusterConfig>>,
     gone_at: Option<Mono>,
     patience: Duration,
+    boot_id: String,
 }
 
 impl Rules {
-    /// Goes on from `record`. A config may be gone for `patience`.
-    pub(super) fn new(record: NodeLeave, patience: Duration) -> Self {
-        Self { record, config: None, gone_at: None, patience }
+    /// Goes on from `record` in this boot. A config may be gone for `patience`.
+    pub(super) fn new(mut record: NodeLeave, patience: Duration, boot_id: &str) -> Self {
+        if record.boot_id != boot_id {
+            // Points on another boot's clock mean nothing here.
+            (record.boot_id, record.marks) = (String::new(), DrainMarks::default());
+        }
+        Self { record, config: None, gone_at: None, patience, boot_id: boot_id.to_owned() }
+    }
+
+    /// Where the drain of a walk that was cut off in this boot stood.
+    pub(super) fn marks(&self) -> Marks {
+        marks(&self.record.marks)
     }
 
     /// What is to be kept.
@@ -118,8 +129,11 @@ impl Rules {
         self.record.phase != phase(stage)
     }
 
-    /// Hears how far the walk is; `wall` turns points of its clock into times.
-    pub(super) fn walked(&mut self, state: &State, wall: impl Fn(Mono) -> GoTime) {
+    /// Hears how far the walk is `now`; `wall` turns points of its clock into times.
+    pub(super) fn walked(&mut self, now: Mono, state: &State, wall: impl Fn(Mono) -> GoTime) {
+        if state.stage == Stage::Draining {
+            self.keep_marks(now, state.drain.as_deref());
+        }
         let record = &mut self.record;
         record.phase = phase(state.stage);
         record.passed_over = state.passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
@@ -138,6 +152,18 @@ impl Rules {
             (step, _) => (format!("{}: {}", doing(step), state.trouble), "mend that; it is tried again"),
         };
         (record.reason, record.next_step) = (cut(&reason, TEXT_BYTES), next_step.to_owned());
+    }
+
+    /// Since when the limits of the drain run: whoever starts anew in it must not start them anew (goals D15).
+    fn keep_marks(&mut self, now: Mono, drain: Option<&Progress>) {
+        let record = &mut self.record;
+        record.boot_id.clone_from(&self.boot_id);
+        match drain {
+            Some(drain) => record.marks = kept_marks(&drain.marks),
+            None if record.marks.attempt_ms == 0 => record.marks.attempt_ms = ms(now),
+            None => {}
+        }
+        shorten(&mut record.marks);
     }
 
     /// Hears the end of the walk.
@@ -169,6 +195,7 @@ impl Rules {
         };
         let record = &mut self.record;
         record.blockers.clear();
+        (record.boot_id, record.marks) = (String::new(), DrainMarks::default());
         (record.phase, record.reason, record.next_step) = (phase, cut(&reason, TEXT_BYTES), next_step);
         record.passed_over = passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
         record.ended_at = wall;
@@ -217,7 +244,7 @@ mod tests {
     }
 
     fn kept(phase: LeavePhase) -> Rules {
-        Rules::new(NodeLeave { phase, ..NodeLeave::default() }, PATIENCE)
+        Rules::new(NodeLeave { phase, ..NodeLeave::default() }, PATIENCE, "b1")
     }
 
     fn standing(rules: &mut Rules, secs: u64) -> Membership {

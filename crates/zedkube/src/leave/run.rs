@@ -41,7 +41,7 @@ impl Leaver {
     pub(crate) fn open(station: &Station, limits: &Limits) -> Result<Self, Error> {
         let topic: Publication<NodeLeave> = publication(&station.bus, NAME)?;
         let record = topic.get(GLOBAL).cloned().unwrap_or_default();
-        let mut rules = Rules::new(record, limits.cluster_gone());
+        let mut rules = Rules::new(record, limits.cluster_gone(), &station.boot_id);
         let standing = rules.settle(station.clock.now(), station.clock.wall());
         let (standing, _) = watch::channel(standing);
         Ok(Self {
@@ -115,7 +115,7 @@ impl Leaver {
                 () = self.station.clock.sleep_until(due), if due.is_some() => {
                     let newest = state.borrow().clone();
                     let (now, time) = (self.station.clock.now(), self.station.clock.wall());
-                    self.rules.walked(&newest, |at| time.minus(now.since(at)));
+                    self.rules.walked(now, &newest, |at| time.minus(now.since(at)));
                     (due, written_at) = (None, now);
                 }
             }
@@ -130,7 +130,7 @@ impl Leaver {
         told: watch::Sender<State>,
     ) -> impl Future<Output = Walked> + Send + use<> {
         let (cluster, target, station) = (cluster.clone(), target.clone(), self.station.clone());
-        let limits = self.limits.clone();
+        let (limits, marks) = (self.limits.clone(), self.rules.marks());
         let started_at = self.rules.record().started_at.to_string();
         async move {
             let clock = station.clock;
@@ -150,6 +150,7 @@ impl Leaver {
                 device_uuid,
                 owner,
                 rules: limits.rules(limit),
+                marks,
                 tries: limits.cordon_tries,
                 pause: limits.cordon_pause(),
                 reach: limits.leave_reach(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubesim::Fault;
 use serde_json::json;
-use topics::{DrainPhase, DrainStatus, LeavePhase, NodeLeave, Requester, go_json};
+use topics::{DrainMarks, DrainPhase, DrainStatus, LeavePhase, NodeLeave, Requester, go_json};
 
 use crate::device::{Device, status};
 
@@ -125,6 +125,32 @@ async fn a_leave_goes_on_after_a_crash_and_after_a_restart_of_the_machine() {
         device.rest().await;
         assert!(!is_there(&device), "reboot {reboot}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn d15_the_drains_time_goes_on_through_restarts_and_the_leave_ends() {
+    let mut device = Device::new().await;
+    device.an_hour_an_attempt();
+    device.start().await;
+    with_replicas(&device);
+    // The first crash comes before the drain has told anything.
+    device.kill_at("stage=Draining", 1);
+    device.member(false);
+    device.killed().await;
+    device.start().await;
+    for _ in 0..3 {
+        device.pass(Duration::from_mins(15)).await;
+        device.kill().await;
+        device.start().await;
+    }
+    device.until_line(OVER, 1).await;
+    device.rest().await;
+    let (began, over) = (device.diary.times("stage=Draining")[0], device.diary.times(OVER)[0]);
+    let took = over.since(began);
+    assert!(took.abs_diff(Duration::from_hours(1)) < Duration::from_secs(10), "{took:?}");
+    let left = record(&device);
+    assert_eq!((left.phase, &left.marks), (LeavePhase::Left, &DrainMarks::default()));
+    assert!(left.passed_over[0].contains("not done within 3600 s"), "{left:?}");
 }
 
 #[tokio::test(start_paused = true)]
