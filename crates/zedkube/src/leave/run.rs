@@ -59,8 +59,8 @@ impl Leaver {
         self.standing.subscribe()
     }
 
-    /// Goes on until the station says stop. `limit` is how long an attempt to drain may last. Dropping it ends the
-    /// walk where it is; the next start goes on.
+    /// Goes on until the station says stop. `limit` is how long an attempt to drain may last, as the config has it. Dropping it ends
+    /// the walk where it is; the next start goes on.
     pub(crate) async fn run(mut self, cluster: Cluster, target: Target, limit: watch::Receiver<Duration>) {
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
@@ -89,7 +89,7 @@ impl Leaver {
                 } else if walk.is_none() {
                     to_state.send_replace(State::default());
                     state.mark_unchanged();
-                    walk = Some(Box::pin(self.walk(&cluster, &target, *limit.borrow(), to_state.clone())));
+                    walk = Some(Box::pin(self.walk(&cluster, &target, limit.clone(), to_state.clone())));
                 }
             }
             tokio::select! {
@@ -126,7 +126,7 @@ impl Leaver {
         &self,
         cluster: &Cluster,
         target: &Target,
-        limit: Duration,
+        attempt: watch::Receiver<Duration>,
         told: watch::Sender<State>,
     ) -> impl Future<Output = Walked> + Send + use<> {
         let (cluster, target, station) = (cluster.clone(), target.clone(), self.station.clone());
@@ -145,11 +145,13 @@ impl Leaver {
             // No requester has this number: the drain gives such a cordon back if the leave is called off.
             let owner =
                 CordonOwner { boot_id: station.boot_id.clone(), requested_by: 0, requested_at: started_at };
+            let rules = limits.rules(*attempt.borrow());
             let order = Leave {
                 node: node.clone(),
                 device_uuid,
                 owner,
-                rules: limits.rules(limit),
+                rules,
+                attempt,
                 marks,
                 tries: limits.cordon_tries,
                 pause: limits.cordon_pause(),

@@ -154,6 +154,18 @@ async fn d15_the_drains_time_goes_on_through_restarts_and_the_leave_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_drains_limit_is_that_of_the_config_also_when_it_comes_later() {
+    let mut device = draining_out().await;
+    device.pass(Duration::from_mins(30)).await;
+    device.change(Device::an_hour_an_attempt).await;
+    device.until_line(OVER, 1).await;
+    let took = device.diary.times(OVER)[0].since(device.diary.times("stage=Draining")[0]);
+    assert!(took.abs_diff(Duration::from_hours(1)) < Duration::from_secs(10), "{took:?}");
+    device.rest().await;
+    assert!(!is_there(&device));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_config_that_changed_while_the_machine_was_off_is_an_order_to_leave_too() {
     let mut device = Device::idle().await;
     device.kill().await;
