@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Blocker, DrainMarks, GoTime, GoUuid, Kind, Topic};
+use crate::{Blocker, DrainMarks, EdgeNodeClusterConfig, GoTime, GoUuid, Kind, Topic};
 
 /// Which cluster this node belongs to, or how far it is on its way out of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -36,6 +36,9 @@ pub struct NodeLeave {
     pub boot_id: String,
     /// Since when the limits of the drain run, in that boot.
     pub marks: DrainMarks,
+    /// The cluster's config as it was heard last, as long as the node has not left: in another boot the node needs it
+    /// to reach the cluster that it leaves. Its token stands here as there, encrypted.
+    pub config: Option<EdgeNodeClusterConfig>,
 }
 
 impl Topic for NodeLeave {

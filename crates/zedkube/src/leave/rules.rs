@@ -11,13 +11,16 @@ use std::time::Duration;
 use kubeops::leave::{End, Stage, State};
 use kubeops::{Marks, Progress};
 use step::Mono;
-use topics::{DrainMarks, EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave};
+use topics::{CipherBlockStatus, DrainMarks, EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave};
 
 use crate::core::{Membership, blocker, cut, kept_marks, marks, ms, short, shorten};
 
 /// Longest text of the record, and most pods in it: it is on flash.
 const TEXT_BYTES: usize = 480;
 const BLOCKERS: usize = 16;
+/// Longest encrypted token in it, and most interfaces.
+const TOKEN_BYTES: usize = 8 << 10;
+const INTERFACES: usize = 16;
 
 /// How this node stands to its cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -26,6 +29,8 @@ pub(crate) struct Standing {
     pub(crate) membership: Membership,
     /// The last config that was decided upon.
     pub(crate) config: Option<Arc<EdgeNodeClusterConfig>>,
+    /// On the way out, the config of the cluster that is being left.
+    pub(crate) left: Option<Arc<EdgeNodeClusterConfig>>,
 }
 
 /// What is known.
@@ -105,7 +110,8 @@ impl Rules {
             Some(_) if phase.is_under_way() => Membership::Leaving,
             Some(_) => Membership::Outside,
         };
-        Standing { membership, config: self.config.clone() }
+        let left = self.record.config.as_ref().filter(|_| membership == Membership::Leaving);
+        Standing { membership, config: self.config.clone(), left: left.cloned().map(Arc::new) }
     }
 
     fn joined(&mut self, config: &EdgeNodeClusterConfig) {
@@ -115,6 +121,7 @@ impl Rules {
             cluster_id: config.cluster_id.uuid,
             reason: "this node is in a cluster".to_owned(),
             next_step: "nothing".to_owned(),
+            config: Some(kept(config)),
             ..NodeLeave::default()
         };
     }
@@ -195,10 +202,26 @@ impl Rules {
         };
         let record = &mut self.record;
         record.blockers.clear();
-        (record.boot_id, record.marks) = (String::new(), DrainMarks::default());
+        (record.boot_id, record.marks, record.config) = (String::new(), DrainMarks::default(), None);
         (record.phase, record.reason, record.next_step) = (phase, cut(&reason, TEXT_BYTES), next_step);
         record.passed_over = passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
         record.ended_at = wall;
+    }
+}
+
+/// What of a config is kept: all that EdgeNodeClusterStatus needs. A token too long to be kept is left out; without it
+/// the node does not reach its cluster after a power cut.
+fn kept(config: &EdgeNodeClusterConfig) -> EdgeNodeClusterConfig {
+    let block = &config.cipher_token;
+    let fits = block.cipher_data.as_ref().is_none_or(|it| it.0.len() <= TOKEN_BYTES);
+    let lb_interfaces = config.lb_interfaces.as_ref().map(|it| it.iter().take(INTERFACES).cloned().collect());
+    EdgeNodeClusterConfig {
+        cipher_token: if fits { block.clone() } else { CipherBlockStatus::default() },
+        // The same block again.
+        cipher_gzip_registration_manifest_yaml: CipherBlockStatus::default(),
+        master_node_ids: None,
+        lb_interfaces,
+        ..config.clone()
     }
 }
 
