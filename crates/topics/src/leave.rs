@@ -93,4 +93,10 @@ impl LeavePhase {
             }
         }
     }
+
+    /// Whether the node, once its config says that it is in no cluster, has yet to leave one.
+    #[must_use]
+    pub const fn has_to_leave(self) -> bool {
+        self.is_under_way() || matches!(self, Self::Member)
+    }
 }
