@@ -20,7 +20,8 @@ use crate::leader::Door;
 use crate::leave::Standing;
 use crate::limits::Limits;
 use crate::status::Speaker;
-use crate::work::{Target, Work};
+use crate::target::Target;
+use crate::work::Work;
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, server};
 
 /// Files that only have to be there are not longer.
@@ -59,6 +60,7 @@ impl Shell {
         limits: &Limits,
         cluster: Cluster,
         tasks: Tasks<Event>,
+        target: Target,
         election: Door,
     ) -> Result<(Self, Option<DrainJournal>, Option<DrainHistory>), Error> {
         let bus = &station.bus;
@@ -68,7 +70,7 @@ impl Shell {
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
             speaker: Speaker::open(station)?,
-            work: Work::new(cluster, station.clone(), limits.clone()),
+            work: Work::new(cluster, station.clone(), limits.clone(), target),
             station: station.clone(),
             tasks,
             election,
@@ -127,11 +129,6 @@ impl Shell {
                 }
             }
         });
-    }
-
-    /// Our node, once it is known.
-    pub(crate) fn target(&self) -> Target {
-        self.work.target()
     }
 
     /// How long an attempt to drain may last, as the config has it.

@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 use super::rules::{Rules, Standing};
 use crate::core::Membership;
 use crate::limits::Limits;
-use crate::work::Target;
+use crate::target::Target;
 use crate::{GLOBAL, NAME};
 
 /// What the walk came to: its end, what it passed over, and the node.
