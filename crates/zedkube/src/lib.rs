@@ -76,9 +76,9 @@ pub async fn run_into(
     let before = standing.borrow().membership;
     let stood =
         if before == Membership::Leaving { core.step(now, Event::Member(before)) } else { Vec::new() };
-    let leave = membership.run(others.clone(), target.clone(), shell.attempt_limit());
+    let leave = Box::pin(membership.run(others.clone(), target.clone(), shell.attempt_limit()));
     let (clock, leading) = (station.clock, leader.leadership());
-    let prune = prune::run(others.clone(), clock, every, target, standing.clone(), leading.clone());
+    let prune = Box::pin(prune::run(others.clone(), clock, every, target, standing.clone(), leading.clone()));
     let report = Box::pin(stats::report(others, clock, leading, standing.clone(), board));
     let drain = Box::pin(async {
         for effect in effects.into_iter().chain(recalled).chain(stood) {
@@ -88,7 +88,7 @@ pub async fn run_into(
         turn::run(NAME, core, shell, inbox, &station).await
     });
     let beside = async {
-        tokio::join!(report, Box::pin(leave), Box::pin(prune), Box::pin(apps.run(pipe)));
+        tokio::join!(report, leave, prune, Box::pin(apps.run(pipe)));
         Ok(())
     };
     // In one task: if any hangs, the machine's watchdog sees it.
