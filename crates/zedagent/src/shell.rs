@@ -3,8 +3,8 @@
 use agent::{Error, Hands, Station, Tasks, force, publication};
 use pubsub::{Change, FileRule, Publication};
 use topics::{
-    DeviceOpPending, FORCE_FILE, LeavePhase, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, NodeLeave,
-    ZbootStatus, ZedAgentStatus,
+    DeviceOpPending, FORCE_FILE, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, NodeLeave, ZbootStatus,
+    ZedAgentStatus,
 };
 use tracing::{error, info, warn};
 
@@ -53,17 +53,7 @@ impl Shell {
         let of_zedkube = bus.clone();
         self.tasks.events("follow zedkube", move |outbox| follow::zedkube(of_zedkube, outbox));
         let mut told = false;
-        self.tasks.follow::<NodeLeave>(&bus, "zedkube", move |change| {
-            let phase = match change {
-                Change::Put { value, .. } => Some(value.phase),
-                Change::Gone { .. } => Some(LeavePhase::default()),
-                // That there is none is worth a word: a zedkube of the reference never has one.
-                Change::Synced => (!told).then(LeavePhase::default),
-                Change::Restarted(_) | Change::Bad(_) => None,
-            };
-            told |= phase.is_some();
-            phase.map(|it| Event::HasToLeave(it.has_to_leave()))
-        });
+        self.tasks.follow::<NodeLeave>(&bus, "zedkube", move |change| follow::leave(&change, &mut told));
         self.tasks.follow::<NodeAgentStatus>(&bus, "nodeagent", |change| match change {
             Change::Put { value, .. } => Some(Event::Nodeagent(Box::new(value))),
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
