@@ -15,7 +15,7 @@ pub(crate) struct Planted {
 
 /// All of them.
 pub(crate) fn all() -> Vec<Planted> {
-    use Change::{Detail, Fallback, Image, Operator, Reboot, Shutdown};
+    use Change::{Clustered, Detail, Fallback, Image, Operator, Reboot, Shutdown};
     let quiet = Budget::default();
     let failures = |failures| Budget { failures, ..quiet };
     let crash = Budget { crashes: 1, ..quiet };
@@ -80,6 +80,11 @@ pub(crate) fn all() -> Vec<Planted> {
             Fault::K29,
             Scenario { budget: failures(1), ..with(&[Reboot(7), Reboot(6)]) },
             "our cordon is on the node",
+        ),
+        planted(
+            Fault::Leaving,
+            Scenario { budget: crash, ..with(&[Clustered(false), Reboot(7)]) },
+            "zedagent commands reboot undrained",
         ),
         planted(Fault::LastLook, undone(failures(2)), "of a node that was given back"),
         planted(Fault::CommandedOnce, undone(failures(2)), "for ever: reboot"),

@@ -11,7 +11,7 @@ use topics::{
     Answer, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
 };
 
-use super::topics::{Fact, Link};
+use super::topics::{Fact, Leave, Link};
 use super::world::State;
 
 /// What the onlooker knows.
@@ -150,7 +150,8 @@ impl State {
                 Some(Release::Drained)
             } else {
                 // In no cluster there is nothing to drain.
-                (!self.zedagent_knows_a_cluster()).then_some(Release::Without)
+                let in_none = !self.zedagent_knows_a_cluster() && !self.is_to_leave(Link::LeaveToZedagent);
+                in_none.then_some(Release::Without)
             }
         } else {
             let request = self.request_of(0).map(NodeDrainRequest::id);
@@ -168,6 +169,12 @@ impl State {
     /// Whether zedagent was told that this node belongs to a cluster.
     fn zedagent_knows_a_cluster(&self) -> bool {
         self.disk.run.member.is_some_and(|it| it.0)
+    }
+
+    /// Whether the node has yet to leave its cluster, and whoever hears of that here knows, or could have asked.
+    fn is_to_leave(&self, link: Link) -> bool {
+        let heard = self.heard[link.index()].is_some();
+        self.disk.leave != Leave::Outside && (!heard || !self.has_news(link))
     }
 
     /// baseosmgr switches to the other image.
@@ -189,7 +196,8 @@ impl State {
                 skipped.then_some(Release::Without)
             }
             Some(Why::NotSupported | Why::Early) => {
-                (!self.disk.run.member.is_some_and(|it| it.0) || ghost.excused).then_some(Release::Without)
+                let in_none = !self.disk.run.member.is_some_and(|it| it.0) || ghost.excused;
+                (in_none && !self.is_to_leave(Link::LeaveToBaseosmgr)).then_some(Release::Without)
             }
             Some(Why::Silent { .. }) => Some(Release::Without),
             Some(Why::Forced(_)) => self.forced(Requester::Update).then_some(Release::Without),

@@ -126,6 +126,14 @@ fn wanted() -> Vec<Scenario> {
             ..Scenario::quiet("the cluster is left and joined in the middle of a drain")
         },
         Scenario {
+            changes: vec![Clustered(false), Reboot(7), Image(true)],
+            with_images: true,
+            budget: Budget { cuts: 1, crashes: 1, ..quiet },
+            ..Scenario::quiet(
+                "a reboot and an image while the cluster is left; an agent ends, the power goes",
+            )
+        },
+        Scenario {
             changes: vec![Reboot(7)],
             forces: vec![
                 order(Complete, Requester::DeviceOp),

@@ -225,6 +225,7 @@ impl State {
             }
             Action::Left => {
                 touched.files_of(Writer::Zedagent);
+                touched.files_of(Writer::Zedkube);
                 self.disk().leave = Leave::Outside;
                 // The Node object is gone, with whatever cordon it had.
                 self.cordon(CordonOwner::None);
@@ -320,6 +321,7 @@ impl State {
             (run.member, run.image) = (Some((config.clustered, config.detail)), config.image);
         }
         if link == Link::MemberToZedkube {
+            touched.files_of(Writer::Zedkube);
             self.standing_is_heard();
         }
         let level = link.level(&self.disk);

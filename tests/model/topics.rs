@@ -133,6 +133,7 @@ links! {
     ConfigToZedagent: Person => Zedagent,
     ProgressToZedagent: Zedkube => Zedagent,
     StatusToZedagent: Zedkube => Zedagent,
+    LeaveToZedagent: Zedkube => Zedagent,
     NodeagentToZedagent: Nodeagent => Zedagent,
     ZbootToZedagent: Baseosmgr => Zedagent,
     ForceToZedagent: Person => Zedagent,
@@ -149,6 +150,7 @@ links! {
     ProgressToBaseosmgr: Zedkube => Baseosmgr,
     StatusToBaseosmgr: Zedkube => Baseosmgr,
     MemberToBaseosmgr: Zedagent => Baseosmgr,
+    LeaveToBaseosmgr: Zedkube => Baseosmgr,
     TestAToBaseosmgr: Nodeagent => Baseosmgr,
     TestBToBaseosmgr: Nodeagent => Baseosmgr,
     ForceToBaseosmgr: Person => Baseosmgr,
@@ -183,6 +185,7 @@ impl Link {
                 let progress = run.progress.clone().map(|it| Fact::Zedagent(Z::Progress(Some(it))));
                 progress.into_iter().chain([Fact::Zedagent(Z::Drain(run.status))]).collect()
             }
+            Self::LeaveToZedagent => vec![Fact::Zedagent(Z::HasToLeave(disk.leave != Leave::Outside))],
             Self::NodeagentToZedagent => {
                 run.nodeagent.iter().map(|it| Fact::Zedagent(Z::Nodeagent(it.clone()))).collect()
             }
@@ -237,6 +240,7 @@ impl Link {
                 };
                 vec![Fact::Baseosmgr(B::Cluster(membership))]
             }
+            Self::LeaveToBaseosmgr => vec![Fact::Baseosmgr(B::HasToLeave(disk.leave != Leave::Outside))],
             Self::TestAToBaseosmgr => test(Label::A),
             Self::TestBToBaseosmgr => test(Label::B),
             Self::ForceToBaseosmgr => vec![Fact::Baseosmgr(B::Forced(disk.force))],
@@ -265,11 +269,13 @@ impl Link {
             Self::ImageToBaseosmgr => heard(From::Configs),
             Self::StatusToBaseosmgr => heard(From::Drain),
             Self::MemberToBaseosmgr => heard(From::Cluster),
+            Self::LeaveToBaseosmgr => heard(From::Leave),
             Self::TestBToBaseosmgr => heard(From::Test),
             Self::FallbackToBaseosmgr => heard(From::Fallback),
             Self::ConfigToZedagent
             | Self::ProgressToZedagent
             | Self::StatusToZedagent
+            | Self::LeaveToZedagent
             | Self::NodeagentToZedagent
             | Self::ZbootToZedagent
             | Self::ForceToZedagent

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::{Clock, wire};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kubeops::leave::{self, Leave};
-use kubeops::{CordonOwner, NodeName, Rules, prune};
+use kubeops::{CordonOwner, Marks, NodeName, Rules, prune};
 use pubsub::{Bus, Change};
 use scenarios::{At, UUID, World};
 use serde::Deserialize;
@@ -150,6 +150,8 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
         device_uuid: UUID.to_owned(),
         owner: CordonOwner::default(),
         rules: Rules::default(),
+        attempt: watch::Sender::new(Duration::ZERO).subscribe(),
+        marks: Marks::default(),
         tries: 1,
         pause: Duration::ZERO,
         reach: Duration::ZERO,
@@ -193,11 +195,12 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
 async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     add_application(&world);
-    world.put("run/zedagent/EdgeNodeInfo/global.json", &json!({ "DeviceName": "edge-node-1" }).to_string());
+    let target = zedkube::Target::default();
+    target.set(NodeName::parse("edge-node-1").unwrap(), String::new());
     let (_stopper, stop) = agent::Stop::new();
     let station =
         agent::Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-    let apps = zedkube::apps::Apps::open(&station, world.cluster.handle()).unwrap();
+    let apps = zedkube::apps::Apps::open(&station, world.cluster.handle(), target).unwrap();
     // A line is marked, and the status is there.
     let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
         it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))

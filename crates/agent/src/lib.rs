@@ -7,6 +7,7 @@ pub mod clock;
 pub mod device;
 pub mod error;
 pub mod force;
+pub mod operator;
 pub mod pid;
 pub mod report;
 pub mod settings;

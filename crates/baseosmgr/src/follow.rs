@@ -7,7 +7,7 @@ use agent::{Outbox, Tasks, wire};
 use pubsub::{Bus, Change};
 use topics::{
     BaseOsConfig, ConfigGetStatus, ContentTreeStatus, EdgeNodeClusterConfig, FORCE_FILE, NodeAgentStatus,
-    NodeDrainProgress, NodeDrainStatus, ZbootConfig, ZedAgentStatus,
+    NodeDrainProgress, NodeDrainStatus, NodeLeave, ZbootConfig, ZedAgentStatus,
 };
 use tracing::warn;
 
@@ -28,6 +28,11 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
     });
     tasks.follow::<EdgeNodeClusterConfig>(bus, "zedagent", |change| {
         level(change, Source::Cluster, |_, value| Some(Event::Cluster(membership(value.as_ref()))))
+    });
+    tasks.follow::<NodeLeave>(bus, ZEDKUBE, |change| {
+        level(change, Source::Leave, |_, value| {
+            Some(Event::HasToLeave(value.is_some_and(|it| it.phase.has_to_leave())))
+        })
     });
     tasks.follow::<ZbootConfig>(bus, "nodeagent", |change| {
         level(change, Source::Test, |key, value| {

@@ -11,8 +11,8 @@ use pubsub::{Bus, Change, FileRule, FileState, store};
 use tokio::task::JoinSet;
 use topics::{
     Answer, BaseOSMgrStatus, BaseOsConfig, BaseOsStatus, ConfigGetStatus, ContentTreeStatus, DrainStatus,
-    EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, SwState, Topic,
-    ZbootConfig, ZbootStatus, ZedAgentStatus, go_json,
+    EdgeNodeClusterConfig, LeavePhase, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, NodeLeave,
+    Requester, SwState, Topic, ZbootConfig, ZbootStatus, ZedAgentStatus, go_json,
 };
 
 use crate::Limits;
@@ -227,6 +227,27 @@ async fn an_update_goes_its_whole_way_through_the_files_of_the_reference() {
     device.until::<ZbootStatus>("baseosmgr", "IMGA", |it| it.partition_state == "unused").await;
     device.put("nodeagent", "IMGB", &ZbootConfig { test_complete: false, ..passed });
     device.until::<ZbootStatus>("baseosmgr", "IMGB", |it| !it.test_complete).await;
+}
+
+#[tokio::test]
+async fn a_machine_that_starts_on_its_way_out_of_the_cluster_asks_before_it_switches() {
+    let leave = |phase| NodeLeave { phase, ..NodeLeave::default() };
+    let mut device = Device::new();
+    device.kill().await;
+    std::fs::remove_dir_all(device.dir.path().join("run")).unwrap();
+    let config = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
+    device.put("zedagent", "global", &config);
+    device.put("zedkube", "global", &leave(LeavePhase::Draining));
+    device.want();
+    device.loaded();
+    device.start();
+    device.until::<ZbootStatus>("baseosmgr", "IMGB", |it| !it.short_version.is_empty()).await;
+    // zedkube speaks only now.
+    device.zedkube(DrainStatus::NotRequested, Requester::None);
+    device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
+    device.put("zedkube", "global", &leave(LeavePhase::Left));
+    device.zedkube(DrainStatus::NotSupported, Requester::None);
+    device.until::<ZbootStatus>("baseosmgr", "IMGB", |it| it.partition_state == "updating").await;
 }
 
 #[tokio::test]

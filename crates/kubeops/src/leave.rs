@@ -43,8 +43,12 @@ pub struct Leave {
     pub device_uuid: String,
     /// Who owns the cordon.
     pub owner: CordonOwner,
-    /// Limits of the one attempt to drain.
+    /// Limits of the one attempt to drain, but for its time.
     pub rules: Rules,
+    /// How long that attempt may last. The newest value counts, also in the middle of it.
+    pub attempt: watch::Receiver<Duration>,
+    /// Where that attempt stood, should it have been cut off in this boot.
+    pub marks: Marks,
     /// Tries of each step between finding the cluster and deleting the Node object.
     pub tries: u32,
     /// Between two tries.
@@ -305,32 +309,38 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         }
     }
 
-    /// One attempt.
+    /// One attempt. Another limit for it takes it up where it stands.
     async fn drain(&self) {
         self.enter(Stage::Draining);
-        let order = Order {
-            node: self.order.node.clone(),
-            device_uuid: self.order.device_uuid.clone(),
-            owner: self.order.owner.clone(),
-            rules: self.order.rules.clone(),
-            marks: Marks::default(),
-        };
-        let (sender, mut progress) = watch::channel(Progress::default());
-        let tell = async {
-            while progress.changed().await.is_ok() {
-                let newest = progress.borrow_and_update().clone();
-                self.told.send_modify(|state| state.drain = Some(Box::new(newest)));
+        let (mut marks, mut limit) = (self.order.marks.clone(), self.order.attempt.clone());
+        let outcome = loop {
+            let attempt = *limit.borrow_and_update();
+            let order = Order {
+                node: self.order.node.clone(),
+                device_uuid: self.order.device_uuid.clone(),
+                owner: self.order.owner.clone(),
+                rules: Rules { attempt, ..self.order.rules.clone() },
+                marks: marks.clone(),
+            };
+            let (sender, mut progress) = watch::channel(Progress { marks, ..Progress::default() });
+            let tell = async {
+                while progress.changed().await.is_ok() {
+                    let newest = progress.borrow_and_update().clone();
+                    self.told.send_modify(|state| state.drain = Some(Box::new(newest)));
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                outcome = drain(self.cluster, &order, || (self.now)(), &sender) => break outcome,
+                () = other(&mut limit, attempt) => {}
+                () = tell => {}
             }
-            std::future::pending::<()>().await;
-        };
-        let outcome = tokio::select! {
-            outcome = drain(self.cluster, &order, || (self.now)(), &sender) => outcome,
-            () = tell => return,
+            marks = sender.borrow().marks.clone();
         };
         self.told.send_modify(|state| state.drain = None);
         match outcome {
             Outcome::Drained { evicted, .. } => {
-                info!(node = %order.node, evicted, "leaving the cluster: drained");
+                info!(node = %self.order.node, evicted, "leaving the cluster: drained");
             }
             Outcome::Failed { reason, .. } => {
                 self.pass_over(format!("the node could not be drained: {reason}"));
@@ -362,6 +372,13 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         let (name, uuid) = (&self.order.node, &self.order.device_uuid);
         let (object, _) = node::read_whole(self.cluster, name, uuid).await?;
         delete_node(self.cluster, name, object.metadata.uid).await
+    }
+}
+
+/// Returns when `limit` is another than `now`; never when nobody sets it any more.
+async fn other(limit: &mut watch::Receiver<Duration>, now: Duration) {
+    if limit.wait_for(|it| *it != now).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

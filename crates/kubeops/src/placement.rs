@@ -156,7 +156,8 @@ impl Asked {
 }
 
 impl Tolerated {
-    fn bears(&self, taint: &Taint) -> bool {
+    /// Whether this taint is one of them.
+    pub(crate) fn bears(&self, taint: &Taint) -> bool {
         (self.key.is_empty() || self.key == taint.key)
             && (self.effect.is_empty() || self.effect == taint.effect)
             && self.value.as_ref().is_none_or(|value| *value == taint.value)

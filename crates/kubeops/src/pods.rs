@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Pod, Toleration};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -22,13 +22,12 @@ use crate::error::Error;
 use crate::names::{NodeName, PodRef, PodUid};
 use crate::plan::{KEPT_APPS_SELECTOR, Owner, PodFacts};
 use crate::reply::Reply;
+use crate::scheduling::tolerates_cordon;
 use crate::tier::{Signs, Tier};
 use crate::watch::Scope;
 
 /// Kubernetes puts this on the kubelet's images of static pods.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
-/// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
-pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// What the API server gives a pod that asks for nothing.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// `DaemonSet`s looked up at the same time.
@@ -164,20 +163,6 @@ fn tier(pod: &Pod, mounts_claims: bool) -> Tier {
         mounts_claims,
     }
     .tier()
-}
-
-/// Whether this is a toleration of the taint that the cluster puts on a cordoned node: the key or any key, the
-/// effect or any effect, and a value that fits the taint's empty one. Source: the Kubernetes page "Taints and
-/// Tolerations".
-fn tolerates_cordon(toleration: &Toleration) -> bool {
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    let equal = matches!(toleration.operator.as_deref(), None | Some("" | "Equal"));
-    let key = match toleration.key.as_deref().unwrap_or_default() {
-        "" => exists,
-        key => key == CORDON_TAINT,
-    };
-    let value = exists || (equal && toleration.value.as_deref().unwrap_or_default().is_empty());
-    key && value && matches!(toleration.effect.as_deref().unwrap_or_default(), "" | "NoSchedule")
 }
 
 /// The claims that the pod mounts; a generic ephemeral volume has one named after pod and volume.

@@ -3,13 +3,15 @@
 //! Not here: whether one fits the other (`placement`). Sources: as there.
 
 use k8s_openapi::api::core::v1::{
-    Container, Node, NodeSelector, NodeSelectorRequirement, PersistentVolume, Pod,
+    Container, Node, NodeSelector, NodeSelectorRequirement, PersistentVolume, Pod, Toleration,
 };
 
 use crate::budget::Holds;
 use crate::node::is_ready;
 use crate::placement::{Affinity, Asked, Needs, Peer, Taint, Term, Tolerated, thousandths};
-use crate::pods::CORDON_TAINT;
+
+/// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// What `pod` asks of a node, with what the volumes of its `claims` ask.
 pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) -> Needs {
@@ -31,7 +33,7 @@ pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) 
     Needs {
         labels: spec.node_selector.clone().unwrap_or_default(),
         affinities: own.into_iter().chain(theirs).collect(),
-        tolerations: spec.tolerations.iter().flatten().map(tolerated).collect(),
+        tolerations: spec.tolerations.iter().flatten().filter_map(tolerated).collect(),
         cpu_milli: requested(spec.init_containers.as_deref(), &spec.containers, "cpu"),
         memory_bytes: requested(spec.init_containers.as_deref(), &spec.containers, "memory").div_ceil(1000),
     }
@@ -48,13 +50,23 @@ fn requested(init: Option<&[Container]>, containers: &[Container], resource: &st
     together.max(alone)
 }
 
-fn tolerated(toleration: &k8s_openapi::api::core::v1::Toleration) -> Tolerated {
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    Tolerated {
-        key: toleration.key.clone().unwrap_or_default(),
-        value: (!exists).then(|| toleration.value.clone().unwrap_or_default()),
-        effect: toleration.effect.clone().unwrap_or_default(),
-    }
+/// The taints that a toleration bears; `None` for one that bears none. Source: the Kubernetes page "Taints and
+/// Tolerations".
+fn tolerated(toleration: &Toleration) -> Option<Tolerated> {
+    let key = toleration.key.clone().unwrap_or_default();
+    let value = match toleration.operator.as_deref().unwrap_or_default() {
+        "Exists" => None,
+        "" | "Equal" if !key.is_empty() => Some(toleration.value.clone().unwrap_or_default()),
+        _ => return None,
+    };
+    Some(Tolerated { key, value, effect: toleration.effect.clone().unwrap_or_default() })
+}
+
+/// Whether it bears the taint that the cluster puts on a cordoned node.
+pub(crate) fn tolerates_cordon(toleration: &Toleration) -> bool {
+    let cordon =
+        Taint { key: CORDON_TAINT.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+    tolerated(toleration).is_some_and(|it| it.bears(&cordon))
 }
 
 fn affinity(of: String, selector: &NodeSelector) -> Affinity {
@@ -127,7 +139,8 @@ mod tests {
                 "affinity": {"nodeAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
                 }},
-                "tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoSchedule"}],
+                "tolerations": [{"operator": "Exists"}, {"key": "k", "operator": "Gt", "value": "v"}, {"value": "v"},
+                    {"key": "k", "value": "v", "effect": "NoSchedule"}],
                 "initContainers": [container("2", "1Ki"), container("1", "1Ki")],
                 "containers": [container("500m", "1Mi"), container("250m", "1Mi"), {"name": "d"}],
             },
@@ -152,6 +165,7 @@ mod tests {
         let (any, exact) = (&found.tolerations[0], &found.tolerations[1]);
         assert_eq!((any.key.as_str(), &any.value, any.effect.as_str()), ("", &None, ""));
         assert_eq!((exact.key.as_str(), exact.value.as_deref()), ("k", Some("v")));
+        assert_eq!(found.tolerations.len(), 2, "what bears nothing is none");
         let of: Vec<&str> = found.affinities.iter().map(|it| it.of.as_str()).collect();
         assert_eq!(of, ["its affinity", "volume pv-1"]);
         let like = |holds| Asked::Like("k".to_owned(), holds);

@@ -1,14 +1,17 @@
 //! Many pods: how often the API server is asked, and that each pod is evicted once.
 
-use kube::Client;
-use kubeops::{Cluster, CordonOwner, Marks, NodeName, Order, Outcome, Progress, Rules, drain};
-use kubesim::{Sim, SimConfig};
-use serde_json::Value;
-use step::Mono;
-use tokio::sync::watch;
-use tokio::time::Instant;
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
-const DEVICE: &str = "uuid-1";
+#[path = "stage/order.rs"]
+mod order;
+
+use kube::Client;
+use kubeops::{Cluster, Outcome, Progress, Rules, drain};
+use kubesim::{Sim, SimConfig};
+use order::{DEVICE, clock, order};
+use serde_json::Value;
+use tokio::sync::watch;
+
 const PODS: usize = 200;
 
 #[tokio::test(start_paused = true)]
@@ -22,22 +25,10 @@ async fn requests_without_budgets_are_a_twentieth_more_than_pods_and_fifteen_at_
     sim.until("pods", |pods| pods.iter().all(is_ready)).await;
     sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = true.into());
 
-    let order = Order {
-        node: NodeName::parse("n1").unwrap(),
-        device_uuid: DEVICE.to_owned(),
-        owner: CordonOwner {
-            boot_id: "b1".to_owned(),
-            requested_by: 2,
-            requested_at: "2025-01-01T00:00:00Z".to_owned(),
-        },
-        rules: Rules::default(),
-        marks: Marks::default(),
-    };
-    #[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
-    let start = Instant::now();
+    let order = order(Rules::default());
     let (progress, _newest) = watch::channel(Progress::default());
     let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
-    let outcome = drain(&cluster, &order, move || Mono::from_start(start.elapsed()), &progress).await;
+    let outcome = drain(&cluster, &order, clock(), &progress).await;
     assert!(matches!(outcome, Outcome::Drained { .. }), "{outcome:?}");
     assert!(sim.list("pods").is_empty());
 

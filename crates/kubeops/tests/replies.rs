@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+#[path = "stage/order.rs"]
+mod order;
 mod wire;
 
 use std::collections::BTreeSet;
@@ -17,17 +19,13 @@ use std::time::Duration;
 use futures::future::join_all;
 use kube::client::Body;
 use kube::{Client, Config};
-use kubeops::{
-    BlockCode, Blocker, Cluster, CordonOwner, Marks, NodeName, Order, Outcome, Progress, Rules, drain,
-};
+use kubeops::{BlockCode, Blocker, Cluster, Outcome, Progress, Rules, drain};
 use kubesim::{Sim, SimConfig};
+use order::{DEVICE, clock, order};
 use serde_json::{Value, json};
-use step::Mono;
 use tokio::sync::watch;
-use tokio::time::Instant;
 use wire::{How, Meanwhile, Script, Wire, answer};
 
-const DEVICE: &str = "uuid-1";
 /// The pod that meets the reply, and the one that does not.
 const POD: &str = "asked";
 const OTHER: &str = "other";
@@ -113,26 +111,14 @@ fn by_kubeconfig(address: SocketAddr, folder: &tempfile::TempDir) -> Cluster {
 
 /// Empties n1 of `cluster`; how it ended, and the codes of what held the pod.
 async fn emptied(cluster: &Cluster) -> (Outcome, BTreeSet<&'static str>) {
-    #[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
-    let start = Instant::now();
-    let order = Order {
-        node: NodeName::parse("n1").unwrap(),
-        device_uuid: DEVICE.to_owned(),
-        owner: CordonOwner {
-            boot_id: "b1".to_owned(),
-            requested_by: 2,
-            requested_at: "2025-01-01T00:00:00Z".to_owned(),
-        },
-        // The limit turns what would never end into a failure.
-        rules: Rules {
-            proof_gap: Duration::from_millis(20),
-            attempt: Duration::from_secs(60),
-            ..Rules::default()
-        },
-        marks: Marks::default(),
-    };
+    // The limit turns what would never end into a failure.
+    let order = order(Rules {
+        proof_gap: Duration::from_millis(20),
+        attempt: Duration::from_secs(60),
+        ..Rules::default()
+    });
     let (sender, mut told) = watch::channel(Progress::default());
-    let drained = drain(cluster, &order, move || Mono::from_start(start.elapsed()), &sender);
+    let drained = drain(cluster, &order, clock(), &sender);
     tokio::pin!(drained);
     let mut codes = BTreeSet::new();
     let mut note = |blockers: &[Blocker]| {

@@ -40,6 +40,8 @@ pub enum Fault {
     CommandedOnce,
     /// A pod that comes to the drained node voids nothing.
     Peopled,
+    /// What the record of leaving says holds back no operation of a node whose config says that it is in no cluster.
+    Leaving,
     /// COMPLETE of before a start ages while nobody knows who asks.
     Aging,
 }

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Blocker, GoTime, GoUuid, Kind, Topic};
+use crate::{Blocker, DrainMarks, EdgeNodeClusterConfig, GoTime, GoUuid, Kind, Topic};
 
 /// Which cluster this node belongs to, or how far it is on its way out of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +31,14 @@ pub struct NodeLeave {
     pub blockers: Vec<Blocker>,
     /// Steps that failed and were passed over, in words.
     pub passed_over: Vec<String>,
+    /// The boot in which `Marks` were written; empty before there were any.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// Since when the limits of the drain run, in that boot.
+    pub marks: DrainMarks,
+    /// The cluster's config as it was heard last, as long as the node has not left: in another boot the node needs it
+    /// to reach the cluster that it leaves. Its token stands here as there, encrypted.
+    pub config: Option<EdgeNodeClusterConfig>,
 }
 
 impl Topic for NodeLeave {
@@ -84,5 +92,11 @@ impl LeavePhase {
                 false
             }
         }
+    }
+
+    /// Whether the node, once its config says that it is in no cluster, has yet to leave one.
+    #[must_use]
+    pub const fn has_to_leave(self) -> bool {
+        self.is_under_way() || matches!(self, Self::Member)
     }
 }

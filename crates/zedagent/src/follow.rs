@@ -4,7 +4,7 @@
 
 use agent::{Outbox, wire};
 use pubsub::{Bus, Change};
-use topics::{NodeDrainProgress, NodeDrainStatus};
+use topics::{LeavePhase, NodeDrainProgress, NodeDrainStatus, NodeLeave};
 
 use crate::core::Event;
 
@@ -56,11 +56,45 @@ fn progress(change: Change<NodeDrainProgress>, told: bool) -> Option<Event> {
     }
 }
 
+/// Whether the node has yet to leave its cluster. That there is no record is worth a word: a zedkube of the reference
+/// never has one.
+pub(crate) fn leave(change: &Change<NodeLeave>, told: &mut bool) -> Option<Event> {
+    let phase = match change {
+        Change::Put { value, .. } => Some(value.phase),
+        Change::Gone { .. } => Some(LeavePhase::default()),
+        Change::Synced => (!*told).then(LeavePhase::default),
+        Change::Restarted(_) | Change::Bad(_) => None,
+    };
+    *told |= phase.is_some();
+    phase.map(|it| Event::HasToLeave(it.has_to_leave()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use agent::{Tasks, turn};
     use topics::DrainStatus;
+
+    #[tokio::test]
+    async fn the_record_of_leaving_is_told_at_the_start_and_that_there_is_none_as_well() {
+        for (kept, expected) in
+            [(None, false), (Some(LeavePhase::Member), true), (Some(LeavePhase::Left), false)]
+        {
+            let root = tempfile::tempdir().unwrap();
+            let bus = Bus::open(root.path()).unwrap();
+            let mut record = agent::publication::<NodeLeave>(&bus, ZEDKUBE).unwrap();
+            let in_phase = |phase| NodeLeave { phase, ..NodeLeave::default() };
+            if let Some(phase) = kept {
+                record.publish(GLOBAL, &in_phase(phase)).unwrap();
+            }
+            let (outbox, mut inbox) = turn::inbox();
+            let (mut tasks, mut told) = (Tasks::new(outbox), false);
+            tasks.follow::<NodeLeave>(&bus, ZEDKUBE, move |change| leave(&change, &mut told));
+            assert_eq!(inbox.recv().await, Some(Event::HasToLeave(expected)), "{kept:?}");
+            record.publish(GLOBAL, &in_phase(LeavePhase::Draining)).unwrap();
+            assert_eq!(inbox.recv().await, Some(Event::HasToLeave(true)), "{kept:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_status_is_told_right_after_the_progress_of_its_moment() {

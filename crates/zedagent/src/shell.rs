@@ -3,7 +3,7 @@
 use agent::{Error, Hands, Station, Tasks, force, publication};
 use pubsub::{Change, FileRule, Publication};
 use topics::{
-    DeviceOpPending, FORCE_FILE, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, ZbootStatus,
+    DeviceOpPending, FORCE_FILE, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, NodeLeave, ZbootStatus,
     ZedAgentStatus,
 };
 use tracing::{error, info, warn};
@@ -52,6 +52,8 @@ impl Shell {
         self.tasks.follow_file(&bus, bus.path(CONFIG), rule, move |file| Some(config.take(file)));
         let of_zedkube = bus.clone();
         self.tasks.events("follow zedkube", move |outbox| follow::zedkube(of_zedkube, outbox));
+        let mut told = false;
+        self.tasks.follow::<NodeLeave>(&bus, "zedkube", move |change| follow::leave(&change, &mut told));
         self.tasks.follow::<NodeAgentStatus>(&bus, "nodeagent", |change| match change {
             Change::Put { value, .. } => Some(Event::Nodeagent(Box::new(value))),
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,

@@ -14,11 +14,13 @@ mod server;
 mod shell;
 pub mod stats;
 mod status;
+mod target;
 mod token;
 mod work;
 
 pub use limits::Limits;
 pub use server::trial;
+pub use target::Target;
 
 use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
 use kubeops::Cluster;
@@ -56,13 +58,15 @@ pub async fn run_into(
     pid::write(&station, NAME)?;
     force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
-    let leader = leader::Leader::open(&station, &limits, cluster.clone())?;
-    let apps = apps::Apps::open(&station, cluster.clone())?;
+    let target = Target::default();
+    let leader = leader::Leader::open(&station, &limits, cluster.clone(), target.clone())?;
+    let apps = apps::Apps::open(&station, cluster.clone(), target.clone())?;
     let board = stats::Board::open(&station.bus)?;
     let (tasks, door) = (Tasks::new(outbox), leader.door());
     let membership = leave::Leaver::open(&station, &limits)?;
     let others = cluster.clone();
-    let (mut shell, journal, history) = shell::Shell::open(&station, &limits, cluster, tasks, door)?;
+    let (mut shell, journal, history) =
+        shell::Shell::open(&station, &limits, cluster, tasks, target.clone(), door)?;
     let standing = membership.standing();
     let (now, wall) = (station.clock.now(), station.clock.wall());
     let every = limits.prune();
@@ -72,9 +76,9 @@ pub async fn run_into(
     let before = standing.borrow().membership;
     let stood =
         if before == Membership::Leaving { core.step(now, Event::Member(before)) } else { Vec::new() };
-    let leave = membership.run(others.clone(), shell.target(), shell.attempt_limit());
+    let leave = Box::pin(membership.run(others.clone(), target.clone(), shell.attempt_limit()));
     let (clock, leading) = (station.clock, leader.leadership());
-    let prune = prune::run(others.clone(), clock, every, shell.target(), standing.clone(), leading.clone());
+    let prune = Box::pin(prune::run(others.clone(), clock, every, target, standing.clone(), leading.clone()));
     let report = Box::pin(stats::report(others, clock, leading, standing.clone(), board));
     let drain = Box::pin(async {
         for effect in effects.into_iter().chain(recalled).chain(stood) {
@@ -84,7 +88,7 @@ pub async fn run_into(
         turn::run(NAME, core, shell, inbox, &station).await
     });
     let beside = async {
-        tokio::join!(report, Box::pin(leave), Box::pin(prune), Box::pin(apps.run(pipe)));
+        tokio::join!(report, leave, prune, Box::pin(apps.run(pipe)));
         Ok(())
     };
     // In one task: if any hangs, the machine's watchdog sees it.

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use crate::leader::Leadership;
 use crate::leave::Standing;
-use crate::work::Target;
+use crate::target::Target;
 
 /// Goes on until nobody can say any more who leads. Dropping it ends its calls.
 pub(crate) async fn run(

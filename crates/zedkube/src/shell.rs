@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent::force::{OrderedBy, Orders};
 use agent::settings::{DRAIN_TIMEOUT, Properties};
-use agent::{Error, Hands, Station, Tasks, publication};
+use agent::{Error, Hands, Station, Tasks, operator, publication};
 use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Publication};
@@ -20,15 +20,12 @@ use crate::leader::Door;
 use crate::leave::Standing;
 use crate::limits::Limits;
 use crate::status::Speaker;
-use crate::work::{Target, Work};
+use crate::target::Target;
+use crate::work::Work;
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, server};
 
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
-/// Where a person with a shell asks for a drain: the topic of `zedbox drain request`.
-const OPERATOR_FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
-/// No request is longer.
-const REQUEST_BYTES: u64 = 64 << 10;
 /// Name of the task that works on the cluster; there is one at a time.
 const RUN: &str = "run";
 /// Name of the task that looks at the node.
@@ -59,6 +56,7 @@ impl Shell {
         limits: &Limits,
         cluster: Cluster,
         tasks: Tasks<Event>,
+        target: Target,
         election: Door,
     ) -> Result<(Self, Option<DrainJournal>, Option<DrainHistory>), Error> {
         let bus = &station.bus;
@@ -68,7 +66,7 @@ impl Shell {
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
             speaker: Speaker::open(station)?,
-            work: Work::new(cluster, station.clone(), limits.clone()),
+            work: Work::new(cluster, station.clone(), limits.clone(), target),
             station: station.clone(),
             tasks,
             election,
@@ -129,11 +127,6 @@ impl Shell {
         });
     }
 
-    /// Our node, once it is known.
-    pub(crate) fn target(&self) -> Target {
-        self.work.target()
-    }
-
     /// How long an attempt to drain may last, as the config has it.
     pub(crate) fn attempt_limit(&self) -> watch::Receiver<Duration> {
         self.attempt.subscribe()
@@ -182,12 +175,10 @@ impl Shell {
             .follow_file(bus, bus.path(WAIT), plain, |file| Some(Event::Hold(file != FileState::Absent)));
     }
 
-    /// The request of a person with a shell. It orders something, and may be written by any program of that person:
-    /// so it is held to the rule for orders (owner, mode, no link), which topics of agents are not.
+    /// The request of a person with a shell.
     fn follow_operator(&mut self, bus: &Bus) {
-        let order = FileRule { limit_bytes: REQUEST_BYTES, order: true };
-        let mut watch = bus.file(bus.path(OPERATOR_FILE), order);
-        self.tasks.events(format!("follow {OPERATOR_FILE}"), move |outbox| async move {
+        let mut watch = operator::request(bus);
+        self.tasks.events(format!("follow {}", operator::FILE), move |outbox| async move {
             // The first state, also that there is no such file or directory, is all that there is to read.
             let mut read = Some(Event::RequestsRead(Requester::Operator));
             loop {
@@ -204,7 +195,7 @@ impl Shell {
 /// What a person with a shell asks for; nothing where the file makes no sense: the last good one stands.
 fn asked_by_hand(file: FileState) -> Option<Event> {
     let refused = |why: &str| {
-        error!(path = OPERATOR_FILE, error = why, "drain request refused; ask with `zedbox drain request`");
+        error!(path = operator::FILE, error = why, "drain request refused; ask with `zedbox drain request`");
         None
     };
     match file {

@@ -18,40 +18,7 @@ use topics::NodeDrainRequest;
 
 use crate::core::{Done, Event, Failure, RunId, Seen, Stayer};
 use crate::limits::Limits;
-
-/// Our node, once its name is known.
-#[derive(Debug, Clone)]
-pub(crate) struct Target(watch::Sender<Option<(NodeName, String)>>);
-
-impl Default for Target {
-    fn default() -> Self {
-        Self(watch::Sender::new(None))
-    }
-}
-
-impl Target {
-    /// Sets name and device UUID.
-    pub(crate) fn set(&self, node: NodeName, device_uuid: String) {
-        self.0.send_replace(Some((node, device_uuid)));
-    }
-
-    /// Name and device UUID, or why they cannot be had.
-    pub(crate) fn get(&self) -> Result<(NodeName, String), String> {
-        self.0.borrow().clone().ok_or_else(|| "the name of this node is not known yet".to_owned())
-    }
-
-    /// Waits until they are known. Dropping it loses nothing.
-    pub(crate) async fn known(&self) -> (NodeName, String) {
-        let mut held = self.0.subscribe();
-        loop {
-            if let Some(known) = held.borrow_and_update().clone() {
-                return known;
-            }
-            // It never fails: the sender is held here.
-            drop(held.changed().await);
-        }
-    }
-}
+use crate::target::Target;
 
 /// What the tasks share.
 #[derive(Clone)]
@@ -63,11 +30,11 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(cluster: Cluster, station: Station, limits: Limits) -> Self {
-        Self { cluster, station, limits, target: Target::default() }
+    pub(crate) fn new(cluster: Cluster, station: Station, limits: Limits, target: Target) -> Self {
+        Self { cluster, station, limits, target }
     }
 
-    /// Our node, to be set when it is known.
+    /// Our node.
     pub(crate) fn target(&self) -> Target {
         self.target.clone()
     }

@@ -169,6 +169,7 @@ impl BaseOs {
             progress: self.facts.progress.as_deref(),
             progress_seen: self.facts.progress_seen,
             cluster: self.facts.cluster,
+            has_to_leave: self.facts.has_to_leave,
             forced: self.facts.forced,
         })
     }

@@ -31,6 +31,8 @@ pub enum Event {
     Progress(Option<Box<NodeDrainProgress>>),
     /// Whether the node belongs to a cluster.
     Cluster(Membership),
+    /// Whether this node, once its config says that it is in no cluster, has yet to leave one: zedkube's record of it.
+    HasToLeave(bool),
     /// The force file, once it was found in order; `None` when there is none. Also counts as [`Source::Force`].
     Forced(Option<NodeDrainStatus>),
     /// nodeagent's word on the test of partition `label`.
@@ -93,6 +95,8 @@ pub enum Source {
     Drain,
     /// `EdgeNodeClusterConfig`.
     Cluster,
+    /// `NodeLeave`.
+    Leave,
     /// The force file.
     Force,
     /// `ZbootConfig`.
@@ -105,11 +109,12 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Configs,
         Self::Trees,
         Self::Drain,
         Self::Cluster,
+        Self::Leave,
         Self::Force,
         Self::Test,
         Self::LastBoot,

@@ -20,6 +20,7 @@ pub(super) struct Facts {
     pub(super) progress: Option<Box<NodeDrainProgress>>,
     pub(super) progress_seen: bool,
     pub(super) cluster: Membership,
+    pub(super) has_to_leave: bool,
     pub(super) forced: Option<NodeDrainStatus>,
     pub(super) test_complete: BTreeMap<Label, bool>,
     pub(super) last_boot: LastBoot,
@@ -38,6 +39,7 @@ impl Facts {
             progress: None,
             progress_seen: false,
             cluster: Membership::default(),
+            has_to_leave: false,
             forced: None,
             test_complete: BTreeMap::new(),
             last_boot: LastBoot::default(),
@@ -57,6 +59,7 @@ impl Facts {
                 self.progress = progress;
             }
             Event::Cluster(membership) => self.cluster = membership,
+            Event::HasToLeave(it) => self.has_to_leave = it,
             Event::Forced(forced) => {
                 // A file is told with its present state first, so one event is all of it.
                 self.heard.insert(Source::Force);

@@ -52,6 +52,8 @@ pub(super) struct View<'a> {
     pub(super) progress_seen: bool,
     /// Whether there is a cluster to leave in order.
     pub(super) cluster: Membership,
+    /// Whether zedkube's record says that the node has yet to leave its cluster.
+    pub(super) has_to_leave: bool,
     /// The force file.
     pub(super) forced: Option<NodeDrainStatus>,
 }
@@ -157,6 +159,8 @@ fn asked(view: View<'_>, status: DrainStatus) -> Verdict {
 /// UNKNOWN and NOTSUPPORTED: no drain, or no word about one yet.
 fn unsaid(view: View<'_>, status: DrainStatus) -> Verdict {
     match view.cluster {
+        // Its config says so, but it is not out yet.
+        Membership::Single if view.has_to_leave && !planted(Fault::Leaving) => Verdict::Silent,
         Membership::Single if status == DrainStatus::NotSupported => Verdict::Open(Why::NotSupported),
         Membership::Single => Verdict::Open(Why::Early),
         // zedkube says NOTSUPPORTED for a moment at each start, before it has read the cluster's config.

@@ -131,6 +131,7 @@ impl BaseOs {
             | Event::Drain(_)
             | Event::Progress(_)
             | Event::Cluster(_)
+            | Event::HasToLeave(_)
             | Event::Forced(_)
             | Event::TestComplete { .. }
             | Event::LastBoot(_)

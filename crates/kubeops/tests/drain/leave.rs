@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::stage::{DEVICE, are_ready, clock, cluster, n1, on_n1, owner};
 use kubeops::leave::{End, Leave, Stage, State, leave};
-use kubeops::{Cluster, Rules};
+use kubeops::{Cluster, Marks, Rules};
 use kubesim::{Fault, Sim};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -17,7 +17,9 @@ fn order() -> Leave {
         node: n1(),
         device_uuid: DEVICE.to_owned(),
         owner: owner(),
-        rules: Rules { attempt: Duration::from_secs(600), ..Rules::default() },
+        rules: Rules::default(),
+        attempt: watch::channel(Duration::from_secs(600)).1,
+        marks: Marks::default(),
         tries: 3,
         pause: Duration::from_secs(5),
         reach: REACH,

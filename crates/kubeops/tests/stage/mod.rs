@@ -1,33 +1,18 @@
 //! The stage of whole drains: a cluster of three nodes with controllers, and an attempt with what can be seen of it.
 
+mod order;
+
 use std::pin::Pin;
 use std::time::Duration;
 
 use kube::Client;
-use kubeops::{
-    Cluster, CordonOwner, Cordoned, Marks, NodeName, Order, Outcome, Progress, Rules, drain, node,
-};
+use kubeops::{Cluster, Cordoned, Outcome, Progress, Rules, drain, node};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
-use step::Mono;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-pub(crate) const DEVICE: &str = "uuid-1";
-
-#[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
-pub(crate) fn clock() -> impl Fn() -> Mono + Send {
-    let start = Instant::now();
-    move || Mono::from_start(start.elapsed())
-}
-
-pub(crate) fn n1() -> NodeName {
-    NodeName::parse("n1").unwrap()
-}
-
-pub(crate) fn owner() -> CordonOwner {
-    CordonOwner { boot_id: "b1".to_owned(), requested_by: 2, requested_at: "2025-01-01T00:00:00Z".to_owned() }
-}
+pub(crate) use order::{DEVICE, clock, n1, order, owner};
 
 pub(crate) fn on_n1(pods: &[Value]) -> Vec<String> {
     let here = pods.iter().filter(|pod| pod["spec"]["nodeName"] == "n1");
@@ -73,13 +58,7 @@ impl Attempt {
     pub(crate) fn by(cluster: &Cluster, rules: Rules) -> Self {
         let (sender, progress) = watch::channel(Progress::default());
         let cluster = cluster.clone();
-        let order = Order {
-            node: n1(),
-            device_uuid: DEVICE.to_owned(),
-            owner: owner(),
-            rules,
-            marks: Marks::default(),
-        };
+        let order = order(rules);
         let future = async move { drain(&cluster, &order, clock(), &sender).await };
         Self { future: Box::pin(future), progress }
     }

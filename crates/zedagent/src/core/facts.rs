@@ -35,6 +35,9 @@ pub enum Event {
     Drain(Option<NodeDrainStatus>),
     /// NodeDrainProgress, or that there is none. Before the first of these it is not known whether zedkube gives one.
     Progress(Option<Box<NodeDrainProgress>>),
+    /// Whether this node, once its config says that it is in no cluster, has yet to leave one: zedkube's record of it,
+    /// or that there is none.
+    HasToLeave(bool),
     /// NodeAgentStatus.
     Nodeagent(Box<NodeAgentStatus>),
     /// The force file: what it orders, or that there is none that counts.

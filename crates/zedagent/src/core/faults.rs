@@ -87,11 +87,43 @@ fn p2_every_status_holds_a_new_reboot_back_or_lets_it_go() {
         assert!(!commands(&effects), "{number}");
         let (mut core, _) = start(found("b1"));
         core.step(T0, status(number, 2));
+        core.step(T0, Event::HasToLeave(false));
         let single = Wanted { clustered: false, ..Wanted::default() };
         let commands_of = BTreeMap::from([(DeviceOp::Reboot, command(7))]);
         let effects = core.step(T0, Event::Config(Wanted { commands: commands_of, ..single }));
         assert_eq!(commands(&effects), number <= 1, "{number}");
     }
+}
+
+#[test]
+fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
+    let single = || {
+        let commands = BTreeMap::from([(DeviceOp::Reboot, command(7))]);
+        Event::Config(Wanted { commands, clustered: false, ..Wanted::default() })
+    };
+    // After a power cut: zedkube has not spoken yet, and its record may come last.
+    for said in [None, Some(status(0, 1)), Some(status(1, 1))] {
+        let (mut core, _) = start(found("b1"));
+        let first = said.into_iter().chain([single(), Event::HasToLeave(true)]);
+        for event in first {
+            assert!(!commands(&core.step(T0, event)));
+        }
+        // It speaks, is asked, and has left in the end.
+        let asked = request(&core.step(T0, status(2, 1)));
+        assert!(asked.is_some());
+        assert!(!commands(&core.step(T0, status(3, 2))));
+        assert!(!commands(&core.step(T0 + Duration::from_hours(30), Event::Tick)));
+        let late = T0 + Duration::from_hours(31);
+        assert!(!commands(&core.step(late, status(1, 1))), "its record says otherwise");
+        assert!(commands(&core.step(late, Event::HasToLeave(false))));
+    }
+    // A zedkube that never speaks is not waited for for ever.
+    let (mut core, _) = start(found("b1"));
+    core.step(T0, Event::HasToLeave(true));
+    core.step(T0, single());
+    let due = core.next_wake().unwrap();
+    assert_eq!(due.since(T0), Limits::default().unknown_wait());
+    assert!(commands(&core.step(due, Event::Tick)));
 }
 
 #[test]

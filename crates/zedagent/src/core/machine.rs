@@ -64,6 +64,8 @@ pub struct Zedagent {
     pub(super) counted: Option<RequestId>,
     pub(super) unknown_until: Mono,
     pub(super) drain: Drain,
+    /// `None` before it has been heard.
+    pub(super) has_to_leave: Option<bool>,
     pub(super) forced: Option<NodeDrainStatus>,
     pub(super) update_in_progress: bool,
     pub(super) image_waits: bool,
@@ -101,6 +103,7 @@ impl Zedagent {
             counted: None,
             unknown_until,
             drain: Drain::default(),
+            has_to_leave: None,
             forced: None,
             update_in_progress: false,
             image_waits: false,
@@ -330,17 +333,20 @@ impl Zedagent {
                 next_step: "put a config at persist/config/edge-dev-config.json",
             };
         }
-        if !clustered {
+        // One that is on its way out was in a cluster until now: it waits for the end, as for a drain.
+        let in_none = self.has_to_leave == Some(false) || planted(Fault::Leaving);
+        if !clustered && in_none {
             return Gate::Open(Way::NoCluster);
         }
+        let kind = if clustered { "clustered node" } else { "node, which has to leave its cluster," };
         if now < self.unknown_until {
             return Gate::Wait {
-                waiting_for: "zedkube to say how this clustered node is".to_owned(),
+                waiting_for: format!("zedkube to say how this {kind} is"),
                 next_step: "check that zedkube runs",
             };
         }
         let secs = self.limits.unknown_wait().as_secs();
-        let why = format!("zedkube has said nothing about this clustered node for {secs} s");
+        let why = format!("zedkube has said nothing about this {kind} for {secs} s");
         Gate::Open(Way::Skip { why, forced: false })
     }
 
@@ -405,6 +411,7 @@ impl Core for Zedagent {
 
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         let before = self.status.clone();
+        let spoke = self.drain.is_clustered();
         let mut out = Vec::new();
         self.heard = now;
         match event {
@@ -412,6 +419,7 @@ impl Core for Zedagent {
             Event::NoConfig => self.status.config_get_status = topics::ConfigGetStatus::Fail,
             Event::Drain(status) => self.drain.hear(status),
             Event::Progress(progress) => self.drain.hear_progress(progress),
+            Event::HasToLeave(it) => self.has_to_leave = Some(it),
             Event::Nodeagent(status) => {
                 self.nodeagent(&status);
                 let asked = |op: &DeviceOp| self.request.as_ref().is_some_and(|it| it.context == op.word());
@@ -431,8 +439,8 @@ impl Core for Zedagent {
             Event::ImageWaits(waits) => self.image_waits = waits,
             Event::Tick => {}
         }
-        if self.drain.is_clustered() {
-            // A zedkube that falls silent later gets its time again.
+        if spoke || self.drain.is_clustered() {
+            // A zedkube that falls silent later gets its time again, from when that is heard.
             self.unknown_until = now + self.limits.unknown_wait();
         }
         self.evaluate(now, &mut out);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use agent::{Clock, force, pid, report, wire};
+use agent::{Clock, force, operator, pid, report, wire};
 use pubsub::{Bus, Change, FileRule, FileState, FileWatch, Finding, Subscription};
 use serde::Serialize;
 use topics::{
@@ -18,8 +18,6 @@ pub(super) const GLOBAL: &str = "global";
 pub(super) const OPERATOR: &str = "zedbox";
 /// Who may ask for a drain: the agents, and a person by this program.
 pub(super) const REQUESTERS: [&str; 3] = ["zedagent", "baseosmgr", OPERATOR];
-/// No request of a person is longer.
-const REQUEST_BYTES: u64 = 64 << 10;
 
 /// Only root, or whoever runs this program, can have written such a file.
 pub(super) const fn order(limit_bytes: u64) -> FileRule {
@@ -28,7 +26,7 @@ pub(super) const fn order(limit_bytes: u64) -> FileRule {
 
 /// The request of a person.
 pub(super) fn operator_file(bus: &Bus) -> PathBuf {
-    wire::path::<NodeDrainRequest>(bus, OPERATOR, GLOBAL)
+    bus.path(operator::FILE)
 }
 
 /// zedkube writes progress and status one after the other; longer than this they differ only when it died between.
@@ -124,7 +122,7 @@ impl Follow {
             progress: topic(bus, "zedkube"),
             zedagent: topic(bus, "zedagent"),
             baseosmgr: topic(bus, "baseosmgr"),
-            operator: bus.file(operator_file(bus), order(REQUEST_BYTES)),
+            operator: operator::request(bus),
             pending: topic(bus, "zedagent"),
             force: bus.file(bus.path(FORCE_FILE), order(force::LIMIT_BYTES)),
             unread: 5,

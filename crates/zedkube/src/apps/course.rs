@@ -65,10 +65,11 @@ fn containers<'a>(app: &App, pod: &'a AppPod) -> impl Iterator<Item = (&'a str, 
         Some(Pod::Launcher(_)) => !native && name == CONSOLE,
         None => false,
     };
+    let ending = pod.ending || matches!(pod.phase.as_str(), "Succeeded" | "Failed");
     pod.containers
         .iter()
         .filter(move |it| speaks(&it.name, it.init))
-        .map(|it| (it.name.as_str(), Run { restarts: it.restarts, state: it.state, ending: pod.ending }))
+        .map(move |it| (it.name.as_str(), Run { restarts: it.restarts, state: it.state, ending }))
 }
 
 /// What is read, and how far it has been.

@@ -7,7 +7,7 @@ use kubeops::Cluster;
 use kubeops::apps::{Pods, Told};
 use pubsub::{Bus, Change, Codec, Publication};
 use tokio::sync::watch;
-use topics::{AppInstanceConfig, AppLogMarks, ENClusterAppStatus, EdgeNodeInfo, go_json};
+use topics::{AppInstanceConfig, AppLogMarks, ENClusterAppStatus, go_json};
 use tracing::{debug, error, info, warn};
 
 use super::app::App;
@@ -16,46 +16,48 @@ use super::course::Scene;
 use super::logs;
 use super::pipe::Pipe;
 use crate::NAME;
+use crate::target::{Target, Values};
 
 enum Heard {
     App(String, Option<App>),
     /// All configs that were there have been told.
     Read,
-    Node(String),
 }
 
 /// The topics of applications, to be run beside the drain.
 pub struct Apps {
     station: Station,
     cluster: Cluster,
+    target: Target,
     status: Publication<ENClusterAppStatus>,
     marks: Publication<AppLogMarks>,
 }
 
 impl Apps {
-    /// Becomes the publisher of both, with what an earlier run left.
+    /// Becomes the publisher of both, with what an earlier run left. They are those of the node `target`.
     ///
     /// # Errors
     /// Another process publishes them, or their directories cannot be used.
-    pub fn open(station: &Station, cluster: Cluster) -> Result<Self, Error> {
+    pub fn open(station: &Station, cluster: Cluster, target: Target) -> Result<Self, Error> {
         let bus = &station.bus;
         Ok(Self {
             status: publication(bus, NAME)?,
             marks: publication(bus, NAME)?,
             station: station.clone(),
             cluster,
+            target,
         })
     }
 
     /// Publishes ENClusterAppStatus and hands the logs on into `pipe`, until the station says stop. What was published
     /// stays.
     pub async fn run(self, pipe: Pipe) {
-        let Self { station, cluster, status, marks } = self;
+        let Self { station, cluster, target, status, marks } = self;
         let (scenes, scene) = watch::channel(Scene::default());
         let (clock, stop) = (station.clock, station.stop.clone());
         let desk = logs::Desk { cluster: cluster.clone(), clock, stop, marks, pipe };
         let mut teller = Teller::new(clock, cluster, status, scenes);
-        tokio::join!(logs::run(desk, scene), teller.run(&station));
+        tokio::join!(logs::run(desk, scene), teller.run(&station, target.values()));
     }
 }
 
@@ -82,21 +84,11 @@ impl Teller {
         Self { clock, cluster, status, scenes, book, pods: None, trouble: None, failure: String::new() }
     }
 
-    async fn run(&mut self, station: &Station) {
+    async fn run(&mut self, station: &Station, mut names: Values) {
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
         let bus = station.bus.clone();
         tasks.events("follow AppInstanceConfig", move |outbox| follow(bus, outbox));
-        tasks.follow::<EdgeNodeInfo>(&station.bus, "zedagent", |change| match change {
-            Change::Put { value, .. } if !value.device_name.is_empty() => {
-                Some(Heard::Node(value.kube_name()))
-            }
-            Change::Put { .. }
-            | Change::Gone { .. }
-            | Change::Synced
-            | Change::Restarted(_)
-            | Change::Bad(_) => None,
-        });
         let mut stop = station.stop.clone();
         loop {
             self.follow_pods();
@@ -109,9 +101,9 @@ impl Teller {
                 heard = inbox.recv() => match heard {
                     Some(Heard::App(key, app)) => self.book.configured(key, app),
                     Some(Heard::Read) => self.book.configs_read(),
-                    Some(Heard::Node(name)) => self.book.node(name),
                     None => return,
                 },
+                (node, _) = names.next() => self.book.node(node.to_string()),
                 () = self.clock.sleep_until(self.book.next_wake()) => {}
                 told = next(&mut self.pods) => self.told(told),
             }

@@ -17,13 +17,17 @@ pub const ROUND: Duration = Duration::from_secs(10);
 pub const AGAIN: Duration = Duration::from_secs(1);
 /// How long a reading without a known line is doubted.
 pub const DOUBT: Duration = Duration::from_secs(2);
+/// The same while the pod is about to go: its containers are not started anew, and its log goes with it.
+pub(super) const LAST_DOUBT: Duration = Duration::from_millis(250);
+/// As often a container whose pod is about to go is read each second, after each change of it.
+const LAST_READS: u32 = 60;
 
 /// The newest run of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) restarts: u32,
     pub(super) state: State,
-    /// Its pod has been asked to end: what it still says is read soon.
+    /// Its pod has been asked to end, or has come to its end: what it still says is read soon.
     pub(super) ending: bool,
 }
 
@@ -71,13 +75,15 @@ pub(super) struct Track {
     reading: Option<Reading>,
     /// The run has changed during the reading.
     hurry: bool,
+    /// Readings since the last change of the run.
+    reads: u32,
 }
 
 impl Track {
     /// A container that is read at once.
     pub(super) fn new(mark: Option<Mark>, run: Run, now: Mono) -> Self {
         let mark = mark.unwrap_or(Mark::fresh(run.restarts));
-        Self { mark, run, next: Some(now), doubted: false, reading: None, hurry: false }
+        Self { mark, run, next: Some(now), doubted: false, reading: None, hurry: false, reads: 0 }
     }
 
     pub(super) fn mark(&self) -> &Mark {
@@ -101,7 +107,7 @@ impl Track {
     pub(super) fn see(&mut self, now: Mono, run: Run) {
         if run != self.run {
             self.run = run;
-            self.doubted = false;
+            (self.doubted, self.reads) = (false, 0);
             self.next = Some(now);
             self.hurry = self.reading.is_some();
         }
@@ -168,6 +174,8 @@ impl Track {
     pub(super) fn ended(&mut self, now: Mono, outcome: Outcome) {
         let Some(reading) = self.reading.take() else { return };
         self.doubted = outcome == Outcome::Doubtful && !self.hurry;
+        self.reads = self.reads.saturating_add(1);
+        let last = self.run.ending && self.reads <= LAST_READS;
         let through = reading.previous && matches!(outcome, Outcome::Whole | Outcome::Refused);
         if through {
             self.mark = Mark::fresh(self.mark.restarts.saturating_add(1));
@@ -176,9 +184,9 @@ impl Track {
             _ if through || self.hurry => Some(now),
             // It says nothing more.
             Outcome::Whole if reading.ended => None,
-            Outcome::Whole | Outcome::Refused | Outcome::Failed => Some(now + ROUND),
-            Outcome::Cut => Some(now + AGAIN),
-            Outcome::Doubtful => Some(now + DOUBT),
+            Outcome::Whole | Outcome::Refused | Outcome::Failed if !last => Some(now + ROUND),
+            Outcome::Whole | Outcome::Refused | Outcome::Failed | Outcome::Cut => Some(now + AGAIN),
+            Outcome::Doubtful => Some(now + if last { LAST_DOUBT } else { DOUBT }),
         };
         self.hurry = false;
     }

@@ -145,3 +145,22 @@ fn what_changes_during_a_reading_is_read_right_after_it() {
     track.ended(at(3), Outcome::Whole);
     assert_eq!(track.next_wake(), None);
 }
+
+#[test]
+fn a_container_whose_pod_is_about_to_go_is_read_each_second_but_not_for_ever() {
+    let mut track = known(0, &[1]);
+    read(&mut track, at(0), &[1], Outcome::Whole);
+    track.see(at(3), Run { ending: true, ..run(0, State::Running) });
+    for secs in 3..63 {
+        assert_eq!(track.next_wake(), Some(at(secs)));
+        read(&mut track, at(secs), &[1], Outcome::Whole);
+    }
+    read(&mut track, at(63), &[1], Outcome::Whole);
+    assert_eq!(track.next_wake(), Some(at(73)), "one that does not go is read as always");
+    // Lines of which none is known are doubted for a moment only.
+    let mut track = Track::new(None, Run { ending: true, ..run(0, State::Ended) }, at(0));
+    assert_eq!(read(&mut track, at(0), &[1, 2], Outcome::Whole).1, None);
+    assert_eq!(track.next_wake(), Some(at(0) + LAST_DOUBT));
+    assert_eq!(read(&mut track, at(1), &[1, 2], Outcome::Whole).1, Some(vec![1, 2]));
+    assert_eq!(track.next_wake(), None);
+}

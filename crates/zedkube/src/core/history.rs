@@ -6,8 +6,8 @@
 use std::fmt;
 
 use topics::{
-    Blocker, CordonOwner, DrainHistory, DrainJournal, DrainRecord, DrainStatus, DrainStep, ForceRecord,
-    GoTime, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, StepWord,
+    Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
+    ForceRecord, GoTime, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, StepWord,
 };
 
 use super::facts::{Author, Force};
@@ -302,11 +302,16 @@ pub(super) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
         answer.context = cut(&answer.context, NAME_BYTES);
         sentence(&mut answer.skip);
     }
-    let mut room = MARKED_PODS;
-    journal.marks.pods_ms.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
-    let mut room = MARKED_WORKLOADS;
-    journal.marks.returns.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
+    shorten(&mut journal.marks);
     journal
+}
+
+/// Bounds marks, but for the claims.
+pub(crate) fn shorten(marks: &mut DrainMarks) {
+    let mut room = MARKED_PODS;
+    marks.pods_ms.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
+    let mut room = MARKED_WORKLOADS;
+    marks.returns.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
 }
 
 /// `text` in at most so many bytes of a file, in which some letters take more room than here.

@@ -89,7 +89,8 @@ pub(super) fn learned(last: &Marks) -> Marks {
     Marks { returns: last.returns.clone(), claims: last.claims.clone(), ..Marks::default() }
 }
 
-fn ms(at: Mono) -> u64 {
+/// A point on disk, beside the identity of its boot.
+pub(crate) fn ms(at: Mono) -> u64 {
     u64::try_from(at.since_start().as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -101,7 +102,8 @@ fn some(at_ms: u64) -> Option<Mono> {
     (at_ms > 0).then(|| mono(at_ms))
 }
 
-fn kept_marks(held: &Marks) -> DrainMarks {
+/// Marks on disk.
+pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
     let at = |mark: Option<Mono>| mark.map(ms).unwrap_or_default();
     DrainMarks {
         attempt_ms: at(held.attempt),
@@ -118,7 +120,8 @@ fn kept_marks(held: &Marks) -> DrainMarks {
     }
 }
 
-fn marks(kept: &DrainMarks) -> Marks {
+/// Marks from disk; of this boot.
+pub(crate) fn marks(kept: &DrainMarks) -> Marks {
     let tier = Tier::parse(&kept.tier);
     Marks {
         attempt: some(kept.attempt_ms),

@@ -8,12 +8,13 @@ use kubeops::{Cluster, NodeName};
 use pubsub::{Change, Publication};
 use step::Core as _;
 use tokio::sync::watch;
-use topics::{EdgeNodeInfo, KubeLeaderElectInfo, ZedAgentStatus};
+use topics::{KubeLeaderElectInfo, ZedAgentStatus};
 use tracing::{info, warn};
 
 use super::core::{Candidate, Effect, Event, Leadership};
 use super::door::Door;
 use crate::limits::Limits;
+use crate::target::Target;
 use crate::{GLOBAL, NAME};
 
 /// Name of the task that asks the API server; there is one at a time.
@@ -33,7 +34,12 @@ pub struct Leader {
 
 impl Leader {
     /// Becomes the publisher of `KubeLeaderElectInfo`.
-    pub(crate) fn open(station: &Station, limits: &Limits, cluster: Cluster) -> Result<Self, Error> {
+    pub(crate) fn open(
+        station: &Station,
+        limits: &Limits,
+        cluster: Cluster,
+        target: Target,
+    ) -> Result<Self, Error> {
         let (outbox, inbox) = turn::inbox();
         // Nothing is known of an earlier run's lease, and nobody waits before the first turn.
         let (clear, cleared) = watch::channel(true);
@@ -41,6 +47,7 @@ impl Leader {
         let desk = Desk {
             station: station.clone(),
             cluster,
+            target,
             tasks: Tasks::new(outbox.clone()),
             info: publication(&station.bus, NAME)?,
             leads,
@@ -96,6 +103,7 @@ impl Leader {
 struct Desk {
     station: Station,
     cluster: Cluster,
+    target: Target,
     tasks: Tasks<Event>,
     info: Publication<KubeLeaderElectInfo>,
     leads: watch::Sender<Leadership>,
@@ -110,22 +118,25 @@ impl Desk {
             Change::Gone { .. } => Some(Event::Config(None)),
             Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
-        self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", |change| match change {
-            Change::Put { value, .. } => named(&value),
-            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        let mut names = self.target.values();
+        self.tasks.events("follow the node's name", move |outbox| async move {
+            loop {
+                let (node, _) = names.next().await;
+                if !outbox.send(named(&node)).await {
+                    return;
+                }
+            }
         });
     }
 }
 
-/// A name that makes no node name is told of where the drain hears it.
-fn named(info: &EdgeNodeInfo) -> Option<Event> {
-    let name = info.kube_name();
-    NodeName::parse(&name).ok()?;
+fn named(node: &NodeName) -> Event {
+    let name = node.to_string();
     // FNV-1a: nodes that start at the same moment do not look at the same moment.
     let mixed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |mixed, byte| {
         (mixed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    Some(Event::Named(name, mixed))
+    Event::Named(name, mixed)
 }
 
 impl Hands for Desk {

@@ -9,14 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubeops::leave::{End, Stage, State};
+use kubeops::{Marks, Progress};
 use step::Mono;
-use topics::{EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave};
+use topics::{CipherBlockStatus, DrainMarks, EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave};
 
-use crate::core::{Membership, blocker, cut, short};
+use crate::core::{Membership, blocker, cut, kept_marks, marks, ms, short, shorten};
 
 /// Longest text of the record, and most pods in it: it is on flash.
 const TEXT_BYTES: usize = 480;
 const BLOCKERS: usize = 16;
+/// Longest encrypted token in it, and most interfaces.
+const TOKEN_BYTES: usize = 8 << 10;
+const INTERFACES: usize = 16;
 
 /// How this node stands to its cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -25,6 +29,8 @@ pub(crate) struct Standing {
     pub(crate) membership: Membership,
     /// The last config that was decided upon.
     pub(crate) config: Option<Arc<EdgeNodeClusterConfig>>,
+    /// On the way out, the config of the cluster that is being left.
+    pub(crate) left: Option<Arc<EdgeNodeClusterConfig>>,
 }
 
 /// What is known.
@@ -34,12 +40,22 @@ pub(super) struct Rules {
     config: Option<Arc<EdgeNodeClusterConfig>>,
     gone_at: Option<Mono>,
     patience: Duration,
+    boot_id: String,
 }
 
 impl Rules {
-    /// Goes on from `record`. A config may be gone for `patience`.
-    pub(super) fn new(record: NodeLeave, patience: Duration) -> Self {
-        Self { record, config: None, gone_at: None, patience }
+    /// Goes on from `record` in this boot. A config may be gone for `patience`.
+    pub(super) fn new(mut record: NodeLeave, patience: Duration, boot_id: &str) -> Self {
+        if record.boot_id != boot_id {
+            // Points on another boot's clock mean nothing here.
+            (record.boot_id, record.marks) = (String::new(), DrainMarks::default());
+        }
+        Self { record, config: None, gone_at: None, patience, boot_id: boot_id.to_owned() }
+    }
+
+    /// Where the drain of a walk that was cut off in this boot stood.
+    pub(super) fn marks(&self) -> Marks {
+        marks(&self.record.marks)
     }
 
     /// What is to be kept.
@@ -94,7 +110,8 @@ impl Rules {
             Some(_) if phase.is_under_way() => Membership::Leaving,
             Some(_) => Membership::Outside,
         };
-        Standing { membership, config: self.config.clone() }
+        let left = self.record.config.as_ref().filter(|_| membership == Membership::Leaving);
+        Standing { membership, config: self.config.clone(), left: left.cloned().map(Arc::new) }
     }
 
     fn joined(&mut self, config: &EdgeNodeClusterConfig) {
@@ -104,6 +121,7 @@ impl Rules {
             cluster_id: config.cluster_id.uuid,
             reason: "this node is in a cluster".to_owned(),
             next_step: "nothing".to_owned(),
+            config: Some(kept(config)),
             ..NodeLeave::default()
         };
     }
@@ -118,8 +136,11 @@ impl Rules {
         self.record.phase != phase(stage)
     }
 
-    /// Hears how far the walk is; `wall` turns points of its clock into times.
-    pub(super) fn walked(&mut self, state: &State, wall: impl Fn(Mono) -> GoTime) {
+    /// Hears how far the walk is `now`; `wall` turns points of its clock into times.
+    pub(super) fn walked(&mut self, now: Mono, state: &State, wall: impl Fn(Mono) -> GoTime) {
+        if state.stage == Stage::Draining {
+            self.keep_marks(now, state.drain.as_deref());
+        }
         let record = &mut self.record;
         record.phase = phase(state.stage);
         record.passed_over = state.passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
@@ -138,6 +159,18 @@ impl Rules {
             (step, _) => (format!("{}: {}", doing(step), state.trouble), "mend that; it is tried again"),
         };
         (record.reason, record.next_step) = (cut(&reason, TEXT_BYTES), next_step.to_owned());
+    }
+
+    /// Since when the limits of the drain run: whoever starts anew in it must not start them anew (goals D15).
+    fn keep_marks(&mut self, now: Mono, drain: Option<&Progress>) {
+        let record = &mut self.record;
+        record.boot_id.clone_from(&self.boot_id);
+        match drain {
+            Some(drain) => record.marks = kept_marks(&drain.marks),
+            None if record.marks.attempt_ms == 0 => record.marks.attempt_ms = ms(now),
+            None => {}
+        }
+        shorten(&mut record.marks);
     }
 
     /// Hears the end of the walk.
@@ -169,9 +202,26 @@ impl Rules {
         };
         let record = &mut self.record;
         record.blockers.clear();
+        (record.boot_id, record.marks, record.config) = (String::new(), DrainMarks::default(), None);
         (record.phase, record.reason, record.next_step) = (phase, cut(&reason, TEXT_BYTES), next_step);
         record.passed_over = passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
         record.ended_at = wall;
+    }
+}
+
+/// What of a config is kept: all that EdgeNodeClusterStatus needs. A token too long to be kept is left out; without it
+/// the node does not reach its cluster after a power cut.
+fn kept(config: &EdgeNodeClusterConfig) -> EdgeNodeClusterConfig {
+    let block = &config.cipher_token;
+    let fits = block.cipher_data.as_ref().is_none_or(|it| it.0.len() <= TOKEN_BYTES);
+    let lb_interfaces = config.lb_interfaces.as_ref().map(|it| it.iter().take(INTERFACES).cloned().collect());
+    EdgeNodeClusterConfig {
+        cipher_token: if fits { block.clone() } else { CipherBlockStatus::default() },
+        // The same block again.
+        cipher_gzip_registration_manifest_yaml: CipherBlockStatus::default(),
+        master_node_ids: None,
+        lb_interfaces,
+        ..config.clone()
     }
 }
 
@@ -217,7 +267,7 @@ mod tests {
     }
 
     fn kept(phase: LeavePhase) -> Rules {
-        Rules::new(NodeLeave { phase, ..NodeLeave::default() }, PATIENCE)
+        Rules::new(NodeLeave { phase, ..NodeLeave::default() }, PATIENCE, "b1")
     }
 
     fn standing(rules: &mut Rules, secs: u64) -> Membership {

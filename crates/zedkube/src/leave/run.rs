@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 use super::rules::{Rules, Standing};
 use crate::core::Membership;
 use crate::limits::Limits;
-use crate::work::Target;
+use crate::target::Target;
 use crate::{GLOBAL, NAME};
 
 /// What the walk came to: its end, what it passed over, and the node.
@@ -41,7 +41,7 @@ impl Leaver {
     pub(crate) fn open(station: &Station, limits: &Limits) -> Result<Self, Error> {
         let topic: Publication<NodeLeave> = publication(&station.bus, NAME)?;
         let record = topic.get(GLOBAL).cloned().unwrap_or_default();
-        let mut rules = Rules::new(record, limits.cluster_gone());
+        let mut rules = Rules::new(record, limits.cluster_gone(), &station.boot_id);
         let standing = rules.settle(station.clock.now(), station.clock.wall());
         let (standing, _) = watch::channel(standing);
         Ok(Self {
@@ -59,8 +59,8 @@ impl Leaver {
         self.standing.subscribe()
     }
 
-    /// Goes on until the station says stop. `limit` is how long an attempt to drain may last. Dropping it ends the
-    /// walk where it is; the next start goes on.
+    /// Goes on until the station says stop. `limit` is how long an attempt to drain may last, as the config has it. Dropping it ends
+    /// the walk where it is; the next start goes on.
     pub(crate) async fn run(mut self, cluster: Cluster, target: Target, limit: watch::Receiver<Duration>) {
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
@@ -89,7 +89,7 @@ impl Leaver {
                 } else if walk.is_none() {
                     to_state.send_replace(State::default());
                     state.mark_unchanged();
-                    walk = Some(Box::pin(self.walk(&cluster, &target, *limit.borrow(), to_state.clone())));
+                    walk = Some(Box::pin(self.walk(&cluster, &target, limit.clone(), to_state.clone())));
                 }
             }
             tokio::select! {
@@ -115,7 +115,7 @@ impl Leaver {
                 () = self.station.clock.sleep_until(due), if due.is_some() => {
                     let newest = state.borrow().clone();
                     let (now, time) = (self.station.clock.now(), self.station.clock.wall());
-                    self.rules.walked(&newest, |at| time.minus(now.since(at)));
+                    self.rules.walked(now, &newest, |at| time.minus(now.since(at)));
                     (due, written_at) = (None, now);
                 }
             }
@@ -126,11 +126,11 @@ impl Leaver {
         &self,
         cluster: &Cluster,
         target: &Target,
-        limit: Duration,
+        attempt: watch::Receiver<Duration>,
         told: watch::Sender<State>,
     ) -> impl Future<Output = Walked> + Send + use<> {
         let (cluster, target, station) = (cluster.clone(), target.clone(), self.station.clone());
-        let limits = self.limits.clone();
+        let (limits, marks) = (self.limits.clone(), self.rules.marks());
         let started_at = self.rules.record().started_at.to_string();
         async move {
             let clock = station.clock;
@@ -145,11 +145,14 @@ impl Leaver {
             // No requester has this number: the drain gives such a cordon back if the leave is called off.
             let owner =
                 CordonOwner { boot_id: station.boot_id.clone(), requested_by: 0, requested_at: started_at };
+            let rules = limits.rules(*attempt.borrow());
             let order = Leave {
                 node: node.clone(),
                 device_uuid,
                 owner,
-                rules: limits.rules(limit),
+                rules,
+                attempt,
+                marks,
                 tries: limits.cordon_tries,
                 pause: limits.cordon_pause(),
                 reach: limits.leave_reach(),

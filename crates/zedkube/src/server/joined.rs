@@ -12,7 +12,7 @@ use step::Mono;
 use tokio::sync::Semaphore;
 use tracing::debug;
 
-use crate::work::Target;
+use crate::target::Target;
 
 /// An answer of the API counts so long.
 const FRESH: Duration = Duration::from_secs(1);

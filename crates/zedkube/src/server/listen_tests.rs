@@ -23,7 +23,7 @@ use super::listen::{Ground, serve};
 use super::peers::Peers;
 use super::roster::Roster;
 use crate::status::Place;
-use crate::work::Target;
+use crate::target::Target;
 
 pub(super) const DEVICE: &str = "11111111-1111-4111-8111-111111111111";
 pub(super) const CLUSTER: &str = "6ba7b810-9dad-41d1-80b4-00c04fd430c8";

@@ -35,7 +35,7 @@ use tokio::sync::watch;
 
 use crate::limits::Limits;
 use crate::status::Place;
-use crate::work::Target;
+use crate::target::Target;
 
 use answer::Desk;
 use joined::Joined;

@@ -20,7 +20,7 @@ use super::peers::Peers;
 use super::roster::Roster;
 use crate::limits::Limits;
 use crate::status::Place;
-use crate::work::Target;
+use crate::target::Target;
 
 /// No wait is longer: nobody is there to be waited for.
 const LIMIT: Duration = Duration::from_millis(100);

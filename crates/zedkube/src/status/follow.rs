@@ -174,7 +174,8 @@ mod tests {
             "ClusterIPPrefix": { "IP": "10.244.244.2", "Mask": "////8A==" },
             "CipherToken": { "IsCipher": true, "InitialValue": "c2VjcmV0" },
         });
-        Standing { membership, config: Some(Arc::new(serde_json::from_value(config).unwrap())) }
+        let config = Some(Arc::new(serde_json::from_value(config).unwrap()));
+        Standing { membership, config, ..Standing::default() }
     }
 
     #[tokio::test]

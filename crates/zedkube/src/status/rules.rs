@@ -20,7 +20,8 @@ use crate::token::{Answer, Sealed, Token};
 /// The newest facts.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// The last config that was decided upon; `None` before the first. One that is gone is one that is not valid.
+    /// The last config that was decided upon; `None` before the first. One that is gone is one that is not valid. On
+    /// the way out of the cluster, the one from before, where that is known.
     pub(super) config: Option<Arc<EdgeNodeClusterConfig>>,
     /// The node is on its way out of its cluster.
     pub(super) leaving: bool,
@@ -35,7 +36,7 @@ pub(super) struct Facts {
 pub(super) enum Verdict {
     /// What stands, until more is known.
     Keep,
-    /// What stands, also as a place: the node needs its address until it has left.
+    /// What stands, also as a place: the node needs it until it has left.
     Stay,
     /// Nothing: the node is in no cluster.
     Nothing,
@@ -56,11 +57,12 @@ impl Facts {
     /// Takes how the node stands; a config with another token forgets the last one.
     pub(super) fn stands(&mut self, standing: &Standing) {
         self.leaving = standing.membership == Membership::Leaving;
-        let wanted = standing.config.as_deref().and_then(Sealed::of).map(|it| it.block);
+        let config = standing.left.as_ref().or(standing.config.as_ref());
+        let wanted = config.map(AsRef::as_ref).and_then(Sealed::of).map(|it| it.block);
         if wanted != self.sealed().map(|it| it.block) {
             self.token = if wanted.is_some() { Token::Pending } else { Token::None };
         }
-        self.config.clone_from(&standing.config);
+        self.config = config.cloned();
     }
 
     /// What is to be decrypted.
@@ -77,10 +79,13 @@ impl Facts {
 
     /// Judges the facts. `last` is what was said last, whose errors keep their time; `now` is for new ones.
     pub(super) fn judge(&self, last: Option<&EdgeNodeClusterStatus>, now: GoTime) -> Verdict {
-        if self.leaving {
+        let known = self.config.as_ref().filter(|it| it.valid || !self.leaving);
+        let Some(config) = known else {
+            return if self.leaving { Verdict::Stay } else { Verdict::Keep };
+        };
+        if self.leaving && last.is_some_and(|it| serves(it, config)) {
             return Verdict::Stay;
         }
-        let Some(config) = &self.config else { return Verdict::Keep };
         if !config.valid {
             return Verdict::Nothing;
         }
@@ -114,6 +119,13 @@ impl Facts {
             error: told(fault.to_owned(), ErrorSeverity::Unspecified, before.map(|it| it.1), now),
         }))
     }
+}
+
+/// Whether the node can reach its cluster with this status. In a boot after a power cut on the way out there is none
+/// at first.
+fn serves(status: &EdgeNodeClusterStatus, config: &EdgeNodeClusterConfig) -> bool {
+    let has_token = !status.encrypted_cluster_token.reveal().is_empty();
+    status.cluster_ip_is_ready && (has_token || !config.cipher_token.is_cipher)
 }
 
 /// The place that a status names.

@@ -41,7 +41,7 @@ fn network(change: impl FnOnce(&mut Vec<NetworkPortStatus>)) -> DeviceNetworkSta
 impl Facts {
     fn configured(&mut self, config: EdgeNodeClusterConfig) {
         let config = Some(Arc::new(config));
-        self.stands(&Standing { membership: Membership::Member, config });
+        self.stands(&Standing { membership: Membership::Member, config, left: None });
     }
 }
 
@@ -150,11 +150,23 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     assert_eq!(facts.judge(None, now), Verdict::Keep);
     facts.configured(sample("bootstrap"));
     facts.token = Token::None;
-    assert!(matches!(facts.judge(None, now), Verdict::Status(_)));
-    facts.leaving = true;
-    assert_eq!(facts.judge(None, now), Verdict::Stay);
-    facts.leaving = false;
-    facts.configured(sample("initialized-not-clustered"));
+    let said = status(&facts, None, "2026-03-14T09:30:00Z");
+    let left = Some(Arc::new(sample("bootstrap")));
+    let config = Some(Arc::new(sample("initialized-not-clustered")));
+    let membership = Membership::Leaving;
+    facts.stands(&Standing { membership, config: config.clone(), left });
+    facts.token = Token::None;
+    let encrypted_cluster_token = Secret::new(TOKEN.to_owned());
+    let with_token = EdgeNodeClusterStatus { encrypted_cluster_token, ..said };
+    // On the way out nothing is taken back, but what the cluster cannot be reached by is said anew.
+    assert_eq!(facts.judge(Some(&with_token), now), Verdict::Stay);
+    let not_ready = EdgeNodeClusterStatus { cluster_ip_is_ready: false, ..with_token };
+    for last in [None, Some(&not_ready)] {
+        assert!(matches!(facts.judge(last, now), Verdict::Status(it) if it.cluster_ip_is_ready));
+    }
+    facts.stands(&Standing { membership, config: config.clone(), left: None });
+    assert_eq!(facts.judge(None, now), Verdict::Stay, "nothing is kept of the cluster");
+    facts.stands(&Standing { membership: Membership::Outside, config, left: None });
     assert_eq!(facts.judge(None, now), Verdict::Nothing);
 }
 

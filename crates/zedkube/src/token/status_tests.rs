@@ -24,7 +24,8 @@ fn golden(topic: &str, sample: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_token_until_the_node_leaves() {
+async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_token_until_the_node_has_left()
+{
     let root = tempfile::tempdir().unwrap();
     let (_stopper, stop) = Stop::new();
     let bus = Bus::open(root.path()).unwrap();
@@ -47,12 +48,13 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
     let stands = |membership, config: &EdgeNodeClusterConfig| Standing {
         membership,
         config: Some(Arc::new(config.clone())),
+        left: None,
     };
     let standing = watch::Sender::new(stands(Membership::Member, &config));
     let (sender, mut places) = watch::channel(None);
     let speaker = Speaker::open(&station).unwrap();
     let mut task = JoinSet::new();
-    task.spawn(speaker.follow(station, standing.subscribe(), sender));
+    task.spawn(speaker.follow(station.clone(), standing.subscribe(), sender));
     places.wait_for(Option::is_some).await.unwrap();
     let said = std::fs::read_to_string(bus.path(STATUS)).unwrap();
     let expected = golden("EdgeNodeClusterStatus", "bootstrap-lb");
@@ -66,8 +68,20 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
         found.into_iter().map(|(path, _)| path).collect::<Vec<_>>()
     };
     assert_eq!(tells(), [bus.path(STATUS).display().to_string()]);
-    // The node leaves: no file has it any more.
+    // The node is on its way out, and the power goes: what the cluster is reached by comes back.
+    let left = Some(Arc::new(config.clone()));
     config.valid = false;
+    standing.send_replace(Standing { left, ..stands(Membership::Leaving, &config) });
+    drop((task, speaker));
+    store::remove(&bus.path(STATUS)).unwrap();
+    let speaker = Speaker::open(&station).unwrap();
+    let (sender, mut places) = watch::channel(None);
+    let mut task = JoinSet::new();
+    task.spawn(speaker.follow(station, standing.subscribe(), sender));
+    places.wait_for(Option::is_some).await.unwrap();
+    assert_eq!(std::fs::read_to_string(bus.path(STATUS)).unwrap(), said);
+    assert_eq!(tells(), [bus.path(STATUS).display().to_string()]);
+    // It has left: no file has it any more.
     standing.send_replace(stands(Membership::Outside, &config));
     places.wait_for(Option::is_none).await.unwrap();
     assert!(tells().is_empty(), "{:?}", tells());

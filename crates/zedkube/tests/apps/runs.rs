@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kubesim::Fault;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::logs::numbers;
 use crate::stage::{APPS, POD, Stage, WEB};
@@ -65,6 +65,37 @@ async fn d_k23_a_container_that_ends_for_good_is_read_to_its_end_and_no_more() {
     stage.until_said(5).await;
     stage.pass(Duration::from_secs(30)).await;
     assert_eq!(stage.said.messages(), numbers(0..5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d_k23_the_last_words_of_a_pod_are_told_before_it_goes() {
+    let asked = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = "2026-03-14T09:26:53Z".into();
+    let failed = |pod: &mut Value| pod["status"]["phase"] = "Failed".into();
+    let ends: [fn(&mut Value); 2] = [asked, failed];
+    for (nth, end) in ends.into_iter().enumerate() {
+        let stage = Stage::web().await;
+        stage.write_lines(0..2);
+        stage.until_said(2).await;
+        assert!(stage.sim.edit("pods", APPS, POD, end));
+        stage.pass(Duration::from_secs(3)).await;
+        stage.write_lines(2..4);
+        stage.pass(Duration::from_secs(2)).await;
+        assert!(stage.sim.remove("pods", APPS, POD));
+        stage.pass(Duration::from_secs(30)).await;
+        assert_eq!(stage.said.messages(), numbers(0..4), "{nth}");
+        // One that came and went: none of its lines is known.
+        let mut stage = Stage::new();
+        stage.configure(WEB, "Web", 4, true);
+        stage.pod(POD, "n1", "Running", &["web"]);
+        stage.write_lines(0..2);
+        assert!(stage.sim.edit("pods", APPS, POD, end));
+        stage.sim.run_container(APPS, POD, "web", 0, &json!({ "terminated": { "exitCode": 1 } }));
+        stage.start();
+        stage.pass(Duration::from_secs(1)).await;
+        assert!(stage.sim.remove("pods", APPS, POD));
+        stage.pass(Duration::from_secs(30)).await;
+        assert_eq!(stage.said.messages(), numbers(0..2), "{nth}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agent::{Clock, Station, Stop, Stopper};
 use kube::Client;
+use kubeops::NodeName;
 use kubesim::{Sim, SimConfig};
 use pubsub::{Bus, store};
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use topics::{ENClusterAppStatus, go_json};
 use tracing::subscriber::DefaultGuard;
+use zedkube::Target;
 use zedkube::apps::{Apps, Pipe};
 
 use crate::lines::Lines;
@@ -57,7 +59,6 @@ impl Stage {
             _root: root,
         };
         std::fs::create_dir_all(stage.bus.path("run/zedagent/AppInstanceConfig")).unwrap();
-        stage.write("run/zedagent/EdgeNodeInfo/global.json", &json!({ "DeviceName": "N1" }));
         stage
     }
 
@@ -123,7 +124,9 @@ impl Stage {
         let (stopper, stop) = Stop::new();
         let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id: "b1".to_owned() };
         let cluster = kubeops::Cluster::from_client(Client::new(self.sim.service(), "default"));
-        let apps = Apps::open(&station, cluster).unwrap();
+        let target = Target::default();
+        target.set(NodeName::parse("n1").unwrap(), String::new());
+        let apps = Apps::open(&station, cluster, target).unwrap();
         let mut task = JoinSet::new();
         task.spawn(apps.run(pipe));
         self.agent = Some((stopper, task));

@@ -204,6 +204,7 @@ impl Device {
         let volatile = [
             STATUS,
             "run/zedkube/NodeDrainProgress/global.json",
+            "run/zedkube/EdgeNodeClusterStatus/global.json",
             request_file(Requester::DeviceOp),
             request_file(Requester::Update),
         ];

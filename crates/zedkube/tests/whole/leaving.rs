@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubesim::Fault;
 use serde_json::json;
-use topics::{DrainPhase, DrainStatus, LeavePhase, NodeLeave, Requester, go_json};
+use topics::{DrainMarks, DrainPhase, DrainStatus, LeavePhase, NodeLeave, Requester, go_json};
 
 use crate::device::{Device, status};
 
@@ -125,6 +125,87 @@ async fn a_leave_goes_on_after_a_crash_and_after_a_restart_of_the_machine() {
         device.rest().await;
         assert!(!is_there(&device), "reboot {reboot}");
     }
+}
+
+const PLACE: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
+
+/// The config of a member, and a port that has the cluster's address.
+fn with_address(device: &Device) {
+    let prefix = json!({ "IP": "192.0.2.7", "Mask": "////AA==" });
+    let config = json!({
+        "Initialized": true, "Valid": true, "ClusterName": "c", "ClusterInterface": "lan",
+        "ClusterIPPrefix": prefix, "JoinServerIP": "192.0.2.8",
+        "CipherGzipRegistrationManifestYaml": { "CipherBlockID": "a manifest" },
+    });
+    device.write("run/zedagent/EdgeNodeClusterConfig/global.json", &config.to_string());
+    let port = json!({ "IfName": "eth0", "Logicallabel": "lan", "ClusterIPAddr": "192.0.2.7" });
+    std::fs::create_dir_all(device.bus.path("run/nim/DeviceNetworkStatus")).unwrap();
+    device.write("run/nim/DeviceNetworkStatus/global.json", &json!({ "Ports": [port] }).to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_power_cut_the_cluster_that_is_being_left_is_reached_as_before() {
+    let mut device = Device::new().await;
+    with_address(&device);
+    with_replicas(&device);
+    device.start().await;
+    device.pass(Duration::from_secs(10)).await;
+    let said = device.text(PLACE).unwrap();
+    assert!(said.contains(r#""ClusterIPIsReady":true"#), "{said}");
+    for cut in ["before the config is heard", "in the drain"] {
+        device.kill().await;
+        device.reboot();
+        assert_eq!(device.text(PLACE), None, "{cut}");
+        device.member(false);
+        device.start().await;
+        device.pass(Duration::from_secs(30)).await;
+        assert_eq!(record(&device).phase, LeavePhase::Draining, "{cut}");
+        assert_eq!(device.text(PLACE).as_ref(), Some(&said), "{cut}");
+    }
+    let kept = device.text(RECORD).unwrap();
+    assert!(kept.contains("192.0.2.8") && !kept.contains("a manifest"), "{kept}");
+    device.block(false);
+    device.until_line(OVER, 1).await;
+    device.rest().await;
+    assert_eq!((device.text(PLACE), record(&device).config), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d15_the_drains_time_goes_on_through_restarts_and_the_leave_ends() {
+    let mut device = Device::new().await;
+    device.an_hour_an_attempt();
+    device.start().await;
+    with_replicas(&device);
+    // The first crash comes before the drain has told anything.
+    device.kill_at("stage=Draining", 1);
+    device.member(false);
+    device.killed().await;
+    device.start().await;
+    for _ in 0..3 {
+        device.pass(Duration::from_mins(15)).await;
+        device.kill().await;
+        device.start().await;
+    }
+    device.until_line(OVER, 1).await;
+    device.rest().await;
+    let (began, over) = (device.diary.times("stage=Draining")[0], device.diary.times(OVER)[0]);
+    let took = over.since(began);
+    assert!(took.abs_diff(Duration::from_hours(1)) < Duration::from_secs(10), "{took:?}");
+    let left = record(&device);
+    assert_eq!((left.phase, &left.marks), (LeavePhase::Left, &DrainMarks::default()));
+    assert!(left.passed_over[0].contains("not done within 3600 s"), "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_drains_limit_is_that_of_the_config_also_when_it_comes_later() {
+    let mut device = draining_out().await;
+    device.pass(Duration::from_mins(30)).await;
+    device.change(Device::an_hour_an_attempt).await;
+    device.until_line(OVER, 1).await;
+    let took = device.diary.times(OVER)[0].since(device.diary.times("stage=Draining")[0]);
+    assert!(took.abs_diff(Duration::from_hours(1)) < Duration::from_secs(10), "{took:?}");
+    device.rest().await;
+    assert!(!is_there(&device));
 }
 
 #[tokio::test(start_paused = true)]

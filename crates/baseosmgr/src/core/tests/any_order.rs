@@ -30,6 +30,7 @@ enum Op {
         status: u8,
     },
     Cluster(u8),
+    HasToLeave(bool),
     Force(Option<(u8, u8)>),
     Test {
         label: Label,
@@ -55,6 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (0..=10_u8, 0..=3_u8).prop_map(|(status, by)| Op::Status(status, by)),
         8 => (prop::bool::weighted(0.3), 2..=9_u8).prop_map(|(stale, status)| Op::Answer { stale, status }),
         2 => (0..3_u8).prop_map(Op::Cluster),
+        1 => any::<bool>().prop_map(Op::HasToLeave),
         2 => proptest::option::of((1..=9_u8, 0..=3_u8)).prop_map(Op::Force),
         2 => (label, any::<bool>()).prop_map(|(label, complete)| Op::Test { label, complete }),
         2 => (0..4_u32).prop_map(Op::Fallback),
@@ -114,6 +116,7 @@ impl Watched {
                     None => {}
                 }
             }
+            Op::HasToLeave(it) => world.say(Event::HasToLeave(it)),
             Op::Cluster(0) => world.say(Event::Cluster(Membership::Undecided)),
             Op::Cluster(1) => world.say(Event::Cluster(Membership::Single)),
             Op::Cluster(_) => world.say(Event::Cluster(Membership::Clustered)),

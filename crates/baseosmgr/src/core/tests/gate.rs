@@ -50,6 +50,7 @@ fn view(status: Option<NodeDrainStatus>) -> View<'static> {
         progress: None,
         progress_seen: false,
         cluster: Membership::Clustered,
+        has_to_leave: false,
         forced: None,
     }
 }

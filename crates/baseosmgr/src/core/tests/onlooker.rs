@@ -51,7 +51,8 @@ impl World {
             }
         }
         let single = self.levels.get(&Level::Cluster) == Some(&Event::Cluster(Membership::Single));
-        if single && self.unsaid() {
+        let out = self.levels.get(&Level::HasToLeave) != Some(&Event::HasToLeave(true));
+        if single && out && self.unsaid() {
             return Some("in no cluster");
         }
         let silent =

@@ -156,6 +156,40 @@ fn a_node_in_no_cluster_switches_at_once_and_says_early_when_zedkube_is_not_up()
 }
 
 #[test]
+fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
+    let leaving = |status: Option<DrainStatus>| {
+        let mut world = World::bare();
+        world.say(Event::HasToLeave(true));
+        world.say(Event::Cluster(Membership::Single));
+        if let Some(status) = status {
+            world.zedkube(status, Requester::None);
+        }
+        world.want(X, NEW);
+        world.loaded(X);
+        world
+    };
+    for first in [None, Some(DrainStatus::Unknown), Some(DrainStatus::NotSupported)] {
+        // zedkube speaks, is asked, and has left in the end.
+        let mut world = leaving(first);
+        assert_eq!((world.switches(), world.asks()), (vec![], 0));
+        world.zedkube(DrainStatus::NotRequested, Requester::None);
+        assert_eq!(world.asks(), 1);
+        world.zedkube(DrainStatus::Requested, Requester::Update);
+        world.wait(Duration::from_hours(30));
+        world.zedkube(DrainStatus::NotSupported, Requester::None);
+        assert_eq!(world.switches(), [], "its record says otherwise");
+        world.say(Event::HasToLeave(false));
+        assert_eq!(world.switches(), [(X.to_owned(), Why::NotSupported)]);
+        // One that never speaks is not waited for for ever.
+        let mut world = leaving(first);
+        world.wait(Duration::from_secs(299));
+        assert_eq!(world.switches(), []);
+        world.wait(Duration::from_secs(1));
+        assert_eq!(world.switches(), [(X.to_owned(), Why::Silent { waited_secs: 300 })]);
+    }
+}
+
+#[test]
 fn without_a_word_of_zedkube_a_clustered_node_waits_five_minutes_and_names_the_skip() {
     for first in [None, Some(DrainStatus::NotSupported)] {
         let mut world = World::bare();

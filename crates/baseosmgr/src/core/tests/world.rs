@@ -30,6 +30,7 @@ pub(super) enum Level {
     Drain,
     Progress,
     Cluster,
+    HasToLeave,
     Forced,
     Test(Label),
     LastBoot,
@@ -157,6 +158,7 @@ impl World {
             Event::Drain(_) => self.keep_level(Level::Drain, &event),
             Event::Progress(_) => self.keep_level(Level::Progress, &event),
             Event::Cluster(_) => self.keep_level(Level::Cluster, &event),
+            Event::HasToLeave(_) => self.keep_level(Level::HasToLeave, &event),
             Event::Forced(_) => self.keep_level(Level::Forced, &event),
             Event::TestComplete { label, .. } => self.keep_level(Level::Test(*label), &event),
             Event::LastBoot(_) => self.keep_level(Level::LastBoot, &event),
@@ -355,7 +357,9 @@ impl World {
         self.zboot.clear();
         self.answers.clear();
         self.now = Mono::START;
-        self.levels.retain(|level, _| matches!(level, Level::Cluster | Level::Fallback | Level::LastBoot));
+        self.levels.retain(|level, _| {
+            matches!(level, Level::Cluster | Level::HasToLeave | Level::Fallback | Level::LastBoot)
+        });
         self.restart();
         self.zedkube(DrainStatus::NotRequested, Requester::None);
     }
