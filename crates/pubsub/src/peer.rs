@@ -60,7 +60,9 @@ impl Desk {
 /// Talks to one peer until it goes or the topic ends. Its unread files go with the peer; they stay when the
 /// topic ends, as the peer may still read them.
 pub(crate) async fn serve(desk: Arc<Desk>, link: Link, board: watch::Receiver<Board>) {
-    let mut peer = Peer { desk, link, board, sent: BTreeMap::new(), restarted: 0, unread: Unread::default() };
+    // What a peer may know from an earlier publisher: the reference's subscribers keep such a key until they are told.
+    let sent = board.borrow().former.iter().map(|key| (key.clone(), 0)).collect();
+    let mut peer = Peer { desk, link, board, sent, restarted: 0, unread: Unread::default() };
     if !peer.is_asked().await {
         return;
     }
@@ -74,7 +76,7 @@ struct Peer {
     desk: Arc<Desk>,
     link: Link,
     board: watch::Receiver<Board>,
-    /// The state of each key that the peer was told last.
+    /// The state of each key that the peer was told last; 0 when an earlier publisher may have told it.
     sent: BTreeMap<String, u64>,
     restarted: u32,
     unread: Unread,

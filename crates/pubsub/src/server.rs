@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A value that is published.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
-    /// Differs at each change of the topic.
+    /// Differs at each change of the topic; never 0.
     pub(crate) state: u64,
     /// Its form on disk.
     pub(crate) disk: Arc<[u8]>,
@@ -43,6 +43,8 @@ pub(crate) struct Held {
 pub(crate) struct Board {
     pub(crate) values: BTreeMap<String, Held>,
     pub(crate) restarted: u32,
+    /// Keys of an earlier process: a peer may know them from it, also where they are gone by now.
+    pub(crate) former: Vec<String>,
     states: u64,
 }
 
@@ -117,6 +119,7 @@ impl Server {
         let disk = disk.map_err(|error| chain(&*error))?;
         self.check(key, &disk).map_err(|error| chain(&error))?;
         self.put(key, &disk);
+        self.board.send_modify(|board| board.former.push(key.to_owned()));
         Ok(())
     }
 

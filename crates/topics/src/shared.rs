@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
@@ -176,7 +177,13 @@ impl JsonSchema for GoIp {
     }
 }
 
-/// Bytes as standard base64 with padding.
+/// Go reads base64 whatever the bits after the last byte are.
+const LOOSE: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// Bytes as standard base64 with padding; in reading, line ends do not count.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Base64(pub Vec<u8>);
 
@@ -189,7 +196,8 @@ impl Serialize for Base64 {
 impl<'de> Deserialize<'de> for Base64 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         or_zero(deserializer, |text| {
-            STANDARD.decode(text).map(Self).map_err(|cause| format!("no base64: {cause}"))
+            let text = text.replace(['\r', '\n'], "");
+            LOOSE.decode(text).map(Self).map_err(|cause| format!("no base64: {cause}"))
         })
     }
 }
@@ -279,6 +287,8 @@ mod tests {
     #[test]
     fn bytes_are_base64_with_padding() {
         assert_eq!(again::<Base64>(r#""AAECA/r7/P3+/w==""#).unwrap(), r#""AAECA/r7/P3+/w==""#);
+        // As Go reads it, and writes it back.
+        assert_eq!(again::<Base64>(r#""AAECA/r7\r\n/P3+/x==""#).unwrap(), r#""AAECA/r7/P3+/w==""#);
         assert_eq!(again::<Option<Base64>>("null").unwrap(), "null");
         assert_eq!(again::<Option<Base64>>(r#""""#).unwrap(), r#""""#);
         for wrong in [r#""AA""#, r#""A-==""#, "[1,2]"] {

@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -142,24 +143,50 @@ impl FromStr for GoTime {
         if !shaped(text) {
             return Err(wrong());
         }
-        let instant: Timestamp = text.parse().map_err(|cause| format!("{}: {cause}", wrong()))?;
         let offset = match text.strip_suffix('Z') {
             Some(_) => Offset::UTC,
             None => offset(text).ok_or_else(wrong)?,
+        };
+        let instant = match nine_digits(text).parse() {
+            Ok(instant) => instant,
+            // The last day of the year 9999, "for ever" to some, is past jiff's last instant and in Go's calendar.
+            Err(_) if text.starts_with("9999-12-3") && ends_the_calendar(text, offset) => Timestamp::MAX,
+            Err(cause) => return Err(format!("{}: {cause}", wrong())),
         };
         Ok(Self { instant, offset })
     }
 }
 
+/// A time without the digits of a second after the ninth: Go drops them, jiff refuses them.
+fn nine_digits(text: &str) -> Cow<'_, str> {
+    let Some((whole, rest)) = text.split_once('.') else { return text.into() };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    match (rest.get(..9), rest.get(digits..)) {
+        (Some(kept), Some(tail)) if digits > 9 => format!("{whole}.{kept}{tail}").into(),
+        _ => text.into(),
+    }
+}
+
+/// Whether a time stands in the calendar, and is past its last instant with this offset.
+fn ends_the_calendar(text: &str, offset: Offset) -> bool {
+    let day: Option<DateTime> = text.get(..SHAPE.len()).and_then(|day| day.parse().ok());
+    day.is_some_and(|day| offset.to_timestamp(day).is_err())
+        && text.get(SHAPE.len()..).is_some_and(|rest| {
+            format!("2000-01-01T00:00:00{}", nine_digits(rest)).parse::<Timestamp>().is_ok()
+        })
+}
+
+/// What stands before the digits of a second and the offset.
+const SHAPE: &str = "0000-00-00T00:00:00";
+
 /// Whether a text begins as Go wants it, `2026-03-14T09:26:53`; jiff takes other forms of ISO 8601 as well.
 fn shaped(text: &str) -> bool {
-    const SHAPE: &[u8] = b"0000-00-00T00:00:00";
     let like = |(letter, shape): (&u8, &u8)| match shape {
         b'0' => letter.is_ascii_digit(),
         other => letter == other,
     };
     let leap = text.get(17..19) == Some("60");
-    text.len() > SHAPE.len() && text.as_bytes().iter().zip(SHAPE).all(like) && !leap
+    text.len() > SHAPE.len() && text.as_bytes().iter().zip(SHAPE.as_bytes()).all(like) && !leap
 }
 
 /// The offset of a text that ends in `+hh:mm` or `-hh:mm`.
@@ -172,6 +199,9 @@ fn offset(text: &str) -> Option<Offset> {
     };
     let (hours, minutes) = rest.split_once(':')?;
     let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    if hours > 24 {
+        return None;
+    }
     Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()
 }
 
@@ -243,6 +273,11 @@ mod tests {
             "2026-03-14T09:26:53+01:00[Europe/Berlin]",
             "+002026-03-14T09:26:53Z",
             "2026-03-14T09:26:5\u{e9}Z",
+            "2026-03-14T09:26:53+25:00",
+            "9999-12-32T09:26:53Z",
+            "9999-12-31T24:00:00Z",
+            "9999-12-31T23:59:59.x9Z",
+            "9999-12-31T23:59:59",
         ] {
             let told = wrong.parse::<GoTime>().unwrap_err();
             assert!(told.contains("RFC 3339 time such as"), "{wrong}: {told}");
@@ -257,6 +292,8 @@ mod tests {
             ("2026-03-14T09:26:53.000000001-00:30", "2026-03-14T09:26:53.000000001-00:30"),
             ("2026-03-14T09:26:53+00:00", "2026-03-14T09:26:53Z"),
             ("0000-01-01T00:00:00Z", "0000-01-01T00:00:00Z"),
+            ("2026-03-14T09:26:53.12345678901234Z", "2026-03-14T09:26:53.123456789Z"),
+            ("2026-03-14T09:26:53.0000000009+01:00", "2026-03-14T09:26:53+01:00"),
             ("9999-12-30T21:59:59.999999999Z", "9999-12-30T21:59:59.999999999Z"),
         ] {
             assert_eq!(read.parse::<GoTime>().unwrap().to_string(), written);
@@ -276,6 +313,20 @@ mod tests {
         assert_eq!(time.plus(Duration::from_millis(1500)).to_string(), "2026-03-14T10:30:01.5+01:00");
         assert_eq!(time.plus(Duration::MAX).to_timestamp(), Timestamp::MAX);
         assert!(!time.plus(Duration::MAX).to_string().is_empty());
+    }
+
+    /// Go's calendar ends 26 hours later than that of instants here, with the year 9999.
+    #[test]
+    fn a_time_in_the_last_hours_of_the_calendar_is_the_end_of_time() {
+        for last in [
+            "9999-12-30T22:00:01Z",
+            "9999-12-31T23:59:59Z",
+            "9999-12-31T23:59:59.999999999Z",
+            "9999-12-31T23:59:59.1234567891-08:30",
+            "9999-12-31T23:59:59+01:00",
+        ] {
+            assert_eq!(last.parse::<GoTime>().unwrap().to_timestamp(), Timestamp::MAX, "{last}");
+        }
     }
 
     #[test]

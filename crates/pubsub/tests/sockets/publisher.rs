@@ -53,6 +53,34 @@ async fn what_happens_between_two_wake_ups_is_one_batch_of_latest_values() {
     assert_eq!(peer.hear().await, restarted(0));
 }
 
+/// The reference's subscribers keep a key until it is named as deleted, also one that went while they were away.
+#[tokio::test]
+async fn d_p1_a_key_that_a_successor_removed_is_named_to_peers_that_come_later() {
+    let place = Place::new();
+    let mut first = place.publication();
+    for key in ["again", "gone", "kept"] {
+        first.publish(key, &text("1")).unwrap();
+    }
+    // As a crash: the files stay.
+    drop(first);
+    let mut second = place.publication();
+    for key in ["again", "gone", "brief"] {
+        second.publish(key, &text("2")).unwrap();
+    }
+    for key in ["again", "gone", "brief"] {
+        second.unpublish(key).unwrap();
+    }
+    second.publish("again", &text("3")).unwrap();
+    for _ in 0..2 {
+        let peer = place.peer().await;
+        assert!(matches!(peer.hear().await, Record::Hello { .. }));
+        assert_eq!(peer.hear().await, delete("gone"));
+        assert_eq!(peer.hear().await, update("again", "3"));
+        assert_eq!(peer.hear().await, update("kept", "1"));
+        assert!(matches!(peer.hear().await, Record::Complete { .. }));
+    }
+}
+
 /// The reference compares what it sent, members sorted, with what is on disk, members in order: each key whose two
 /// forms differ is sent at every wake-up.
 #[tokio::test]

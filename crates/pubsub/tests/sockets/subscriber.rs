@@ -59,8 +59,9 @@ async fn d_p1_a_key_that_went_between_two_publishers_is_told_and_equal_ones_are_
     let mut subscription = place.subscription();
     while next(&mut subscription).await != Change::Synced {}
     drop(first);
+    // Nor does a publisher of ours name a key of which it found nothing.
+    std::fs::remove_file(place.bus.path("run/tester/Topic/b.json")).unwrap();
     let mut second = place.publication();
-    second.unpublish("b").unwrap();
     second.publish("c", &text("4")).unwrap();
     second.publish("d", &text("5")).unwrap();
     assert_eq!(next(&mut subscription).await, put("c", "4", Some("3")));
