@@ -102,7 +102,7 @@ impl Real {
     }
 }
 
-async fn create<K>(api: &Api<K>, object: Value)
+pub(crate) async fn create<K>(api: &Api<K>, object: Value)
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize,
 {

@@ -4,11 +4,12 @@
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams};
 use kube::{Client, Resource};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::real::create;
 
 /// Both files, object by object.
 const FILES: [&str; 2] =
@@ -30,10 +31,10 @@ pub(crate) async fn grant(client: &Client, place: &str) {
             continue;
         }
         match object["kind"].as_str().unwrap() {
-            "ClusterRole" => create::<ClusterRole>(Api::all(client.clone()), object).await,
-            "ClusterRoleBinding" => create::<ClusterRoleBinding>(Api::all(client.clone()), object).await,
-            "Role" => create::<Role>(in_its_namespace(client, &object), object).await,
-            "RoleBinding" => create::<RoleBinding>(in_its_namespace(client, &object), object).await,
+            "ClusterRole" => create::<ClusterRole>(&Api::all(client.clone()), object).await,
+            "ClusterRoleBinding" => create::<ClusterRoleBinding>(&Api::all(client.clone()), object).await,
+            "Role" => create::<Role>(&in_its_namespace(client, &object), object).await,
+            "RoleBinding" => create::<RoleBinding>(&in_its_namespace(client, &object), object).await,
             other => panic!("{other} among the roles"),
         }
     }
@@ -73,13 +74,6 @@ where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     Api::namespaced(client.clone(), object["metadata"]["namespace"].as_str().unwrap())
-}
-
-async fn create<K>(api: Api<K>, object: Value)
-where
-    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Serialize,
-{
-    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
 }
 
 async fn delete<K>(api: Api<K>, object: &Value)

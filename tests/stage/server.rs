@@ -7,11 +7,14 @@ use std::process::{Child, Command, Stdio};
 
 use agent::Clock;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use pubsub::store;
+use serde_json::json;
 use tempfile::TempDir;
+
+use crate::real::create;
 
 /// Why the scenarios on a real API server are left out.
 pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUILDER_ASSETS (a directory with etcd \
@@ -115,9 +118,8 @@ impl ApiServer {
         let mut own = Processes { children, _dir: dir };
         until_it_answers(&client, &mut own).await;
         // Where the agents' lease lies; on a cluster of theirs it is there.
-        let apps = serde_json::json!({ "metadata": { "name": "eve-kube-app" } });
-        let apps: Namespace = serde_json::from_value(apps).unwrap();
-        Api::all(client.clone()).create(&PostParams::default(), &apps).await.unwrap();
+        let apps = json!({ "metadata": { "name": "eve-kube-app" } });
+        create::<Namespace>(&Api::all(client.clone()), apps).await;
         Self { client, config, has_controllers: false, _own: Some(own) }
     }
 }

@@ -195,7 +195,7 @@ pub(crate) async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: 
     cluster.order(what, nodes().patch(name.as_str(), &signed, &Patch::Merge(body))).await
 }
 
-fn nodes() -> Request {
+pub(crate) fn nodes() -> Request {
     Request::new(Node::url_path(&(), None))
 }
 

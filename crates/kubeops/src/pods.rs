@@ -210,17 +210,15 @@ pub(crate) fn budget_facts(budget: &PodDisruptionBudget) -> BudgetFacts {
 /// controller it counts none, and says nothing.
 fn uncounted(budget: &PodDisruptionBudget, healthy: i32, expected: i32) -> String {
     let conditions = budget.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let failed = conditions
-        .filter(|it| it.type_ == "DisruptionAllowed" && it.status == "False" && it.reason == "SyncFailed")
-        .map(|it| it.message.clone())
-        .next();
-    failed.unwrap_or_else(|| {
-        if healthy > 0 && expected == 0 {
-            "they have no controller, and the budget is no number in minAvailable".to_owned()
-        } else {
-            String::new()
-        }
-    })
+    let mut failed = conditions
+        .filter(|it| it.type_ == "DisruptionAllowed" && it.status == "False" && it.reason == "SyncFailed");
+    if let Some(failed) = failed.next() {
+        failed.message.clone()
+    } else if healthy > 0 && expected == 0 {
+        "they have no controller, and the budget is no number in minAvailable".to_owned()
+    } else {
+        String::new()
+    }
 }
 
 fn selector(selector: &LabelSelector) -> Selector {

@@ -17,7 +17,7 @@ use super::record::{Held, Order};
 use super::{NAME, NAMESPACE};
 use crate::client::Cluster;
 use crate::error::Error;
-use crate::node::FIELD_MANAGER;
+use crate::node::{FIELD_MANAGER, nodes};
 use crate::reply::Reply;
 
 /// The time that one call may take. Short against the renew deadline: several tries must have room in it.
@@ -72,7 +72,7 @@ pub async fn write(cluster: &Cluster, order: &Order, wall: Timestamp) -> Wrote {
 }
 
 async fn known(cluster: &Cluster, node: &str) -> Result<(), Error> {
-    let request = Request::new(Node::url_path(&(), None)).get(node, &GetParams::default());
+    let request = nodes().get(node, &GetParams::default());
     cluster.ask_within::<Node>(CALL_LIMIT, &format!("look for node {node}"), request).await.map(drop)
 }
 
