@@ -6,7 +6,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Blocker, DrainStatus, GoTime, Kind, NodeDrainStatus, PodCounts, RequestId, Requester, Topic};
+use crate::own::cut_blockers;
+use crate::{
+    Blocker, DrainStatus, GoTime, Kind, Most, NodeDrainStatus, PodCounts, RequestId, Requester, Topic,
+};
 
 /// The last drains and the last force files, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +24,25 @@ pub struct DrainHistory {
 impl Topic for DrainHistory {
     const NAME: &'static str = "DrainHistory";
     const KIND: Kind = Kind::Persistent;
+
+    fn cut(&mut self, most: Most) {
+        most.list(&mut self.drains);
+        most.list(&mut self.forced);
+        for it in &mut self.drains {
+            for text in [&mut it.context, &mut it.boot_id, &mut it.skip] {
+                most.text(text);
+            }
+            it.steps_left_out = it.steps_left_out.saturating_add(most.list(&mut it.steps));
+            it.steps.iter_mut().for_each(|step| most.text(&mut step.text));
+            it.more_blockers = it.more_blockers.saturating_add(cut_blockers(&mut it.blockers, most));
+            it.more_left = it.more_left.saturating_add(most.texts(&mut it.left));
+        }
+        for it in &mut self.forced {
+            for text in [&mut it.owner, &mut it.refused, &mut it.effect] {
+                most.text(text);
+            }
+        }
+    }
 }
 
 /// One drain, from the request to its end.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DrainStatus, GoTime, Kind, RequestId, Requester, Topic};
+use crate::{DrainStatus, GoTime, Kind, Most, RequestId, Requester, Topic};
 
 /// What zedkube is doing, what blocks, since when, until when, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -37,12 +37,18 @@ pub struct NodeDrainProgress {
     pub tier: String,
     /// Pods of this attempt.
     pub counts: PodCounts,
-    /// Pods that do not leave, and why.
+    /// Pods that do not leave, and why; the worst first.
     pub blockers: Vec<Blocker>,
+    /// Blockers beyond those: a message holds so many.
+    pub blockers_omitted: u32,
     /// Volumes of pods that have left, which are still attached to this node, as `shop/data (pv pvc-1)`.
     pub volumes: Vec<String>,
+    /// Volumes beyond those.
+    pub volumes_omitted: u32,
     /// Pods that stay on the node because a rule says so, as `shop/web-0: why`.
     pub left: Vec<String>,
+    /// Pods beyond those that stay because a rule says so.
+    pub left_omitted: u32,
     /// Evictions that the server has accepted in this attempt.
     pub evicted: u32,
     /// Answers of the server to calls of this attempt that ask pods to leave, counted by word: `accepted`, `gone`,
@@ -83,6 +89,30 @@ impl NodeDrainProgress {
 impl Topic for NodeDrainProgress {
     const NAME: &'static str = "NodeDrainProgress";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        let gate = &mut self.gate;
+        for text in [
+            &mut self.context,
+            &mut self.tier,
+            &mut self.skip,
+            &mut self.reason,
+            &mut self.next_step,
+            &mut gate.layer,
+            &mut gate.words,
+            &mut gate.next_step,
+        ] {
+            most.text(text);
+        }
+        self.blockers_omitted = self.blockers_omitted.saturating_add(cut_blockers(&mut self.blockers, most));
+        self.volumes_omitted = self.volumes_omitted.saturating_add(most.texts(&mut self.volumes));
+        self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
+        // Words of our own, taints of the node controller: few, but bounded all the same.
+        most.map(&mut self.replies);
+        most.map(&mut self.repairs);
+        most.texts(&mut gate.stale_taints);
+        self.answers.iter_mut().for_each(|it| it.cut(most));
+    }
 }
 
 /// What zedkube is doing.
@@ -189,6 +219,17 @@ pub struct Blocker {
     pub since: GoTime,
 }
 
+/// Cuts blockers and their texts; returns how many were left out.
+pub(crate) fn cut_blockers(blockers: &mut Vec<Blocker>, most: Most) -> u32 {
+    let omitted = most.list(blockers);
+    for Blocker { pod, uid, code, reason, since: _ } in blockers {
+        for text in [pod, uid, code, reason] {
+            most.text(text);
+        }
+    }
+    omitted
+}
+
 /// What one request was told last.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
@@ -212,6 +253,11 @@ impl Answer {
     #[must_use]
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
+    }
+
+    fn cut(&mut self, most: Most) {
+        most.text(&mut self.context);
+        most.text(&mut self.skip);
     }
 }
 
@@ -246,6 +292,8 @@ pub struct DrainJournal {
     pub reason: String,
     /// What a rule has let pass in this drain so far, as `shop/web-0: why`.
     pub left: Vec<String>,
+    /// What a rule has let pass beyond those.
+    pub left_omitted: u32,
     /// The answers given so far.
     pub answers: Vec<Answer>,
 }
@@ -269,11 +317,31 @@ pub struct DrainMarks {
     pub returns: BTreeMap<String, u32>,
     /// Claims of pods that leave or have left, whose volumes have to be detached, as `shop/data`.
     pub claims: BTreeSet<String>,
+    /// Claims beyond those: a restart does not wait for their volumes.
+    pub claims_omitted: u32,
+}
+
+impl DrainMarks {
+    pub(crate) fn cut(&mut self, most: Most) {
+        most.text(&mut self.tier);
+        most.map(&mut self.pods_ms);
+        most.map(&mut self.returns);
+        self.claims_omitted = self.claims_omitted.saturating_add(most.set(&mut self.claims));
+    }
 }
 
 impl Topic for DrainJournal {
     const NAME: &'static str = "DrainJournal";
     const KIND: Kind = Kind::Persistent;
+
+    fn cut(&mut self, most: Most) {
+        for text in [&mut self.boot_id, &mut self.context, &mut self.skip, &mut self.reason] {
+            most.text(text);
+        }
+        self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
+        self.answers.iter_mut().for_each(|it| it.cut(most));
+        self.marks.cut(most);
+    }
 }
 
 /// A device operation that is wanted and not yet carried out.
@@ -310,6 +378,18 @@ pub struct DeviceOpPending {
 impl Topic for DeviceOpPending {
     const NAME: &'static str = "DeviceOpPending";
     const KIND: Kind = Kind::Persistent;
+
+    fn cut(&mut self, most: Most) {
+        for text in [
+            &mut self.ops_time,
+            &mut self.boot_id,
+            &mut self.waiting_for,
+            &mut self.next_step,
+            &mut self.skip,
+        ] {
+            most.text(text);
+        }
+    }
 }
 
 /// A device operation of the controller.

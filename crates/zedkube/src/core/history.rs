@@ -7,7 +7,7 @@ use std::fmt;
 
 use topics::{
     Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
-    ForceRecord, GoTime, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, StepWord,
+    ForceRecord, GoTime, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, StepWord, cut_text as cut,
 };
 
 use super::facts::{Author, Force};
@@ -296,6 +296,7 @@ pub(super) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
     journal.context = cut(&journal.context, NAME_BYTES);
     sentence(&mut journal.skip);
     sentence(&mut journal.reason);
+    journal.left_omitted = u32::try_from(journal.left.len().saturating_sub(LEFT)).unwrap_or(u32::MAX);
     journal.left.truncate(LEFT);
     journal.left.iter_mut().for_each(sentence);
     for answer in &mut journal.answers {
@@ -312,25 +313,4 @@ pub(crate) fn shorten(marks: &mut DrainMarks) {
     marks.pods_ms.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
     let mut room = MARKED_WORKLOADS;
     marks.returns.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
-}
-
-/// `text` in at most so many bytes of a file, in which some letters take more room than here.
-pub(crate) fn cut(text: &str, bytes: usize) -> String {
-    const MORE: char = '…';
-    let cost = |letter: char| match letter {
-        '"' | '\\' | '\n' | '\r' | '\t' => 2,
-        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
-        letter if letter.is_control() => 6,
-        letter => letter.len_utf8(),
-    };
-    if text.chars().map(cost).sum::<usize>() <= bytes {
-        return text.to_owned();
-    }
-    let mut room = bytes.saturating_sub(MORE.len_utf8());
-    let fits = |letter: &char| {
-        let left = room.checked_sub(cost(*letter));
-        room = left.unwrap_or_default();
-        left.is_some()
-    };
-    text.chars().take_while(fits).chain([MORE]).collect()
 }

@@ -117,6 +117,7 @@ pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
             .map(|((namespace, workload), count)| (format!("{namespace}/{workload}"), *count))
             .collect(),
         claims: held.claims.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect(),
+        claims_omitted: 0,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubeops::{Counts, Phase, Progress};
+use kubeops::{Counts, Phase, Progress, listed};
 use step::Mono;
 use topics::{
     Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress,
@@ -68,8 +68,12 @@ impl Zedkube {
             tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
             counts: counts(pods.counts),
             blockers: self.blockers(&pods),
+            // What does not fit is counted when it is written.
+            blockers_omitted: 0,
             left: self.all_left(),
+            left_omitted: 0,
             volumes: pods.volumes,
+            volumes_omitted: 0,
             evicted: pods.evicted,
             replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect(),
             recordons: pods.recordons,
@@ -117,6 +121,7 @@ impl Zedkube {
             skip: self.run.skip(),
             reason,
             left: self.all_left(),
+            left_omitted: 0,
             answers: self.answers.clone(),
         })
     }
@@ -253,7 +258,11 @@ impl Zedkube {
 
     /// What a drain that is done has let pass, in words; empty when nothing.
     fn but_for(&self) -> String {
-        if self.left.is_empty() { String::new() } else { format!("; let pass: {}", self.left.join("; ")) }
+        if self.left.is_empty() {
+            String::new()
+        } else {
+            format!("; left in place by policy: {}", listed(&self.left, "; "))
+        }
     }
 
     /// Nobody but a person with a shell waits.
@@ -287,7 +296,7 @@ fn draining_words(now: &Progress) -> Words {
         ),
         Phase::Detaching => (
             DrainPhase::Detaching,
-            format!("no pod is left; volumes are still attached: {}", now.volumes.join(", ")),
+            format!("no pod is left; volumes are still attached: {}", listed(&now.volumes, ", ")),
             "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver"
                 .to_owned(),
         ),
