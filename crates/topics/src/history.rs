@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::own::cut_blockers;
 use crate::{
     Blocker, DrainStatus, GoTime, Kind, Most, NodeDrainStatus, PodCounts, RequestId, Requester, Topic,
+    cut_text,
 };
 
 /// The last drains and the last force files, newest first.
@@ -44,6 +45,9 @@ impl Topic for DrainHistory {
         }
     }
 }
+
+/// Longest name or identity in it, on disk.
+pub const NAME_BYTES: usize = 64;
 
 /// One drain, from the request to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -95,6 +99,12 @@ impl DrainRecord {
     #[must_use]
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
+    }
+
+    /// Whether it began in this boot; the record keeps the first bytes of its identity.
+    #[must_use]
+    pub fn is_of_boot(&self, boot_id: &str) -> bool {
+        self.boot_id == cut_text(boot_id, NAME_BYTES)
     }
 
     /// Whether it goes on.
@@ -156,6 +166,28 @@ pub enum StepWord {
 }
 
 impl StepWord {
+    /// What happened, for a person.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Taken => "request accepted",
+            Self::Restarted => "zedkube restarted and continues",
+            Self::ApiReached => "Kubernetes API reachable",
+            Self::Cordoned => "node cordoned",
+            Self::Attempt => "drain attempt",
+            Self::Proving => "all pods are gone; verifying",
+            Self::AttemptFailed => "failed attempt",
+            Self::Complete => "drained, verified",
+            Self::Skipped => "drain skipped",
+            Self::Failed => "gave up",
+            Self::Withdrawn => "request withdrawn",
+            Self::Forced => "force file",
+            Self::ForceRefused => "force file refused",
+            Self::Interrupted => "interrupted",
+            Self::Void => "no longer drained",
+        }
+    }
+
     /// The word on disk.
     #[must_use]
     pub const fn word(self) -> &'static str {

@@ -49,13 +49,13 @@ pub struct NodeDrainProgress {
     pub left: Vec<String>,
     /// Pods beyond those that stay because a rule says so.
     pub left_omitted: u32,
-    /// Evictions that the server has accepted in this attempt.
+    /// Evictions that the server has accepted in this drain, in all attempts.
     pub evicted: u32,
     /// Answers of the server to calls of this attempt that ask pods to leave, counted by word: `accepted`, `gone`,
     /// `other-pod`, `conflict`, `expired`, `budget`, `many-budgets`, `throttled`, `namespace-ending`, `api-trouble`,
     /// `refused`.
     pub replies: BTreeMap<String, u32>,
-    /// How often somebody uncordoned the node in this attempt and it was cordoned again.
+    /// How often the node was found uncordoned in this drain and was cordoned again.
     pub recordons: u32,
     /// When this drain began.
     pub started_at: GoTime,

@@ -68,7 +68,9 @@ impl Inspection {
 
 impl Space {
     fn budget(&self, name: &str) -> Option<&BudgetFacts> {
-        self.budgets.iter().flatten().find(|budget| budget.name == name)
+        let budgets = self.budgets.as_ref()?;
+        let at = budgets.binary_search_by(|budget| budget.name.as_str().cmp(name)).ok()?;
+        budgets.get(at)
     }
 
     /// Budgets that hold a pod and have no room, and when to look at what hinders them.
@@ -122,8 +124,9 @@ impl Spaces {
         &mut self,
         now: Mono,
         namespace: &str,
-        after: Vec<BudgetFacts>,
+        mut after: Vec<BudgetFacts>,
     ) -> Option<Vec<BudgetFacts>> {
+        after.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         self.follow(now, namespace);
         self.0.get_mut(namespace)?.budgets.replace(after)
     }

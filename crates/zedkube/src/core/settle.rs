@@ -7,7 +7,8 @@ use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requ
 
 use super::facts::{Effect, Force, Membership, Said, Seen};
 use super::machine::Zedkube;
-use super::run::{Care, End, Run, Sent};
+use super::resume::Before;
+use super::run::{Care, End, Run, Sent, cordoned};
 use super::void::Guard;
 
 impl Zedkube {
@@ -106,6 +107,7 @@ impl Zedkube {
         self.care = Care::Done;
         if resume.is_none() {
             self.started_at = self.wall(now);
+            self.before = Before::default();
         }
         self.resume = resume;
         self.answers.retain(|answer| answer.status.is_final());
@@ -210,7 +212,10 @@ impl Zedkube {
         }
         self.node_seen |= seen.is_ok();
         self.care = match seen.map(|seen| self.sifted(seen)) {
-            Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps => {
+            // Nobody else uncordoned what we have just uncordoned, or what was not cordoned.
+            Ok(seen @ (Seen::Open | Seen::Peopled(..)))
+                if keeps && (seen != Seen::Open || (cordoned(self.cordon) && !self.gives_back)) =>
+            {
                 self.void(now, &seen, out);
                 return;
             }

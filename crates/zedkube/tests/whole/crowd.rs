@@ -25,8 +25,9 @@ async fn k1_a_thousand_blocked_pods_are_told_as_the_worst_by_name_and_the_rest_a
     };
     for nth in 0..PODS {
         let name = format!("worker-with-a-name-as-long-as-names-are-{nth:04}");
-        device.sim.add_bare_pod("production", &name, "n1");
-        device.sim.add_budget("production", &name, &name, &json!({ "minAvailable": 1 }));
+        let namespace = format!("production-{}", nth % 10);
+        device.sim.add_bare_pod(&namespace, &name, "n1");
+        device.sim.add_budget(&namespace, &name, &name, &json!({ "minAvailable": 1 }));
     }
     let ready = |pod: &serde_json::Value| pod["status"]["conditions"][0]["status"] == "True";
     device.sim.until("pods", |pods| pods.len() > PODS && pods.iter().all(ready)).await;
