@@ -117,8 +117,8 @@ impl Zedkube {
             (pods.counts, pods.evicted, pods.recordons) != (Counts::default(), 0, 0)
                 || !pods.blockers.is_empty()
         };
-        if self.before != Before::default() || self.run.pods().as_ref().is_some_and(told) {
-            let pods = self.run.pods().cloned().unwrap_or_default();
+        let done = matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }));
+        if let Some(pods) = self.run.pods().filter(|it| done || told(it)).cloned() {
             let (blockers, counts, sums) = (self.blockers(&pods), self.counts(), self.sums());
             self.history.facts(counts, &blockers, sums);
         }

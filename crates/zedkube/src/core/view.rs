@@ -105,7 +105,7 @@ impl Zedkube {
     /// Pods of this attempt, those that had gone before this agent started anew included.
     pub(super) fn counts(&self) -> PodCounts {
         let pods = self.run.pods();
-        let over = matches!(self.run, Run::Holding { .. } | Run::Ended(_))
+        let over = matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }))
             || pods.is_some_and(|it| it.phase != Phase::Draining);
         self.before.with(pods.map(|it| counts(it.counts)).unwrap_or_default(), over)
     }

@@ -119,7 +119,7 @@ async fn s3_an_order_that_others_may_have_written_is_refused() {
     refused("writable by all", |device| {
         let beside = device.bus.path("tmp/order");
         device.write("tmp/order", &order);
-        std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o666)).unwrap();
+        std::fs::set_permissions(&beside, Permissions::from_mode(0o666)).unwrap();
         std::fs::rename(beside, device.bus.path(FORCE)).unwrap();
     })
     .await;
