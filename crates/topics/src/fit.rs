@@ -39,7 +39,9 @@ impl Most {
     /// The same for texts, each of which is cut.
     pub(crate) fn texts(self, items: &mut Vec<String>) -> u32 {
         let out = self.list(items);
-        items.iter_mut().for_each(|it| self.text(it));
+        for it in items {
+            self.text(it);
+        }
         out
     }
 

@@ -34,7 +34,9 @@ impl Topic for DrainHistory {
                 most.text(text);
             }
             it.steps_left_out = it.steps_left_out.saturating_add(most.list(&mut it.steps));
-            it.steps.iter_mut().for_each(|step| most.text(&mut step.text));
+            for step in &mut it.steps {
+                most.text(&mut step.text);
+            }
             it.more_blockers = it.more_blockers.saturating_add(cut_blockers(&mut it.blockers, most));
             it.more_left = it.more_left.saturating_add(most.texts(&mut it.left));
         }

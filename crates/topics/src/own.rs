@@ -111,7 +111,9 @@ impl Topic for NodeDrainProgress {
         most.map(&mut self.replies);
         most.map(&mut self.repairs);
         most.texts(&mut gate.stale_taints);
-        self.answers.iter_mut().for_each(|it| it.cut(most));
+        for answer in &mut self.answers {
+            answer.cut(most);
+        }
     }
 }
 
@@ -339,7 +341,9 @@ impl Topic for DrainJournal {
             most.text(text);
         }
         self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
-        self.answers.iter_mut().for_each(|it| it.cut(most));
+        for answer in &mut self.answers {
+            answer.cut(most);
+        }
         self.marks.cut(most);
     }
 }
