@@ -86,6 +86,9 @@ impl Zedkube {
             gate: self.told_gate(),
             repairs: self.repairs(),
             answers: self.answers.clone(),
+            asked: self.asked.clone(),
+            boot_id: self.boot_id.clone(),
+            booted_at: self.booted_at,
         }
     }
 
@@ -150,6 +153,8 @@ impl Zedkube {
             left: self.all_left(),
             left_omitted: 0,
             answers: self.answers.clone(),
+            asked: self.asked.clone(),
+            booted_at: self.booted_at,
         })
     }
 
