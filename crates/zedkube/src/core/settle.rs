@@ -9,7 +9,7 @@ use super::facts::{Effect, Force, Membership, Said, Seen};
 use super::machine::Zedkube;
 use super::resume::Before;
 use super::run::{Care, End, Run, Sent, cordoned};
-use super::void::Guard;
+use super::void::{Guard, is_drained};
 
 impl Zedkube {
     pub(super) fn request(&mut self, now: Mono, from: Requester, request: Option<NodeDrainRequest>) {
@@ -204,6 +204,13 @@ impl Zedkube {
         self.answers.iter().find(|answer| answer.id() == id && answer.status.is_final())
     }
 
+    /// Nobody else uncordoned what we have just uncordoned, or what was not cordoned: a skip and a forced COMPLETE need no
+    /// cordon.
+    fn opened_by_us(&self, seen: &Seen) -> bool {
+        let proved = self.answers.iter().any(is_drained);
+        *seen == Seen::Open && !proved && (self.gives_back || !cordoned(self.cordon))
+    }
+
     pub(super) fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
         if self.care != Care::Looking {
             return;
@@ -214,10 +221,7 @@ impl Zedkube {
         }
         self.node_seen |= seen.is_ok();
         self.care = match seen.map(|seen| self.sifted(seen)) {
-            // Nobody else uncordoned what we have just uncordoned, or what was not cordoned.
-            Ok(seen @ (Seen::Open | Seen::Peopled(..)))
-                if keeps && (seen != Seen::Open || (cordoned(self.cordon) && !self.gives_back)) =>
-            {
+            Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps && !self.opened_by_us(&seen) => {
                 self.void(now, &seen, out);
                 return;
             }

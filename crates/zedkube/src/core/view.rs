@@ -46,13 +46,10 @@ impl Zedkube {
         let pods = self.run.pods().cloned().unwrap_or_default();
         let (tier, estimate, deadline) = match &self.run {
             Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
-            Run::Pausing { until, .. } => (None, None, Some(*until)),
-            Run::Idle
-            | Run::Taken
-            | Run::Probing { .. }
-            | Run::Cordoning { .. }
-            | Run::Holding { .. }
-            | Run::Ended(_) => (None, None, None),
+            Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
+            Run::Idle | Run::Taken | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_) => {
+                (None, None, None)
+            }
         };
         let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| self.wall(at));
         let serves = self.shown_request();
@@ -210,9 +207,9 @@ impl Zedkube {
                 format!("attempt {attempt} of {} failed: {reason}", self.limits.drain_tries),
                 format!("{}; the next attempt starts at Deadline, or as soon as that changes", mend(last)),
             ),
-            Run::Holding { until, .. } => words(
+            Run::Holding { .. } => words(
                 DrainPhase::Proving,
-                format!("drained; the file /{WAIT} holds COMPLETE back, at most until {}", self.wall(*until)),
+                format!("drained; the file /{WAIT} holds COMPLETE back, until Deadline at most"),
                 format!("`rm /{WAIT}`"),
             ),
             Run::Ended(End::Drained { .. }) => words(
