@@ -9,6 +9,7 @@ mod apps;
 mod away;
 mod clock;
 mod cordons;
+mod crowd;
 mod device;
 mod diary;
 mod failures;
