@@ -290,3 +290,36 @@ fn note<T: Topic>(
         Change::Restarted(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k4_what_this_boot_has_written_is_shown_by_the_clock_of_now_and_what_another_has_written_is_not() {
+        let clock = Clock::new();
+        // Written before the first answer of a time server, by a zedkube that has died since.
+        let booted_at = GoTime::from_unix_nanos(0).unwrap_or_default();
+        let began = clock.now();
+        let started_at = booted_at.plus(began.since_start());
+        let id = RequestId { by: Requester::DeviceOp, at: started_at };
+        let asked = vec![topics::Asked { requested_by: id.by, requested_at: id.at, at: started_at }];
+        let of_boot = |boot_id: String| {
+            let progress = NodeDrainProgress {
+                boot_id,
+                booted_at,
+                started_at,
+                asked: asked.clone(),
+                ..Default::default()
+            };
+            Seen { progress: Some(progress), ..Seen::default() }.by_clock(clock)
+        };
+        let seen = of_boot(kernel_boot_id().unwrap());
+        let right = clock.booted_at().plus(began.since_start());
+        for shown in [seen.progress.as_ref().unwrap().started_at, seen.asked_at(id)] {
+            assert!(shown.apart(right) < Duration::from_secs(2), "{shown} where {right} is right");
+        }
+        let seen = of_boot("another".to_owned());
+        assert_eq!((seen.progress.as_ref().unwrap().started_at, seen.asked_at(id)), (started_at, started_at));
+    }
+}
