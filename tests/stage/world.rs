@@ -171,8 +171,8 @@ impl World {
             let ended = match agent {
                 Agent::Zedagent => zedagent::run(station, limits_of(&limits, agent)).await,
                 Agent::Baseosmgr => {
-                    let zboot = agent::zboot::FileStore::open(&station.bus).unwrap();
-                    baseosmgr::run(station, limits_of(&limits, agent), Box::new(zboot)).await
+                    let zboot = agent::zboot::Choice::Record.open(&station.bus).unwrap();
+                    baseosmgr::run(station, limits_of(&limits, agent), zboot).await
                 }
                 Agent::Nodeagent => {
                     let device = Choice::Record.open(&station.bus, station.clock);
