@@ -15,6 +15,9 @@ use tracing::debug;
 
 use crate::error::Error;
 
+/// A longer file is no kubeconfig.
+const LIMIT_BYTES: u64 = 1 << 20;
+
 /// A kubeconfig that may not be there yet, and the client that was made from it last.
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
@@ -72,8 +75,24 @@ impl Stamp {
     fn of(path: &Path) -> Result<Self, Error> {
         let facts = fs::metadata(path)
             .map_err(|source| Error::Kubeconfig { path: path.to_owned(), source: source.into() })?;
+        short_enough(facts.len())
+            .map_err(|reason| Error::Kubeconfig { path: path.to_owned(), source: reason.into() })?;
         Ok(Self { inode: facts.ino(), bytes: facts.len(), changed: (facts.ctime(), facts.ctime_nsec()) })
     }
+}
+
+fn short_enough(bytes: u64) -> Result<(), String> {
+    let fits = bytes <= LIMIT_BYTES;
+    fits.then_some(())
+        .ok_or_else(|| format!("it has {bytes} bytes; a kubeconfig has {LIMIT_BYTES} at the most"))
+}
+
+/// Reads a text as [`read_client`] does a file, and makes no client of it.
+pub(crate) async fn understand(bytes: &[u8]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    short_enough(bytes.len() as u64)?;
+    let kubeconfig = Kubeconfig::from_yaml(std::str::from_utf8(bytes)?)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(())
 }
 
 /// Builds a client from nothing but the file: no variable of the environment is looked at.
