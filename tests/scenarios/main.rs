@@ -40,7 +40,6 @@ macro_rules! on_both {
 on_both! {
     reboot::a_reboot_is_drained_carried_out_once_and_the_node_comes_back,
     reboot::a_reboot_that_the_controller_takes_back_gives_the_node_back,
-    reboot::p4_a_reboot_whose_requester_sees_nothing_but_complete_begins_within_ten_seconds,
     reboot::r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once,
     reboot::d_a12_a_broken_cluster_section_is_never_taken_for_leaving,
     reboot::a_node_in_no_cluster_reboots_without_a_drain,

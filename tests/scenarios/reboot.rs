@@ -1,14 +1,11 @@
 //! One reboot from the controller's command to the uncordon, and what stops it.
 
-use std::time::Duration;
-
 use serde_json::Value;
 use topics::{
-    DrainStatus, EdgeNodeClusterConfig, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, Requester,
-    ZedAgentStatus,
+    DrainStatus, EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, Requester, ZedAgentStatus,
 };
 
-use scenarios::{Agent, PENDING, World, reboot_config};
+use scenarios::{PENDING, World, reboot_config};
 
 pub(crate) async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back(world: &mut World) {
     world.start_all();
@@ -30,32 +27,6 @@ pub(crate) async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back
     world.cluster.until_schedulable().await;
     assert_eq!(world.recorded().len(), 1);
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
-}
-
-pub(crate) async fn p4_a_reboot_whose_requester_sees_nothing_but_complete_begins_within_ten_seconds(
-    world: &mut World,
-) {
-    world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
-    world.status(DrainStatus::Cordoned).await;
-    // Of all that zedkube says, the two hear only what stands at their next start.
-    world.kill(Agent::Zedagent).await;
-    world.kill(Agent::Nodeagent).await;
-    world.cluster.unblock().await;
-    world.status(DrainStatus::Complete).await;
-    let clock = agent::Clock::new();
-    let began = clock.now();
-    world.start(Agent::Nodeagent);
-    world.start(Agent::Zedagent);
-    world
-        .until::<NodeAgentStatus>("nodeagent", "the reboot", |it| it.is_some_and(|it| it.device_reboot))
-        .await;
-    let took = clock.now().since(began);
-    assert!(took < Duration::from_secs(10), "{took:?} from COMPLETE to the reboot");
-    world.recorded_count(1).await;
-    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
 }
 
 pub(crate) async fn a_reboot_that_the_controller_takes_back_gives_the_node_back(world: &mut World) {
