@@ -19,10 +19,10 @@ use crate::core::{Author, Effect, Event, Force, Said};
 use crate::leader::Door;
 use crate::leave::Standing;
 use crate::limits::Limits;
-use crate::status::Speaker;
+use crate::status::Place;
 use crate::target::Target;
 use crate::work::Work;
-use crate::{GLOBAL, MISSPELT, NAME, WAIT, server};
+use crate::{GLOBAL, MISSPELT, NAME, WAIT, duties, server};
 
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
@@ -44,7 +44,6 @@ pub(crate) struct Shell {
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
-    speaker: Speaker,
     election: Door,
     attempt: watch::Sender<Duration>,
 }
@@ -65,7 +64,6 @@ impl Shell {
             progress: publication(bus, NAME)?,
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
-            speaker: Speaker::open(station)?,
             work: Work::new(cluster, station.clone(), limits.clone(), target),
             station: station.clone(),
             tasks,
@@ -78,9 +76,13 @@ impl Shell {
     }
 
     /// Follows what this agent hears of.
-    pub(crate) fn follow(&mut self, standing: &watch::Receiver<Standing>) {
+    pub(crate) fn follow(
+        &mut self,
+        standing: watch::Receiver<Standing>,
+        place: watch::Receiver<Option<Place>>,
+    ) {
         let bus = self.station.bus.clone();
-        self.follow_standing(standing.clone());
+        self.follow_standing(standing);
         let target = self.work.target();
         self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => node_known(&target, &value),
@@ -112,7 +114,7 @@ impl Shell {
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
         self.follow_files(&bus);
-        self.join_cluster(standing.clone());
+        self.serve(place);
     }
 
     /// How this node stands to its cluster, and each change of it.
@@ -132,19 +134,20 @@ impl Shell {
         self.attempt.subscribe()
     }
 
-    /// Says where this node is in its cluster, and serves its status there.
-    fn join_cluster(&mut self, standing: watch::Receiver<Standing>) {
-        let (places, place) = watch::channel(None);
-        let status = self.speaker.follow(self.station.clone(), standing, places);
-        self.tasks.events("cluster status", |_| status);
-        let server = server::run(
-            self.station.clone(),
-            self.work.limits(),
-            self.work.cluster(),
-            self.work.target(),
-            place,
-        );
-        self.tasks.events("status server", |_| server);
+    /// Serves this node's status where it is in its cluster.
+    fn serve(&mut self, place: watch::Receiver<Option<Place>>) {
+        let (station, work) = (self.station.clone(), self.work.clone());
+        self.tasks.events("status server", |_| async move {
+            let serve = || {
+                let at = (station.clone(), work.limits(), work.cluster(), work.target(), place.clone());
+                let server = server::run(at.0, at.1, at.2, at.3, at.4);
+                async {
+                    server.await;
+                    Ok(())
+                }
+            };
+            duties::keep_until_stop("status server", &station, serve).await;
+        });
     }
 
     fn follow_files(&mut self, bus: &Bus) {
