@@ -208,7 +208,8 @@ impl Link {
             Self::ZbootAToNodeagent => partition(disk, Label::A),
             Self::ZbootBToNodeagent => partition(disk, Label::B),
             Self::MemberToZedkube => {
-                let detail = run.member.map(|(_, detail)| Fact::Detail(detail));
+                // A config that reads as one of a node in no cluster is heard before the membership changes.
+                let detail = run.member.map(|(member, detail)| Fact::Detail(detail * 2 + u8::from(member)));
                 let membership = match (run.member.map(|it| it.0), disk.leave) {
                     (None, Leave::Outside | Leave::Member | Leave::Announced) => InCluster::Undecided,
                     (Some(true), _) | (Some(false), Leave::Member | Leave::Announced) => InCluster::Member,
