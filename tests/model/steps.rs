@@ -241,6 +241,8 @@ impl State {
                 touched.files_of(Writer::Zedagent);
                 touched.files_of(Writer::Zedkube);
                 self.disk().leave = Leave::Outside;
+                // From here on there is no node in the cluster that a drain would be for.
+                self.under().ghost.excused = true;
                 // The Node object is gone, with whatever cordon it had.
                 self.cordon(CordonOwner::None);
                 Ok(())
