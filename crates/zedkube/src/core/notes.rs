@@ -44,6 +44,7 @@ impl Zedkube {
                 | Effect::Cancel
                 | Effect::Guard
                 | Effect::Gate(_)
+                | Effect::Taints(_)
                 | Effect::Look { .. } => {}
             }
         }
@@ -91,6 +92,8 @@ impl Zedkube {
             | Said::Left(_)
             | Said::Gate(_)
             | Said::Repaired(_)
+            | Said::Tainted(_)
+            | Said::TaintAgain(..)
             | Said::NobodyLeft
             | Said::GivenBack
             | Said::LookFailed(_) => {}
