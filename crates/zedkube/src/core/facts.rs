@@ -56,6 +56,8 @@ pub enum Event {
     Gate(Box<Report>),
     /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
     Tainted(Vec<String>),
+    /// When the monotonic clock started, by the wall clock as it is now.
+    Wall(GoTime),
     /// Time has passed.
     Tick,
 }
