@@ -43,10 +43,7 @@ pub async fn inspect(
     let mut found: Vec<Hindrance> = pods.items.iter().filter_map(|pod| hindrance(pod, now)).collect();
     found.sort();
     found.truncate(NAMED);
-    let ready = match shared {
-        true => remove::recount(cluster, namespace, budget, &pods.items).await?,
-        false => None,
-    };
+    let ready = if shared { remove::recount(cluster, namespace, budget, &pods.items).await? } else { None };
     Ok(Inspected { hindrances: found, ready })
 }
 

@@ -244,6 +244,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn d16_a_kubeconfig_that_is_renewed_replaced_or_there_again_is_noticed_within_a_second() {
+        let now = Arc::new(crate::mock::clock());
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
         let renewed = |path: &Path| {
@@ -251,11 +252,11 @@ mod tests {
             async move { tokio::time::timeout(Duration::from_secs(300), cluster.renewed()).await.is_ok() }
         };
         let change_after = |change: fn(&Path)| {
-            let path = path.clone();
+            let (path, now) = (path.clone(), Arc::clone(&now));
             async move {
                 tokio::time::sleep(Duration::from_secs(100)).await;
                 change(&path);
-                tokio::time::Instant::now()
+                now()
             }
         };
         assert!(!renewed(&path).await, "there is none");
@@ -269,9 +270,9 @@ mod tests {
             },
         ];
         for (number, change) in table.into_iter().enumerate() {
-            let end = async { (renewed(&path).await, tokio::time::Instant::now()) };
+            let end = async { (renewed(&path).await, now()) };
             let ((renewed, at), changed) = tokio::join!(end, change_after(change));
-            assert!(renewed && at.duration_since(changed) <= LOOKS_APART, "row {number}");
+            assert!(renewed && at.since(changed) <= LOOKS_APART, "row {number}");
         }
         assert!(!renewed(&path).await, "the same file is no news");
         fs::remove_file(&path).unwrap();

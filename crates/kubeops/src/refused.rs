@@ -41,11 +41,10 @@ pub(crate) async fn until_accepted(cluster: &Cluster, node: &NodeName, refused: 
             let reply = rehearse(cluster, node, &trial.refused.call).await;
             match reply.class() {
                 Class::Permanent => trial.counts = true,
-                Class::Transient | Class::Throttle => {}
                 Class::Done | Class::Budget if trial.counts => {
                     return format!("the server no longer refuses to {}", name(&trial.refused.call));
                 }
-                Class::Done | Class::Budget => {}
+                Class::Done | Class::Budget | Class::Transient | Class::Throttle => {}
             }
             wait = wait.max(reply.retry_after());
             debug!(call = name(&trial.refused.call), reply = reply.text(), "dry run of a refused call");
@@ -106,7 +105,13 @@ async fn rehearse(cluster: &Cluster, node: &NodeName, call: &RefusedCall) -> Rep
     // Whose node it is was no matter of refusal.
     let result = result.or_else(|error| match error {
         Error::WrongNode { .. } => Ok(()),
-        error => Err(error),
+        refused @ (Error::Kubeconfig { .. }
+        | Error::Refused { .. }
+        | Error::Silent { .. }
+        | Error::Connection { .. }
+        | Error::Garbled { .. }
+        | Error::Unaskable { .. }
+        | Error::Name(_)) => Err(refused),
     });
     result.map_or_else(|error| error.reply(), |()| Reply::Done)
 }
@@ -118,7 +123,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use tokio::time::{Instant, timeout};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::mock::{self, Answer, Call, Calls};
@@ -165,17 +170,18 @@ mod tests {
     async fn d16_the_end_of_a_refusal_is_noticed_within_fifteen_seconds_by_dry_runs_alone() {
         let table = [(401, "Unauthorized"), (403, "pods is forbidden"), (400, WEBHOOK), (403, WEBHOOK)];
         for (code, message) in table {
+            let now = mock::clock();
             let (cluster, calls, open) = server(code, message);
             let refused = [eviction(code, message)];
             let wait = said(&cluster, &refused);
             let repair = async {
                 sleep(Duration::from_secs(120)).await;
                 open.store(true, Ordering::SeqCst);
-                Instant::now()
+                now()
             };
-            let (said, repaired) = tokio::join!(async { (wait.await, Instant::now()) }, repair);
+            let (said, repaired) = tokio::join!(async { (wait.await, now()) }, repair);
             assert_eq!(said.0.as_deref(), Some("the server no longer refuses to evict pod shop/a"), "{code}");
-            let late = said.1.duration_since(repaired);
+            let late = said.1.since(repaired);
             assert!(late <= Duration::from_secs(15), "{code}: {late:?}");
             let lines = calls.lines();
             assert!(lines.iter().all(|it| it.contains("dryRun=All")), "{lines:?}");

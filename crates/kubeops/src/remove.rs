@@ -143,7 +143,7 @@ impl Guard {
         object["status"]["disruptionsAllowed"] = json!(self.facts.allowed - 1);
         let BudgetFacts { namespace, name, .. } = &self.facts;
         let what = format!("claim a disruption of budget {namespace}/{name} for pod {pod}");
-        let written = self.write(cluster, &what, object, &[pod.name.clone()], now, dry).await;
+        let written = self.write(cluster, &what, object, std::slice::from_ref(&pod.name), now, dry).await;
         written.map_err(|error| of_budget(error.reply()))
     }
 

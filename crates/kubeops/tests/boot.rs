@@ -224,7 +224,7 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
     let boot = Boot { node, device_uuid: "u1".to_owned(), limits: Limits::default() };
     let taint = |node: &str, key: &str| {
         sim.edit("nodes", "", node, |it| {
-            it["spec"]["taints"] = json!([{ "key": key, "effect": "NoExecute" }])
+            it["spec"]["taints"] = json!([{ "key": key, "effect": "NoExecute" }]);
         });
     };
     let hour = Duration::from_hours(1);
