@@ -43,6 +43,7 @@ impl Processes {
             .arg(bus.path("kubeconfig"))
             .arg("--limits")
             .arg(bus.path(file))
+            .args(["--partitions", "record"])
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);

@@ -29,15 +29,25 @@ use tracing::{info, warn};
 /// Name of this agent on the bus.
 const NAME: &str = "baseosmgr";
 
-/// Runs the agent until the station says stop.
+/// Runs the agent until the station says stop. Without partitions every image is refused.
 ///
 /// What it published stays when it leaves: its request and statuses are what its next start goes on from.
 ///
 /// # Errors
 /// A topic or file could not be served; the next start goes on from disk.
-pub async fn run(station: Station, limits: Limits, mut zboot: Box<dyn Zboot>) -> Result<(), Error> {
+pub async fn run(station: Station, limits: Limits, zboot: Option<Box<dyn Zboot>>) -> Result<(), Error> {
     pid::write(&station, NAME)?;
     force::forget_earlier_boot(&station)?;
+    let (outbox, inbox) = turn::inbox();
+    let tasks = Tasks::new(outbox);
+    let Some(mut zboot) = zboot else {
+        warn!(
+            "no image partitions are named (--partitions none): every OS update in the device config is refused, \
+             with the reason in /run/baseosmgr/BaseOsStatus"
+        );
+        let (shell, found) = shell::Shell::open(&station, None, tasks)?;
+        return turn::run(NAME, core::Refusal::new(found), shell, inbox, &station).await;
+    };
     let boot = zboot.boot(&station.boot_id)?;
     let running = zboot.current()?;
     match boot {
@@ -48,7 +58,7 @@ pub async fn run(station: Station, limits: Limits, mut zboot: Box<dyn Zboot>) ->
             warn!(partition = %running, "no partition may be booted; goes on with the one before");
         }
     }
-    let (outbox, inbox) = turn::inbox();
-    let (shell, found) = shell::Shell::open(&station, zboot, Tasks::new(outbox))?;
-    turn::run(NAME, core::BaseOs::new(limits, found), shell, inbox, &station).await
+    let partitions = zboot.read()?;
+    let (shell, found) = shell::Shell::open(&station, Some(zboot), tasks)?;
+    turn::run(NAME, core::BaseOs::new(limits, partitions, found), shell, inbox, &station).await
 }

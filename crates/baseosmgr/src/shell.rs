@@ -21,7 +21,8 @@ const GLOBAL: &str = "global";
 pub(crate) struct Shell {
     bus: Bus,
     clock: Clock,
-    zboot: Box<dyn Zboot>,
+    /// `None`: no partitions are named, and the core never orders anything of them.
+    zboot: Option<Box<dyn Zboot>>,
     tasks: Tasks<Event>,
     requests: Publication<NodeDrainRequest>,
     statuses: Publication<BaseOsStatus>,
@@ -35,7 +36,7 @@ impl Shell {
     /// earlier run left.
     pub(crate) fn open(
         station: &Station,
-        zboot: Box<dyn Zboot>,
+        zboot: Option<Box<dyn Zboot>>,
         tasks: Tasks<Event>,
     ) -> Result<(Self, Found), Error> {
         let (bus, clock) = (station.bus.clone(), station.clock);
@@ -51,8 +52,14 @@ impl Shell {
             stored: 0,
         };
         shell.partitions.clear_restarted().map_err(Error::pubsub("ZbootStatus"))?;
+        if shell.zboot.is_none() {
+            // An earlier run of this boot may have had some.
+            let labels: Vec<String> = shell.partitions.iter().map(|(label, _)| label.to_owned()).collect();
+            for label in labels {
+                shell.partitions.unpublish(&label).map_err(Error::pubsub("ZbootStatus"))?;
+            }
+        }
         let found = Found {
-            partitions: shell.zboot.read()?,
             request: shell.requests.get(GLOBAL).cloned(),
             statuses: shell.statuses.iter().map(|(key, status)| (key.to_owned(), status.clone())).collect(),
             counters: saved::read(&shell.bus)?,
@@ -69,12 +76,22 @@ impl Shell {
         Ok(())
     }
 
+    fn zboot(&mut self) -> Result<&mut dyn Zboot, Error> {
+        match &mut self.zboot {
+            Some(zboot) => Ok(&mut **zboot),
+            None => Err(Error::Effect {
+                doing: "keep the image partitions",
+                reason: "none are named, see --partitions".to_owned(),
+            }),
+        }
+    }
+
     /// Carries an order out at once: the effects after it may build on it. A refusal is a fact for the core.
     fn store(&mut self, order: Order) {
-        let outcome = match order {
-            Order::Set { label, state } => self.zboot.set_state(label, state),
-            Order::MarkActive => self.zboot.mark_current_active(),
-        };
+        let outcome = self.zboot().and_then(|zboot| match order {
+            Order::Set { label, state } => zboot.set_state(label, state),
+            Order::MarkActive => zboot.mark_current_active(),
+        });
         let outcome = outcome.map_err(|cause| report::chain(&cause));
         self.stored += 1;
         self.tasks
@@ -83,13 +100,14 @@ impl Shell {
 
     fn write(&mut self, of: Write, tree: &ContentTreeStatus) -> Result<(), Error> {
         info!(version = of.version, partition = %of.label, key = of.key, "writes an image");
-        match self.zboot.write_image(of.label, image::of(&self.bus, &of, tree)) {
+        let image = image::of(&self.bus, &of, tree);
+        match self.zboot()?.write_image(of.label, image) {
             Ok(writing) => self.tasks.start("write", async move {
                 let outcome = writing.await.map_err(|cause| report::chain(&cause));
                 Some(Event::Written { of, outcome })
             }),
             Err(cause) => {
-                let (reason, partitions) = (report::chain(&cause), Box::new(self.zboot.read()?));
+                let (reason, partitions) = (report::chain(&cause), Box::new(self.zboot()?.read()?));
                 self.tasks.start("write", async move { Some(Event::Refused { of, reason, partitions }) });
             }
         }

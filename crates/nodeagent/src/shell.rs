@@ -4,8 +4,8 @@
 //! a full disk must not keep a device from going down. Words of the log: spec agents.md 6.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::device::{self, Device, Operation};
 use agent::{Clock, Error, Hands, Station, Tasks, publication, report, wire};
@@ -42,7 +42,7 @@ pub(crate) struct Shell {
     clock: Clock,
     boot_id: String,
     /// Asked on a thread of its own: a program that hangs must not stop the clock that ends the wait for it.
-    device: Arc<Mutex<Box<dyn Device>>>,
+    device: Arc<dyn Device>,
     tasks: Tasks<Event>,
     statuses: Publication<NodeAgentStatus>,
     verdicts: Publication<ZbootConfig>,
@@ -71,7 +71,7 @@ impl Shell {
             verdicts,
             clock: station.clock,
             boot_id: station.boot_id.clone(),
-            device: Arc::new(Mutex::new(device)),
+            device: Arc::from(device),
             tasks,
             journal,
             leaves: Leaves::default(),
@@ -103,21 +103,32 @@ impl Shell {
         self.journal.write(&self.bus)
     }
 
-    /// Asks the device for `operation`, or only for a sync, without waiting for it.
-    fn ask(&mut self, order: Option<Order>) {
+    /// Asks the device for it, without waiting for the answer.
+    fn operate(&mut self, order: Order) {
         self.asked += 1;
         let (device, bus, boot_id) = (Arc::clone(&self.device), self.bus.clone(), self.boot_id.clone());
-        let asked = order.clone();
-        let call = tokio::task::spawn_blocking(move || {
-            let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(cause) = device.sync() {
-                warn!(error = %report::chain(&cause), "cannot bring everything to the disks");
-            }
-            asked.map_or(Ok(Took::Machine), |order| operate(&mut **device, &order, &bus, &boot_id))
-        });
+        let operation = order.operation;
+        let call = tokio::task::spawn_blocking(move || operate(&*device, &order, &bus, &boot_id));
         self.tasks.start(format!("device {}", self.asked), async move {
             let outcome = call.await.unwrap_or_else(|cause| Err(format!("the call ended early: {cause}")));
-            order.map(|order| Event::Operated { operation: order.operation, outcome })
+            Some(Event::Operated { operation, outcome })
+        });
+    }
+
+    /// Brings everything to the disks, on a thread of its own. A new one takes the place of one before, of which
+    /// nothing is heard any more.
+    fn sync(&mut self, name: &str, then: Option<Event>) {
+        let device = Arc::clone(&self.device);
+        let call = tokio::task::spawn_blocking(move || device.sync());
+        self.tasks.start(name, async move {
+            match call.await {
+                Ok(Ok(())) => {}
+                Ok(Err(cause)) => {
+                    warn!(error = %report::chain(&cause), "cannot bring everything to the disks");
+                }
+                Err(cause) => warn!(error = %cause, "bringing everything to the disks ended early"),
+            }
+            then
         });
     }
 
@@ -143,10 +154,11 @@ impl Shell {
                     Some(Event::Checked { status, answers })
                 });
             }
-            Effect::Sync => self.ask(None),
+            Effect::Sync => self.sync("sync", None),
+            Effect::LastSync => self.sync("last sync", Some(Event::Synced)),
             Effect::Operate(order) => {
                 info!(operation = order.operation.word(), reason = order.reason, "asks the device");
-                self.ask(Some(order));
+                self.operate(order);
             }
             Effect::Exit(order) => {
                 let operation = order.operation.word();
@@ -207,7 +219,7 @@ fn again(bus: &Bus, journal: Journal) -> Journal {
     journal
 }
 
-fn operate(device: &mut dyn Device, order: &Order, bus: &Bus, boot_id: &str) -> Result<Took, String> {
+fn operate(device: &dyn Device, order: &Order, bus: &Bus, boot_id: &str) -> Result<Took, String> {
     // An earlier run of this agent may have ended while its call went on.
     if stood_in(bus, boot_id, order.operation) {
         return Ok(Took::StandIn);
@@ -256,6 +268,9 @@ fn say(note: &Note) {
         Note::Latched { order, why, undrained } => latched(order, *why, *undrained),
         Note::Halting { left, limit_secs } => info!(?left, limit_secs, "waits for applications to halt"),
         Note::NotHalted { left } => warn!(?left, "applications did not halt in time; the operation goes on"),
+        Note::NotSynced { secs } => {
+            warn!(secs, "the disks are still not in sync after {secs} s; the operation goes on without");
+        }
         Note::Held { operation, status } => warn!(
             operation = operation.word(), %status,
             "held back: the node is not drained any more, NodeDrainStatus {status}; goes on once it is COMPLETE"

@@ -63,6 +63,8 @@ impl Shell {
             Change::Put { value, .. } if !value.current_partition => {
                 Some(Event::ImageWaits(value.partition_state == "updating"))
             }
+            // baseosmgr was started again without partitions.
+            Change::Gone { old, .. } if !old.current_partition => Some(Event::ImageWaits(false)),
             Change::Put { .. }
             | Change::Gone { .. }
             | Change::Synced

@@ -6,6 +6,7 @@
 
 pub mod apps;
 pub mod core;
+mod duties;
 pub mod leader;
 mod leave;
 mod limits;
@@ -25,6 +26,7 @@ pub use target::Target;
 use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
 use kubeops::Cluster;
 use step::Core as _;
+use tokio::sync::watch;
 
 use crate::core::{Event, Membership};
 
@@ -59,11 +61,9 @@ pub async fn run_into(
     force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
     let target = Target::default();
-    let leader = leader::Leader::open(&station, &limits, cluster.clone(), target.clone())?;
-    let apps = apps::Apps::open(&station, cluster.clone(), target.clone())?;
-    let board = stats::Board::open(&station.bus)?;
+    let leader = leader::Leader::new(&station, &limits, cluster.clone(), target.clone());
     let (tasks, door) = (Tasks::new(outbox), leader.door());
-    let membership = leave::Leaver::open(&station, &limits)?;
+    let membership = leave::Leaver::open(&station, &limits);
     let others = cluster.clone();
     let (mut shell, earlier) = shell::Shell::open(&station, &limits, cluster, tasks, target.clone(), door)?;
     let standing = membership.standing();
@@ -77,21 +77,63 @@ pub async fn run_into(
     let before = standing.borrow().membership;
     let stood =
         if before == Membership::Leaving { core.step(now, Event::Member(before)) } else { Vec::new() };
-    let leave = Box::pin(membership.run(others.clone(), target.clone(), shell.attempt_limit()));
-    let (clock, leading) = (station.clock, leader.leadership());
-    let prune = Box::pin(prune::run(others.clone(), clock, every, target, standing.clone(), leading.clone()));
-    let report = Box::pin(stats::report(others, clock, leading, standing.clone(), board));
+    let (places, place) = watch::channel(None);
+    let attempt = shell.attempt_limit();
+    let followed = standing.clone();
     let drain = Box::pin(async {
         for effect in effects.into_iter().chain(recalled).chain(stood) {
             shell.perform(effect).await?;
         }
-        shell.follow(&standing);
+        shell.follow(followed, place);
         turn::run(NAME, core, shell, inbox, &station).await
     });
-    let beside = async {
-        tokio::join!(report, leave, prune, Box::pin(apps.run(pipe)));
+    // Each is restarted on its own; the drain neither ends nor waits when one of them fails (K5).
+    let election = duties::keep("election", &station, || leader.run());
+    let leave = membership.run(others.clone(), target.clone(), attempt);
+    let status = duties::keep_until_stop("cluster status", &station, || {
+        let (station, standing, places) = (station.clone(), standing.clone(), places.clone());
+        async move {
+            let speaker = status::Speaker::open(&station)?;
+            speaker.follow(station, standing, places).await;
+            Ok(())
+        }
+    });
+    let prune = duties::keep_until_stop("replaced nodes", &station, || {
+        let (cluster, target, standing) = (others.clone(), target.clone(), standing.clone());
+        let leading = leader.leadership();
+        async move {
+            prune::run(cluster, station.clock, every, target, standing, leading).await;
+            Ok(())
+        }
+    });
+    let report = duties::keep_until_stop("statistics", &station, || {
+        let (bus, cluster, standing) = (station.bus.clone(), others.clone(), standing.clone());
+        let leading = leader.leadership();
+        async move {
+            let board = stats::Board::open(&bus)?;
+            stats::report(cluster, station.clock, leading, standing, board).await;
+            Ok(())
+        }
+    });
+    let apps = duties::keep("applications", &station, || {
+        let (station, cluster, target) = (station.clone(), others.clone(), target.clone());
+        let pipe = pipe.clone();
+        async move {
+            apps::Apps::open(&station, cluster, target)?.run(pipe).await;
+            Ok(())
+        }
+    });
+    let beside = Box::pin(async {
+        tokio::join!(
+            Box::pin(election),
+            Box::pin(leave),
+            Box::pin(status),
+            Box::pin(prune),
+            Box::pin(report),
+            Box::pin(apps)
+        );
         Ok(())
-    };
+    });
     // In one task: if any hangs, the machine's watchdog sees it.
-    tokio::try_join!(drain, Box::pin(leader.run()), beside).map(|((), (), ())| ())
+    tokio::try_join!(drain, beside).map(|((), ())| ())
 }

@@ -19,10 +19,10 @@ use crate::core::{Author, Effect, Event, Force, Said};
 use crate::leader::Door;
 use crate::leave::Standing;
 use crate::limits::Limits;
-use crate::status::Speaker;
+use crate::status::Place;
 use crate::target::Target;
 use crate::work::Work;
-use crate::{GLOBAL, MISSPELT, NAME, WAIT, server};
+use crate::{GLOBAL, MISSPELT, NAME, WAIT, duties, server};
 
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
@@ -34,6 +34,8 @@ const LOOK: &str = "look";
 const GUARD: &str = "guard";
 /// Name of the task that watches over the gate after the boot.
 const GATE: &str = "gate";
+/// Name of the task that watches for taints of an outage that come back.
+const TAINTS: &str = "taints";
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -44,7 +46,6 @@ pub(crate) struct Shell {
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
-    speaker: Speaker,
     election: Door,
     attempt: watch::Sender<Duration>,
 }
@@ -73,7 +74,6 @@ impl Shell {
             progress: publication(bus, NAME)?,
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
-            speaker: Speaker::open(station)?,
             work: Work::new(cluster, station.clone(), limits.clone(), target),
             station: station.clone(),
             tasks,
@@ -89,9 +89,13 @@ impl Shell {
     }
 
     /// Follows what this agent hears of.
-    pub(crate) fn follow(&mut self, standing: &watch::Receiver<Standing>) {
+    pub(crate) fn follow(
+        &mut self,
+        standing: watch::Receiver<Standing>,
+        place: watch::Receiver<Option<Place>>,
+    ) {
         let bus = self.station.bus.clone();
-        self.follow_standing(standing.clone());
+        self.follow_standing(standing);
         let target = self.work.target();
         self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => node_known(&target, &value),
@@ -124,7 +128,7 @@ impl Shell {
         });
         self.tasks.follow_wall(self.station.clock, Event::Wall);
         self.follow_files(&bus);
-        self.join_cluster(standing.clone());
+        self.serve(place);
     }
 
     /// How this node stands to its cluster, and each change of it.
@@ -144,19 +148,20 @@ impl Shell {
         self.attempt.subscribe()
     }
 
-    /// Says where this node is in its cluster, and serves its status there.
-    fn join_cluster(&mut self, standing: watch::Receiver<Standing>) {
-        let (places, place) = watch::channel(None);
-        let status = self.speaker.follow(self.station.clone(), standing, places);
-        self.tasks.events("cluster status", |_| status);
-        let server = server::run(
-            self.station.clone(),
-            self.work.limits(),
-            self.work.cluster(),
-            self.work.target(),
-            place,
-        );
-        self.tasks.events("status server", |_| server);
+    /// Serves this node's status where it is in its cluster.
+    fn serve(&mut self, place: watch::Receiver<Option<Place>>) {
+        let (station, work) = (self.station.clone(), self.work.clone());
+        self.tasks.events("status server", |_| async move {
+            let serve = || {
+                let at = (station.clone(), work.limits(), work.cluster(), work.target(), place.clone());
+                let server = server::run(at.0, at.1, at.2, at.3, at.4);
+                async {
+                    server.await;
+                    Ok(())
+                }
+            };
+            duties::keep_until_stop("status server", &station, serve).await;
+        });
     }
 
     fn follow_files(&mut self, bus: &Bus) {
@@ -300,6 +305,8 @@ impl Hands for Shell {
                 self.tasks.events(GATE, move |outbox| work.gate(outbox));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
+            Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
+            Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::Say(said) => say(&said),
         }
         Ok(())
@@ -366,5 +373,20 @@ fn say(said: &Said) {
             info!(layer = layer.text(), "the gate after the boot is shut: {words}");
         }
         Said::Repaired(what) => warn!(what, "removed after the boot"),
+        Said::Tainted(taints) => {
+            info!(
+                taints = taints.join(", "),
+                "taints of an outage are on the node; they are removed once kubelet is Ready and has renewed its lease \
+                 for 60 s"
+            );
+        }
+        Said::TaintAgain(taint, times) => {
+            warn!(
+                taint,
+                times,
+                "a stale taint keeps coming back: the control plane loses this node now and then; check the network \
+                 between this node and the API server, and the clocks of both"
+            );
+        }
     }
 }

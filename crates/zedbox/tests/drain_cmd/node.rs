@@ -1,7 +1,7 @@
 //! A node for one test: a copy of a tree under a root of its own, and the program called on it.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Lines};
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,6 @@ impl Node {
 
     /// What the program says to a user who may enter `run` and no further; `None`, with the reason printed, where
     /// no other user can be had.
-    #[expect(clippy::print_stdout, reason = "a part that is left out says so")]
     pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Told> {
         let mode =
             |path: &Path, mode: u32| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
@@ -100,12 +99,16 @@ impl Node {
         let told = match Command::new("su").args(["nobody", "-s", "/bin/sh", "-c", &line]).output() {
             Ok(output) => Told::of(output),
             Err(cause) => {
-                println!("skipped: su cannot be called: {cause}; run this as root where su is installed");
+                writeln!(
+                    std::io::stderr(),
+                    "skipped: su cannot be called: {cause}; run this as root where su is installed"
+                )
+                .unwrap();
                 return None;
             }
         };
         if told.err.contains("su:") {
-            println!("skipped: su refuses, run this as root: {}", told.err);
+            writeln!(std::io::stderr(), "skipped: su refuses, run this as root: {}", told.err).unwrap();
             return None;
         }
         Some(told)

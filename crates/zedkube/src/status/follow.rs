@@ -14,7 +14,7 @@ use tracing::{error, info};
 use super::rules::{Facts, Place, Verdict, place};
 use crate::leave::Standing;
 use crate::token::{self, Answer};
-use crate::{GLOBAL, NAME};
+use crate::{GLOBAL, NAME, duties};
 
 /// After so long a value that could not be written is written again.
 const WRITE_PAUSE: Duration = Duration::from_secs(5);
@@ -75,7 +75,16 @@ async fn run(
     });
     let (sealed, asked) = watch::channel(None);
     let here = station.clone();
-    tasks.events("token", move |outbox| token::follow(here, asked, outbox));
+    tasks.events("token", move |outbox| async move {
+        let follow = || {
+            let token = token::follow(here.clone(), asked.clone(), outbox.clone());
+            async {
+                token.await;
+                Ok(())
+            }
+        };
+        duties::keep_until_stop("cluster token", &here, follow).await;
+    });
     let mut facts = Facts::default();
     loop {
         facts.stands(&standing.borrow_and_update());
