@@ -8,6 +8,7 @@ pub mod device;
 pub mod error;
 pub mod force;
 pub mod operator;
+pub mod outlet;
 pub mod pid;
 pub mod report;
 pub mod settings;
@@ -20,6 +21,7 @@ pub mod zboot;
 
 pub use clock::Clock;
 pub use error::Error;
+pub use outlet::{Outlet, Troubles, Weight};
 pub use stop::{Stop, Stopper};
 pub use tasks::Tasks;
 pub use turn::{Hands, Inbox, Outbox};

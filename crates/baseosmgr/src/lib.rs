@@ -22,8 +22,10 @@ mod tests;
 
 pub use limits::Limits;
 
-use agent::zboot::{Boot, Zboot};
-use agent::{Error, Station, Tasks, force, pid, turn};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::zboot::{Boot, Label, Zboot};
+use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use tracing::{info, warn};
 
 /// Name of this agent on the bus.
@@ -34,12 +36,29 @@ const NAME: &str = "baseosmgr";
 /// What it published stays when it leaves: its request and statuses are what its next start goes on from.
 ///
 /// # Errors
-/// A topic or file could not be served; the next start goes on from disk.
-pub async fn run(station: Station, limits: Limits, mut zboot: Box<dyn Zboot>) -> Result<(), Error> {
-    pid::write(&station, NAME)?;
-    force::forget_earlier_boot(&station)?;
-    let boot = zboot.boot(&station.boot_id)?;
-    let running = zboot.current()?;
+/// Another process is this agent, or the partitions make no sense.
+pub async fn run(station: Station, limits: Limits, zboot: Box<dyn Zboot>) -> Result<(), Error> {
+    let troubles = Troubles::open(&station.bus, station.clock, NAME);
+    let zboot = Arc::new(Mutex::new(zboot));
+    let open = || {
+        pid::write(&station, NAME)?;
+        force::forget_earlier_boot(&station);
+        let boot = {
+            let mut zboot = zboot.lock().unwrap_or_else(PoisonError::into_inner);
+            (zboot.boot(&station.boot_id)?, zboot.current()?)
+        };
+        let (outbox, inbox) = turn::inbox();
+        let (shell, found) = shell::Shell::open(&station, &zboot, Tasks::new(outbox))?;
+        Ok((boot, shell, found, inbox))
+    };
+    let Some((boot, shell, found, inbox)) = outlet::started(&station, &troubles, open).await? else {
+        return Ok(());
+    };
+    tell(boot);
+    turn::run((core::BaseOs::new(limits, found), Vec::new()), shell, inbox, &station, &troubles).await
+}
+
+fn tell((boot, running): (Boot, Label)) {
     match boot {
         Boot::Again | Boot::Same => info!(partition = %running, "runs from the same partition"),
         Boot::Tried => info!(partition = %running, "a new image has its first boot and is in test"),
@@ -48,7 +67,4 @@ pub async fn run(station: Station, limits: Limits, mut zboot: Box<dyn Zboot>) ->
             warn!(partition = %running, "no partition may be booted; goes on with the one before");
         }
     }
-    let (outbox, inbox) = turn::inbox();
-    let (shell, found) = shell::Shell::open(&station, zboot, Tasks::new(outbox))?;
-    turn::run(NAME, core::BaseOs::new(limits, found), shell, inbox, &station).await
 }

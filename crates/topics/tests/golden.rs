@@ -108,6 +108,7 @@ fn our_own_topics_are_written_back_byte_for_byte() {
     one::<topics::KubeStatsState>();
     one::<topics::NodeLeave>();
     one::<topics::AppLogMarks>();
+    one::<topics::AgentTrouble>();
     // Not ours, but the reference has left no sample of them.
     one::<topics::ControllerCert>();
     one::<topics::EdgeNodeCert>();

@@ -22,7 +22,7 @@ pub use limits::Limits;
 pub use server::trial;
 pub use target::Target;
 
-use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
+use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use kubeops::Cluster;
 use step::Core as _;
 
@@ -55,42 +55,48 @@ pub async fn run_into(
     cluster: Cluster,
     pipe: apps::Pipe,
 ) -> Result<(), Error> {
-    pid::write(&station, NAME)?;
-    force::forget_earlier_boot(&station)?;
-    let (outbox, inbox) = turn::inbox();
+    let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let target = Target::default();
-    let leader = leader::Leader::open(&station, &limits, cluster.clone(), target.clone())?;
-    let apps = apps::Apps::open(&station, cluster.clone(), target.clone())?;
-    let board = stats::Board::open(&station.bus)?;
-    let (tasks, door) = (Tasks::new(outbox), leader.door());
-    let membership = leave::Leaver::open(&station, &limits)?;
-    let others = cluster.clone();
-    let (mut shell, journal, history) =
-        shell::Shell::open(&station, &limits, cluster, tasks, target.clone(), door)?;
+    let open = || {
+        pid::write(&station, NAME)?;
+        force::forget_earlier_boot(&station);
+        let (outbox, inbox) = turn::inbox();
+        let leader = leader::Leader::open(&station, &limits, cluster.clone(), target.clone())?;
+        let apps = apps::Apps::open(&station, &troubles, cluster.clone(), target.clone())?;
+        let board = stats::Board::open(&troubles)?;
+        let (tasks, door) = (Tasks::new(outbox), leader.door());
+        let membership = leave::Leaver::open(&station, &troubles, &limits)?;
+        let opened =
+            shell::Shell::open(&station, &troubles, &limits, cluster.clone(), tasks, target.clone(), door)?;
+        Ok((inbox, leader, apps, board, membership, opened))
+    };
+    let Some((inbox, leader, apps, board, membership, opened)) =
+        outlet::started(&station, &troubles, open).await?
+    else {
+        return Ok(());
+    };
+    let (mut shell, journal, history) = opened;
+    let others = cluster;
     let standing = membership.standing();
     let (now, wall) = (station.clock.now(), station.clock.wall());
     let every = limits.prune();
-    let (mut core, effects) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, wall);
-    let recalled = core.recall(now, history);
+    let (mut core, mut first) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, wall);
+    first.extend(core.recall(now, history));
     // A node that was leaving is not given its cordon back before it is known what the config says now.
     let before = standing.borrow().membership;
-    let stood =
-        if before == Membership::Leaving { core.step(now, Event::Member(before)) } else { Vec::new() };
+    if before == Membership::Leaving {
+        first.extend(core.step(now, Event::Member(before)));
+    }
+    shell.follow(&standing);
     let leave = Box::pin(membership.run(others.clone(), target.clone(), shell.attempt_limit()));
     let (clock, leading) = (station.clock, leader.leadership());
     let prune = Box::pin(prune::run(others.clone(), clock, every, target, standing.clone(), leading.clone()));
-    let report = Box::pin(stats::report(others, clock, leading, standing.clone(), board));
-    let drain = Box::pin(async {
-        for effect in effects.into_iter().chain(recalled).chain(stood) {
-            shell.perform(effect).await?;
-        }
-        shell.follow(&standing);
-        turn::run(NAME, core, shell, inbox, &station).await
-    });
+    let report = Box::pin(stats::report(others, clock, leading, standing, board));
+    let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
     let beside = async {
         tokio::join!(report, leave, prune, Box::pin(apps.run(pipe)));
         Ok(())
     };
     // In one task: if any hangs, the machine's watchdog sees it.
-    tokio::try_join!(drain, Box::pin(leader.run()), beside).map(|((), (), ())| ())
+    tokio::try_join!(drain, Box::pin(leader.run(&troubles)), beside).map(|((), (), ())| ())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::{Error, Hands, Inbox, Outbox, Station, Stop, Tasks, publication, turn};
+use agent::{Error, Hands, Inbox, Outbox, Station, Stop, Tasks, Troubles, Weight, publication, turn};
 use kubeops::lease::{self, Said};
 use kubeops::{Cluster, NodeName};
 use pubsub::{Change, Publication};
@@ -79,19 +79,17 @@ impl Leader {
     /// Takes part until the station says stop; then the lease is given back.
     ///
     /// # Errors
-    /// The topic cannot be published.
-    pub(crate) async fn run(mut self) -> Result<(), Error> {
+    /// None of its effects has one.
+    pub(crate) async fn run(mut self, troubles: &Troubles) -> Result<(), Error> {
         let mut door = self.door();
         let mut stop = self.station.stop.clone();
         // Whatever a killed run has left published is not so.
-        for effect in self.core.step(self.station.clock.now(), Candidate::tick()) {
-            self.desk.perform(effect).await?;
-        }
+        let first = self.core.step(self.station.clock.now(), Candidate::tick());
         self.desk.follow();
         // It goes on after the stop, until it has given the lease back.
         let (_stopper, unstopped) = Stop::new();
         let station = Station { stop: unstopped, ..self.station.clone() };
-        let turns = turn::beside(self.core, self.desk, self.inbox, &station);
+        let turns = turn::beside((self.core, first), self.desk, self.inbox, &station, troubles);
         tokio::select! {
             ended = turns => ended,
             () = async { stop.stopped().await; door.leave().await } => Ok(()),
@@ -141,6 +139,17 @@ fn named(node: &NodeName) -> Event {
 
 impl Hands for Desk {
     type Effect = Effect;
+
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Publish(_) => Weight::status("KubeLeaderElectInfo"),
+            Effect::Leadership(_)
+            | Effect::Clear(_)
+            | Effect::Read(_)
+            | Effect::Write(..)
+            | Effect::Say(_) => Weight::plain(),
+        }
+    }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {

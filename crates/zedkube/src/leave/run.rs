@@ -4,20 +4,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use agent::{Error, Station, Tasks, publication, report, turn};
+use agent::{Error, Outlet, Station, Tasks, Troubles, turn};
 use kubeops::leave::{End, Leave, State, leave};
 use kubeops::{Cluster, CordonOwner};
-use pubsub::{Change, Publication};
+use pubsub::Change;
 use step::Mono;
 use tokio::sync::watch;
 use topics::{EdgeNodeClusterConfig, NodeLeave};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use super::rules::{Rules, Standing};
+use crate::GLOBAL;
 use crate::core::Membership;
 use crate::limits::Limits;
 use crate::target::Target;
-use crate::{GLOBAL, NAME};
 
 /// What the walk came to: its end, what it passed over, and the node.
 type Walked = (End, Vec<String>, String);
@@ -26,11 +26,9 @@ type Walked = (End, Vec<String>, String);
 pub(crate) struct Leaver {
     station: Station,
     limits: Limits,
-    topic: Publication<NodeLeave>,
+    topic: Outlet<NodeLeave>,
     rules: Rules,
     standing: watch::Sender<Standing>,
-    /// The failure to write that was told last.
-    failure: String,
 }
 
 impl Leaver {
@@ -38,20 +36,13 @@ impl Leaver {
     ///
     /// # Errors
     /// The topic cannot be had.
-    pub(crate) fn open(station: &Station, limits: &Limits) -> Result<Self, Error> {
-        let topic: Publication<NodeLeave> = publication(&station.bus, NAME)?;
+    pub(crate) fn open(station: &Station, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
+        let topic: Outlet<NodeLeave> = Outlet::open(troubles)?;
         let record = topic.get(GLOBAL).cloned().unwrap_or_default();
         let mut rules = Rules::new(record, limits.cluster_gone(), &station.boot_id);
         let standing = rules.settle(station.clock.now(), station.clock.wall());
         let (standing, _) = watch::channel(standing);
-        Ok(Self {
-            station: station.clone(),
-            limits: limits.clone(),
-            topic,
-            rules,
-            standing,
-            failure: String::new(),
-        })
+        Ok(Self { station: station.clone(), limits: limits.clone(), topic, rules, standing })
     }
 
     /// How this node stands, from before the first config on.
@@ -78,8 +69,9 @@ impl Leaver {
             let now = self.station.clock.now();
             let standing = self.rules.settle(now, self.station.clock.wall());
             // The record first: whoever walks must be found walking after a power cut. All else waits for no disk.
-            let again = (!self.write()).then(|| now + self.limits.probe_pause());
-            if again.is_none() || standing.membership != Membership::Leaving {
+            let written = self.write();
+            let again = self.topic.next_try();
+            if written || standing.membership != Membership::Leaving {
                 self.tell(standing);
                 if !self.rules.walks() {
                     if walk.take().is_some() {
@@ -167,20 +159,7 @@ impl Leaver {
         if self.topic.get(GLOBAL).is_none() && *self.rules.record() == NodeLeave::default() {
             return true;
         }
-        let Err(cause) = self.topic.publish(GLOBAL, self.rules.record()) else {
-            self.failure.clear();
-            return true;
-        };
-        let cause = report::chain(&cause);
-        if self.failure != cause {
-            error!(
-                topic = "NodeLeave",
-                error = cause,
-                "not written, tried again in 5 s; make room under /persist"
-            );
-            self.failure = cause;
-        }
-        false
+        self.topic.put(GLOBAL, self.rules.record())
     }
 
     fn tell(&self, standing: Standing) {

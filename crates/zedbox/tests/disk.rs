@@ -1,0 +1,181 @@
+//! Real agents on a real file system that is full, or can only be read, through a whole reboot (goals K2).
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use scenarios::{Agent, World, reboot_config};
+use topics::{AgentTrouble, DrainStatus, NodeDrainRequest, NodeDrainStatus, Trouble};
+
+/// Goals K2: after so long all goes on.
+const RECOVERY: Duration = Duration::from_secs(5);
+const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Full,
+    ReadOnly,
+}
+
+/// A small file system in the place of `persist`; the device config lies on one of its own, as a controller goes on
+/// sending it.
+struct Disk {
+    persist: PathBuf,
+    fault: Fault,
+}
+
+impl Disk {
+    /// `None`, with the reason printed, where this process may not mount.
+    #[expect(clippy::print_stdout, reason = "a part that is left out says so")]
+    fn under(world: &World, fault: Fault) -> Option<Self> {
+        let disk = Self { persist: world.bus.path("persist"), fault };
+        let counter = world.text("persist/status/rebootConfig").unwrap();
+        for dir in [disk.persist.clone(), disk.persist.join("config")] {
+            fs::create_dir_all(&dir).unwrap();
+            let mounted =
+                Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&dir).output();
+            match mounted {
+                Ok(output) if output.status.success() => {}
+                Ok(output) => {
+                    println!(
+                        "skipped: no mount, run this as root: {}",
+                        String::from_utf8_lossy(&output.stderr)
+                    );
+                    return None;
+                }
+                Err(cause) => {
+                    println!("skipped: mount cannot be called: {cause}");
+                    return None;
+                }
+            }
+        }
+        world.put("persist/status/rebootConfig", &counter);
+        world.config(&reboot_config(6));
+        Some(disk)
+    }
+
+    fn fail(&self) {
+        match self.fault {
+            Fault::Full => {
+                let mut ballast = fs::File::create(self.persist.join("ballast")).unwrap();
+                while ballast.write_all(&[0; 4096]).is_ok() {}
+            }
+            Fault::ReadOnly => self.remount("ro"),
+        }
+    }
+
+    fn mend(&self) {
+        match self.fault {
+            Fault::Full => fs::remove_file(self.persist.join("ballast")).unwrap(),
+            Fault::ReadOnly => self.remount("rw"),
+        }
+    }
+
+    fn remount(&self, how: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.persist).status();
+        assert!(done.unwrap().success(), "remount {how}");
+    }
+
+    /// The sentence of the system.
+    fn words(&self) -> &'static str {
+        match self.fault {
+            Fault::Full => "No space left on device",
+            Fault::ReadOnly => "Read-only file system",
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        for dir in [self.persist.join("config"), self.persist.clone()] {
+            drop(Command::new("umount").arg("-l").arg(dir).status());
+        }
+    }
+}
+
+/// Waits until `agent` says that `held` waits, and returns the trouble.
+async fn trouble(world: &World, disk: &Disk, agent: Agent, held: &str) -> Trouble {
+    let find = |it: &AgentTrouble| {
+        let holds = |it: &&Trouble| it.holds.iter().any(|words| words.contains(held));
+        it.troubles.iter().find(holds).cloned()
+    };
+    let what = format!("{held} to wait");
+    world.until::<AgentTrouble>(agent.name(), &what, |it| it.is_some_and(|it| find(it).is_some())).await;
+    let file = format!("run/{}/AgentTrouble/global.json", agent.name());
+    let trouble = world.read::<AgentTrouble>(&file).as_ref().and_then(find).unwrap();
+    assert!(trouble.path.starts_with(disk.persist.to_str().unwrap()), "{trouble:?}");
+    assert!(trouble.error.contains(disk.words()), "{trouble:?}");
+    assert!(trouble.next_step.contains(disk.persist.to_str().unwrap()), "{trouble:?}");
+    assert!(!trouble.since.is_zero(), "{trouble:?}");
+    trouble
+}
+
+async fn no_trouble(world: &World) {
+    for agent in Agent::ALL {
+        world.until::<AgentTrouble>(agent.name(), "no trouble any more", |it| it.is_none()).await;
+    }
+}
+
+async fn a_reboot_beside(fault: Fault) {
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    let Some(disk) = Disk::under(&world, fault) else { return };
+    world.cluster.block().await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    // No request without its record.
+    disk.fail();
+    world.ask_reboot(7);
+    trouble(&world, &disk, Agent::Zedagent, "the request for a drain").await;
+    assert!(world.text(REQUEST).is_none());
+    disk.mend();
+    let began = Instant::now();
+    world.until::<NodeDrainRequest>("zedagent", "the request", |it| it.is_some()).await;
+    assert!(began.elapsed() < RECOVERY, "{:?}", began.elapsed());
+    no_trouble(&world).await;
+    // No COMPLETE without its record.
+    world.status(DrainStatus::Cordoned).await;
+    disk.fail();
+    world.cluster.unblock().await;
+    trouble(&world, &disk, Agent::Zedkube, "COMPLETE").await;
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+    let said: NodeDrainStatus = world.read("run/zedkube/NodeDrainStatus/global.json").unwrap();
+    assert_ne!(said.status, DrainStatus::Complete);
+    assert_eq!(world.recorded(), []);
+    disk.mend();
+    let began = Instant::now();
+    world.status(DrainStatus::Complete).await;
+    assert!(began.elapsed() < RECOVERY, "{:?}", began.elapsed());
+    world.recorded_count(1).await;
+    // The next boot finds the disk in trouble; no agent had ended until now.
+    world.reboot().await;
+    disk.fail();
+    world.start_all();
+    trouble(&world, &disk, Agent::Baseosmgr, "all that baseosmgr does").await;
+    world
+        .until::<AgentTrouble>("zedagent", "the counter to wait", |it| {
+            it.is_some_and(|it| it.troubles.iter().any(|it| it.what.contains("counter")))
+        })
+        .await;
+    disk.mend();
+    world.executed(7).await;
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    no_trouble(&world).await;
+    assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
+    assert_eq!(world.cluster.evicted_twice(), [""; 0]);
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn k2_with_persist_full_no_agent_ends_and_a_reboot_goes_on_once_there_is_room() {
+    a_reboot_beside(Fault::Full).await;
+}
+
+#[tokio::test]
+async fn k2_with_persist_read_only_no_agent_ends_and_a_reboot_goes_on_once_it_can_be_written() {
+    a_reboot_beside(Fault::ReadOnly).await;
+}
