@@ -27,6 +27,8 @@ pub(crate) struct Shell {
     status: Publication<ZedAgentStatus>,
     /// A force file lets the operation of this agent go ahead.
     forced: Arc<AtomicBool>,
+    /// It was used, and the command that it lets go ahead is not published yet.
+    used: bool,
 }
 
 impl Shell {
@@ -43,6 +45,7 @@ impl Shell {
             station: station.clone(),
             tasks,
             forced: Arc::default(),
+            used: false,
         };
         let found = Found {
             counters: saved::counters(bus)?,
@@ -148,7 +151,7 @@ impl Hands for Shell {
     /// The reboot that a person forces may be what cures the disk.
     fn is_ordered(&self, effect: &Effect) -> bool {
         match effect {
-            Effect::Publish(_) => self.forced.load(Ordering::Relaxed),
+            Effect::Publish(_) => self.used || self.forced.load(Ordering::Relaxed),
             Effect::UseForce => true,
             Effect::Journal(_)
             | Effect::Forget(_)
@@ -174,9 +177,14 @@ impl Hands for Shell {
             }
             Effect::Withdraw => wire::withdraw(&mut self.request, GLOBAL),
             Effect::Publish(status) => {
-                self.status.publish(NAME, &status).map_err(Error::pubsub("ZedAgentStatus")).map(drop)
+                self.status.publish(NAME, &status).map_err(Error::pubsub("ZedAgentStatus"))?;
+                self.used = false;
+                Ok(())
             }
-            Effect::UseForce => force::remove(&self.station.bus).map(drop),
+            Effect::UseForce => {
+                self.used = true;
+                force::remove(&self.station.bus).map(drop)
+            }
             Effect::Say(said) => {
                 say(&said);
                 Ok(())

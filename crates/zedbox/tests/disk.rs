@@ -1,4 +1,5 @@
-//! Real agents on a real file system that is full, or can only be read, through a whole reboot (goals K2).
+//! Real agents on a real file system that is full, can only be read, was wiped, or holds what a later version wrote
+//! (goals K2).
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
@@ -9,11 +10,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use scenarios::{Agent, World, reboot_config};
-use topics::{AgentTrouble, DrainStatus, NodeDrainRequest, NodeDrainStatus, Trouble};
+use topics::{
+    AgentTrouble, DrainStatus, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, Trouble, ZedAgentStatus,
+};
 
 /// Goals K2: after so long all goes on.
 const RECOVERY: Duration = Duration::from_secs(5);
 const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
+const FALLBACK: &str = agent::force::FALLBACK;
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {
@@ -178,4 +182,91 @@ async fn k2_with_persist_full_no_agent_ends_and_a_reboot_goes_on_once_there_is_r
 #[tokio::test]
 async fn k2_with_persist_read_only_no_agent_ends_and_a_reboot_goes_on_once_it_can_be_written() {
     a_reboot_beside(Fault::ReadOnly).await;
+}
+
+#[tokio::test]
+async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_written() {
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    let Some(disk) = Disk::under(&world, Fault::ReadOnly) else { return };
+    world.cluster.block().await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    disk.fail();
+    world.ask_reboot(7);
+    trouble(&world, &disk, Agent::Zedagent, "the request for a drain").await;
+    world.put(FALLBACK, r#"{"Status":9,"RequestedBy":2}"#);
+    let commanded = |it: Option<&ZedAgentStatus>| it.is_some_and(|it| it.reboot_cmd);
+    world.until::<ZedAgentStatus>("zedagent", "the command to reboot", commanded).await;
+    world.until_file(FALLBACK, "the force file to be used up", |text| text.is_none()).await;
+    let goes_down = |it: Option<&NodeAgentStatus>| it.is_some_and(|it| it.device_reboot);
+    world.until::<NodeAgentStatus>("nodeagent", "the reboot to be under way", goes_down).await;
+    // The stand-in writes to the same disk; what was commanded is on record by then.
+    disk.mend();
+    world.recorded_count(1).await;
+    no_trouble(&world).await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
+    world.kill_all().await;
+}
+
+/// A device in mid-drain that loses power: our cordon stands on its node.
+async fn cordoned_and_off() -> World {
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    world.cluster.block().await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    assert!(world.cluster.cordoned().await);
+    world.reboot().await;
+    world
+}
+
+/// No agent ends, none asks the device, and the node is given back.
+async fn comes_back(mut world: World) {
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    assert_eq!(world.recorded(), []);
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn after_persist_was_wiped_with_our_cordon_standing_each_agent_starts_and_the_node_ends_schedulable() {
+    let mut world = cordoned_and_off().await;
+    fs::remove_dir_all(world.bus.path("persist")).unwrap();
+    // The controller sends its config again; what the device has carried out is not known any more.
+    world.ask_reboot(7);
+    world.start_all();
+    world
+        .until_file("persist/status/rebootConfig", "the counter to be taken as the first one", |text| {
+            text.is_some_and(|it| it.contains("\"Counter\":7,"))
+        })
+        .await;
+    comes_back(world).await;
+}
+
+#[tokio::test]
+async fn after_a_downgrade_with_our_cordon_standing_each_agent_starts_and_the_node_ends_schedulable() {
+    let mut world = cordoned_and_off().await;
+    // Every file that an agent keeps is of another shape, as a later version may write it; no backup helps.
+    let mut folders = vec![world.bus.path("persist/status")];
+    let mut broken = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_none_or(|ext| ext != "lock") {
+                fs::write(&path, r#"{"Format":9,"Counter":{"Of":"later"},"Status":"drained","Phase":[]}"#)
+                    .unwrap();
+                broken += 1;
+            }
+        }
+    }
+    assert!(broken >= 4, "{broken}");
+    world.ask_reboot(7);
+    world.start_all();
+    comes_back(world).await;
 }

@@ -31,7 +31,7 @@ pub async fn started<T>(
                 troubles.over(&what);
                 return Ok(Some(all));
             }
-            Err(cause) if is_of_the_disk(&cause) => {
+            Err(cause) if may_pass(&cause) => {
                 troubles.note(&what, &cause);
                 troubles.holds(&what, vec![format!("all that {agent} does")]);
                 troubles.publish();
@@ -47,12 +47,12 @@ pub async fn started<T>(
     }
 }
 
-fn is_of_the_disk(cause: &Error) -> bool {
+fn may_pass(cause: &Error) -> bool {
     match cause {
         Error::Pubsub { source, .. } => {
             matches!(source, pubsub::Error::Io { .. } | pubsub::Error::Refused { .. })
         }
-        Error::Read { .. } => true,
-        Error::Encode { .. } | Error::Device { .. } | Error::Effect { .. } => false,
+        Error::Read { .. } | Error::Device { .. } | Error::Effect { .. } => true,
+        Error::Already { .. } | Error::Encode { .. } => false,
     }
 }

@@ -199,9 +199,11 @@ impl Failure {
                 Self { path: Some(path.clone()), ..whole("put the file in order, or remove it") }
             }
             Error::Read { path, source } => Self::io("read", path, source),
-            Error::Pubsub { .. } | Error::Encode { .. } | Error::Device { .. } | Error::Effect { .. } => {
-                whole("look at the log of this agent")
-            }
+            Error::Pubsub { .. }
+            | Error::Already { .. }
+            | Error::Encode { .. }
+            | Error::Device { .. }
+            | Error::Effect { .. } => whole("do what the error says; it is tried again"),
         }
     }
 
