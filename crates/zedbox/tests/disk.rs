@@ -124,6 +124,15 @@ async fn no_trouble(world: &World) {
     }
 }
 
+/// The supervisor has started no agent again.
+fn no_agent_ended(world: &World) {
+    for entry in fs::read_dir(world.bus.path("log")).unwrap() {
+        let path = entry.unwrap().path();
+        let said = fs::read_to_string(&path).unwrap();
+        assert!(said.contains("starts") && !said.contains("starts again"), "{}: {said}", path.display());
+    }
+}
+
 async fn a_reboot_beside(fault: Fault) {
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
     let Some(disk) = Disk::under(&world, fault) else { return };
@@ -157,13 +166,17 @@ async fn a_reboot_beside(fault: Fault) {
     // The next boot finds the disk in trouble; no agent had ended until now.
     world.reboot().await;
     disk.fail();
-    world.start_all();
-    trouble(&world, &disk, Agent::Baseosmgr, "all that baseosmgr does").await;
+    world.start(Agent::Zedagent);
     world
         .until::<AgentTrouble>("zedagent", "the counter to wait", |it| {
             it.is_some_and(|it| it.troubles.iter().any(|it| it.what.contains("counter")))
         })
         .await;
+    world.start(Agent::Baseosmgr);
+    trouble(&world, &disk, Agent::Baseosmgr, "all that baseosmgr does").await;
+    world.start(Agent::Zedkube);
+    // It removes the reasons of the last boot, which makes room.
+    world.start(Agent::Nodeagent);
     disk.mend();
     world.executed(7).await;
     world.status(DrainStatus::NotRequested).await;
@@ -171,6 +184,7 @@ async fn a_reboot_beside(fault: Fault) {
     no_trouble(&world).await;
     assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
+    no_agent_ended(&world);
     world.kill_all().await;
 }
 
@@ -208,6 +222,7 @@ async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_wri
     world.start_all();
     world.executed(7).await;
     assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
+    no_agent_ended(&world);
     world.kill_all().await;
 }
 
@@ -229,6 +244,7 @@ async fn comes_back(mut world: World) {
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
     assert_eq!(world.recorded(), []);
+    no_agent_ended(&world);
     world.kill_all().await;
 }
 

@@ -1,7 +1,7 @@
 //! Which effects wait for which. Pure: no clock, no I/O, no task.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// What an effect is to the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +85,7 @@ impl<E> Queue<E> {
         if !weight.key.is_empty() {
             self.late.retain(|it| it.weight.key != weight.key);
             self.ordered.retain(|it| it.weight.rank != Rank::Promise || it.weight.key != weight.key);
+            self.leave_out_older();
         }
         match weight.rank {
             Rank::Plain | Rank::Status => false,
@@ -98,19 +99,26 @@ impl<E> Queue<E> {
         match held.weight.rank {
             Rank::Plain => {}
             Rank::Status => self.late.push(held),
-            Rank::Promise => self.ordered.push_back(held),
-            Rank::Record => {
-                // Among the records behind the last promise only the newest of a key is to be written.
-                let behind = self.ordered.iter().rposition(|it| it.weight.rank == Rank::Promise);
-                let from = behind.map_or(0, |at| at + 1);
-                let older = (from..self.ordered.len())
-                    .find(|at| self.ordered.get(*at).is_some_and(|it| it.weight.key == held.weight.key));
-                if let Some(at) = older {
-                    self.ordered.remove(at);
-                }
+            Rank::Record | Rank::Promise => {
                 self.ordered.push_back(held);
+                self.leave_out_older();
             }
         }
+    }
+
+    /// Of records without a promise between them only the newest of a key is to be written.
+    fn leave_out_older(&mut self) {
+        let mut newer = BTreeSet::new();
+        let mut kept: Vec<Held<E>> = Vec::with_capacity(self.ordered.len());
+        for held in self.ordered.drain(..).rev() {
+            if held.weight.rank == Rank::Promise {
+                newer.clear();
+            } else if !newer.insert(held.weight.key.clone()) {
+                continue;
+            }
+            kept.push(held);
+        }
+        self.ordered.extend(kept.into_iter().rev());
     }
 
     /// What waits for the first of those that wait, in words.

@@ -108,7 +108,9 @@ impl Troubles {
             let board = self.lock();
             board.all.keys().filter(|it| it.starts_with(prefix) && !still.contains(it)).cloned().collect()
         };
-        gone.iter().for_each(|what| self.over(what));
+        for what in gone {
+            self.over(&what);
+        }
     }
 
     /// What waits for `what`, in words.
@@ -210,19 +212,21 @@ impl Failure {
     fn io(step: &str, path: &Path, source: &io::Error) -> Self {
         let path = lasting(path);
         let (dir, top) = (path.display(), mount(path));
-        let next_step = match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                format!("make room: `du -xh {top} | sort -h | tail` shows what takes it")
-            }
-            io::ErrorKind::ReadOnlyFilesystem => format!(
+        let is = |kinds: [io::ErrorKind; 2]| kinds.contains(&source.kind());
+        let let_go = "`zedbox drain force complete --for reboot` lets a waiting reboot go ahead";
+        let next_step = if is([io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
+            format!("make room: `du -xh {top} | sort -h | tail` shows what takes it")
+        } else if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
+            format!(
                 "look with `dmesg` why {top} became read-only, then `mount -o remount,rw {top}`; if only a restart can \
-                 mend it, `zedbox drain force complete --for reboot` lets a waiting reboot go ahead"
-            ),
-            io::ErrorKind::PermissionDenied => format!("give {dir} to the user that this agent runs as"),
-            _ => format!(
-                "look with `dmesg` for errors of the disk of {top}; if only a restart can mend it, `zedbox drain force \
-                 complete --for reboot` lets a waiting reboot go ahead"
-            ),
+                 mend it, {let_go}"
+            )
+        } else if source.kind() == io::ErrorKind::PermissionDenied {
+            format!("give {dir} to the user that this agent runs as")
+        } else {
+            format!(
+                "look with `dmesg` for errors of the disk of {top}; if only a restart can mend it, {let_go}"
+            )
         };
         Self {
             path: Some(path.to_owned()),
