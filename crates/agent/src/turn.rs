@@ -10,6 +10,7 @@ use step::Core;
 use tokio::sync::mpsc;
 use tracing::trace;
 
+use crate::clock_set::ClockSet;
 use crate::outlet::{Effects, Troubles, Weight};
 use crate::watchdog::Watchdog;
 use crate::{Error, Station};
@@ -133,9 +134,12 @@ where
 {
     let clock = station.clock;
     let mut stop = station.stop.clone();
+    let mut wall = ClockSet::new(clock);
     let mut effects = Effects::new(troubles.clone(), clock);
     effects.perform(&mut hands, first).await?;
     loop {
+        // Beside what the kernel tells: it costs nothing, and not every kernel tells.
+        clock.look();
         if effects.next_try().is_some_and(|at| at <= clock.now()) {
             effects.try_again(&mut hands).await;
         }
@@ -163,6 +167,8 @@ where
                 () = clock.sleep_until(due) => C::tick(),
                 () = due_for(watchdog.as_ref()) => continue,
                 () = clock.sleep_until(effects.next_try()) => continue,
+                // Whoever follows it hears of it; here the watchdog file gets a time of the new clock.
+                () = wall.set() => continue,
             }
         };
         trace!(?event, "heard");

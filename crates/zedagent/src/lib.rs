@@ -38,7 +38,7 @@ pub async fn run(station: Station, limits: Limits) -> Result<(), Error> {
     let Some((mut shell, found, inbox, config)) = outlet::started(&station, &troubles, open).await? else {
         return Ok(());
     };
-    let core = core::Zedagent::new(limits, found, station.clock.now(), station.clock.wall());
+    let core = core::Zedagent::new(limits, found, station.clock.now(), station.clock.booted_at());
     shell.follow(config);
     turn::run(core, shell, inbox, &station, &troubles).await
 }

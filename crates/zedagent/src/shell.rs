@@ -59,6 +59,7 @@ impl Shell {
     /// Follows what this agent hears of.
     pub(crate) fn follow(&mut self, config: Config) {
         let bus = self.station.bus.clone();
+        self.tasks.follow_wall(self.station.clock, Event::Wall);
         let clock = self.station.clock;
         self.tasks.events(format!("follow {CONFIG}"), move |outbox| config.follow(clock, outbox));
         let of_zedkube = bus.clone();

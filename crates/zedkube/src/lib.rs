@@ -78,9 +78,9 @@ pub async fn run_into(
     let (mut shell, journal, history) = opened;
     let others = cluster;
     let standing = membership.standing();
-    let (now, wall) = (station.clock.now(), station.clock.wall());
+    let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let every = limits.prune();
-    let (mut core, mut first) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, wall);
+    let (mut core, mut first) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, booted_at);
     first.extend(core.recall(now, history));
     // A node that was leaving is not given its cordon back before it is known what the config says now.
     let before = standing.borrow().membership;

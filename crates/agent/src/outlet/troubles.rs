@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pubsub::{Bus, Publication};
+use step::Mono;
 use topics::{AgentTrouble, Trouble};
 use tracing::{error, info, warn};
 
@@ -18,13 +19,21 @@ const GLOBAL: &str = "global";
 #[derive(Clone)]
 pub struct Troubles(Arc<Mutex<Board>>);
 
+/// A trouble that is told.
+struct Known {
+    trouble: Trouble,
+    /// Of its last error, so that the same one is told once.
+    kind: String,
+    since: Mono,
+}
+
 struct Board {
     agent: &'static str,
     bus: Bus,
     clock: Clock,
     topic: Option<Publication<AgentTrouble>>,
-    /// By what it is; with the kind of the last error, so that the same one is told once.
-    all: BTreeMap<String, (Trouble, String)>,
+    /// By what it is.
+    all: BTreeMap<String, Known>,
     /// The file does not say yet what is so.
     behind: bool,
     /// That the file itself cannot be written was told.
@@ -94,8 +103,9 @@ impl Troubles {
     /// `what` is in order again, or wanted no longer.
     pub fn over(&self, what: &str) {
         let mut board = self.lock();
-        if let Some((trouble, _)) = board.all.remove(what) {
-            info!(agent = board.agent, what, path = trouble.path, since = %trouble.since, "in order again");
+        if let Some(Known { trouble, since, .. }) = board.all.remove(what) {
+            let secs = board.clock.now().since(since).as_secs();
+            info!(agent = board.agent, what, path = trouble.path, secs, "in order again after {secs} s");
             board.behind = true;
         }
         drop(board);
@@ -116,10 +126,10 @@ impl Troubles {
     /// What waits for `what`, in words.
     pub(super) fn holds(&self, what: &str, waiting: Vec<String>) {
         let mut board = self.lock();
-        if let Some((trouble, _)) = board.all.get_mut(what)
-            && trouble.holds != waiting
+        if let Some(known) = board.all.get_mut(what)
+            && known.trouble.holds != waiting
         {
-            trouble.holds = waiting;
+            known.trouble.holds = waiting;
             board.behind = true;
         }
     }
@@ -143,18 +153,18 @@ impl Troubles {
     /// False where it is known already.
     fn keep(&self, new: &Trouble, kind: String) -> bool {
         let mut board = self.lock();
-        let mut new = Trouble { since: board.clock.wall(), ..new.clone() };
-        match board.all.get(&new.what) {
-            Some((_, before)) if *before == kind => return false,
-            Some((trouble, _)) => {
-                new.since = trouble.since;
-                if new.holds.is_empty() {
-                    new.holds.clone_from(&trouble.holds);
+        let mut new = Known { trouble: new.clone(), kind, since: board.clock.now() };
+        match board.all.get(&new.trouble.what) {
+            Some(before) if before.kind == new.kind => return false,
+            Some(before) => {
+                new.since = before.since;
+                if new.trouble.holds.is_empty() {
+                    new.trouble.holds.clone_from(&before.trouble.holds);
                 }
             }
             None => {}
         }
-        board.all.insert(new.what.clone(), (new, kind));
+        board.all.insert(new.trouble.what.clone(), new);
         board.behind = true;
         true
     }
@@ -173,7 +183,12 @@ impl Board {
         if self.all.is_empty() {
             return wire::withdraw(topic, GLOBAL);
         }
-        let value = AgentTrouble::fit(self.all.values().map(|(it, _)| it.clone()).collect());
+        let booted_at = self.clock.booted_at();
+        let told = |it: &Known| {
+            let since = booted_at.plus(it.since.since_start());
+            Trouble { since, ..it.trouble.clone() }
+        };
+        let value = AgentTrouble::fit(self.all.values().map(told).collect());
         topic.publish(GLOBAL, &value).map(drop).map_err(Error::pubsub(<AgentTrouble as topics::Topic>::NAME))
     }
 }
