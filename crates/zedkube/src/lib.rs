@@ -75,13 +75,15 @@ pub async fn run_into(
     else {
         return Ok(());
     };
-    let (mut shell, journal, history) = opened;
+    let (mut shell, earlier) = opened;
     let others = cluster;
     let standing = membership.standing();
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let every = limits.prune();
-    let (mut core, mut first) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, booted_at);
-    first.extend(core.recall(now, history));
+    let (mut core, mut first) =
+        core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
+    core.count_on(earlier.shown);
+    first.extend(core.recall(now, earlier.history));
     // A node that was leaving is not given its cordon back before it is known what the config says now.
     let before = standing.borrow().membership;
     if before == Membership::Leaving {
