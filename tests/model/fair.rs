@@ -110,6 +110,7 @@ impl State {
             .or_else(|| self.under.task.as_ref().map(|_| Action::Task(how)))
             .or_else(|| self.under.look.map(|_| Action::Look(how)))
             .or_else(|| (self.under.guard == Some(true)).then_some(Action::Stir))
+            .or_else(|| self.may_begin_to_leave().then_some(Action::NoticeOver))
             .or_else(|| self.may_leave().then_some(Action::Left))
             .or_else(|| self.gate_may(how).then_some(Action::Gate(how)))
             .or_else(|| self.under.device.as_ref().map(|_| Action::Device(How::Well)));

@@ -127,6 +127,11 @@ impl World {
         store::replace(&self.bus.path(path), text.as_bytes()).unwrap();
     }
 
+    /// A folder is lost with all that is in it.
+    pub fn remove_folder(&self, path: &str) {
+        std::fs::remove_dir_all(self.bus.path(path)).unwrap();
+    }
+
     /// The file at `path` right now.
     #[must_use]
     pub fn text(&self, path: &str) -> Option<String> {
@@ -433,7 +438,7 @@ fn brisk() -> Value {
         "nodeagent": { "min_reboot_delay_ms": 20 },
         "zedkube": {
             "uncordon_poll_ms": 50, "cordon_pause_ms": 20, "drain_pause_ms": 200, "gate_hold_ms": 50,
-            "stale_taints_ms": 500,
+            "stale_taints_ms": 500, "leave_notice_ms": 2_000,
         },
     })
 }

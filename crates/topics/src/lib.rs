@@ -84,6 +84,7 @@ macro_rules! every_topic {
             $of::<crate::BaseOSMgrStatus>(),
             $of::<crate::BaseOsConfig>(),
             $of::<crate::BaseOsStatus>(),
+            $of::<crate::ClusterDecision>(),
             $of::<crate::ConfigItemValueMap>(),
             $of::<crate::ContentTreeStatus>(),
             $of::<crate::ControllerCert>(),

@@ -9,13 +9,13 @@ use agent::{Clock, Error, Outbox, Outlet, Troubles, report};
 use pubsub::{Bus, FileRule, FileState, store};
 use step::Mono;
 use topics::{
-    BaseOsConfig, ConfigGetStatus, ConfigItemValueMap, DeviceOp, DeviceOpsCmd, EdgeNodeClusterConfig,
-    EdgeNodeInfo, TriState, Trouble,
+    BaseOsConfig, ClusterDecision, ConfigGetStatus, ConfigItemValueMap, ConfigMembership, DeviceOp,
+    DeviceOpsCmd, EdgeNodeClusterConfig, EdgeNodeInfo, TriState, Trouble,
 };
 use tracing::{error, info, warn};
 
 use crate::core::{Event, Wanted};
-use crate::device_config::{self, DeviceConfig};
+use crate::device_config::{self, DeviceConfig, Section};
 use crate::{CONFIG, config_items, saved};
 
 /// Key of topics that have one value.
@@ -43,10 +43,13 @@ struct InForce {
 pub(crate) struct Config {
     bus: Bus,
     force: InForce,
+    /// What the config file itself said of the cluster, if it was read whole in this run; the copy does not count.
+    decided: Option<ConfigMembership>,
     defaults: ConfigItemValueMap,
     items: Outlet<ConfigItemValueMap>,
     node: Outlet<EdgeNodeInfo>,
     cluster: Outlet<EdgeNodeClusterConfig>,
+    decision: Outlet<ClusterDecision>,
     base_os: Outlet<BaseOsConfig>,
     troubles: Troubles,
     /// The properties that were published last.
@@ -65,11 +68,13 @@ impl Config {
         let mut config = Self {
             bus: bus.clone(),
             force: InForce::default(),
+            decided: None,
             defaults: config_items::defaults()
                 .map_err(|source| Error::Encode { what: "the table of config properties", source })?,
             items: Outlet::open(troubles)?,
             node: Outlet::open(troubles)?,
             cluster: Outlet::open(troubles)?,
+            decision: Outlet::open(troubles)?,
             base_os: Outlet::open(troubles)?,
             troubles: troubles.clone(),
             map: None,
@@ -87,6 +92,10 @@ impl Config {
             Err(cause) => {
                 warn!(error = %report::chain(&cause), "cannot read the copy of the last good config");
             }
+        }
+        // The copy may be older than what was published in this boot, and must not take the node out of its cluster.
+        if let Some(published) = config.cluster.get(GLOBAL).filter(|it| it.valid) {
+            config.force.cluster = Some(published.clone());
         }
         Ok(config)
     }
@@ -116,6 +125,7 @@ impl Config {
             self.items.next_try(),
             self.node.next_try(),
             self.cluster.next_try(),
+            self.decision.next_try(),
             self.base_os.next_try(),
             self.copied.next_try(),
         ];
@@ -218,6 +228,11 @@ impl Config {
             self.uncopied = Some(bytes.to_owned());
             self.copy();
         }
+        if let Section::Good(cluster) = &config.cluster {
+            let membership =
+                if cluster.valid { ConfigMembership::Member } else { ConfigMembership::NoCluster };
+            self.decided = Some(membership);
+        }
         self.merge(config);
         info!(path = CONFIG, "device config read");
         true
@@ -272,6 +287,9 @@ impl Config {
             self.node.put(GLOBAL, node);
         }
         if let Some(cluster) = &self.force.cluster {
+            if let Some(membership) = self.decided {
+                self.decision.put(GLOBAL, &ClusterDecision { membership });
+            }
             self.cluster.put(GLOBAL, cluster);
         }
         let Some(base_os) = &self.force.base_os else { return };
@@ -288,5 +306,69 @@ impl Config {
         if let (Some(key), Some(config)) = (key, base_os) {
             self.base_os.put(&key, config);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NAME;
+    use agent::wire;
+    use std::path::Path;
+
+    const CLUSTER: &str = r#"{"id":{"uuid":"2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11"},"deviceName":"n",
+        "cluster":{"clusterName":"c","clusterIpPrefix":"10.0.0.1/24"}}"#;
+    const NONE: &str = r#"{"id":{"uuid":"2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11"},"deviceName":"n"}"#;
+    const BROKEN: &str = r#"{"id":{"uuid":"2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11"},"cluster":{}}"#;
+
+    /// One run of zedagent, which reads these files one after another.
+    fn run(root: &Path, files: &[Option<&str>]) {
+        let bus = Bus::open(root).unwrap();
+        let mut config = Config::open(&bus, &Troubles::open(&bus, Clock::new(), NAME)).unwrap();
+        for file in files {
+            let state = file.map_or(FileState::Absent, |text| FileState::Present(text.as_bytes().to_vec()));
+            config.take(state);
+        }
+    }
+
+    fn published(root: &Path) -> (Option<bool>, Option<ConfigMembership>) {
+        let bus = Bus::open(root).unwrap();
+        (
+            wire::peek::<EdgeNodeClusterConfig>(&bus, NAME, GLOBAL).map(|it| it.valid),
+            wire::peek::<ClusterDecision>(&bus, NAME, GLOBAL).map(|it| it.membership),
+        )
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_a_config_takes_no_node_out_of_its_cluster() {
+        let member = (Some(true), Some(ConfigMembership::Member));
+        let items = r#"{"configItems":[]}"#;
+        for left in [None, Some(""), Some("{}"), Some("null"), Some(items), Some(BROKEN), Some("{\"id\":")] {
+            let root = tempfile::tempdir().unwrap();
+            run(root.path(), &[Some(CLUSTER), left]);
+            assert_eq!(published(root.path()), member, "{left:?}");
+            // Nor does a new run that has lost all it kept.
+            run(root.path(), &[left]);
+            std::fs::remove_dir_all(root.path().join("persist")).unwrap();
+            run(root.path(), &[left]);
+            assert_eq!(published(root.path()), member, "{left:?}");
+        }
+        let root = tempfile::tempdir().unwrap();
+        run(root.path(), &[Some(CLUSTER), Some(NONE)]);
+        assert_eq!(published(root.path()), (Some(false), Some(ConfigMembership::NoCluster)));
+    }
+
+    #[tokio::test]
+    async fn the_copy_of_an_older_config_takes_no_node_out_of_its_cluster() {
+        // A config with a fault elsewhere is in force and is not copied.
+        let faulty = CLUSTER.replace("\"deviceName\":\"n\"", "\"configItems\":{}");
+        let root = tempfile::tempdir().unwrap();
+        run(root.path(), &[Some(NONE), Some(&faulty)]);
+        run(root.path(), &[Some("broken")]);
+        assert_eq!(published(root.path()), (Some(true), Some(ConfigMembership::Member)));
+        // In another boot the copy is all there is; it decides nothing.
+        std::fs::remove_dir_all(root.path().join("run")).unwrap();
+        run(root.path(), &[Some("broken")]);
+        assert_eq!(published(root.path()), (Some(false), None));
     }
 }

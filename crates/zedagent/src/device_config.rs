@@ -304,6 +304,12 @@ fn base_os(reader: &mut Reader, root: &Map<String, Value>) -> Option<BaseOsConfi
 fn cluster(reader: &mut Reader, root: &Map<String, Value>) -> EdgeNodeClusterConfig {
     let none = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
     let root = At::root(root);
+    if root.get("cluster").is_none() && root.get("id").is_none() {
+        // What is left of a config, such as `{}`, must not take the node out of its cluster.
+        let expected = "found neither `id` nor `cluster`: no whole device config, so it does not say that the node is \
+                        in no cluster";
+        reader.fault(&root.path("cluster"), expected.to_owned());
+    }
     let Some(at) = reader.object(&root, "cluster") else { return none };
     let prefix = match at.get("clusterIpPrefix") {
         Some(_) => {

@@ -6,6 +6,7 @@
 
 pub mod apps;
 pub mod core;
+mod duties;
 pub mod leader;
 mod leave;
 mod limits;
@@ -25,6 +26,7 @@ pub use target::Target;
 use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use kubeops::Cluster;
 use step::Core as _;
+use tokio::sync::watch;
 
 use crate::core::{Event, Membership};
 
@@ -57,25 +59,18 @@ pub async fn run_into(
 ) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let target = Target::default();
+    let leader = leader::Leader::new(&station, &limits, cluster.clone(), target.clone());
+    let membership = leave::Leaver::open(&station, &limits);
     let open = || {
         pid::write(&station, NAME)?;
         force::forget_earlier_boot(&station);
         let (outbox, inbox) = turn::inbox();
-        let leader = leader::Leader::open(&station, &limits, cluster.clone(), target.clone())?;
-        let apps = apps::Apps::open(&station, &troubles, cluster.clone(), target.clone())?;
-        let board = stats::Board::open(&troubles)?;
         let (tasks, door) = (Tasks::new(outbox), leader.door());
-        let membership = leave::Leaver::open(&station, &troubles, &limits)?;
-        let opened =
-            shell::Shell::open(&station, &troubles, &limits, cluster.clone(), tasks, target.clone(), door)?;
-        Ok((inbox, leader, apps, board, membership, opened))
+        Ok((inbox, shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?))
     };
-    let Some((inbox, leader, apps, board, membership, opened)) =
-        outlet::started(&station, &troubles, open).await?
-    else {
+    let Some((inbox, (mut shell, earlier))) = outlet::started(&station, &troubles, open).await? else {
         return Ok(());
     };
-    let (mut shell, earlier) = opened;
     let others = cluster;
     let standing = membership.standing();
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
@@ -89,16 +84,58 @@ pub async fn run_into(
     if before == Membership::Leaving {
         first.extend(core.step(now, Event::Member(before)));
     }
-    shell.follow(&standing);
-    let leave = Box::pin(membership.run(others.clone(), target.clone(), shell.attempt_limit()));
-    let (clock, leading) = (station.clock, leader.leadership());
-    let prune = Box::pin(prune::run(others.clone(), clock, every, target, standing.clone(), leading.clone()));
-    let report = Box::pin(stats::report(others, clock, leading, standing, board));
+    let (places, place) = watch::channel(None);
+    let attempt = shell.attempt_limit();
+    shell.follow(standing.clone(), place);
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
-    let beside = async {
-        tokio::join!(report, leave, prune, Box::pin(apps.run(pipe)));
+    // Each is restarted on its own; the drain neither ends nor waits when one of them fails (K5).
+    let election = duties::keep("election", &station, || leader.run(&troubles));
+    let leave = membership.run(others.clone(), target.clone(), attempt);
+    let status = duties::keep_until_stop("cluster status", &station, || {
+        let (station, standing, places) = (station.clone(), standing.clone(), places.clone());
+        let troubles = troubles.clone();
+        async move {
+            let speaker = status::Speaker::open(&troubles)?;
+            speaker.follow(station, standing, places).await;
+            Ok(())
+        }
+    });
+    let prune = duties::keep_until_stop("replaced nodes", &station, || {
+        let (cluster, target, standing) = (others.clone(), target.clone(), standing.clone());
+        let leading = leader.leadership();
+        async move {
+            prune::run(cluster, station.clock, every, target, standing, leading).await;
+            Ok(())
+        }
+    });
+    let report = duties::keep_until_stop("statistics", &station, || {
+        let (troubles, cluster, standing) = (troubles.clone(), others.clone(), standing.clone());
+        let leading = leader.leadership();
+        async move {
+            let board = stats::Board::open(&troubles)?;
+            stats::report(cluster, station.clock, leading, standing, board).await;
+            Ok(())
+        }
+    });
+    let apps = duties::keep("applications", &station, || {
+        let (station, cluster, target) = (station.clone(), others.clone(), target.clone());
+        let (pipe, troubles) = (pipe.clone(), troubles.clone());
+        async move {
+            apps::Apps::open(&station, &troubles, cluster, target)?.run(pipe).await;
+            Ok(())
+        }
+    });
+    let beside = Box::pin(async {
+        tokio::join!(
+            Box::pin(election),
+            Box::pin(leave),
+            Box::pin(status),
+            Box::pin(prune),
+            Box::pin(report),
+            Box::pin(apps)
+        );
         Ok(())
-    };
+    });
     // In one task: if any hangs, the machine's watchdog sees it.
-    tokio::try_join!(drain, Box::pin(leader.run(&troubles)), beside).map(|((), (), ())| ())
+    tokio::try_join!(drain, beside).map(|((), ())| ())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::force::{OrderedBy, Orders};
 use agent::settings::{DRAIN_TIMEOUT, Properties};
-use agent::{Error, Hands, Station, Tasks, Troubles, Weight, operator, publication};
+use agent::{Error, Hands, Station, Tasks, Weight, operator, publication};
 use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
@@ -21,10 +21,10 @@ use crate::core::{Author, Effect, Event, Force, Said};
 use crate::leader::Door;
 use crate::leave::Standing;
 use crate::limits::Limits;
-use crate::status::Speaker;
+use crate::status::Place;
 use crate::target::Target;
 use crate::work::Work;
-use crate::{GLOBAL, MISSPELT, NAME, WAIT, server};
+use crate::{GLOBAL, MISSPELT, NAME, WAIT, duties, server};
 
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
@@ -48,7 +48,6 @@ pub(crate) struct Shell {
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
-    speaker: Speaker,
     election: Door,
     attempt: watch::Sender<Duration>,
     /// A force file that counts says COMPLETE.
@@ -67,7 +66,6 @@ impl Shell {
     /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
     pub(crate) fn open(
         station: &Station,
-        troubles: &Troubles,
         limits: &Limits,
         cluster: Cluster,
         tasks: Tasks<Event>,
@@ -80,7 +78,6 @@ impl Shell {
             progress: publication(bus, NAME)?,
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
-            speaker: Speaker::open(troubles)?,
             work: Work::new(cluster, station.clone(), limits.clone(), target),
             station: station.clone(),
             tasks,
@@ -97,9 +94,13 @@ impl Shell {
     }
 
     /// Follows what this agent hears of.
-    pub(crate) fn follow(&mut self, standing: &watch::Receiver<Standing>) {
+    pub(crate) fn follow(
+        &mut self,
+        standing: watch::Receiver<Standing>,
+        place: watch::Receiver<Option<Place>>,
+    ) {
         let bus = self.station.bus.clone();
-        self.follow_standing(standing.clone());
+        self.follow_standing(standing);
         let target = self.work.target();
         self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => node_known(&target, &value),
@@ -132,7 +133,7 @@ impl Shell {
         });
         self.tasks.follow_wall(self.station.clock, Event::Wall);
         self.follow_files(&bus);
-        self.join_cluster(standing.clone());
+        self.serve(place);
     }
 
     /// How this node stands to its cluster, and each change of it.
@@ -152,19 +153,20 @@ impl Shell {
         self.attempt.subscribe()
     }
 
-    /// Says where this node is in its cluster, and serves its status there.
-    fn join_cluster(&mut self, standing: watch::Receiver<Standing>) {
-        let (places, place) = watch::channel(None);
-        let status = self.speaker.follow(self.station.clone(), standing, places);
-        self.tasks.events("cluster status", |_| status);
-        let server = server::run(
-            self.station.clone(),
-            self.work.limits(),
-            self.work.cluster(),
-            self.work.target(),
-            place,
-        );
-        self.tasks.events("status server", |_| server);
+    /// Serves this node's status where it is in its cluster.
+    fn serve(&mut self, place: watch::Receiver<Option<Place>>) {
+        let (station, work) = (self.station.clone(), self.work.clone());
+        self.tasks.events("status server", |_| async move {
+            let serve = || {
+                let at = (station.clone(), work.limits(), work.cluster(), work.target(), place.clone());
+                let server = server::run(at.0, at.1, at.2, at.3, at.4);
+                async {
+                    server.await;
+                    Ok(())
+                }
+            };
+            duties::keep_until_stop("status server", &station, serve).await;
+        });
     }
 
     fn follow_files(&mut self, bus: &Bus) {
@@ -302,9 +304,12 @@ impl Hands for Shell {
             Effect::Cordon(..) => Weight::promise(RUN, "the cordon of this node"),
             Effect::Drain(..) => Weight::promise(RUN, "the drain of this node"),
             Effect::Probe(_) | Effect::Await(..) | Effect::Cancel => Weight::cancels(RUN),
-            Effect::Candidacy(_) | Effect::Guard | Effect::Look { .. } | Effect::Gate(_) | Effect::Say(_) => {
-                Weight::plain()
-            }
+            Effect::Candidacy(_)
+            | Effect::Guard
+            | Effect::Look { .. }
+            | Effect::Gate(_)
+            | Effect::Taints(_)
+            | Effect::Say(_) => Weight::plain(),
         }
     }
 

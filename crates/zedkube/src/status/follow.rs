@@ -12,6 +12,7 @@ use tracing::info;
 
 use super::rules::{Facts, Place, Verdict, place};
 use crate::GLOBAL;
+use crate::duties;
 use crate::leave::Standing;
 use crate::token::{self, Answer};
 
@@ -71,7 +72,16 @@ async fn run(
     });
     let (sealed, asked) = watch::channel(None);
     let here = station.clone();
-    tasks.events("token", move |outbox| token::follow(here, asked, outbox));
+    tasks.events("token", move |outbox| async move {
+        let follow = || {
+            let token = token::follow(here.clone(), asked.clone(), outbox.clone());
+            async {
+                token.await;
+                Ok(())
+            }
+        };
+        duties::keep_until_stop("cluster token", &here, follow).await;
+    });
     let mut facts = Facts::default();
     loop {
         facts.stands(&standing.borrow_and_update());
