@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use agent::{Clock, wire};
+use agent::{Clock, Troubles, wire};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kubeops::leave::{self, Leave};
 use kubeops::{CordonOwner, Marks, NodeName, Rules, prune};
@@ -212,7 +212,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_member, member) = watch::channel(true);
-    let board = stats::Board::open(&bus).unwrap();
+    let board = stats::Board::open(&Troubles::open(&bus, clock, "zedkube")).unwrap();
     let mut told =
         bus.subscription(&wire::name::<KubeStatsState>("zedkube"), wire::codec::<KubeStatsState>());
     // Said a while after the last list: by then each watch has been asked for.
@@ -241,7 +241,8 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let (_stopper, stop) = agent::Stop::new();
     let station =
         agent::Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-    let apps = zedkube::apps::Apps::open(&station, world.cluster.handle(), target).unwrap();
+    let troubles = Troubles::open(&world.bus, station.clock, "zedkube");
+    let apps = zedkube::apps::Apps::open(&station, &troubles, world.cluster.handle(), target).unwrap();
     // A line is marked, and the status is there.
     let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
         it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))

@@ -51,6 +51,17 @@ pub fn publication<T: Topic>(bus: &Bus, agent: &str) -> Result<Publication<T>, E
     Ok(publication)
 }
 
+/// Takes `key` of a topic back; one that is not published is no error.
+///
+/// # Errors
+/// Its file cannot be removed.
+pub fn withdraw<T: Topic>(publication: &mut Publication<T>, key: &str) -> Result<(), Error> {
+    match publication.unpublish(key) {
+        Ok(()) | Err(pubsub::Error::UnknownKey { .. }) => Ok(()),
+        Err(source) => Err(Error::Pubsub { what: T::NAME.to_owned(), source }),
+    }
+}
+
 /// Where the value of `agent`'s topic `T` under `key` is.
 #[must_use]
 pub fn path<T: Topic>(bus: &Bus, agent: &str, key: &str) -> PathBuf {

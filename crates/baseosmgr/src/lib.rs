@@ -22,8 +22,10 @@ mod tests;
 
 pub use limits::Limits;
 
-use agent::zboot::{Boot, Zboot};
-use agent::{Error, Station, Tasks, force, pid, turn};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::zboot::{Boot, Label, Zboot};
+use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use tracing::{info, warn};
 
 /// Name of this agent on the bus.
@@ -34,22 +36,44 @@ const NAME: &str = "baseosmgr";
 /// What it published stays when it leaves: its request and statuses are what its next start goes on from.
 ///
 /// # Errors
-/// A topic or file could not be served; the next start goes on from disk.
+/// Another process is this agent, or the partitions make no sense.
 pub async fn run(station: Station, limits: Limits, zboot: Option<Box<dyn Zboot>>) -> Result<(), Error> {
-    pid::write(&station, NAME)?;
-    force::forget_earlier_boot(&station)?;
-    let (outbox, inbox) = turn::inbox();
-    let tasks = Tasks::new(outbox);
-    let Some(mut zboot) = zboot else {
-        warn!(
-            "no image partitions are named (--partitions none): every OS update in the device config is refused, \
-             with the reason in /run/baseosmgr/BaseOsStatus"
-        );
-        let (shell, found) = shell::Shell::open(&station, None, tasks)?;
-        return turn::run(NAME, core::Refusal::new(found), shell, inbox, &station).await;
+    let troubles = Troubles::open(&station.bus, station.clock, NAME);
+    let zboot = zboot.map(|zboot| Arc::new(Mutex::new(zboot)));
+    let open = || {
+        pid::write(&station, NAME)?;
+        force::forget_earlier_boot(&station);
+        let partitions = match &zboot {
+            Some(zboot) => {
+                let mut zboot = zboot.lock().unwrap_or_else(PoisonError::into_inner);
+                Some((zboot.boot(&station.boot_id)?, zboot.current()?, zboot.read()?))
+            }
+            None => None,
+        };
+        let (outbox, inbox) = turn::inbox();
+        let (shell, found) = shell::Shell::open(&station, zboot.clone(), Tasks::new(outbox))?;
+        Ok((partitions, shell, found, inbox))
     };
-    let boot = zboot.boot(&station.boot_id)?;
-    let running = zboot.current()?;
+    let Some((partitions, shell, found, inbox)) = outlet::started(&station, &troubles, open).await? else {
+        return Ok(());
+    };
+    match partitions {
+        Some((boot, running, partitions)) => {
+            tell(boot, running);
+            let core = core::BaseOs::new(limits, partitions, found);
+            turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await
+        }
+        None => {
+            warn!(
+                "no image partitions are named (--partitions none): every OS update in the device config is refused, \
+                 with the reason in /run/baseosmgr/BaseOsStatus"
+            );
+            turn::run((core::Refusal::new(found), Vec::new()), shell, inbox, &station, &troubles).await
+        }
+    }
+}
+
+fn tell(boot: Boot, running: Label) {
     match boot {
         Boot::Again | Boot::Same => info!(partition = %running, "runs from the same partition"),
         Boot::Tried => info!(partition = %running, "a new image has its first boot and is in test"),
@@ -58,7 +82,4 @@ pub async fn run(station: Station, limits: Limits, zboot: Option<Box<dyn Zboot>>
             warn!(partition = %running, "no partition may be booted; goes on with the one before");
         }
     }
-    let partitions = zboot.read()?;
-    let (shell, found) = shell::Shell::open(&station, Some(zboot), tasks)?;
-    turn::run(NAME, core::BaseOs::new(limits, partitions, found), shell, inbox, &station).await
 }

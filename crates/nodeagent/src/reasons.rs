@@ -71,7 +71,7 @@ pub(crate) fn write(bus: &Bus, order: &Order, image: &str, now: GoTime) -> Resul
             outcome = outcome.and(store::replace(&path, text.as_bytes()).map_err(Error::pubsub(file)));
         }
     }
-    outcome.and(append(bus, &format!("{now} {number} {}\n", order.reason)))
+    outcome.and_then(|()| append(bus, &format!("{now} {number} {}\n", order.reason)))
 }
 
 /// How often the device had started before; a text that is no number counts as none and is said.

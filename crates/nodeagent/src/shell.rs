@@ -1,21 +1,20 @@
 //! Performs what the core asks for: publishes, stores, asks the device, logs.
 //!
-//! Not here: any decision. Once an operation is on its way, a file that cannot be written is said and passed over:
-//! a full disk must not keep a device from going down. Words of the log: spec agents.md 6.
+//! Not here: any decision. Words of the log: spec agents.md 6.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::device::{self, Device, Operation};
-use agent::{Clock, Error, Hands, Station, Tasks, publication, report, wire};
+use agent::{Clock, Error, Hands, Station, Tasks, Weight, publication, report, wire};
 use pubsub::{Bus, Publication, store};
 use topics::{NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, ZbootConfig};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
 use crate::follow::{GLOBAL, ZEDKUBE};
-use crate::journal::{Journal, Latched};
+use crate::journal::{self, Journal, Latched};
 use crate::{NAME, follow, reasons};
 
 /// Names the kind of the image; only images for clusters carry these agents, so one that is not there says yes.
@@ -56,7 +55,7 @@ impl Shell {
     /// run of this boot, or the boot before, left.
     pub(crate) fn open(
         station: &Station,
-        device: Box<dyn Device>,
+        device: &Arc<dyn Device>,
         tasks: Tasks<Event>,
     ) -> Result<(Self, Found), Error> {
         let bus = station.bus.clone();
@@ -71,7 +70,7 @@ impl Shell {
             verdicts,
             clock: station.clock,
             boot_id: station.boot_id.clone(),
-            device: Arc::from(device),
+            device: Arc::clone(device),
             tasks,
             journal,
             leaves: Leaves::default(),
@@ -181,15 +180,24 @@ impl Shell {
 impl Hands for Shell {
     type Effect = Effect;
 
-    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
-        let outcome = self.try_perform(effect);
-        match outcome {
-            Err(cause) if self.journal.operation.is_some() && !self.leaves.said() => {
-                warn!(error = %report::chain(&cause), "the operation goes on without this");
-                Ok(())
-            }
-            ended => ended,
+    /// Nothing waits for a file here: a full disk must not keep a device from going down.
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Journal(_) => Weight::status(journal::PATH),
+            Effect::Publish(_) => Weight::status("NodeAgentStatus"),
+            Effect::Zboot(verdict) => Weight::status(format!("ZbootConfig {}", verdict.partition_label)),
+            Effect::Reason { .. } => Weight::status(reasons::REASON),
+            Effect::Say(_)
+            | Effect::Check
+            | Effect::Sync
+            | Effect::LastSync
+            | Effect::Operate(_)
+            | Effect::Exit(_) => Weight::plain(),
         }
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
+        self.try_perform(effect)
     }
 }
 

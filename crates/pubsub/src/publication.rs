@@ -129,7 +129,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// # Errors
     /// It is not published, or its file cannot be removed.
     pub fn unpublish(&mut self, key: &str) -> Result<(), Error> {
-        if !self.values.contains_key(key) {
+        if !self.values.contains_key(key) && !self.doubtful.contains(key) {
             return Err(Error::UnknownKey { topic: self.name.to_string(), key: key.to_owned() });
         }
         let file = self.name.file(key)?;

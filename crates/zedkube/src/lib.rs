@@ -23,7 +23,7 @@ pub use limits::Limits;
 pub use server::trial;
 pub use target::Target;
 
-use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
+use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use kubeops::Cluster;
 use step::Core as _;
 use tokio::sync::watch;
@@ -57,43 +57,45 @@ pub async fn run_into(
     cluster: Cluster,
     pipe: apps::Pipe,
 ) -> Result<(), Error> {
-    pid::write(&station, NAME)?;
-    force::forget_earlier_boot(&station)?;
-    let (outbox, inbox) = turn::inbox();
+    let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let target = Target::default();
     let leader = leader::Leader::new(&station, &limits, cluster.clone(), target.clone());
-    let (tasks, door) = (Tasks::new(outbox), leader.door());
     let membership = leave::Leaver::open(&station, &limits);
-    let others = cluster.clone();
-    let (mut shell, earlier) = shell::Shell::open(&station, &limits, cluster, tasks, target.clone(), door)?;
+    let open = || {
+        pid::write(&station, NAME)?;
+        force::forget_earlier_boot(&station);
+        let (outbox, inbox) = turn::inbox();
+        let (tasks, door) = (Tasks::new(outbox), leader.door());
+        Ok((inbox, shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?))
+    };
+    let Some((inbox, (mut shell, earlier))) = outlet::started(&station, &troubles, open).await? else {
+        return Ok(());
+    };
+    let others = cluster;
     let standing = membership.standing();
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let every = limits.prune();
-    let (mut core, effects) =
+    let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
     core.count_on(earlier.shown);
-    let recalled = core.recall(now, earlier.history);
+    first.extend(core.recall(now, earlier.history));
     // A node that was leaving is not given its cordon back before it is known what the config says now.
     let before = standing.borrow().membership;
-    let stood =
-        if before == Membership::Leaving { core.step(now, Event::Member(before)) } else { Vec::new() };
+    if before == Membership::Leaving {
+        first.extend(core.step(now, Event::Member(before)));
+    }
     let (places, place) = watch::channel(None);
     let attempt = shell.attempt_limit();
-    let followed = standing.clone();
-    let drain = Box::pin(async {
-        for effect in effects.into_iter().chain(recalled).chain(stood) {
-            shell.perform(effect).await?;
-        }
-        shell.follow(followed, place);
-        turn::run(NAME, core, shell, inbox, &station).await
-    });
+    shell.follow(standing.clone(), place);
+    let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
     // Each is restarted on its own; the drain neither ends nor waits when one of them fails (K5).
-    let election = duties::keep("election", &station, || leader.run());
+    let election = duties::keep("election", &station, || leader.run(&troubles));
     let leave = membership.run(others.clone(), target.clone(), attempt);
     let status = duties::keep_until_stop("cluster status", &station, || {
         let (station, standing, places) = (station.clone(), standing.clone(), places.clone());
+        let troubles = troubles.clone();
         async move {
-            let speaker = status::Speaker::open(&station)?;
+            let speaker = status::Speaker::open(&troubles)?;
             speaker.follow(station, standing, places).await;
             Ok(())
         }
@@ -107,19 +109,19 @@ pub async fn run_into(
         }
     });
     let report = duties::keep_until_stop("statistics", &station, || {
-        let (bus, cluster, standing) = (station.bus.clone(), others.clone(), standing.clone());
+        let (troubles, cluster, standing) = (troubles.clone(), others.clone(), standing.clone());
         let leading = leader.leadership();
         async move {
-            let board = stats::Board::open(&bus)?;
+            let board = stats::Board::open(&troubles)?;
             stats::report(cluster, station.clock, leading, standing, board).await;
             Ok(())
         }
     });
     let apps = duties::keep("applications", &station, || {
         let (station, cluster, target) = (station.clone(), others.clone(), target.clone());
-        let pipe = pipe.clone();
+        let (pipe, troubles) = (pipe.clone(), troubles.clone());
         async move {
-            apps::Apps::open(&station, cluster, target)?.run(pipe).await;
+            apps::Apps::open(&station, &troubles, cluster, target)?.run(pipe).await;
             Ok(())
         }
     });

@@ -1,17 +1,19 @@
 //! Wires zedkube's topics and files to its facts, and its effects to topics, files and the cluster.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::force::{OrderedBy, Orders};
 use agent::settings::{DRAIN_TIMEOUT, Properties};
-use agent::{Error, Hands, Station, Tasks, operator, publication};
+use agent::{Error, Hands, Station, Tasks, Weight, operator, publication};
 use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
 use tokio::sync::watch;
 use topics::{
-    ConfigItemValueMap, DrainHistory, DrainJournal, EdgeNodeInfo, FORCE_FILE, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, Requester, go_json,
+    Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
+    NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, go_json,
 };
 use tracing::{error, info, warn};
 
@@ -48,6 +50,8 @@ pub(crate) struct Shell {
     history: Publication<DrainHistory>,
     election: Door,
     attempt: watch::Sender<Duration>,
+    /// A force file that counts says COMPLETE.
+    forced: Arc<AtomicBool>,
 }
 
 /// What an earlier run of this agent left.
@@ -79,6 +83,7 @@ impl Shell {
             tasks,
             election,
             attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
+            forced: Arc::default(),
         };
         let earlier = Earlier {
             journal: shell.journal.get(GLOBAL).cloned(),
@@ -166,10 +171,14 @@ impl Shell {
 
     fn follow_files(&mut self, bus: &Bus) {
         self.follow_operator(bus);
-        let mut orders = Orders::open(bus);
+        let mut orders = Orders::open(&self.station);
+        let forced = Arc::clone(&self.forced);
         self.tasks.events(format!("follow {FORCE_FILE}"), move |outbox| async move {
             loop {
                 let (order, by) = orders.next().await;
+                let complete =
+                    |it: &Option<NodeDrainStatus>| it.is_some_and(|it| it.status == DrainStatus::Complete);
+                forced.store(order.as_ref().is_ok_and(complete), Ordering::Relaxed);
                 // Who orders is known before what.
                 if !outbox.send(Event::ForceBy(by.map(author))).await
                     || !outbox.send(Event::Force(force(order))).await
@@ -266,8 +275,48 @@ fn force(order: Result<Option<NodeDrainStatus>, String>) -> Force {
     }
 }
 
+/// Whether this answers COMPLETE to somebody whom `before` does not.
+fn completes(before: Option<&NodeDrainProgress>, now: &NodeDrainProgress) -> bool {
+    let complete = |it: &&Answer| it.status == DrainStatus::Complete;
+    now.answers.iter().filter(complete).any(|it| before.is_none_or(|before| !before.answers.contains(it)))
+}
+
+/// What waits, in words.
+const ANSWER: &str = "the word that the drain is COMPLETE";
+
 impl Hands for Shell {
     type Effect = Effect;
+
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Journal(_) => Weight::record("DrainJournal"),
+            Effect::History(_) => Weight::status("DrainHistory"),
+            Effect::Progress(progress) if completes(self.progress.get(GLOBAL), progress) => {
+                Weight::promise("NodeDrainProgress", ANSWER)
+            }
+            Effect::Progress(_) => Weight::status("NodeDrainProgress"),
+            Effect::Status(status)
+                if status.status == DrainStatus::Complete && self.status.get(GLOBAL) != Some(status) =>
+            {
+                Weight::promise("NodeDrainStatus", ANSWER)
+            }
+            Effect::Status(_) => Weight::status("NodeDrainStatus"),
+            Effect::Cordon(..) => Weight::promise(RUN, "the cordon of this node"),
+            Effect::Drain(..) => Weight::promise(RUN, "the drain of this node"),
+            Effect::Probe(_) | Effect::Await(..) | Effect::Cancel => Weight::cancels(RUN),
+            Effect::Candidacy(_)
+            | Effect::Guard
+            | Effect::Look { .. }
+            | Effect::Gate(_)
+            | Effect::Taints(_)
+            | Effect::Say(_) => Weight::plain(),
+        }
+    }
+
+    /// The reboot that a person forces may be what cures the disk.
+    fn is_ordered(&self, effect: &Effect) -> bool {
+        matches!(effect, Effect::Progress(_) | Effect::Status(_)) && self.forced.load(Ordering::Relaxed)
+    }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {

@@ -1,6 +1,6 @@
 //! Wires the election to its topics and to the API server.
 
-use agent::{Error, Hands, Station, Stop, Tasks, publication, turn};
+use agent::{Error, Hands, Station, Stop, Tasks, Troubles, Weight, publication, turn};
 use kubeops::lease::{self, Said};
 use kubeops::{Cluster, NodeName};
 use pubsub::{Change, Publication};
@@ -62,14 +62,14 @@ impl Leader {
     ///
     /// # Errors
     /// The topic cannot be had or published.
-    pub(crate) async fn run(&self) -> Result<(), Error> {
-        let ended = self.take_part().await;
+    pub(crate) async fn run(&self, troubles: &Troubles) -> Result<(), Error> {
+        let ended = self.take_part(troubles).await;
         self.leads.send_replace(Leadership::default());
         self.clear.send_replace(true);
         ended
     }
 
-    async fn take_part(&self) -> Result<(), Error> {
+    async fn take_part(&self, troubles: &Troubles) -> Result<(), Error> {
         let (outbox, inbox) = turn::inbox();
         let mut desk = Desk {
             station: self.station.clone(),
@@ -82,9 +82,7 @@ impl Leader {
         };
         let mut core = Candidate::new(self.limits.lease_times(), self.limits.config_patience());
         // Whatever a killed run has left published is not so.
-        for effect in core.step(self.station.clock.now(), Candidate::tick()) {
-            desk.perform(effect).await?;
-        }
+        let first = core.step(self.station.clock.now(), Candidate::tick());
         desk.follow(self.candidacy.subscribe());
         let mut stop = self.station.stop.clone();
         let mut clear = self.clear.subscribe();
@@ -99,7 +97,7 @@ impl Leader {
             }
         };
         tokio::select! {
-            ended = turn::beside(core, desk, inbox, &station) => ended,
+            ended = turn::beside((core, first), desk, inbox, &station, troubles) => ended,
             () = leave => Ok(()),
         }
     }
@@ -159,6 +157,17 @@ fn named(node: &NodeName) -> Event {
 
 impl Hands for Desk {
     type Effect = Effect;
+
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Publish(_) => Weight::status("KubeLeaderElectInfo"),
+            Effect::Leadership(_)
+            | Effect::Clear(_)
+            | Effect::Read(_)
+            | Effect::Write(..)
+            | Effect::Say(_) => Weight::plain(),
+        }
+    }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
