@@ -114,11 +114,11 @@ impl Hands for Shell {
             Effect::Say(note) => say(&note),
             Effect::Ask { nth, context } => self.ask(nth, context)?,
             Effect::AskNodeagent => {
-                let status = wire::peek::<NodeAgentStatus>(&self.bus, "nodeagent", "nodeagent");
-                let going_down = status.is_some_and(|it| it.device_reboot || it.device_poweroff);
+                let bus = self.bus.clone();
                 self.stored += 1;
                 self.tasks.start(format!("asked nodeagent {}", self.stored), async move {
-                    Some(Event::GoingDown(going_down))
+                    let status = wire::look::<NodeAgentStatus>(&bus, "nodeagent", "nodeagent").await;
+                    Some(Event::GoingDown(status.is_some_and(|it| it.device_reboot || it.device_poweroff)))
                 });
             }
             Effect::Withdraw => {

@@ -17,6 +17,7 @@ mod peer;
 mod publication;
 pub mod record;
 mod remote;
+mod retry;
 mod server;
 mod socket;
 pub mod store;
@@ -29,6 +30,7 @@ pub use file::{Author, FileRule, FileState, FileWatch};
 pub use name::Name;
 pub use publication::{Publication, Published};
 pub use remote::SocketSubscription;
+pub use retry::Retry;
 pub use subscription::{Change, Subscription};
 
 /// How values become bytes and back.

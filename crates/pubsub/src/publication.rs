@@ -272,17 +272,18 @@ impl<T: Clone + PartialEq> Publication<T> {
             // A text that is no number counts as one start, as in the reference.
             Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).trim().parse().unwrap_or(1),
             Ok(None) => 0,
-            Err(error) => {
+            Err(error) if error.is_refusal() => {
                 let path = self.folder.path(RESTARTED);
                 self.findings.push(Finding { path, reason: error.to_string() });
                 0
             }
+            Err(error) => return Err(error),
         };
         Ok(())
     }
 
     fn load_key(&mut self, key: String, file: &str) -> Result<(), Error> {
-        let reason = match self.value_of(file) {
+        let reason = match self.value_of(file)? {
             Ok(value) => {
                 self.values.insert(key, value);
                 return Ok(());
@@ -292,7 +293,7 @@ impl<T: Clone + PartialEq> Publication<T> {
         let path = self.folder.path(file);
         if self.name.is_persistent()
             && let Some(backup) = store::backup(file)
-            && let Ok(value) = self.value_of(&backup)
+            && let Ok(value) = self.value_of(&backup)?
         {
             if let Some(bytes) = self.folder.read(&backup)? {
                 let place = self.folder.replace(file, &bytes, Former::Dropped)?;
@@ -306,12 +307,17 @@ impl<T: Clone + PartialEq> Publication<T> {
         Ok(())
     }
 
-    fn value_of(&self, file: &str) -> Result<T, String> {
-        match self.folder.read(file) {
+    /// The value in a file, or why there is none in it.
+    ///
+    /// # Errors
+    /// The file cannot be read. Nothing is known of it then: its backup must not take its place.
+    fn value_of(&self, file: &str) -> Result<Result<T, String>, Error> {
+        Ok(match self.folder.read(file) {
             Ok(Some(bytes)) if bytes.is_empty() => Err("it is empty".to_owned()),
             Ok(Some(bytes)) => (self.codec.decode)(&bytes).map_err(|error| error.to_string()),
             Ok(None) => Err("it is missing".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
+            Err(error) if error.is_refusal() => Err(error.to_string()),
+            Err(error) => return Err(error),
+        })
     }
 }
