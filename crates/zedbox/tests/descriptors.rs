@@ -1,7 +1,5 @@
 //! Goal K3 on real processes: an agent that is short of descriptors takes nothing for absent that it cannot read.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::path::Path;
 
 use scenarios::{Agent, At, World};
