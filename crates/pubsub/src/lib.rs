@@ -7,6 +7,7 @@ mod bus;
 mod disk;
 mod error;
 mod file;
+mod files;
 mod folder;
 pub mod glance;
 mod large;

@@ -79,13 +79,24 @@ pub(crate) enum Follows {
     Topic,
     /// One file.
     File(OsString),
+    /// The files of a topic by its publisher: only that they are removed.
+    Own,
 }
 
 impl Follows {
     fn wants(&self, name: &OsStr) -> bool {
         match self {
-            Self::Topic => name == RESTARTED || name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()),
+            Self::Topic | Self::Own => {
+                name == RESTARTED || name.as_encoded_bytes().ends_with(SUFFIX.as_bytes())
+            }
             Self::File(followed) => name == followed,
+        }
+    }
+
+    const fn watch(&self) -> Watch {
+        match self {
+            Self::Topic | Self::File(_) => Watch::Files,
+            Self::Own => Watch::Removals,
         }
     }
 }
@@ -101,6 +112,11 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
+    /// The directory whose files are followed.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Takes what may have changed.
     pub(crate) fn take(&self) -> Dirt {
         std::mem::take(&mut *lock(&self.dirt))
@@ -273,7 +289,7 @@ impl Hub {
             }
             self.look.forget(&bare);
         }
-        let why = if dir == bell.dir { Watch::Files } else { Watch::Way };
+        let why = if dir == bell.dir { bell.follows.watch() } else { Watch::Way };
         // Asked again each time: the path may be another directory than before. The kernel knows whether it is.
         let refused = match kernel.map(|kernel| kernel.watch(dir, why)) {
             Some(Ok(())) => {

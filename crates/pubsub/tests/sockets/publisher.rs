@@ -333,7 +333,8 @@ async fn closing_tells_the_deletes_before_the_end() {
     assert_eq!(peer.hear().await, delete("a"));
     assert_eq!(peer.hear().await, restarted(0));
     assert_eq!(peer.message().await, None);
-    // Nobody is left to wait for: its tasks end by themselves.
+    // Nobody is left to wait for: its tasks end by themselves, and that of the bus with the bus.
+    drop(place);
     let tasks = tokio::runtime::Handle::current().metrics();
     let ended = async {
         while tasks.num_alive_tasks() > 0 {
