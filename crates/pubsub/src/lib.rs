@@ -18,6 +18,7 @@ mod peer;
 mod publication;
 pub mod record;
 mod remote;
+mod removed;
 mod retry;
 mod server;
 mod socket;

@@ -142,6 +142,10 @@ impl<T: Clone + PartialEq> Publication<T> {
         }
         let file = self.name.file(key)?;
         self.doubtful.insert(key.to_owned());
+        // First: whoever dies between must not leave a key that nobody names.
+        if let Some(server) = &mut self.server {
+            server.note_removed(std::iter::once(key));
+        }
         if self.name.is_persistent()
             && let Some(backup) = store::backup(&file)
         {
@@ -217,6 +221,11 @@ impl<T: Clone + PartialEq> Publication<T> {
         let keys: Vec<&String> =
             if self.name.is_persistent() { Vec::new() } else { self.values.keys().collect() };
         let files = keys.into_iter().map(|key| self.name.file(key)).collect::<Result<Vec<_>, _>>()?;
+        if !self.name.is_persistent()
+            && let Some(server) = &mut self.server
+        {
+            server.note_removed(self.values.keys().map(String::as_str));
+        }
         let names: Vec<&str> = files.iter().map(String::as_str).chain([RESTARTED]).collect();
         self.files().remove(&names).map(drop)?;
         let Some(server) = self.server.take() else { return Ok(()) };
