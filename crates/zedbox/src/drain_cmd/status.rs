@@ -173,7 +173,9 @@ fn progress_rows(progress: &NodeDrainProgress, stand: Stand, now: GoTime) -> Vec
     }
     rows.extend(blocker_rows(progress, now));
     rows.extend(progress.volumes.iter().map(|it| ("volume", format!("{it} is still attached"))));
+    rows.extend(more("volume", 0, progress.volumes_omitted));
     rows.extend(progress.left.iter().map(|it| ("stays", it.clone())));
+    rows.extend(more("stays", 0, progress.left_omitted));
     if progress.cordon == CordonOwner::Foreign {
         rows.push(("cordon", "somebody else's; it is kept".to_owned()));
     }
@@ -227,11 +229,24 @@ pub(super) fn blocker_rows(progress: &NodeDrainProgress, now: GoTime) -> Vec<(&'
         let pod = if it.reason.contains(&it.pod) { String::new() } else { format!("pod {}: ", it.pod) };
         rows.push(("blocked", format!("[{}] {pod}{}{since}", it.code, it.reason)));
     }
-    let more = progress.blockers.len().saturating_sub(SHOWN);
-    if more > 0 {
-        rows.push(("blocked", format!("and {more} more; `zedbox drain status -o json` has all")));
-    }
+    let shown = progress.blockers.len().min(SHOWN);
+    rows.extend(more("blocked", progress.blockers.len() - shown, progress.blockers_omitted));
     rows
+}
+
+/// A row for what is not shown: items that the value has, and those that it had no room for.
+fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<(&'static str, String)> {
+    let omitted = usize::try_from(omitted).unwrap_or(usize::MAX);
+    match (hidden, hidden.saturating_add(omitted)) {
+        (_, 0) => None,
+        (0, all) => Some((label, format!("… and {all} more"))),
+        (_, all) if omitted == 0 => {
+            Some((label, format!("… and {all} more; `zedbox drain status -o json` shows all")))
+        }
+        (_, all) => {
+            Some((label, format!("… and {all} more; `zedbox drain status -o json` shows {hidden} of them")))
+        }
+    }
 }
 
 /// What a person can do.
