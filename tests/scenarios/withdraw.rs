@@ -39,7 +39,7 @@ async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
 }
 
 #[tokio::test]
-async fn a_request_whose_file_is_removed_by_somebody_is_back_and_the_reboot_ends_as_if_nothing_had_happened() {
+async fn a_request_whose_file_somebody_removes_is_back_and_the_reboot_ends_normally() {
     let file = "run/zedagent/NodeDrainRequest/global.json";
     let at = At::Status(DrainStatus::Cordoned);
     let mut world = World::new().await;
