@@ -102,8 +102,10 @@ async fn drain(bus: Bus, outbox: Outbox<Event>) {
             biased;
             change = reports.next() => [said(change, progress), None],
             change = statuses.next() => {
-                let now = || wire::peek::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL);
-                let before = matches!(change, Change::Put { .. }).then(now).flatten();
+                let before = match change {
+                    Change::Put { .. } => wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await,
+                    Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+                };
                 [before.map(|it| progress(Some(it))), said(change, Event::Drain)]
             }
         };

@@ -61,8 +61,8 @@ impl Shell {
         let bus = station.bus.clone();
         // First of all it must be the only one: what follows takes the traces of the last boot.
         let (statuses, verdicts) = (publication(&bus, NAME)?, publication(&bus, NAME)?);
-        let journal = match Journal::read(&bus, &station.boot_id) {
-            Some(journal) => again(&bus, journal),
+        let journal = match Journal::read(&bus, &station.boot_id)? {
+            Some(journal) => again(&bus, journal)?,
             None => first(station)?,
         };
         let mut shell = Self {
@@ -144,12 +144,13 @@ impl Shell {
             }
             Effect::Reason { order, image } => reasons::write(&self.bus, &order, &image, self.clock.wall())?,
             Effect::Check => {
-                // The answers last: zedkube writes them before the status, so they are never the older ones.
-                let status = wire::peek::<NodeDrainStatus>(&self.bus, ZEDKUBE, GLOBAL);
-                let progress = wire::peek::<NodeDrainProgress>(&self.bus, ZEDKUBE, GLOBAL);
-                let answers = progress.map(|it| it.answers).unwrap_or_default();
+                let bus = self.bus.clone();
                 self.asked += 1;
                 self.tasks.start(format!("check {}", self.asked), async move {
+                    // The answers last: zedkube writes them before the status, so they are never the older ones.
+                    let status = wire::look::<NodeDrainStatus>(&bus, ZEDKUBE, GLOBAL).await;
+                    let progress = wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await;
+                    let answers = progress.map(|it| it.answers).unwrap_or_default();
                     Some(Event::Checked { status, answers })
                 });
             }
@@ -204,8 +205,8 @@ impl Hands for Shell {
 /// The first start in a boot: the traces of the last one become the journal, then they are removed.
 fn first(station: &Station) -> Result<Journal, Error> {
     let bus = &station.bus;
-    let before = reasons::counter(bus);
-    let last_boot = LastBoot::tell(reasons::read(bus), reasons::evidence(bus), station.clock.wall(), before);
+    let before = reasons::counter(bus)?;
+    let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus), station.clock.wall(), before);
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
     let journal = Journal { boot_id: station.boot_id.clone(), last_boot, operation: None };
     journal.write(bus)?;
@@ -216,15 +217,15 @@ fn first(station: &Station) -> Result<Journal, Error> {
 
 /// A later start in the same boot. An earlier run may have ended between writing the journal and its next steps;
 /// a reason of another time than the one in the journal is of this boot and stays.
-fn again(bus: &Bus, journal: Journal) -> Journal {
+fn again(bus: &Bus, journal: Journal) -> Result<Journal, Error> {
     let before = journal.last_boot.restart_counter;
-    if reasons::counter(bus) == before {
+    if reasons::counter(bus)? == before {
         reasons::count(bus, before);
     }
-    if reasons::read(bus).time == Some(journal.last_boot.time) {
+    if reasons::read(bus)?.time == Some(journal.last_boot.time) {
         reasons::forget(bus);
     }
-    journal
+    Ok(journal)
 }
 
 fn operate(device: &dyn Device, order: &Order, bus: &Bus, boot_id: &str) -> Result<Took, String> {

@@ -37,7 +37,8 @@ impl Bus {
         self.root.join(relative.trim_start_matches('/'))
     }
 
-    /// Becomes the one publisher of `name`.
+    /// Becomes the one publisher of `name`. Within a runtime, files of a volatile topic that somebody else removes
+    /// are written again by themselves.
     ///
     /// # Errors
     /// Another live process publishes it, or its directory cannot be made or read.
@@ -46,7 +47,7 @@ impl Bus {
         name: Name,
         codec: Codec<T>,
     ) -> Result<Publication<T>, Error> {
-        Publication::open(&self.root, name, codec)
+        Publication::open(&self.hub, &self.root, name, codec)
     }
 
     /// Tells subscribers of a publication over a socket as well, `<root>/run/<agent>/<topic>.sock`, from now until

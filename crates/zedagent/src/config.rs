@@ -89,6 +89,7 @@ impl Config {
                 }
             },
             Ok(None) => {}
+            Err(cause) if cause.is_shortage() => return Err(Error::pubsub(saved::LAST_CONFIG)(cause)),
             Err(cause) => {
                 warn!(error = %report::chain(&cause), "cannot read the copy of the last good config");
             }

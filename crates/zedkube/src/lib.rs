@@ -11,6 +11,7 @@ pub mod leader;
 mod leave;
 mod limits;
 mod prune;
+mod requests;
 mod server;
 mod shell;
 pub mod stats;

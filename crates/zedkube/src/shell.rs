@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use agent::force::{OrderedBy, Orders};
 use agent::settings::{DRAIN_TIMEOUT, Properties};
-use agent::{Error, Hands, Station, Tasks, Weight, operator, publication};
+use agent::{Error, Hands, Station, Tasks, Weight, publication};
 use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
 use tokio::sync::watch;
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
-    NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, go_json,
+    NodeDrainProgress, NodeDrainStatus,
 };
 use tracing::{error, info, warn};
 
@@ -24,7 +24,7 @@ use crate::limits::Limits;
 use crate::status::Place;
 use crate::target::Target;
 use crate::work::Work;
-use crate::{GLOBAL, MISSPELT, NAME, WAIT, duties, server};
+use crate::{GLOBAL, MISSPELT, NAME, WAIT, duties, requests, server};
 
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
@@ -106,17 +106,7 @@ impl Shell {
             Change::Put { value, .. } => node_known(&target, &value),
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
-        for (agent, from) in [("zedagent", Requester::DeviceOp), ("baseosmgr", Requester::Update)] {
-            self.tasks.follow::<NodeDrainRequest>(&bus, agent, move |change| match change {
-                // Whose topic it is in says who asks.
-                Change::Put { value, .. } => {
-                    Some(Event::Request(from, Some(NodeDrainRequest { requested_by: from, ..value })))
-                }
-                Change::Gone { .. } => Some(Event::Request(from, None)),
-                Change::Synced => Some(Event::RequestsRead(from)),
-                Change::Restarted(_) | Change::Bad(_) => None,
-            });
-        }
+        requests::follow(&mut self.tasks, &bus, self.station.clock);
         let mut last = Properties::default();
         let attempt = self.attempt.clone();
         self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
@@ -170,7 +160,6 @@ impl Shell {
     }
 
     fn follow_files(&mut self, bus: &Bus) {
-        self.follow_operator(bus);
         let mut orders = Orders::open(&self.station);
         let forced = Arc::clone(&self.forced);
         self.tasks.events(format!("follow {FORCE_FILE}"), move |outbox| async move {
@@ -202,41 +191,6 @@ impl Shell {
             }
             Some(Event::Hold(matches!(file, FileState::Present(_))))
         });
-    }
-
-    /// The request of a person with a shell.
-    fn follow_operator(&mut self, bus: &Bus) {
-        let mut watch = operator::request(bus);
-        self.tasks.events(format!("follow {}", operator::FILE), move |outbox| async move {
-            // The first state, also that there is no such file or directory, is all that there is to read.
-            let mut read = Some(Event::RequestsRead(Requester::Operator));
-            loop {
-                for event in asked_by_hand(watch.next().await).into_iter().chain(read.take()) {
-                    if !outbox.send(event).await {
-                        return;
-                    }
-                }
-            }
-        });
-    }
-}
-
-/// What a person with a shell asks for; nothing where the file makes no sense: the last good one stands.
-fn asked_by_hand(file: FileState) -> Option<Event> {
-    let refused = |why: &str| {
-        error!(path = operator::FILE, error = why, "drain request refused; ask with `zedbox drain request`");
-        None
-    };
-    match file {
-        FileState::Absent => Some(Event::Request(Requester::Operator, None)),
-        FileState::Present(bytes) => match go_json::from_slice::<NodeDrainRequest>(&bytes) {
-            Ok(request) => {
-                let request = NodeDrainRequest { requested_by: Requester::Operator, ..request };
-                Some(Event::Request(Requester::Operator, Some(request)))
-            }
-            Err(cause) => refused(&cause.to_string()),
-        },
-        FileState::Bad(finding) => refused(&finding.reason),
     }
 }
 

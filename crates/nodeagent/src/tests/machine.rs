@@ -131,7 +131,9 @@ async fn p3_a_machine_is_not_asked_while_the_answer_says_that_the_node_is_draine
     let (asked, heard) = mpsc::channel();
     world.command_reboot();
     let bus = world.bus.clone();
-    let tell = move || asked.send(agent::wire::peek::<NodeDrainProgress>(&bus, "zedkube", "global")).unwrap();
+    let tell = move || {
+        asked.send(agent::wire::peek::<NodeDrainProgress>(&bus, "zedkube", "global").unwrap()).unwrap();
+    };
     world.start_with(Box::new(OnReboot(tell)));
     world.status(|it| it.all_domains_halted && it.wait_drain_in_progress).await;
     world.answers(DrainStatus::Complete);

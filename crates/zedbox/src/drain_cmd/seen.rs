@@ -124,8 +124,6 @@ pub(super) struct Follow {
     operator: FileWatch,
     pending: Subscription<DeviceOpPending>,
     force: FileWatch,
-    /// Readings of topics that are not through yet.
-    unread: usize,
 }
 
 impl Follow {
@@ -143,17 +141,25 @@ impl Follow {
             operator: operator::request(bus),
             pending: topic(bus, "zedagent"),
             force: bus.file(bus.path(FORCE_FILE), order(force::LIMIT_BYTES)),
-            unread: 5,
             bus: bus.clone(),
         };
         let force = follow.force.next().await;
         follow.forced(force);
         let operator = follow.operator.next().await;
         follow.asked(operator);
-        while follow.unread > 0 {
+        while !follow.was_read() {
             follow.hear().await;
         }
         follow
+    }
+
+    /// Whether each topic was read, or is known not to be readable now.
+    fn was_read(&self) -> bool {
+        self.status.was_tried()
+            && self.progress.was_tried()
+            && self.zedagent.was_tried()
+            && self.baseosmgr.was_tried()
+            && self.pending.was_tried()
     }
 
     /// Waits for the second file of a change that zedkube is in the middle of, but not for long.
@@ -190,35 +196,23 @@ impl Follow {
         let seen = &mut self.seen;
         let broken = &mut seen.broken;
         let bus = &self.bus;
-        let through = tokio::select! {
+        tokio::select! {
             change = self.status.next() => {
-                let through = note(bus, "zedkube", &change, broken);
+                note(bus, "zedkube", &change, broken);
                 seen.status = self.status.get(GLOBAL).copied();
-                through
             }
             change = self.progress.next() => {
-                let through = note(bus, "zedkube", &change, broken);
+                note(bus, "zedkube", &change, broken);
                 seen.progress = self.progress.get(GLOBAL).cloned();
-                through
             }
             change = self.zedagent.next() => request(bus, "zedagent", &self.zedagent, &change, seen),
             change = self.baseosmgr.next() => request(bus, "baseosmgr", &self.baseosmgr, &change, seen),
-            state = self.operator.next() => {
-                self.asked(state);
-                false
-            }
+            state = self.operator.next() => self.asked(state),
             change = self.pending.next() => {
-                let through = note(bus, "zedagent", &change, broken);
+                note(bus, "zedagent", &change, broken);
                 seen.pending = self.pending.iter().map(|(key, op)| (key.to_owned(), op.clone())).collect();
-                through
             }
-            state = self.force.next() => {
-                self.forced(state);
-                false
-            }
-        };
-        if through {
-            self.unread = self.unread.saturating_sub(1);
+            state = self.force.next() => self.forced(state),
         }
     }
 
@@ -262,32 +256,22 @@ fn request(
     topic: &Subscription<NodeDrainRequest>,
     change: &Change<NodeDrainRequest>,
     seen: &mut Seen,
-) -> bool {
+) {
     match topic.get(GLOBAL) {
         Some(request) => drop(seen.requests.insert(agent, request.clone())),
         None => drop(seen.requests.remove(agent)),
     }
-    note(bus, agent, change, &mut seen.broken)
+    note(bus, agent, change, &mut seen.broken);
 }
 
-/// Notes which files are broken; true when the first reading of the topic is through.
-fn note<T: Topic>(
-    bus: &Bus,
-    agent: &str,
-    change: &Change<T>,
-    broken: &mut BTreeMap<PathBuf, String>,
-) -> bool {
+/// Notes which files are broken.
+fn note<T: Topic>(bus: &Bus, agent: &str, change: &Change<T>, broken: &mut BTreeMap<PathBuf, String>) {
     match change {
         Change::Put { key, .. } | Change::Gone { key, .. } => {
             broken.remove(&wire::path::<T>(bus, agent, key));
-            false
         }
-        Change::Bad(Finding { path, reason }) => {
-            broken.insert(path.clone(), reason.clone());
-            false
-        }
-        Change::Synced => true,
-        Change::Restarted(_) => false,
+        Change::Bad(Finding { path, reason }) => drop(broken.insert(path.clone(), reason.clone())),
+        Change::Synced | Change::Restarted(_) => {}
     }
 }
 

@@ -189,7 +189,7 @@ mod tests {
         let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();
         task.spawn(speaker.follow(station.clone(), stands.subscribe(), sender));
-        let said = || wire::peek::<EdgeNodeClusterStatus>(&bus, NAME, GLOBAL);
+        let said = || wire::peek::<EdgeNodeClusterStatus>(&bus, NAME, GLOBAL).unwrap();
         stands.send_replace(standing(Membership::Member));
         write(root.path(), NETWORK, &network("10.244.244.2"));
         let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
