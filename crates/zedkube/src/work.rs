@@ -16,7 +16,7 @@ use kubeops::{
 use tokio::sync::watch;
 use topics::NodeDrainRequest;
 
-use crate::core::{Done, Event, Failure, RunId, Seen, Stayer};
+use crate::core::{Away, Done, Event, Failure, RunId, Seen, Stayer};
 use crate::limits::Limits;
 use crate::target::Target;
 
@@ -111,11 +111,13 @@ impl Work {
         let clock = self.station.clock;
         let outcome = {
             let drain = kubeops::drain(&self.cluster, &order, || clock.now(), &sender);
+            let reach = self.ask_in_trouble(run, receiver.clone(), &outbox);
             let tell = tell(run, receiver, outbox.clone());
             tokio::pin!(drain, tell);
             tokio::select! {
                 outcome = &mut drain => outcome,
                 () = &mut tell => drain.await,
+                () = reach => drain.await,
             }
         };
         let newest = sender.borrow().clone();
@@ -133,6 +135,36 @@ impl Work {
             }
         };
         outbox.send(Event::Drained(run, result)).await;
+    }
+
+    /// Asks whether the API answers for as long as an attempt has trouble with it, and tells since when it does not.
+    async fn ask_in_trouble(
+        &self,
+        run: RunId,
+        mut progress: watch::Receiver<Progress>,
+        outbox: &Outbox<Event>,
+    ) {
+        let clock = self.station.clock;
+        let mut away = None::<Box<Away>>;
+        loop {
+            if away.is_none() && progress.wait_for(|it| !it.trouble.is_empty()).await.is_err() {
+                return;
+            }
+            let asked = clock.now();
+            let silence = node::probe(&self.cluster).await.err().filter(Error::is_silence);
+            let next = silence.map(|error| {
+                let (since, tries) = away.as_ref().map_or((asked, 0), |it| (it.since, it.tries));
+                let (tries, address) = (tries.saturating_add(1), self.cluster.address());
+                Box::new(Away { since, tries, address, why: error.line() })
+            });
+            if next != away {
+                away.clone_from(&next);
+                if !outbox.send(Event::Away(run, next)).await {
+                    return;
+                }
+            }
+            clock.sleep_until(Some(clock.now() + self.limits.probe_pause())).await;
+        }
     }
 
     /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.

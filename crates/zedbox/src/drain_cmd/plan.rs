@@ -76,7 +76,7 @@ fn sheet(plan: &Plan, columns: usize) -> String {
     }
     for blocker in &plan.blockers {
         out.push_str(&row("blocked", &format!("[{}] {}", blocker.code.text(), blocker.reason), columns));
-        out.push_str(&row("next step", blocker.code.next_step(), columns));
+        out.push_str(&row("next step", &blocker.next_step(), columns));
     }
     out.push_str(&paragraph("", &counts(plan), columns));
     out
@@ -250,7 +250,7 @@ impl<'a> From<&'a Plan> for Form<'a> {
                     uid: it.pod.uid.to_string(),
                     code: it.code.text(),
                     reason: it.reason.clone(),
-                    next_step: it.code.next_step(),
+                    next_step: it.next_step(),
                 })
                 .collect(),
             volumes: &plan.volumes,

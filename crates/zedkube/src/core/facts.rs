@@ -6,6 +6,7 @@ use agent::settings::Properties;
 use kubeops::boot::Report;
 use kubeops::gate::Verdict;
 use kubeops::{Blocker, Left, Marks, Progress, Watched};
+use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
     Requester,
@@ -44,6 +45,8 @@ pub enum Event {
     Cordoned(RunId, Result<CordonOwner, String>),
     /// How far [`Effect::Drain`] is.
     Draining(RunId, Box<Progress>),
+    /// Whether the API answers while [`Effect::Drain`] has trouble with it.
+    Away(RunId, Option<Box<Away>>),
     /// Answer to [`Effect::Drain`].
     Drained(RunId, Result<Done, Box<Failure>>),
     /// Answer to [`Effect::Await`]: what has changed, in words.
@@ -106,6 +109,19 @@ pub struct Done {
     pub recordons: u32,
     /// What a rule has let pass.
     pub left: Vec<Left>,
+}
+
+/// The API does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Away {
+    /// Since when, without a break.
+    pub since: Mono,
+    /// How often it was asked.
+    pub tries: u32,
+    /// Its address, or where that comes from.
+    pub address: String,
+    /// What happened last.
+    pub why: String,
 }
 
 /// An attempt that came to nothing.
