@@ -39,7 +39,9 @@ impl Most {
     /// The same for texts, each of which is cut.
     pub(crate) fn texts(self, items: &mut Vec<String>) -> u32 {
         let out = self.list(items);
-        items.iter_mut().for_each(|it| self.text(it));
+        for it in items {
+            self.text(it);
+        }
         out
     }
 
@@ -99,7 +101,8 @@ fn within<T: Clone + Serialize>(
             }
             (low, best, high) = (high, more, high * 2);
         }
-        while high - low > 1 {
+        // An eighth more or less is not worth the time.
+        while high - low > 1 + low / 8 {
             let middle = low.midpoint(high);
             let more = with(middle, bytes)?;
             if fits(&more.1, limit) {
@@ -258,9 +261,9 @@ mod tests {
         };
         large.fit().unwrap();
         let nodes = large.nodes.clone().unwrap();
-        assert!(nodes.len() > 120 && nodes[0].name == "node-0000", "{}", nodes.len());
+        assert!(nodes.len() > 100 && nodes[0].name == "node-0000", "{}", nodes.len());
         let pods = to_vec(&large.app_pods).unwrap().len();
-        assert!(pods <= LARGE_BYTES && pods > LARGE_BYTES - 1000, "{pods}");
+        assert!(pods <= LARGE_BYTES && pods > LARGE_BYTES * 3 / 4, "{pods}");
         let disk = to_vec(&large).unwrap();
         let wire = go_json::to_wire(&disk, &mut |_, content| {
             assert!(content.len() < 1 << 20);

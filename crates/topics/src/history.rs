@@ -20,6 +20,11 @@ pub struct DrainHistory {
     pub drains: Vec<DrainRecord>,
     /// The last eight force files.
     pub forced: Vec<ForceRecord>,
+    /// The boot in which this was written.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// When the monotonic clock of that boot started, by the wall clock that the times of that boot were made with.
+    pub booted_at: GoTime,
 }
 
 impl Topic for DrainHistory {
@@ -34,7 +39,9 @@ impl Topic for DrainHistory {
                 most.text(text);
             }
             it.steps_left_out = it.steps_left_out.saturating_add(most.list(&mut it.steps));
-            it.steps.iter_mut().for_each(|step| most.text(&mut step.text));
+            for step in &mut it.steps {
+                most.text(&mut step.text);
+            }
             it.more_blockers = it.more_blockers.saturating_add(cut_blockers(&mut it.blockers, most));
             it.more_left = it.more_left.saturating_add(most.texts(&mut it.left));
         }
@@ -217,6 +224,9 @@ impl StepWord {
 pub struct ForceRecord {
     /// When zedkube saw it.
     pub seen_at: GoTime,
+    /// The boot in which it saw it.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
     /// When the file was written, as its time stamp says; zero where that cannot be had.
     pub written_at: GoTime,
     /// Whether the owner of the file could be told; without it `OwnerUID` means nothing.

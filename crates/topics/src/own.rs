@@ -6,7 +6,7 @@
 //!
 //! Enums are words on disk, as people read these files. Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,9 +76,37 @@ pub struct NodeDrainProgress {
     pub repairs: BTreeMap<String, u32>,
     /// The newest answer to each standing request.
     pub answers: Vec<Answer>,
+    /// When each standing request was made.
+    pub asked: Vec<Asked>,
+    /// The boot in which this was written.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// When the monotonic clock of that boot (`CLOCK_MONOTONIC`) started, by the wall clock that all times here but
+    /// the `RequestedAt` were made with: what lies between it and one of them is the monotonic time of that one.
+    pub booted_at: GoTime,
 }
 
 impl NodeDrainProgress {
+    /// The same with every time by a wall clock for which the monotonic clock started at `booted_at`.
+    #[must_use]
+    pub fn by_clock(mut self, booted_at: GoTime) -> Self {
+        let before = std::mem::replace(&mut self.booted_at, booted_at);
+        let own = [&mut self.started_at, &mut self.deadline, &mut self.estimate, &mut self.gate.since];
+        let blockers = self.blockers.iter_mut().map(|it| &mut it.since);
+        let answers = self.answers.iter_mut().map(|it| &mut it.at);
+        let asked = self.asked.iter_mut().map(|it| &mut it.at);
+        for at in own.into_iter().chain(blockers).chain(answers).chain(asked) {
+            *at = at.moved(before, booted_at);
+        }
+        self
+    }
+
+    /// When a request was made, by the wall clock of the other times here; its `RequestedAt` where that is not known.
+    #[must_use]
+    pub fn asked_at(&self, id: RequestId) -> GoTime {
+        self.asked.iter().find(|it| it.id() == id).map_or(id.at, |it| it.at)
+    }
+
     /// The answer to one request.
     #[must_use]
     pub fn answer(&self, id: RequestId) -> Option<&Answer> {
@@ -111,7 +139,9 @@ impl Topic for NodeDrainProgress {
         most.map(&mut self.replies);
         most.map(&mut self.repairs);
         most.texts(&mut gate.stale_taints);
-        self.answers.iter_mut().for_each(|it| it.cut(most));
+        for answer in &mut self.answers {
+            answer.cut(most);
+        }
     }
 }
 
@@ -255,92 +285,30 @@ impl Answer {
         RequestId { by: self.requested_by, at: self.requested_at }
     }
 
-    fn cut(&mut self, most: Most) {
+    pub(crate) fn cut(&mut self, most: Most) {
         most.text(&mut self.context);
         most.text(&mut self.skip);
     }
 }
 
-/// What zedkube must know after a crash: where it was, in which boot.
+/// When a request was made. Its `RequestedAt` is its identity, and keeps the time of the wall clock of that moment,
+/// which may have been wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
-pub struct DrainJournal {
-    /// The boot in which this was written.
-    #[serde(rename = "BootID")]
-    pub boot_id: String,
-    /// Whose request was being served.
+pub struct Asked {
+    /// Who asked.
     pub requested_by: Requester,
-    /// When it was asked.
+    /// With `RequestedBy` the identity of the request.
     pub requested_at: GoTime,
-    /// What it is for.
-    pub context: String,
-    /// How far the drain was.
-    pub status: DrainStatus,
-    /// The attempt, from 1.
-    pub attempt: u32,
-    /// When the pause after this attempt ends, on the monotonic clock of the boot, in milliseconds; 0 without one.
-    pub pause_end_ms: u64,
-    /// Since when the limits of this attempt run.
-    pub marks: DrainMarks,
-    /// Whose cordon was on the node.
-    pub cordon: CordonOwner,
-    /// When the drain began.
-    pub started_at: GoTime,
-    /// Why the drain was left out, or empty.
-    pub skip: String,
-    /// Why things were as they were.
-    pub reason: String,
-    /// What a rule has let pass in this drain so far, as `shop/web-0: why`.
-    pub left: Vec<String>,
-    /// What a rule has let pass beyond those.
-    pub left_omitted: u32,
-    /// The answers given so far.
-    pub answers: Vec<Answer>,
+    /// When that was, by the wall clock as it is now.
+    pub at: GoTime,
 }
 
-/// Since when the limits of an attempt run: milliseconds on the monotonic clock of the boot (`CLOCK_MONOTONIC`), 0
-/// for one that does not run.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct DrainMarks {
-    /// When the attempt began.
-    pub attempt_ms: u64,
-    /// The tier that leaves, or empty.
-    pub tier: String,
-    /// When it began to leave.
-    pub tier_ms: u64,
-    /// Since when volumes are waited for.
-    pub volumes_ms: u64,
-    /// Since when pods that are held are being asked to leave, by UID.
-    pub pods_ms: BTreeMap<String, u64>,
-    /// How often pods of a workload have come back to this node, by `namespace/kind/name`.
-    pub returns: BTreeMap<String, u32>,
-    /// Claims of pods that leave or have left, whose volumes have to be detached, as `shop/data`.
-    pub claims: BTreeSet<String>,
-    /// Claims beyond those: a restart does not wait for their volumes.
-    pub claims_omitted: u32,
-}
-
-impl DrainMarks {
-    pub(crate) fn cut(&mut self, most: Most) {
-        most.text(&mut self.tier);
-        most.map(&mut self.pods_ms);
-        most.map(&mut self.returns);
-        self.claims_omitted = self.claims_omitted.saturating_add(most.set(&mut self.claims));
-    }
-}
-
-impl Topic for DrainJournal {
-    const NAME: &'static str = "DrainJournal";
-    const KIND: Kind = Kind::Persistent;
-
-    fn cut(&mut self, most: Most) {
-        for text in [&mut self.boot_id, &mut self.context, &mut self.skip, &mut self.reason] {
-            most.text(text);
-        }
-        self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
-        self.answers.iter_mut().for_each(|it| it.cut(most));
-        self.marks.cut(most);
+impl Asked {
+    /// The request.
+    #[must_use]
+    pub const fn id(&self) -> RequestId {
+        RequestId { by: self.requested_by, at: self.requested_at }
     }
 }
 
@@ -363,6 +331,9 @@ pub struct DeviceOpPending {
     pub boot_id: String,
     /// When the operation was first wanted.
     pub since: GoTime,
+    /// When the monotonic clock started, by the wall clock that `Since` was made with; zero when that was in an
+    /// earlier boot.
+    pub booted_at: GoTime,
     /// When its drain was asked for; zero while none was.
     pub drain_requested_at: GoTime,
     /// How often a drain was asked for.

@@ -67,9 +67,10 @@ pub async fn run_into(
     let others = cluster.clone();
     let (mut shell, earlier) = shell::Shell::open(&station, &limits, cluster, tasks, target.clone(), door)?;
     let standing = membership.standing();
-    let (now, wall) = (station.clock.now(), station.clock.wall());
+    let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let every = limits.prune();
-    let (mut core, effects) = core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, wall);
+    let (mut core, effects) =
+        core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
     core.count_on(earlier.shown);
     let recalled = core.recall(now, earlier.history);
     // A node that was leaving is not given its cordon back before it is known what the config says now.

@@ -75,8 +75,14 @@ impl Space {
 
     /// Budgets that hold a pod and have no room, and when to look at what hinders them.
     fn to_inspect(&self) -> impl Iterator<Item = (&BudgetFacts, Mono)> {
-        self.holding.iter().filter_map(|(name, inspection)| {
-            let budget = self.budget(name).filter(|budget| inspection.wanted && !budget.has_room())?;
+        // Both are in the order of the names: with a thousand budgets a search for each would be felt at every event.
+        let mut budgets = self.budgets.iter().flatten().peekable();
+        self.holding.iter().filter_map(move |(name, inspection)| {
+            while budgets.next_if(|budget| budget.name < *name).is_some() {}
+            let budget = budgets.next_if(|budget| budget.name == *name)?;
+            if !inspection.wanted || budget.has_room() {
+                return None;
+            }
             budget.selector.as_ref()?;
             Some((budget, inspection.due(numbers(budget))?))
         })

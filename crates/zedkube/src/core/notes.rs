@@ -4,7 +4,7 @@
 
 use kubeops::{Counts, Phase, Progress};
 use step::Mono;
-use topics::{DrainHistory, DrainStatus, NodeDrainProgress, StepWord};
+use topics::{DrainHistory, DrainStatus, NodeDrainProgress, PodCounts, StepWord};
 
 use super::facts::{Effect, Force, Said};
 use super::history::{History, whose};
@@ -16,8 +16,10 @@ impl Zedkube {
     /// Goes on with the counts of what was shown last, if that was the same drain. They are on no flash, as they change
     /// with every pod; to be called before the first fact.
     pub fn count_on(&mut self, shown: Option<NodeDrainProgress>) {
-        let same = |it: &NodeDrainProgress| self.resume.is_some() && it.started_at == self.started_at;
-        if let Some(NodeDrainProgress { evicted, recordons, counts, .. }) = shown.filter(same) {
+        let Some(resume) = &self.resume else { return };
+        let shown = shown.map(|it| it.by_clock(self.booted_at)).filter(|it| it.started_at == self.started_at);
+        if let Some(NodeDrainProgress { attempt, evicted, recordons, counts, .. }) = shown {
+            let counts = if attempt == resume.attempt { counts } else { PodCounts::default() };
             self.before = Before { evicted, recordons, counts };
         }
     }
@@ -25,8 +27,9 @@ impl Zedkube {
     /// Goes on with the history that earlier runs left. To be called before the first fact.
     pub fn recall(&mut self, now: Mono, kept: Option<DrainHistory>) -> Vec<Effect> {
         self.history = History::of(kept.unwrap_or_default());
+        self.history.recall_clock(&self.boot_id, now.since_start(), self.booted_at);
         self.history.interrupted(&self.boot_id, self.wall(now));
-        self.history.take_new().map(|it| Effect::History(Box::new(it))).into_iter().collect()
+        self.take_history().map(|it| Effect::History(Box::new(it))).into_iter().collect()
     }
 
     /// Keeps what this turn brings; says it when it is worth a write.
@@ -34,7 +37,7 @@ impl Zedkube {
         let at = self.wall(now);
         let released = out.iter().any(|it| matches!(it, Effect::Say(Said::Forced(_))));
         let effect = (!released).then(|| self.effect_of_force());
-        self.history.audit(&self.force, effect.as_deref(), at);
+        self.history.audit(&self.force, effect.as_deref(), (&self.boot_id, at));
         let mut end = None;
         for effect in out {
             match effect {
@@ -62,7 +65,11 @@ impl Zedkube {
                 self.history.end(step, status, at, &text);
             }
         }
-        told.extend(self.history.take_new().map(|it| Effect::History(Box::new(it))));
+        told.extend(self.take_history().map(|it| Effect::History(Box::new(it))));
+    }
+
+    fn take_history(&mut self) -> Option<DrainHistory> {
+        self.history.take_new(&self.boot_id, self.booted_at)
     }
 
     /// Keeps one thing that is said; gives the end that it tells of.
@@ -117,8 +124,8 @@ impl Zedkube {
             (pods.counts, pods.evicted, pods.recordons) != (Counts::default(), 0, 0)
                 || !pods.blockers.is_empty()
         };
-        if self.before != Before::default() || self.run.pods().as_ref().is_some_and(told) {
-            let pods = self.run.pods().cloned().unwrap_or_default();
+        let done = matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }));
+        if let Some(pods) = self.run.pods().filter(|it| done || told(it)).cloned() {
             let (blockers, counts, sums) = (self.blockers(&pods), self.counts(), self.sums());
             self.history.facts(counts, &blockers, sums);
         }

@@ -214,6 +214,19 @@ fn the_fault_injection_file_holds_a_drain_that_is_done() {
 }
 
 #[test]
+fn evictions_of_all_attempts_are_one_sum() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.hear(Event::Draining(run, Box::new(Progress { evicted: 3, ..Progress::default() })));
+    bench.fail(run, false);
+    assert_eq!(bench.core.progress().evicted, 3);
+    bench.wait();
+    bench.hear(Event::Draining(run, Box::new(Progress { evicted: 2, ..Progress::default() })));
+    assert_eq!((bench.core.progress().evicted, bench.core.history.kept.drains[0].evicted), (5, 5));
+}
+
+#[test]
 fn k6_the_fault_injection_file_holds_for_an_hour_at_most() {
     let mut bench = Bench::idle();
     bench.hear(Event::Hold(true));
@@ -221,7 +234,8 @@ fn k6_the_fault_injection_file_holds_for_an_hour_at_most() {
     let run = bench.until_draining();
     bench.done(run);
     let progress = bench.core.progress();
-    assert!(progress.reason.contains("holds COMPLETE back, at most until"), "{}", progress.reason);
+    assert!(progress.reason.contains("holds COMPLETE back, until Deadline at most"), "{}", progress.reason);
+    assert!(!progress.deadline.is_zero());
     assert_eq!(progress.next_step, "`rm /tmp/DrainStatus_FaultInjection_Wait`");
     assert_eq!(bench.wait(), Duration::from_hours(1));
     assert_eq!(bench.status(), (9, 2));

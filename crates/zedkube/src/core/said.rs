@@ -154,7 +154,7 @@ fn what_a_rule_lets_pass_is_told_in_the_end_by_name_and_logged_also_when_it_was_
     assert_eq!(said.left, names);
     assert_eq!(
         said.reason,
-        format!("drained: 2 pods evicted, none left; left in place by policy: {}", names.join("; "))
+        format!("drained: 5 pods evicted, none left; left in place by policy: {}", names.join("; "))
     );
     let logged: Vec<_> = bench
         .last

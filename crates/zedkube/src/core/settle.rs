@@ -9,12 +9,13 @@ use super::facts::{Effect, Force, Membership, Said, Seen};
 use super::machine::Zedkube;
 use super::resume::Before;
 use super::run::{Care, End, Run, Sent, cordoned};
-use super::void::Guard;
+use super::void::{Guard, is_drained};
 
 impl Zedkube {
-    pub(super) fn request(&mut self, from: Requester, request: Option<NodeDrainRequest>) {
+    pub(super) fn request(&mut self, now: Mono, from: Requester, request: Option<NodeDrainRequest>) {
         match request {
             Some(request) => {
+                self.heard_asked(now, &request);
                 self.requests.insert(from, request);
             }
             None if planted(Fault::K6) => {}
@@ -26,6 +27,7 @@ impl Zedkube {
 
     /// Levels first: what must not go on ends, what is asked for begins.
     pub(super) fn settle(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.forget_asked();
         if self.knows_requests() {
             self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
         }
@@ -203,6 +205,13 @@ impl Zedkube {
         self.answers.iter().find(|answer| answer.id() == id && answer.status.is_final())
     }
 
+    /// Nobody else uncordoned what we have just uncordoned, or what was not cordoned: a skip and a forced COMPLETE need no
+    /// cordon.
+    fn opened_by_us(&self, seen: &Seen) -> bool {
+        let proved = self.answers.iter().any(is_drained);
+        *seen == Seen::Open && !proved && (self.gives_back || !cordoned(self.cordon))
+    }
+
     pub(super) fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
         if self.care != Care::Looking {
             return;
@@ -213,10 +222,7 @@ impl Zedkube {
         }
         self.node_seen |= seen.is_ok();
         self.care = match seen.map(|seen| self.sifted(seen)) {
-            // Nobody else uncordoned what we have just uncordoned, or what was not cordoned.
-            Ok(seen @ (Seen::Open | Seen::Peopled(..)))
-                if keeps && (seen != Seen::Open || (cordoned(self.cordon) && !self.gives_back)) =>
-            {
+            Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps && !self.opened_by_us(&seen) => {
                 self.void(now, &seen, out);
                 return;
             }

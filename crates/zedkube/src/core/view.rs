@@ -47,13 +47,10 @@ impl Zedkube {
         let pods = self.run.pods().cloned().unwrap_or_default();
         let (tier, estimate, deadline) = match &self.run {
             Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
-            Run::Pausing { until, .. } => (None, None, Some(*until)),
-            Run::Idle
-            | Run::Taken
-            | Run::Probing { .. }
-            | Run::Cordoning { .. }
-            | Run::Holding { .. }
-            | Run::Ended(_) => (None, None, None),
+            Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
+            Run::Idle | Run::Taken | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_) => {
+                (None, None, None)
+            }
         };
         let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| self.wall(at));
         let serves = self.shown_request();
@@ -87,6 +84,9 @@ impl Zedkube {
             gate: self.told_gate(),
             repairs: self.repairs(),
             answers: self.answers.clone(),
+            asked: self.asked.clone(),
+            boot_id: self.boot_id.clone(),
+            booted_at: self.booted_at,
         }
     }
 
@@ -106,7 +106,7 @@ impl Zedkube {
     /// Pods of this attempt, those that had gone before this agent started anew included.
     pub(super) fn counts(&self) -> PodCounts {
         let pods = self.run.pods();
-        let over = matches!(self.run, Run::Holding { .. } | Run::Ended(_))
+        let over = matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }))
             || pods.is_some_and(|it| it.phase != Phase::Draining);
         self.before.with(pods.map(|it| counts(it.counts)).unwrap_or_default(), over)
     }
@@ -151,6 +151,8 @@ impl Zedkube {
             left: self.all_left(),
             left_omitted: 0,
             answers: self.answers.clone(),
+            asked: self.asked.clone(),
+            booted_at: self.booted_at,
         })
     }
 
@@ -218,9 +220,9 @@ impl Zedkube {
                 format!("attempt {attempt} of {} failed: {reason}", self.limits.drain_tries),
                 format!("{}; the next attempt starts at Deadline, or as soon as that changes", mend(last)),
             ),
-            Run::Holding { until, .. } => words(
+            Run::Holding { .. } => words(
                 DrainPhase::Proving,
-                format!("drained; the file /{WAIT} holds COMPLETE back, at most until {}", self.wall(*until)),
+                format!("drained; the file /{WAIT} holds COMPLETE back, until Deadline at most"),
                 format!("`rm /{WAIT}`"),
             ),
             Run::Ended(End::Drained { .. }) => words(

@@ -18,8 +18,9 @@ fn read<T: Topic>(device: &Device, path: &str) -> T {
 async fn k1_a_thousand_blocked_pods_are_told_as_the_worst_by_name_and_the_rest_as_a_number() {
     let mut device = Device::new().await;
     device.limits = Limits {
-        drain_tries: 2,
-        pod_limit_ms: 60_000,
+        drain_tries: 1,
+        progress_gap_ms: 10_000,
+        pod_limit_ms: 20_000,
         pod_limit_then: PodAction::GiveUp,
         ..Limits::default()
     };

@@ -119,7 +119,7 @@ async fn s3_an_order_that_others_may_have_written_is_refused() {
     refused("writable by all", |device| {
         let beside = device.bus.path("tmp/order");
         device.write("tmp/order", &order);
-        std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o666)).unwrap();
+        std::fs::set_permissions(&beside, Permissions::from_mode(0o666)).unwrap();
         std::fs::rename(beside, device.bus.path(FORCE)).unwrap();
     })
     .await;
@@ -222,12 +222,12 @@ async fn k6_a_file_that_others_can_write_holds_no_drain_and_nothing_that_is_made
     assert_eq!(device.diary.count("ignored, it does not hold a drain: others may write it"), 1);
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
-    let mut made = Vec::new();
+    let mut found = Vec::new();
     for dir in ["run", "persist"] {
-        all_under(&device.bus.path(dir), &mut made);
+        all_under(&device.bus.path(dir), &mut found);
     }
-    assert!(made.len() > 20, "{made:?}");
-    for path in made {
+    assert!(found.len() > 20, "{found:?}");
+    for path in found {
         let mode = path.symlink_metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o022, 0, "{} has mode {mode:o}", path.display());
     }
