@@ -178,6 +178,9 @@ mod tests {
         assert!(!budget.guards(&labels(&[])));
         budget.selector = Some(Selector::default());
         assert!(budget.guards(&labels(&[])));
-        assert_eq!(budget.to_string(), "PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required");
+        assert_eq!(
+            budget.to_string(),
+            "PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"
+        );
     }
 }

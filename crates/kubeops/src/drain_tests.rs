@@ -172,7 +172,8 @@ async fn o2_a_held_pod_is_told_with_its_numbers_and_never_otherwise() {
         () = attempt.pass(secs(60)) => {}
         () = collect => {}
     }
-    let expected = "pod shop/held: PodDisruptionBudget shop/web allows no disruption: 2 of 2 pods healthy, 2 required";
+    let expected =
+        "pod shop/held: PodDisruptionBudget shop/web allows no disruption: 2 of 2 pods healthy, 2 required";
     assert_eq!(told.into_iter().collect::<Vec<_>>(), [expected]);
 }
 

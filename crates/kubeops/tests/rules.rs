@@ -72,7 +72,9 @@ async fn d6_pods_with_two_budgets_leave_one_by_one_and_only_while_both_have_room
     let reason = &seen.blockers.iter().find(|it| it.pod.name.starts_with("web")).unwrap().reason;
     assert!(
         reason.contains("PodDisruptionBudget shop/web allows 1 disruption: 3 of 3 pods healthy, 2 required")
-            && reason.contains("PodDisruptionBudget shop/web-too allows no disruption: 3 of 3 pods healthy, 3 required"),
+            && reason.contains(
+                "PodDisruptionBudget shop/web-too allows no disruption: 3 of 3 pods healthy, 3 required"
+            ),
         "{reason}"
     );
     attempt.pass(secs(120)).await;

@@ -13,6 +13,7 @@ use kubeops::reply::Reach;
 use kubeops::{
     Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Progress, Watched, node,
 };
+use step::Mono;
 use tokio::sync::watch;
 use topics::NodeDrainRequest;
 
@@ -145,23 +146,27 @@ impl Work {
         outbox: &Outbox<Event>,
     ) {
         let clock = self.station.clock;
-        let mut away = None::<Box<Away>>;
+        // Since when nothing has answered, and how often it was asked.
+        let mut silent = None::<(Mono, u32)>;
         loop {
-            if away.is_none() && progress.wait_for(|it| !it.trouble.is_empty()).await.is_err() {
+            if silent.is_none() && progress.wait_for(|it| !it.trouble.is_empty()).await.is_err() {
                 return;
             }
             let asked = clock.now();
             let silence = node::probe(&self.cluster).await.err().filter(Error::is_silence);
-            let next = silence.map(|error| {
-                let (since, tries) = away.as_ref().map_or((asked, 0), |it| (it.since, it.tries));
-                let (tries, address) = (tries.saturating_add(1), self.cluster.address());
-                Box::new(Away { since, tries, address, why: error.line() })
+            let was_silent = silent.is_some();
+            let away = silence.map(|error| {
+                let (since, tries) =
+                    silent.map_or((asked, 1), |(since, tries)| (since, tries.saturating_add(1)));
+                silent = Some((since, tries));
+                let (secs, address) = (clock.now().since(since).as_secs(), self.cluster.address());
+                Box::new(Away { secs, tries, address, why: error.line() })
             });
-            if next != away {
-                away.clone_from(&next);
-                if !outbox.send(Event::Away(run, next)).await {
-                    return;
-                }
+            if away.is_none() {
+                silent = None;
+            }
+            if (was_silent || away.is_some()) && !outbox.send(Event::Away(run, away)).await {
+                return;
             }
             clock.sleep_until(Some(clock.now() + self.limits.probe_pause())).await;
         }

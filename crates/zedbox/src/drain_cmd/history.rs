@@ -5,7 +5,9 @@
 use agent::wire;
 use anyhow::Context as _;
 use pubsub::{Bus, store};
-use topics::{DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, StepWord, go_json};
+use topics::{
+    DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, StepWord, go_json,
+};
 
 use super::seen::GLOBAL;
 use super::status::{name, purpose};

@@ -80,7 +80,8 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize, colours: bool) -> 
     }
     let served = seen.served();
     for (agent, request) in seen.requests.iter().filter(|(_, it)| Some(*it) != served) {
-        let who = if request.requested_by == Requester::Operator { String::new() } else { format!("by {agent} ") };
+        let who =
+            if request.requested_by == Requester::Operator { String::new() } else { format!("by {agent} ") };
         add("also asked", &format!("{who}{}", request_words(request, now)));
     }
     for (op, pending) in &seen.pending {

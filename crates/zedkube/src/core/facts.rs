@@ -6,7 +6,6 @@ use agent::settings::Properties;
 use kubeops::boot::Report;
 use kubeops::gate::Verdict;
 use kubeops::{Blocker, Left, Marks, Progress, Watched};
-use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
     Requester,
@@ -116,8 +115,8 @@ pub struct Done {
 /// The API does not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Away {
-    /// Since when, without a break.
-    pub since: Mono,
+    /// How long that has been so without a break.
+    pub secs: u64,
     /// How often it was asked.
     pub tries: u32,
     /// Its address, or where that comes from.

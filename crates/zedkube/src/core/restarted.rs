@@ -149,7 +149,8 @@ fn a_request_that_came_while_nobody_ran_gets_attempts_of_its_own() {
 fn an_api_that_is_away_when_zedkube_restarts_in_mid_drain_is_waited_for_and_never_skipped() {
     let (mut bench, reboot) = pausing();
     bench.wait();
-    let mut bench = Bench::at(bench.now, Limits::default(), Some(bench.core.journal()));
+    let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..Limits::default() };
+    let mut bench = Bench::at(bench.now, limits, Some(bench.core.journal()));
     bench.ask(&reboot);
     bench.join();
     let run = bench.run();

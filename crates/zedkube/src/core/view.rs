@@ -189,18 +189,21 @@ impl Zedkube {
             Run::Probing { trouble, .. } if trouble.is_empty() => {
                 words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
             }
-            Run::Probing { away_since, trouble, .. } => {
-                let since = self.wall(*away_since);
+            Run::Probing { trouble, .. } => {
                 let then = if self.resume.is_some() {
                     "the drain that was under way continues by itself once it answers".to_owned()
                 } else {
-                    let at = self.wall(*away_since + self.properties.time(settings::DRAIN_SKIP));
-                    format!("if it stays unreachable the drain is skipped at {at}")
+                    let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
+                    format!(
+                        "once it has been unreachable for {secs} s, without a break, the drain is skipped"
+                    )
                 };
                 words(
                     DrainPhase::Checking,
-                    format!("the Kubernetes API has not been reachable since {since}: {trouble}"),
-                    format!("check that the cluster software runs on this node: `systemctl status k3s`; {then}"),
+                    format!("the Kubernetes API is not reachable: {trouble}"),
+                    format!(
+                        "check that the cluster software runs on this node: `systemctl status k3s`; {then}"
+                    ),
                 )
             }
             Run::Cordoning { trouble, .. } if trouble.is_empty() => {
@@ -211,8 +214,8 @@ impl Zedkube {
                 format!("try {tried} of {} to cordon failed: {trouble}", self.limits.cordon_tries),
                 "compare `kubectl get nodes` with the device's name, and look at the API server",
             ),
-            Run::Draining { now, deadline, .. } => match &self.away {
-                Some(away) => self.away_words(away, *deadline),
+            Run::Draining { now, .. } => match &self.away {
+                Some(away) => self.away_words(away),
                 None => draining_words(now),
             },
             Run::Pausing { attempt, reason, last, .. } => words(
@@ -312,10 +315,9 @@ impl Zedkube {
     }
 
     /// The API does not answer in an attempt: it is waited for, and what that means is told.
-    fn away_words(&self, away: &Away, deadline: Mono) -> Words {
-        let Away { since, tries, address, why } = away;
+    fn away_words(&self, away: &Away) -> Words {
+        let Away { secs, tries, address, why } = away;
         let PodCounts { total, gone, .. } = self.counts();
-        let (since, deadline) = (self.wall(*since), self.wall(deadline));
         let force = match self.shown_request().requested_by {
             Requester::Operator => "`zedbox drain cancel` withdraws your request",
             Requester::Update => {
@@ -328,12 +330,12 @@ impl Zedkube {
         words(
             DrainPhase::Draining,
             format!(
-                "no answer from the Kubernetes API at {address} since {since}, tried {tries} times: {why}; {gone} of \
+                "no answer from the Kubernetes API at {address} for {secs} s, tried {tries} times: {why}; {gone} of \
                  {total} pods were gone then"
             ),
             format!(
                 "check the network and the cluster software of this node: `systemctl status k3s`; the drain continues \
-                 by itself once the API answers, until {deadline}; {force}"
+                 by itself once the API answers, until Deadline; {force}"
             ),
         )
     }
