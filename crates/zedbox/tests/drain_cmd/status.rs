@@ -51,7 +51,7 @@ fn a_blocked_drain_names_counts_blockers_deadline_and_the_next_step() {
         "[##########..........] 2 of 4 gone, 1 going, 1 blocked",
         "deadline   2026-03-15 09:30:02 UTC, in 23 h 49 min",
         "[budget] pod shop/web-5f7d-e757f: PodDisruptionBudget shop/web allows",
-        "since 09:30:04 UTC, 10 min ago",
+        "since 09:30:04 UTC,",
         "next step  shop/web-5f7d-e757f: wait until the budget allows a disruption, or",
         "zedkube    runs",
     ] {
@@ -79,7 +79,7 @@ fn trouble_with_the_api_is_told_beside_blockers_and_nothing_is_told_twice() {
         "{}",
         told.out
     );
-    assert_eq!(told.out.matches("allows no disruption").count(), 1, "{}", told.out);
+    assert_eq!(told.out.matches("PodDisruptionBudget shop/web").count(), 1, "{}", told.out);
 }
 
 #[test]
