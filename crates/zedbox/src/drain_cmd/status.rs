@@ -3,7 +3,8 @@
 use agent::Clock;
 use pubsub::Bus;
 use topics::{
-    CordonOwner, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest, Requester,
+    CordonOwner, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest, RequestId,
+    Requester,
 };
 
 use super::seen::{Follow, Live, Seen};
@@ -28,10 +29,14 @@ pub(super) async fn run(
     let mut follow = Follow::open(bus).await;
     follow.settle(clock).await;
     let seen = follow.seen();
-    let now = options.as_of.unwrap_or_else(|| clock.wall());
+    let (now, by_clock) = match options.as_of {
+        // Of a tree from elsewhere: everything by its own clock.
+        Some(as_of) => (as_of, seen.clone()),
+        None => (clock.wall(), seen.clone().by_clock(clock)),
+    };
     match voice.output {
         Output::Json => Voice::json(seen, false)?,
-        Output::Text => Voice::print(&sheet(seen, now, voice.columns(), voice.colours))?,
+        Output::Text => Voice::print(&sheet(&by_clock, now, voice.columns(), voice.colours))?,
     };
     for line in warnings(bus, seen) {
         Voice::warn(&line);
@@ -82,7 +87,7 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize, colours: bool) -> 
     for (agent, request) in seen.requests.iter().filter(|(_, it)| Some(*it) != served) {
         let who =
             if request.requested_by == Requester::Operator { String::new() } else { format!("by {agent} ") };
-        add("also asked", &format!("{who}{}", request_words(request, now)));
+        add("also asked", &format!("{who}{}", words(request, seen.asked_at(request.id()), now)));
     }
     for (op, pending) in &seen.pending {
         let skip = if pending.skip.is_empty() {
@@ -131,6 +136,7 @@ pub(super) fn headline(seen: &Seen, now: GoTime) -> String {
         (Some(_) | None, None) => None,
     };
     if let Some((by, context, at)) = asked {
+        let at = seen.asked_at(RequestId { by, at });
         line = format!("{line}; {}, asked {}", purpose(by, &context), moment(at, now));
     }
     match seen.agreed() {
@@ -152,8 +158,11 @@ pub(super) fn purpose(by: Requester, context: &str) -> String {
 
 /// The same for a whole request.
 pub(super) fn request_words(request: &NodeDrainRequest, now: GoTime) -> String {
-    let by = request.requested_by;
-    format!("{}, asked {}", purpose(by, &request.context), moment(request.requested_at, now))
+    words(request, request.requested_at, now)
+}
+
+fn words(request: &NodeDrainRequest, asked_at: GoTime, now: GoTime) -> String {
+    format!("{}, asked {}", purpose(request.requested_by, &request.context), moment(asked_at, now))
 }
 
 fn progress_rows(progress: &NodeDrainProgress, stand: Stand, now: GoTime) -> Vec<(&'static str, String)> {
