@@ -25,6 +25,8 @@ const LOOKS_APART: Duration = Duration::from_secs(1);
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
     held: Mutex<Option<Held>>,
+    /// The server's address, as it was read last.
+    address: Mutex<String>,
 }
 
 /// A client and the file that it was made from.
@@ -43,11 +45,16 @@ struct Stamp {
 
 impl KubeconfigFile {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, held: Mutex::new(None) }
+        Self { path, held: Mutex::new(None), address: Mutex::default() }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The server's address, once the file has been read.
+    pub(crate) fn address(&self) -> String {
+        self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Has the next call read everything anew.
@@ -61,7 +68,8 @@ impl KubeconfigFile {
         if let Some(client) = self.known(&stamp) {
             return Ok(client);
         }
-        let client = read_client(&self.path).await?;
+        let (client, address) = read_client(&self.path).await?;
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
         debug!(path = %self.path.display(), "kubeconfig read");
         let held = Held { stamp, client: client.clone() };
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
@@ -111,8 +119,9 @@ pub(crate) async fn understand(bytes: &[u8]) -> Result<(), Box<dyn std::error::E
     Ok(())
 }
 
-/// Builds a client from nothing but the file: no variable of the environment is looked at.
-async fn read_client(path: &Path) -> Result<Client, Error> {
+/// Builds a client from nothing but the file: no variable of the environment is looked at. Returns the server's address
+/// too.
+async fn read_client(path: &Path) -> Result<(Client, String), Error> {
     let wrong = |source: Box<dyn std::error::Error + Send + Sync>| Error::Kubeconfig {
         path: path.to_owned(),
         source,
@@ -132,7 +141,8 @@ async fn read_client(path: &Path) -> Result<Client, Error> {
         config.proxy_url = None;
     }
     config.default_retry = false;
-    Client::try_from(config).map_err(|it| wrong(it.into()))
+    let address = config.cluster_url.to_string();
+    Ok((Client::try_from(config).map_err(|it| wrong(it.into()))?, address))
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@
 use agent::wire;
 use anyhow::Context as _;
 use pubsub::{Bus, store};
-use topics::{DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, go_json};
+use topics::{
+    DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, StepWord, go_json,
+};
 
 use super::seen::GLOBAL;
 use super::status::{name, purpose};
@@ -21,15 +23,28 @@ const LIMIT_BYTES: u64 = 1 << 20;
 pub(super) fn run(bus: &Bus, voice: &Voice) -> anyhow::Result<Exit> {
     let path = wire::path::<DrainHistory>(bus, "zedkube", GLOBAL);
     let doing = || format!("read the history {}; `zedbox check` tells more", path.display());
-    let history = match store::read(&path, LIMIT_BYTES).with_context(doing)? {
+    let mut history = match store::read(&path, LIMIT_BYTES).with_context(doing)? {
         Some(bytes) => go_json::from_slice::<DrainHistory>(&bytes).with_context(doing)?,
         None => DrainHistory::default(),
     };
+    if let Some(progress) = wire::peek(bus, "zedkube", GLOBAL) {
+        bring_up_to_date(&mut history, &progress);
+    }
     match voice.output {
         Output::Json => Voice::json(&history, false)?,
         Output::Text => Voice::print(&report(&history, voice.columns()))?,
     };
     Ok(Exit::Done)
+}
+
+/// The record of a drain that still runs is written at each step: how far it is now is in the progress.
+fn bring_up_to_date(history: &mut DrainHistory, progress: &NodeDrainProgress) {
+    let Some(record) = history.drains.first_mut().filter(|it| it.is_open()) else { return };
+    if (progress.requested_by, progress.requested_at) == (record.requested_by, record.requested_at) {
+        record.counts = progress.counts;
+        record.evicted = progress.evicted.max(record.evicted);
+        record.recordons = progress.recordons.max(record.recordons);
+    }
 }
 
 fn report(history: &DrainHistory, columns: usize) -> String {
@@ -45,8 +60,8 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
     let asked = clock_time(record.requested_at, GoTime::ZERO);
     let how = format!("{} ({})", name(record.status), record.status.number());
     let how = match (record.is_open(), record.steps.last()) {
-        (true, _) => format!("{how}, goes on"),
-        (false, Some(last)) => format!("{how}, {} after {}", last.step.word(), span(record.seconds)),
+        (true, _) => format!("{how}, still running"),
+        (false, Some(last)) => format!("{how}, {} after {}", last.step.text(), span(record.seconds)),
         (false, None) => how,
     };
     let head = format!("{}, asked {asked}: {how}", purpose(record.requested_by, &record.context));
@@ -64,22 +79,23 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
     if counts.blocked > 0 {
         pods = format!("{pods}, {} blocked", counts.blocked);
     }
-    add("pods", &format!("{pods}; {} evicted in {} attempts", record.evicted, record.attempts));
+    let attempts = if record.attempts == 1 { "attempt" } else { "attempts" };
+    add("pods", &format!("{pods}; {} evicted in {} {attempts}", record.evicted, record.attempts));
     if record.recordons > 0 {
-        add("cordon", &format!("{} times taken away by somebody and put back", record.recordons));
+        add("cordon", &format!("found removed and set again {} times", record.recordons));
     }
     for it in &record.blockers {
         let pod = if it.reason.contains(&it.pod) { String::new() } else { format!("pod {}: ", it.pod) };
         add("blocked", &format!("[{}] {pod}{}", it.code, it.reason));
     }
     if record.more_blockers > 0 {
-        add("blocked", &format!("and {} more", record.more_blockers));
+        add("blocked", &format!("… and {} more", record.more_blockers));
     }
     for it in &record.left {
-        add("let pass", it);
+        add("stays", it);
     }
     if record.more_left > 0 {
-        add("let pass", &format!("and {} more", record.more_left));
+        add("stays", &format!("… and {} more", record.more_left));
     }
     add("boot", &record.boot_id);
     out
@@ -90,9 +106,10 @@ fn step(step: &DrainStep, began: GoTime) -> (String, String) {
     let time = clock_time(step.at, step.at).replace(" UTC", "");
     let date = clock_time(step.at, began);
     let date = date.strip_suffix(" UTC").and_then(|it| it.strip_suffix(&time)).unwrap_or_default();
-    let nth = if step.attempt > 0 { format!(" {}", step.attempt) } else { String::new() };
+    let counted = matches!(step.step, StepWord::Attempt | StepWord::AttemptFailed);
+    let nth = if counted && step.attempt > 0 { format!(" {}", step.attempt) } else { String::new() };
     let text = if step.text.is_empty() { String::new() } else { format!(": {}", step.text) };
-    (time, format!("{date}{}{nth}{text}", step.step.word()))
+    (time, format!("{date}{}{nth}{text}", step.step.text()))
 }
 
 fn force(record: &ForceRecord, columns: usize) -> String {

@@ -85,7 +85,9 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize, colours: bool) -> 
     }
     let served = seen.served();
     for (agent, request) in seen.requests.iter().filter(|(_, it)| Some(*it) != served) {
-        add("asked too", &format!("by {agent} {}", words(request, seen.asked_at(request.id()), now)));
+        let who =
+            if request.requested_by == Requester::Operator { String::new() } else { format!("by {agent} ") };
+        add("also asked", &format!("{who}{}", words(request, seen.asked_at(request.id()), now)));
     }
     for (op, pending) in &seen.pending {
         let skip = if pending.skip.is_empty() {
@@ -189,7 +191,7 @@ fn progress_rows(progress: &NodeDrainProgress, stand: Stand, now: GoTime) -> Vec
         rows.push(("cordon", "somebody else's; it is kept".to_owned()));
     }
     if progress.recordons > 0 {
-        rows.push(("cordon", format!("{} times taken away by somebody and put back", progress.recordons)));
+        rows.push(("cordon", format!("found removed and set again {} times", progress.recordons)));
     }
     if !progress.gate.layer.is_empty() {
         let failed = if progress.gate.failed { ", over its limit" } else { "" };
@@ -321,7 +323,10 @@ pub(super) fn phase_words(seen: &Seen) -> &'static str {
         Some(DrainPhase::Forced) => "a person has forced this status",
         Some(DrainPhase::Withdrawing) => "the request was taken back, the cordon is being removed",
         Some(DrainPhase::Leaving) => "waits until the node has left its cluster",
-        Some(DrainPhase::AfterBoot) => "our cordon of an earlier boot stays until the node is sound",
+        Some(DrainPhase::AfterBoot) if seen.agreed().is_some_and(|it| it.gate.open) => {
+            "removing our cordon of the earlier boot"
+        }
+        Some(DrainPhase::AfterBoot) => "our cordon of an earlier boot stays until the node is healthy",
         Some(
             DrainPhase::Idle
             | DrainPhase::Checking

@@ -29,10 +29,10 @@ fn a_drain_that_goes_on_and_one_over_midnight_are_told_so() {
         &text.replace("2026-03-14T08:39:12Z\",\"Status\":9", "0001-01-01T00:00:00Z\",\"Status\":5"),
     );
     let told = node.drain("history");
-    assert!(told.out.contains("CORDONED (5), goes on"), "{}", told.out);
+    assert!(told.out.contains("CORDONED (5), still"), "{}", told.out);
     node.put(FILE, &text.replace("{\"At\":\"2026-03-14T08:39:12Z\"", "{\"At\":\"2026-03-15T00:01:02Z\""));
     let told = node.drain("history");
-    assert!(told.out.contains("00:01:02   2026-03-15 complete"), "{}", told.out);
+    assert!(told.out.contains("00:01:02   2026-03-15 drained, verified"), "{}", told.out);
 }
 
 #[test]
