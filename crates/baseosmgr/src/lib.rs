@@ -57,20 +57,16 @@ pub async fn run(station: Station, limits: Limits, zboot: Option<Box<dyn Zboot>>
     let Some((partitions, shell, found, inbox)) = outlet::started(&station, &troubles, open).await? else {
         return Ok(());
     };
-    match partitions {
-        Some((boot, running, partitions)) => {
-            tell(boot, running);
-            let core = core::BaseOs::new(limits, partitions, found);
-            turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await
-        }
-        None => {
-            warn!(
-                "no image partitions are named (--partitions none): every OS update in the device config is refused, \
-                 with the reason in /run/baseosmgr/BaseOsStatus"
-            );
-            turn::run((core::Refusal::new(found), Vec::new()), shell, inbox, &station, &troubles).await
-        }
+    if let Some((boot, running, partitions)) = partitions {
+        tell(boot, running);
+        let core = core::BaseOs::new(limits, partitions, found);
+        return turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await;
     }
+    warn!(
+        "no image partitions are named (--partitions none): every OS update in the device config is refused, with the \
+         reason in /run/baseosmgr/BaseOsStatus"
+    );
+    turn::run((core::Refusal::new(found), Vec::new()), shell, inbox, &station, &troubles).await
 }
 
 fn tell(boot: Boot, running: Label) {

@@ -198,7 +198,8 @@ pub(crate) fn open_in(
     let opened = planted(Call::Open);
     let file = match opened.and_then(|()| rustix::fs::openat(dir, name.as_ref(), flags, Mode::empty())) {
         Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Ok(None),
+        // A path through something that is no directory leads to no file.
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(Errno::LOOP) => return Err(refuse("it is a link; put a regular file there")),
         Err(error) => return Err(Error::io("open", path())(error.into())),
     };

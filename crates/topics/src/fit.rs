@@ -169,7 +169,6 @@ pub fn cut_text(text: &str, bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;

@@ -335,8 +335,8 @@ mod tests {
     fn published(root: &Path) -> (Option<bool>, Option<ConfigMembership>) {
         let bus = Bus::open(root).unwrap();
         (
-            wire::peek::<EdgeNodeClusterConfig>(&bus, NAME, GLOBAL).map(|it| it.valid),
-            wire::peek::<ClusterDecision>(&bus, NAME, GLOBAL).map(|it| it.membership),
+            wire::peek::<EdgeNodeClusterConfig>(&bus, NAME, GLOBAL).unwrap().map(|it| it.valid),
+            wire::peek::<ClusterDecision>(&bus, NAME, GLOBAL).unwrap().map(|it| it.membership),
         )
     }
 

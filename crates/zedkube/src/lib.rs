@@ -61,15 +61,17 @@ pub async fn run_into(
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let target = Target::default();
     let leader = leader::Leader::new(&station, &limits, cluster.clone(), target.clone());
-    let membership = leave::Leaver::open(&station, &limits);
     let open = || {
         pid::write(&station, NAME)?;
         force::forget_earlier_boot(&station);
         let (outbox, inbox) = turn::inbox();
         let (tasks, door) = (Tasks::new(outbox), leader.door());
-        Ok((inbox, shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?))
+        let membership = leave::Leaver::open(&station, &limits)?;
+        let opened = shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?;
+        Ok((inbox, membership, opened))
     };
-    let Some((inbox, (mut shell, earlier))) = outlet::started(&station, &troubles, open).await? else {
+    let Some((inbox, membership, (mut shell, earlier))) = outlet::started(&station, &troubles, open).await?
+    else {
         return Ok(());
     };
     let others = cluster;

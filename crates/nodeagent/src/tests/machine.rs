@@ -152,7 +152,7 @@ struct SlowDisks {
 
 impl Device for SlowDisks {
     fn reboot(&self, _why: &str) -> Result<(), Error> {
-        let progress = agent::wire::peek(&self.bus, "zedkube", "global");
+        let progress = agent::wire::peek(&self.bus, "zedkube", "global").unwrap();
         self.asked.send(progress).unwrap();
         Ok(())
     }

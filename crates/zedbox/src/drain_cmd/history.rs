@@ -27,7 +27,7 @@ pub(super) fn run(bus: &Bus, voice: &Voice) -> anyhow::Result<Exit> {
         Some(bytes) => go_json::from_slice::<DrainHistory>(&bytes).with_context(doing)?,
         None => DrainHistory::default(),
     };
-    if let Some(progress) = wire::peek(bus, "zedkube", GLOBAL) {
+    if let Ok(Some(progress)) = wire::peek(bus, "zedkube", GLOBAL) {
         bring_up_to_date(&mut history, &progress);
     }
     match voice.output {

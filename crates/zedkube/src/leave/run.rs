@@ -38,12 +38,17 @@ pub(crate) struct Leaver {
 
 impl Leaver {
     /// Becomes the publisher of the record, if that can be, with what an earlier run left.
-    pub(crate) fn open(station: &Station, limits: &Limits) -> Self {
-        let record = wire::peek::<NodeLeave>(&station.bus, NAME, GLOBAL).unwrap_or_default();
+    ///
+    /// # Errors
+    /// The record cannot be read: whether the node was leaving is not known then.
+    pub(crate) fn open(station: &Station, limits: &Limits) -> Result<Self, Error> {
+        let record =
+            wire::peek::<NodeLeave>(&station.bus, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?;
+        let record = record.unwrap_or_default();
         let mut rules = Rules::new(record, limits, &station.boot_id);
         let standing = rules.settle(station.clock.now(), station.clock.wall());
         let (standing, _) = watch::channel(standing);
-        Self {
+        Ok(Self {
             station: station.clone(),
             limits: limits.clone(),
             // What fails here is logged and tried again with the first write.
@@ -51,7 +56,7 @@ impl Leaver {
             rules,
             standing,
             failure: String::new(),
-        }
+        })
     }
 
     /// How this node stands, from before the first config on.
