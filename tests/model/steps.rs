@@ -213,6 +213,7 @@ impl State {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each thing that may happen")]
     fn happen(&mut self, action: &Action, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         match action {
             Action::Start(who) => {

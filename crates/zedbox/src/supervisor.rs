@@ -138,7 +138,7 @@ fn tell_device(device: &device::Choice) {
             device::RECORD
         ),
         device::Choice::Systemd | device::Choice::Exec(_) => {
-            warn!(%device, "this process can take this machine down")
+            warn!(%device, "this process can take this machine down");
         }
     }
 }

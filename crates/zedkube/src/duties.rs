@@ -97,7 +97,7 @@ mod tests {
                     what: "a duty",
                     source: topics::go_json::from_slice::<u8>(b"x").unwrap_err(),
                 };
-                if nth % 2 == 0 { Err(failed()) } else { Ok(()) }
+                if nth.is_multiple_of(2) { Err(failed()) } else { Ok(()) }
             }
         };
         keep("test", &station, duty).await;

@@ -257,7 +257,18 @@ impl Rules {
                 "if the node is to stay: check the cluster section and that zedagent runs; if it is to go: nothing, it \
                  leaves once that is confirmed"
             }
-            _ => "nothing",
+            LeavePhase::Outside
+            | LeavePhase::Member
+            | LeavePhase::Reaching
+            | LeavePhase::Cordoning
+            | LeavePhase::RemovingApps
+            | LeavePhase::CheckingReplicas
+            | LeavePhase::Draining
+            | LeavePhase::Deleting
+            | LeavePhase::Left
+            | LeavePhase::Alone
+            | LeavePhase::NotReached
+            | LeavePhase::Failed => "nothing",
         }
         .clone_into(&mut record.next_step);
         if phase == LeavePhase::Reaching { Membership::Leaving } else { Membership::Member }

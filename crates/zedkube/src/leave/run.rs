@@ -242,7 +242,7 @@ fn follow(tasks: &mut Tasks<Fact>, bus: &Bus) {
             Change::Synced | Change::Restarted(_) | Change::Bad(_) => return None,
         };
         // The rest of that topic is no news here.
-        (std::mem::replace(&mut last, Some(status)) != Some(status)).then_some(Fact::Fetch(status))
+        (last.replace(status) != Some(status)).then_some(Fact::Fetch(status))
     });
 }
 

@@ -50,7 +50,7 @@ fn replaced(device: &Device, topic: &str) {
         std::fs::remove_dir_all(&at).unwrap();
     }
     std::fs::create_dir_all(at.parent().unwrap()).unwrap();
-    std::fs::write(at, "in the way").unwrap();
+    pubsub::store::replace(&at, b"in the way").unwrap();
 }
 
 /// Another process publishes the topic.

@@ -50,7 +50,7 @@ async fn files_that_vanish_under_run_never_take_the_node_out_of_its_cluster() {
         device
             .change(|device| {
                 for path in &paths {
-                    if path.ends_with(".json") { device.remove(path) } else { gone(device, path) }
+                    if device.bus.path(path).is_file() { device.remove(path) } else { gone(device, path) }
                 }
             })
             .await;
