@@ -66,7 +66,7 @@ pub async fn run_into(
         force::forget_earlier_boot(&station);
         let (outbox, inbox) = turn::inbox();
         let (tasks, door) = (Tasks::new(outbox), leader.door());
-        let membership = leave::Leaver::open(&station, &limits)?;
+        let membership = leave::Leaver::open(&station, &troubles, &limits)?;
         let opened = shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?;
         Ok((inbox, membership, opened))
     };

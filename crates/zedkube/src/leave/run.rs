@@ -4,7 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use agent::{Error, Station, Tasks, publication, report, turn, wire};
+use agent::outlet::Tries;
+use agent::{Error, Station, Tasks, Troubles, publication, turn, wire};
 use kubeops::leave::{End, Leave, State, leave};
 use kubeops::{Cluster, CordonOwner};
 use pubsub::{Bus, Change, Publication};
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 use topics::{
     ClusterDecision, ConfigMembership, EdgeNodeClusterConfig, LeavePhase, NodeLeave, ZedAgentStatus,
 };
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use super::rules::{Fact, Rules, Standing};
 use crate::core::Membership;
@@ -32,8 +33,7 @@ pub(crate) struct Leaver {
     topic: Option<Publication<NodeLeave>>,
     rules: Rules,
     standing: watch::Sender<Standing>,
-    /// The failure to write that was told last.
-    failure: String,
+    tries: Tries,
 }
 
 impl Leaver {
@@ -41,7 +41,7 @@ impl Leaver {
     ///
     /// # Errors
     /// The record cannot be read: whether the node was leaving is not known then.
-    pub(crate) fn open(station: &Station, limits: &Limits) -> Result<Self, Error> {
+    pub(crate) fn open(station: &Station, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
         let record =
             wire::peek::<NodeLeave>(&station.bus, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?;
         let record = record.unwrap_or_default();
@@ -51,11 +51,11 @@ impl Leaver {
         Ok(Self {
             station: station.clone(),
             limits: limits.clone(),
-            // What fails here is logged and tried again with the first write.
+            // What fails here is tried again, and then reported, with the first write.
             topic: publication(&station.bus, NAME).ok(),
             rules,
             standing,
-            failure: String::new(),
+            tries: Tries::new(troubles),
         })
     }
 
@@ -81,8 +81,9 @@ impl Leaver {
             let standing = self.rules.settle(now, self.station.clock.wall());
             self.announce(before);
             // The record first: whoever walks must be found walking after a power cut. All else waits for no disk.
-            let again = (!self.write()).then(|| now + self.limits.probe_pause());
-            if again.is_none() || standing.membership != Membership::Leaving {
+            let written = self.write();
+            let again = self.tries.next_try();
+            if written || standing.membership != Membership::Leaving {
                 self.tell(standing);
                 if !self.rules.walks() {
                     if walk.take().is_some() {
@@ -167,20 +168,7 @@ impl Leaver {
     /// Whether the record is on disk.
     fn write(&mut self) -> bool {
         let written = self.publish();
-        let Err(cause) = written else {
-            self.failure.clear();
-            return true;
-        };
-        let cause = report::chain(&cause);
-        if self.failure != cause {
-            error!(
-                topic = "NodeLeave",
-                error = cause,
-                "not written, tried again in 5 s; make room under /persist"
-            );
-            self.failure = cause;
-        }
-        false
+        self.tries.ended("NodeLeave global", written)
     }
 
     fn publish(&mut self) -> Result<(), Error> {

@@ -85,7 +85,7 @@ async fn k5_a_side_duty_whose_topic_cannot_be_had_from_the_start_on_neither_ends
             device.pass(Duration::from_mins(5)).await;
             let took = drain(&mut device, 1).await;
             assert!(took <= usual + Duration::from_secs(1), "{case}: {took:?}, without {usual:?}");
-            let said = device.diary.count("is restarted") + device.diary.count("topic=\"NodeLeave\"");
+            let said = device.diary.count("is restarted") + device.diary.count("what=\"NodeLeave global\"");
             assert!((1..=2).contains(&said), "{case}: {said} lines\n{:#?}", device.diary.lines());
             drop(lock);
         }
