@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use pubsub::{Bus, FileRule, FileState, FileWatch, store};
-use topics::{FORCE_FILE, GoTime, NodeDrainStatus, read_force};
+use topics::{FORCE_FILE, ForceFile, GoTime, NodeDrainStatus, read_force};
 use tracing::warn;
 
 use crate::{Error, Station, Tasks};
@@ -55,6 +55,10 @@ pub struct OrderedBy {
     pub name: String,
     /// When the file was written, as its time stamp says.
     pub written: GoTime,
+    /// Who gave it by its own words, as whoever called `sudo`, or empty.
+    pub by: String,
+    /// Why, or empty.
+    pub reason: String,
 }
 
 /// The force file as a level, with who gave the order.
@@ -75,10 +79,16 @@ impl Orders {
     /// why the file does not count; and whose it is, where that can be had. Dropping it loses nothing.
     pub async fn next(&mut self) -> (Result<Option<NodeDrainStatus>, String>, Option<OrderedBy>) {
         let file = self.watch.next().await;
+        let note = match &file {
+            FileState::Present(bytes) => ForceFile::read(bytes),
+            FileState::Absent | FileState::Bad(_) => ForceFile::default(),
+        };
         let by = self.watch.author().map(|it| OrderedBy {
             uid: it.uid,
             name: user_name(&self.bus, it.uid).unwrap_or_default(),
             written: jiff::Timestamp::try_from(it.written).map(GoTime::from).unwrap_or_default(),
+            by: note.by,
+            reason: note.reason,
         });
         (order(file), by)
     }

@@ -236,15 +236,15 @@ impl Zedkube {
             ),
             Membership::Member | Membership::Outside if cordoned(self.cordon) => words(
                 DrainPhase::Idle,
-                "nothing is asked for; the node is cordoned by somebody else",
+                "no drain requested; the node is cordoned by somebody else",
                 "`kubectl uncordon` the node if that cordon is yours",
             ),
             Membership::Member if !self.care_trouble.is_empty() => words(
                 DrainPhase::Idle,
-                format!("nothing is asked for; the node cannot be looked at: {}", self.care_trouble),
+                format!("no drain requested; the node cannot be looked at: {}", self.care_trouble),
                 "check the API server and the kubeconfig",
             ),
-            Membership::Member => words(DrainPhase::Idle, "nothing is asked for", "nothing"),
+            Membership::Member => words(DrainPhase::Idle, "no drain requested", "nothing"),
             Membership::Outside => {
                 words(DrainPhase::Idle, "this node is in no cluster: there is nothing to drain", "nothing")
             }
@@ -262,10 +262,13 @@ impl Zedkube {
     }
 
     fn goes_ahead(&self) -> &'static str {
-        if self.only_a_person_waits() {
-            "work on the node; it takes pods again after `zedbox drain cancel`"
-        } else {
+        if !self.only_a_person_waits() {
             "nothing: the operation goes ahead"
+        } else if self.answers.iter().any(|it| !it.skip.is_empty()) {
+            "NOT drained, pods may still run here: remove the cause, then `zedbox drain cancel` and \
+             `zedbox drain request` again"
+        } else {
+            "work on the node; it takes pods again after `zedbox drain cancel`"
         }
     }
 
