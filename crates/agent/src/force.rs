@@ -154,4 +154,23 @@ mod tests {
         forget_earlier_boot(&station(root.path(), "boot-2").1).unwrap();
         assert!(!there());
     }
+
+    #[tokio::test]
+    async fn s6_an_order_says_who_gives_it_and_why_and_one_that_does_not_is_as_good() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        for (more, by, reason) in [
+            (r#","Reason":"server is lost","By":"field""#, "field", "server is lost"),
+            ("", "", ""),
+            // What is no text says nothing, and spoils nothing.
+            (r#","Reason":7,"By":["field"]"#, "", ""),
+        ] {
+            let text = format!(r#"{{"Status":9,"RequestedBy":2{more}}}"#);
+            store::replace(&bus.path(FORCE_FILE), text.as_bytes()).unwrap();
+            let (order, author) = Orders::open(&bus).next().await;
+            assert_eq!(order.unwrap().unwrap().to_string(), "{Complete 2}", "{text}");
+            let author = author.unwrap();
+            assert_eq!((author.by.as_str(), author.reason.as_str()), (by, reason), "{text}");
+        }
+    }
 }

@@ -70,8 +70,8 @@ pub(super) fn warnings(bus: &Bus, seen: &Seen) -> Vec<String> {
 pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize) -> Sheet {
     let stand = seen.stand();
     let headline = headline(seen, now);
-    let mut out = Sheet::new(paragraph("", &headline, columns), colour(stand));
-    let mut add = |weight: Weight, label: &str, text: &str| out.add(weight, row(label, text, columns));
+    let mut out = Sheet::new(&paragraph("", &headline, columns), colour(stand));
+    let mut add = |weight: Weight, label: &str, text: &str| out.add(weight, &row(label, text, columns));
     if let Some(progress) = seen.agreed() {
         let rows = progress_rows(progress, stand, now);
         // A reason that the first line gives already is not given twice.

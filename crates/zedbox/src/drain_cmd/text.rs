@@ -99,13 +99,13 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    pub(super) fn new(headline: String, colour: Option<&'static str>) -> Self {
+    pub(super) fn new(headline: &str, colour: Option<&'static str>) -> Self {
         let mut sheet = Self { rows: Vec::new(), colour };
         sheet.add(Weight::Essential, headline);
         sheet
     }
 
-    pub(super) fn add(&mut self, weight: Weight, row: String) {
+    pub(super) fn add(&mut self, weight: Weight, row: &str) {
         self.rows.push((weight, row.lines().map(str::to_owned).collect()));
     }
 
@@ -134,15 +134,14 @@ impl Sheet {
                 .rows
                 .iter()
                 .rposition(|(weight, _)| Some(*weight) == heaviest && *weight > Weight::Essential);
-            match last {
-                Some(last) => dropped += self.rows.remove(last).1.len(),
-                None => {
-                    let longest = self.rows.iter_mut().max_by_key(|(_, lines)| lines.len());
-                    let Some((_, lines)) = longest.filter(|(_, lines)| lines.len() > 1) else { break };
-                    lines.pop();
-                    dropped += 1;
-                }
+            if let Some(last) = last {
+                dropped += self.rows.remove(last).1.len();
+                continue;
             }
+            let longest = self.rows.iter_mut().max_by_key(|(_, lines)| lines.len());
+            let Some((_, lines)) = longest.filter(|(_, lines)| lines.len() > 1) else { break };
+            lines.pop();
+            dropped += 1;
         }
         if dropped > 0 {
             self.rows.push((
@@ -155,7 +154,7 @@ impl Sheet {
 }
 
 /// `1 attempt`, `2 attempts`.
-pub(super) fn number(count: impl std::fmt::Display + PartialEq + From<u8>, of: &str) -> String {
+pub(super) fn number<N: std::fmt::Display + Copy + PartialEq + From<u8>>(count: N, of: &str) -> String {
     let end = if count == 1.into() { "" } else { "s" };
     format!("{count} {of}{end}")
 }
@@ -271,7 +270,7 @@ mod tests {
     #[test]
     fn a_sheet_that_is_too_high_loses_the_lightest_rows_first_and_is_cut_last() {
         let sheet = || {
-            let mut sheet = Sheet::new("state 1\nstate 2\n".to_owned(), Some("33"));
+            let mut sheet = Sheet::new("state 1\nstate 2\n", Some("33"));
             for (weight, row) in [
                 (Weight::Course, "pods"),
                 (Weight::Detail, "tier"),
@@ -280,7 +279,7 @@ mod tests {
                 (Weight::Essential, "next step"),
                 (Weight::Detail, "zedkube"),
             ] {
-                sheet.add(weight, row.to_owned());
+                sheet.add(weight, row);
             }
             sheet
         };
