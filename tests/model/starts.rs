@@ -31,7 +31,8 @@ impl State {
                     request: disk.run.requests[0].clone(),
                     boot_id,
                 };
-                let (core, effects) = Zedagent::new(zedagent::Limits::default(), found, now, self.wall(who));
+                let (core, effects) =
+                    Zedagent::new(zedagent::Limits::default(), found, now, Self::booted_at(who));
                 self.zedagent.core = Some(Arc::new(core));
                 self.for_zedagent(effects, fuse, touched)
             }
@@ -62,7 +63,7 @@ impl State {
                 let resumes = answers.map(topics::Answer::id).collect();
                 self.under().ghost.resumes = resumes;
                 let limits = self.scenario.kube.clone();
-                let (core, effects) = Zedkube::new(limits, journal, boot_id, now, self.wall(who));
+                let (core, effects) = Zedkube::new(limits, journal, boot_id, now, Self::booted_at(who));
                 self.zedkube.core = Some(Arc::new(core));
                 self.for_zedkube(effects, fuse, touched)?;
                 if self.disk.leave == Leave::UnderWay {

@@ -250,13 +250,18 @@ impl State {
 
     /// The wall clock of an agent; no two agents ever say the same time.
     pub(crate) fn wall(&self, who: Who) -> GoTime {
+        Self::booted_at(who).plus(self.now(who).since_start())
+    }
+
+    /// When the boot began, by that clock.
+    pub(crate) fn booted_at(who: Who) -> GoTime {
         let base = match who {
             Who::Zedagent => "2026-01-01T00:00:00Z",
             Who::Nodeagent => "2027-01-01T00:00:00Z",
             Who::Zedkube => "2028-01-01T00:00:00Z",
             Who::Baseosmgr => "2029-01-01T00:00:00Z",
         };
-        base.parse::<GoTime>().expect("it is a time").plus(self.now(who).since_start())
+        base.parse().expect("it is a time")
     }
 
     pub(crate) fn now(&self, who: Who) -> Mono {

@@ -10,6 +10,7 @@ use step::Core;
 use tokio::sync::mpsc;
 use tracing::trace;
 
+use crate::clock_set::ClockSet;
 use crate::watchdog::Watchdog;
 use crate::{Error, Station};
 
@@ -114,7 +115,10 @@ where
 {
     let clock = station.clock;
     let mut stop = station.stop.clone();
+    let mut wall = ClockSet::new(clock);
     loop {
+        // Beside what the kernel tells: it costs nothing, and not every kernel tells.
+        clock.look();
         if let Some(watchdog) = &mut watchdog {
             watchdog.touch();
         }
@@ -138,6 +142,8 @@ where
                 },
                 () = clock.sleep_until(due) => C::tick(),
                 () = due_for(watchdog.as_ref()) => continue,
+                // Whoever follows it hears of it; here the watchdog file gets a time of the new clock.
+                () = wall.set() => continue,
             }
         };
         trace!(?event, "heard");

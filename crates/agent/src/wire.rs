@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use pubsub::{Bus, Change, Codec, FILE_LIMIT_BYTES, FileRule, FileState, Name, Publication, store};
-use topics::{Kind, Topic, go_json};
+use topics::{GoTime, Kind, Topic, go_json};
 use tracing::warn;
 
 use crate::turn::Outbox;
-use crate::{Error, Tasks};
+use crate::{Clock, Error, Tasks};
 
 /// Where `agent` publishes topic `T`.
 #[must_use]
@@ -76,6 +76,19 @@ impl<E: Send + 'static> Tasks<E> {
         let mut subscription = bus.subscription(&name::<T>(agent), codec::<T>());
         self.events(format!("follow {agent}/{}", T::NAME), move |outbox| async move {
             while tell(&outbox, subscription.next().await, &mut to_event).await {}
+        });
+    }
+
+    /// Tells how the wall clock stands to the monotonic one ([`Clock::booted_at`]), now and each time that it was set.
+    pub fn follow_wall(&mut self, clock: Clock, to_event: impl Fn(GoTime) -> E + Send + 'static) {
+        let mut boots = clock.boots();
+        self.events("follow the wall clock", move |outbox| async move {
+            loop {
+                let booted_at = *boots.borrow_and_update();
+                if !outbox.send(to_event(booted_at)).await || boots.changed().await.is_err() {
+                    return;
+                }
+            }
         });
     }
 

@@ -16,6 +16,11 @@ pub struct DrainHistory {
     pub drains: Vec<DrainRecord>,
     /// The last eight force files.
     pub forced: Vec<ForceRecord>,
+    /// The boot in which this was written.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// When the monotonic clock of that boot started, by the wall clock that the times of that boot were made with.
+    pub booted_at: GoTime,
 }
 
 impl Topic for DrainHistory {
@@ -163,6 +168,9 @@ impl StepWord {
 pub struct ForceRecord {
     /// When zedkube saw it.
     pub seen_at: GoTime,
+    /// The boot in which it saw it.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
     /// When the file was written, as its time stamp says; zero where that cannot be had.
     pub written_at: GoTime,
     /// Whether the owner of the file could be told; without it `OwnerUID` means nothing.

@@ -70,9 +70,37 @@ pub struct NodeDrainProgress {
     pub repairs: BTreeMap<String, u32>,
     /// The newest answer to each standing request.
     pub answers: Vec<Answer>,
+    /// When each standing request was made.
+    pub asked: Vec<Asked>,
+    /// The boot in which this was written.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// When the monotonic clock of that boot (`CLOCK_MONOTONIC`) started, by the wall clock that all times here but
+    /// the `RequestedAt` were made with: what lies between it and one of them is the monotonic time of that one.
+    pub booted_at: GoTime,
 }
 
 impl NodeDrainProgress {
+    /// The same with every time by a wall clock for which the monotonic clock started at `booted_at`.
+    #[must_use]
+    pub fn by_clock(mut self, booted_at: GoTime) -> Self {
+        let before = std::mem::replace(&mut self.booted_at, booted_at);
+        let own = [&mut self.started_at, &mut self.deadline, &mut self.estimate, &mut self.gate.since];
+        let blockers = self.blockers.iter_mut().map(|it| &mut it.since);
+        let answers = self.answers.iter_mut().map(|it| &mut it.at);
+        let asked = self.asked.iter_mut().map(|it| &mut it.at);
+        for at in own.into_iter().chain(blockers).chain(answers).chain(asked) {
+            *at = at.moved(before, booted_at);
+        }
+        self
+    }
+
+    /// When a request was made, by the wall clock of the other times here; its `RequestedAt` where that is not known.
+    #[must_use]
+    pub fn asked_at(&self, id: RequestId) -> GoTime {
+        self.asked.iter().find(|it| it.id() == id).map_or(id.at, |it| it.at)
+    }
+
     /// The answer to one request.
     #[must_use]
     pub fn answer(&self, id: RequestId) -> Option<&Answer> {
@@ -217,6 +245,27 @@ impl Answer {
     }
 }
 
+/// When a request was made. Its `RequestedAt` is its identity, and keeps the time of the wall clock of that moment,
+/// which may have been wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Asked {
+    /// Who asked.
+    pub requested_by: Requester,
+    /// With `RequestedBy` the identity of the request.
+    pub requested_at: GoTime,
+    /// When that was, by the wall clock as it is now.
+    pub at: GoTime,
+}
+
+impl Asked {
+    /// The request.
+    #[must_use]
+    pub const fn id(&self) -> RequestId {
+        RequestId { by: self.requested_by, at: self.requested_at }
+    }
+}
+
 /// What zedkube must know after a crash: where it was, in which boot.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
@@ -250,6 +299,10 @@ pub struct DrainJournal {
     pub left: Vec<String>,
     /// The answers given so far.
     pub answers: Vec<Answer>,
+    /// When each standing request was made.
+    pub asked: Vec<Asked>,
+    /// When the monotonic clock of the boot started, by the wall clock that the times here were made with.
+    pub booted_at: GoTime,
 }
 
 /// Since when the limits of an attempt run: milliseconds on the monotonic clock of the boot (`CLOCK_MONOTONIC`), 0
@@ -297,6 +350,9 @@ pub struct DeviceOpPending {
     pub boot_id: String,
     /// When the operation was first wanted.
     pub since: GoTime,
+    /// When the monotonic clock started, by the wall clock that `Since` was made with; zero when that was in an
+    /// earlier boot.
+    pub booted_at: GoTime,
     /// When its drain was asked for; zero while none was.
     pub drain_requested_at: GoTime,
     /// How often a drain was asked for.

@@ -57,6 +57,22 @@ impl GoTime {
         Self { instant: self.instant.saturating_sub(before).unwrap_or(Timestamp::MIN), offset: self.offset }
     }
 
+    /// How far two instants lie apart, whichever is the earlier one.
+    #[must_use]
+    pub fn apart(self, other: Self) -> Duration {
+        self.instant.duration_since(other.instant).unsigned_abs()
+    }
+
+    /// What a clock shows for this instant that shows `now` where it showed `before`; "not set" stays so.
+    #[must_use]
+    pub fn moved(self, before: Self, now: Self) -> Self {
+        match (self.is_zero(), now >= before) {
+            (true, _) => self,
+            (false, true) => self.plus(now.apart(before)),
+            (false, false) => self.minus(now.apart(before)),
+        }
+    }
+
     /// The instant.
     #[must_use]
     pub const fn to_timestamp(self) -> Timestamp {

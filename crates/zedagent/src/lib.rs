@@ -31,7 +31,7 @@ pub async fn run(station: Station, limits: Limits) -> Result<(), Error> {
     force::forget_earlier_boot(&station)?;
     let (outbox, inbox) = turn::inbox();
     let (mut shell, found) = shell::Shell::open(&station, Tasks::new(outbox))?;
-    let (core, effects) = core::Zedagent::new(limits, found, station.clock.now(), station.clock.wall());
+    let (core, effects) = core::Zedagent::new(limits, found, station.clock.now(), station.clock.booted_at());
     for effect in effects {
         shell.perform(effect).await?;
     }

@@ -47,6 +47,7 @@ impl Shell {
     /// Follows what this agent hears of.
     pub(crate) fn follow(&mut self) -> Result<(), Error> {
         let bus = self.station.bus.clone();
+        self.tasks.follow_wall(self.station.clock, Event::Wall);
         let mut config = Config::open(&bus)?;
         let rule = FileRule { limit_bytes: CONFIG_BYTES, order: true };
         self.tasks.follow_file(&bus, bus.path(CONFIG), rule, move |file| Some(config.take(file)));

@@ -68,9 +68,9 @@ pub async fn run_into(
     let (mut shell, journal, history) =
         shell::Shell::open(&station, &limits, cluster, tasks, target.clone(), door)?;
     let standing = membership.standing();
-    let (now, wall) = (station.clock.now(), station.clock.wall());
+    let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let every = limits.prune();
-    let (mut core, effects) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, wall);
+    let (mut core, effects) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, booted_at);
     let recalled = core.recall(now, history);
     // A node that was leaving is not given its cordon back before it is known what the config says now.
     let before = standing.borrow().membership;

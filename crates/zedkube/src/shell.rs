@@ -111,6 +111,7 @@ impl Shell {
             }
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
+        self.tasks.follow_wall(self.station.clock, Event::Wall);
         self.follow_files(&bus);
         self.join_cluster(standing.clone());
     }

@@ -4,7 +4,8 @@
 
 use step::{Fault, Mono, planted};
 use topics::{
-    BootReason, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
+    BootReason, DeviceOp, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId,
+    Requester,
 };
 
 use super::drain::Answered;
@@ -128,7 +129,10 @@ impl Zedagent {
         };
         let Some(pending) = self.pending.get_mut(&op) else { return };
         pending.state = PendingState::Commanded;
-        pending.boot_id.clone_from(&self.boot_id);
+        if pending.boot_id != self.boot_id {
+            pending.boot_id.clone_from(&self.boot_id);
+            pending.booted_at = GoTime::ZERO;
+        }
         pending.skip = skip;
         CARRIED_OUT.0.clone_into(&mut pending.waiting_for);
         CARRIED_OUT.1.clone_into(&mut pending.next_step);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use topics::{
-    ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, NodeAgentStatus, NodeDrainProgress,
+    ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, GoTime, NodeAgentStatus, NodeDrainProgress,
     NodeDrainRequest, NodeDrainStatus, ZedAgentStatus,
 };
 
@@ -44,6 +44,8 @@ pub enum Event {
     Forced(Option<NodeDrainStatus>),
     /// Whether an image waits in the other partition.
     ImageWaits(bool),
+    /// When the monotonic clock started, by the wall clock as it is now.
+    Wall(GoTime),
     /// Time has passed.
     Tick,
 }

@@ -33,7 +33,7 @@ fn found(boot: &str) -> Found {
 }
 
 fn start(found: Found) -> (Zedagent, Vec<Effect>) {
-    Zedagent::new(Limits::default(), found, T0, wall())
+    Zedagent::new(Limits::default(), found, T0, wall().minus(T0.since_start()))
 }
 
 fn wants(counter: u32) -> Event {

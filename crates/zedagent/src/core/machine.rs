@@ -47,8 +47,8 @@ pub(super) enum Gate {
 pub struct Zedagent {
     pub(super) limits: Limits,
     pub(super) boot_id: String,
-    /// The wall clock at a point of the monotonic one.
-    pub(super) wall: (GoTime, Mono),
+    /// When the monotonic clock started, by the wall clock.
+    pub(super) booted_at: GoTime,
     pub(super) wanted: Option<Wanted>,
     pub(super) counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
     pub(super) pending: BTreeMap<DeviceOp, DeviceOpPending>,
@@ -75,9 +75,10 @@ pub struct Zedagent {
 }
 
 impl Zedagent {
-    /// Starts with what an earlier run left, and says what follows from it at once.
+    /// Starts with what an earlier run left, and says what follows from it at once. `booted_at` is when the monotonic
+    /// clock started, by the wall clock as it is now.
     #[must_use]
-    pub fn new(limits: Limits, found: Found, now: Mono, wall: GoTime) -> (Self, Vec<Effect>) {
+    pub fn new(limits: Limits, found: Found, now: Mono, booted_at: GoTime) -> (Self, Vec<Effect>) {
         let unknown_until = now + limits.unknown_wait();
         let status = ZedAgentStatus {
             name: "zedagent".to_owned(),
@@ -88,7 +89,7 @@ impl Zedagent {
         let mut core = Self {
             limits,
             boot_id: found.boot_id,
-            wall: (wall, now),
+            booted_at,
             wanted: None,
             counters: found.counters,
             pending: if planted(Fault::A4Lost) { Vec::new() } else { found.pending }
@@ -111,6 +112,7 @@ impl Zedagent {
             heard: now,
         };
         let mut out = core.count_executed();
+        core.set_clock(booted_at, &mut out);
         if core.request.is_some() && core.pending.is_empty() {
             core.request = None;
             out.push(Effect::Withdraw);
@@ -146,10 +148,6 @@ impl Zedagent {
             }
         }
         out
-    }
-
-    pub(super) fn wall(&self, now: Mono) -> GoTime {
-        self.wall.0.plus(now.since(self.wall.1))
     }
 
     /// The controller's counters against what was carried out and what is pending.
@@ -201,6 +199,7 @@ impl Zedagent {
             state: PendingState::Pending,
             boot_id: self.boot_id.clone(),
             since: self.wall(now),
+            booted_at: self.booted_at,
             waiting_for: "its turn".to_owned(),
             ..before
         };
@@ -437,6 +436,7 @@ impl Core for Zedagent {
                 }
             }
             Event::ImageWaits(waits) => self.image_waits = waits,
+            Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),
             Event::Tick => {}
         }
         if spoke || self.drain.is_clustered() {

@@ -4,6 +4,7 @@ mod act;
 mod drain;
 mod facts;
 mod machine;
+mod wall;
 
 #[cfg(test)]
 mod faults;

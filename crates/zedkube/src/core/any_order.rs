@@ -3,12 +3,18 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+use std::time::Duration;
+
 use kubeops::{Phase, Progress};
 use proptest::prelude::*;
+use step::Core as _;
 use topics::{CordonOwner, DrainStatus, NodeDrainStatus};
 
+use super::bench::booted_at;
 use super::world::{ALL, Task, World};
 use super::{Event, Force, Membership};
+
+const TEN_YEARS_HOURS: i32 = 10 * 8766;
 
 /// Something that happens.
 #[derive(Debug, Clone)]
@@ -41,6 +47,8 @@ enum Turn {
     Wait,
     /// zedkube starts anew, in another boot or in this one; the number stands for an order of first facts.
     Restart(bool, usize),
+    /// The wall clock is set so many hours on from what it showed at first, while zedkube runs or before it starts.
+    Clock(i32, bool),
 }
 
 fn turn() -> impl Strategy<Value = Turn> {
@@ -70,10 +78,28 @@ fn turn() -> impl Strategy<Value = Turn> {
         2 => proptest::bool::weighted(0.4).prop_map(Turn::Gate),
         6 => Just(Turn::Wait),
         1 => (proptest::bool::weighted(0.3), 0..5040_usize).prop_map(|(boot, order)| Turn::Restart(boot, order)),
+        1 => (-TEN_YEARS_HOURS..=TEN_YEARS_HOURS, proptest::bool::weighted(0.8)).prop_map(|(hours, running)| Turn::Clock(hours, running)),
     ]
 }
 
 impl World {
+    /// One in which each value is written at once, so that the core wakes for nothing else than what it decides.
+    fn without_gaps() -> Self {
+        let mut world = Self::new();
+        (world.core.limits.progress_gap_ms, world.core.limits.marks_gap_ms) = (0, 0);
+        world
+    }
+
+    /// All that has come of what the core decides, without times.
+    fn decided(&self) -> String {
+        let Self {
+            core, now, status, node, version, task, look, watching, guard, candidacy, attempt, ..
+        } = self;
+        let answers: Vec<_> = self.journal.answers.iter().map(|it| (it.id(), it.status, &it.skip)).collect();
+        let rest = (status, node, version, watching, guard, candidacy, attempt, answers);
+        format!("{now:?} {:?} {:?} {task:?} {look:?} {rest:?}", core.run, core.next_wake())
+    }
+
     fn take(&mut self, turn: &Turn) {
         match *turn {
             Turn::Ask(who) => self.ask(ALL[who]),
@@ -127,6 +153,15 @@ impl World {
             Turn::Moment(ms) => self.moment(ms),
             Turn::Wait => self.wait(),
             Turn::Restart(other_boot, order) => self.restart(other_boot, order),
+            Turn::Clock(hours, running) => {
+                let by = Duration::from_hours(u64::from(hours.unsigned_abs()));
+                self.booted_at = if hours < 0 { booted_at().minus(by) } else { booted_at().plus(by) };
+                if running {
+                    self.hear(&Event::Wall(self.booted_at));
+                } else {
+                    self.restart(false, 0);
+                }
+            }
         }
     }
 }
@@ -164,6 +199,23 @@ proptest! {
         prop_assert_eq!(world.status.status, DrainStatus::Complete);
         for request in world.requests.values() {
             prop_assert!(world.journal.answers.iter().any(|it| it.id() == request.id()));
+        }
+    }
+
+    /// Goal K4: two devices to which the same happens, and the wall clock of one of them is set in between.
+    #[test]
+    fn k4_whatever_comes_a_clock_that_is_set_changes_no_decision(turns in proptest::collection::vec(turn(), 0..60)) {
+        let [mut set, mut steady] = [World::without_gaps(), World::without_gaps()];
+        for turn in &turns {
+            set.take(turn);
+            if let Turn::Clock(_, running) = *turn {
+                if !running {
+                    steady.restart(false, 0);
+                }
+            } else {
+                steady.take(turn);
+            }
+            prop_assert_eq!(set.decided(), steady.decided(), "{:?}", turn);
         }
     }
 }

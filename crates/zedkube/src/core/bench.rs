@@ -20,6 +20,11 @@ pub(super) fn wall() -> GoTime {
     "2026-03-14T09:26:53Z".parse().unwrap()
 }
 
+/// When the boot began in which it is then [`wall`] at [`T0`].
+pub(super) fn booted_at() -> GoTime {
+    wall().minus(T0.since_start())
+}
+
 pub(super) fn request(by: Requester, secs: u64) -> NodeDrainRequest {
     NodeDrainRequest {
         requested_at: wall().plus(Duration::from_secs(secs)),
@@ -74,7 +79,7 @@ impl Bench {
 
     /// Starts at a time of the boot.
     pub(super) fn at(now: Mono, limits: Limits, journal: Option<DrainJournal>) -> Self {
-        let (core, effects) = Zedkube::new(limits, journal, "b1".into(), now, wall());
+        let (core, effects) = Zedkube::new(limits, journal, "b1".into(), now, booted_at());
         let mut bench = Self { core, now, last: Vec::new(), statuses: Vec::new() };
         bench.take(effects);
         bench

@@ -54,6 +54,8 @@ pub enum Event {
     Stirred(String),
     /// How the gate after the boot stands, and what was mended; as long as [`Effect::Gate`] says.
     Gate(Box<Report>),
+    /// When the monotonic clock started, by the wall clock as it is now.
+    Wall(GoTime),
     /// Time has passed.
     Tick,
 }

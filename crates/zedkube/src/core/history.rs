@@ -4,6 +4,7 @@
 //! cluster holds (goals O8). Not here: the file. Pure: no clock, no I/O, no task.
 
 use std::fmt;
+use std::time::Duration;
 
 use topics::{
     Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
@@ -60,9 +61,49 @@ impl History {
         Self { kept, ..Self::default() }
     }
 
-    /// What is to be written now, if anything is.
-    pub(super) fn take_new(&mut self) -> Option<DrainHistory> {
-        std::mem::take(&mut self.changed).then(|| self.kept.clone())
+    /// What is to be written now, if anything is; the wall clock of this boot stands beside it.
+    pub(super) fn take_new(&mut self, boot_id: &str, booted_at: GoTime) -> Option<DrainHistory> {
+        std::mem::take(&mut self.changed).then(|| {
+            self.kept.boot_id = cut(boot_id, NAME_BYTES);
+            self.kept.booted_at = booted_at;
+            self.kept.clone()
+        })
+    }
+
+    /// Goes on with what an earlier run in this boot has kept, by the wall clock of now.
+    pub(super) fn recall_clock(&mut self, boot_id: &str, uptime: Duration, booted_at: GoTime) {
+        if self.kept.boot_id == cut(boot_id, NAME_BYTES) && !self.kept.booted_at.is_zero() {
+            self.set_clock(boot_id, uptime, (self.kept.booted_at, booted_at));
+        }
+    }
+
+    /// The wall clock was set: the times of this boot move with it, those of earlier ones stay as they were written.
+    pub(super) fn set_clock(
+        &mut self,
+        boot_id: &str,
+        uptime: Duration,
+        (before, booted_at): (GoTime, GoTime),
+    ) {
+        let boot_id = cut(boot_id, NAME_BYTES);
+        let moved = |at: &mut GoTime| *at = at.moved(before, booted_at);
+        for record in &mut self.kept.drains {
+            if record.boot_id == boot_id {
+                let own = [&mut record.started_at, &mut record.ended_at];
+                let steps = record.steps.iter_mut().map(|it| &mut it.at);
+                let blockers = record.blockers.iter_mut().map(|it| &mut it.since);
+                own.into_iter().chain(steps).chain(blockers).for_each(moved);
+            } else if let Some(last) = record.steps.last_mut()
+                && last.step == StepWord::Interrupted
+                && (before..=before.plus(uptime)).contains(&last.at)
+            {
+                // Of an earlier boot; that it was cut off was kept in this one.
+                [&mut last.at, &mut record.ended_at].into_iter().for_each(moved);
+            }
+        }
+        for record in self.kept.forced.iter_mut().filter(|it| it.boot_id == boot_id) {
+            [&mut record.seen_at, &mut record.gone_at].into_iter().for_each(moved);
+        }
+        self.changed |= self.kept.boot_id == boot_id;
     }
 
     /// The drain that goes on.
@@ -186,7 +227,7 @@ impl History {
 
     /// Keeps account of the force file: who gave which order when, and what comes of it; `None` for one that released
     /// a request in this turn, which is told on its own.
-    pub(super) fn audit(&mut self, force: &Force, effect: Option<&str>, at: GoTime) {
+    pub(super) fn audit(&mut self, force: &Force, effect: Option<&str>, (boot_id, at): (&str, GoTime)) {
         if !self.heard_force {
             return;
         }
@@ -197,6 +238,7 @@ impl History {
         };
         let record = ForceRecord {
             seen_at: at,
+            boot_id: cut(boot_id, NAME_BYTES),
             order,
             refused,
             effect: cut(effect.unwrap_or_default(), SENTENCE_BYTES),

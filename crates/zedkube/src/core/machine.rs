@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use agent::settings::{self, Properties};
 use step::{Core, Fault, Mono, planted};
 use topics::{
-    Answer, CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
+    Answer, Asked, CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, Requester,
 };
 
@@ -26,8 +26,8 @@ use crate::limits::Limits;
 pub struct Zedkube {
     pub(super) limits: Limits,
     pub(super) boot_id: String,
-    /// The wall clock at a point of the monotonic one.
-    pub(super) wall: (GoTime, Mono),
+    /// When the monotonic clock started, by the wall clock.
+    pub(super) booted_at: GoTime,
     pub(super) properties: Properties,
     pub(super) member: Membership,
     pub(super) node_known: bool,
@@ -40,6 +40,8 @@ pub struct Zedkube {
     /// The request in whose name the run works.
     pub(super) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
+    /// When each standing request was made.
+    pub(super) asked: Vec<Asked>,
     /// The attempt of an earlier run of this agent, until it is gone on with.
     pub(super) resume: Option<Resume>,
     /// What rules have let pass, in attempts that are over.
@@ -76,21 +78,22 @@ impl Zedkube {
     pub(super) const REQUESTERS: [Requester; 3] =
         [Requester::DeviceOp, Requester::Update, Requester::Operator];
 
-    /// Starts with what an earlier run left, and says what follows from it at once.
+    /// Starts with what an earlier run left, and says what follows from it at once. `booted_at` is when the monotonic
+    /// clock started, by the wall clock as it is now.
     #[must_use]
     pub fn new(
         limits: Limits,
         journal: Option<DrainJournal>,
         boot_id: String,
         now: Mono,
-        wall: GoTime,
+        booted_at: GoTime,
     ) -> (Self, Vec<Effect>) {
         let journal = journal.unwrap_or_default();
         let same_boot = journal.boot_id == boot_id && !planted(Fault::K7);
         let mut core = Self {
             limits,
             boot_id,
-            wall: (wall, now),
+            booted_at,
             properties: Properties::default(),
             member: Membership::default(),
             node_known: false,
@@ -102,6 +105,7 @@ impl Zedkube {
             run_id: 0,
             serves: None,
             started_at: GoTime::ZERO,
+            asked: Vec::new(),
             resume: None,
             left: Vec::new(),
             floor: None,
@@ -135,15 +139,15 @@ impl Zedkube {
                 core.run = Run::Ended(End::Resumed(journal.status));
             }
             core.second = true;
+            core.asked = journal.asked;
+            if !journal.booted_at.is_zero() {
+                core.booted_at = journal.booted_at;
+                core.set_clock(now, booted_at);
+            }
         }
         let mut out = Vec::new();
         core.tell(now, &mut out);
         (core, out)
-    }
-
-    pub(super) fn wall(&self, at: Mono) -> GoTime {
-        let (wall, then) = self.wall;
-        if at < then { wall.minus(then.since(at)) } else { wall.plus(at.since(then)) }
     }
 
     /// Whether this node is in a cluster as far as drains are concerned.
@@ -352,7 +356,7 @@ impl Core for Zedkube {
                 if planted(Fault::K3) && request.is_some() && self.run.is_active() {
                     out.push(Effect::Probe(self.run_id));
                 }
-                self.request(from, request);
+                self.request(now, from, request);
             }
             Event::RequestsRead(from) => {
                 if !self.read.contains(&from) {
@@ -377,6 +381,7 @@ impl Core for Zedkube {
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
             Event::Stirred(what) => self.stirred(now, what, &mut out),
             Event::Gate(report) => self.gate(now, report, &mut out),
+            Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
             | Event::Cordoned(..)
             | Event::Draining(..)

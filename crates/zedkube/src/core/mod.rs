@@ -14,11 +14,14 @@ mod settle;
 mod told;
 mod view;
 mod void;
+mod wall;
 
 #[cfg(test)]
 mod any_order;
 #[cfg(test)]
 mod bench;
+#[cfg(test)]
+mod clock;
 #[cfg(test)]
 mod gated;
 #[cfg(test)]

@@ -16,8 +16,9 @@ impl Zedkube {
     /// Goes on with the history that earlier runs left. To be called before the first fact.
     pub fn recall(&mut self, now: Mono, kept: Option<DrainHistory>) -> Vec<Effect> {
         self.history = History::of(kept.unwrap_or_default());
+        self.history.recall_clock(&self.boot_id, now.since_start(), self.booted_at);
         self.history.interrupted(&self.boot_id, self.wall(now));
-        self.history.take_new().map(|it| Effect::History(Box::new(it))).into_iter().collect()
+        self.take_history().map(|it| Effect::History(Box::new(it))).into_iter().collect()
     }
 
     /// Keeps what this turn brings; says it when it is worth a write.
@@ -25,7 +26,7 @@ impl Zedkube {
         let at = self.wall(now);
         let released = out.iter().any(|it| matches!(it, Effect::Say(Said::Forced(..))));
         let effect = (!released).then(|| self.effect_of_force());
-        self.history.audit(&self.force, effect.as_deref(), at);
+        self.history.audit(&self.force, effect.as_deref(), (&self.boot_id, at));
         let mut end = None;
         for effect in out {
             match effect {
@@ -53,7 +54,11 @@ impl Zedkube {
                 self.history.end(step, status, at, &text);
             }
         }
-        told.extend(self.history.take_new().map(|it| Effect::History(Box::new(it))));
+        told.extend(self.take_history().map(|it| Effect::History(Box::new(it))));
+    }
+
+    fn take_history(&mut self) -> Option<DrainHistory> {
+        self.history.take_new(&self.boot_id, self.booted_at)
     }
 
     /// Keeps one thing that is said; gives the end that it tells of.

@@ -10,7 +10,7 @@ use topics::{
     Topic, go_json,
 };
 
-use super::bench::{Bench, T0, request, wall};
+use super::bench::{Bench, T0, booted_at, request, wall};
 use super::{Author, Done, Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
@@ -58,7 +58,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
 fn restarted(bench: &Bench, boot: &str) -> Bench {
     let journal = Some(bench.core.journal());
     let limits = Limits { progress_gap_ms: 0, ..Limits::default() };
-    let (core, mut effects) = Zedkube::new(limits, journal, boot.into(), bench.now, wall());
+    let (core, mut effects) = Zedkube::new(limits, journal, boot.into(), bench.now, booted_at());
     let mut next = Bench { core, now: bench.now, last: Vec::new(), statuses: Vec::new() };
     effects.extend(next.core.recall(next.now, Some(bench.core.history.kept.clone())));
     next.take(effects);
@@ -222,7 +222,7 @@ fn the_end_is_kept_when_the_agent_dies_between_journal_and_history() {
     let open = bench.core.history.kept.clone();
     bench.done(run);
     let (core, _) =
-        Zedkube::new(Limits::default(), Some(bench.core.journal()), "b1".into(), bench.now, wall());
+        Zedkube::new(Limits::default(), Some(bench.core.journal()), "b1".into(), bench.now, booted_at());
     let mut next = Bench { core, now: bench.now, last: Vec::new(), statuses: Vec::new() };
     next.core.recall(next.now, Some(open));
     next.ask(&request(US, 1));
@@ -383,7 +383,8 @@ fn full() -> Bench {
     let mut bench = Bench::at(T0, Limits { drain_tries: 50, ..Limits::default() }, None);
     bench.core.boot_id = "0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1".to_owned();
     // The longest wall clock.
-    bench.core.wall.0 = "2026-12-31T23:59:59.123456789Z".parse().unwrap();
+    let longest: topics::GoTime = "2026-12-31T23:59:59.123456789Z".parse().unwrap();
+    bench.core.booted_at = longest.minus(T0.since_start());
     bench.join();
     for nth in 1..=11 {
         let mut asked = request(US, nth);
@@ -423,7 +424,7 @@ fn full() -> Bench {
         bench.hear(Event::ForceBy(Some(Author {
             uid: u32::MAX,
             name: long(),
-            written: bench.core.wall.0.plus(Duration::from_nanos(nth)),
+            written: bench.core.wall(T0).plus(Duration::from_nanos(nth)),
             by: long(),
             reason: long(),
         })));

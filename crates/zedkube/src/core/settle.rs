@@ -11,9 +11,10 @@ use super::run::{Care, End, Run, Sent};
 use super::void::Guard;
 
 impl Zedkube {
-    pub(super) fn request(&mut self, from: Requester, request: Option<NodeDrainRequest>) {
+    pub(super) fn request(&mut self, now: Mono, from: Requester, request: Option<NodeDrainRequest>) {
         match request {
             Some(request) => {
+                self.heard_asked(now, &request);
                 self.requests.insert(from, request);
             }
             None if planted(Fault::K6) => {}
@@ -25,6 +26,7 @@ impl Zedkube {
 
     /// Levels first: what must not go on ends, what is asked for begins.
     pub(super) fn settle(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.forget_asked();
         if self.knows_requests() {
             self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
         }

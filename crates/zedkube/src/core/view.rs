@@ -82,6 +82,9 @@ impl Zedkube {
             gate: self.told_gate(),
             repairs: self.repairs(),
             answers: self.answers.clone(),
+            asked: self.asked.clone(),
+            boot_id: self.boot_id.clone(),
+            booted_at: self.booted_at,
         }
     }
 
@@ -118,6 +121,8 @@ impl Zedkube {
             reason,
             left: self.all_left(),
             answers: self.answers.clone(),
+            asked: self.asked.clone(),
+            booted_at: self.booted_at,
         })
     }
 

@@ -12,7 +12,7 @@ use topics::{
     NodeDrainStatus, RequestId, Requester,
 };
 
-use super::bench::{done_with, failed, wall};
+use super::bench::{booted_at, done_with, failed};
 use super::{Candidacy, Effect, Event, Force, Membership, RunId, Zedkube};
 use crate::limits::Limits;
 
@@ -39,6 +39,8 @@ pub(super) fn limits() -> Limits {
 pub(super) struct World {
     pub(super) core: Zedkube,
     pub(super) now: Mono,
+    /// When the boot began, by the wall clock.
+    pub(super) booted_at: GoTime,
     pub(super) boot: u32,
     pub(super) journal: DrainJournal,
     pub(super) history: DrainHistory,
@@ -79,16 +81,17 @@ pub(super) struct World {
     pub(super) skipped: BTreeSet<RequestId>,
     pub(super) forced: BTreeSet<RequestId>,
     /// What is left of the right to lead.
-    candidacy: Option<Candidacy>,
+    pub(super) candidacy: Option<Candidacy>,
 }
 
 impl World {
     pub(super) fn new() -> Self {
         let now = Mono::from_start(Duration::from_secs(100));
-        let (core, effects) = Zedkube::new(limits(), None, "b0".into(), now, wall());
+        let (core, effects) = Zedkube::new(limits(), None, "b0".into(), now, booted_at());
         let mut world = Self {
             core,
             now,
+            booted_at: booted_at(),
             boot: 0,
             journal: DrainJournal::default(),
             history: DrainHistory::default(),
@@ -242,7 +245,7 @@ impl World {
             && !new_status
         {
             let gap = self.now.since(*at);
-            assert!(gap >= limits().progress_gap(), "{gap:?} after {last:?}: {newest:?}");
+            assert!(gap >= self.core.limits.progress_gap(), "{gap:?} after {last:?}: {newest:?}");
         }
         self.progress = Some((Box::new(newest.clone()), self.now));
     }
@@ -392,7 +395,7 @@ impl World {
         }
         let journal = Some(self.journal.clone());
         let boot = format!("b{}", self.boot);
-        let (core, effects) = Zedkube::new(limits(), journal, boot, self.now, wall());
+        let (core, effects) = Zedkube::new(self.core.limits.clone(), journal, boot, self.now, self.booted_at);
         self.core = core;
         self.perform(effects);
         let recalled = self.core.recall(self.now, Some(self.history.clone()));

@@ -243,7 +243,7 @@ mod tests {
             drain(DrainStatus::Complete, "forced COMPLETE by the force file", 7, &[]),
             drain(DrainStatus::FailedDrain, "", 900, &[StepWord::Restarted]),
         ];
-        let history = DrainHistory { drains, forced: Vec::new() };
+        let history = DrainHistory { drains, ..DrainHistory::default() };
         View { progress: Some(progress), history: Some(history), ..View::default() }
     }
 
