@@ -18,11 +18,11 @@ pub fn name<T: Topic>(agent: &str) -> Name {
     }
 }
 
-/// The form on disk of topic `T`.
+/// The form on disk of topic `T`, which always fits a message.
 #[must_use]
 pub fn codec<T: Topic>() -> Codec<T> {
     Codec {
-        encode: |value| go_json::to_vec(value).map_err(Into::into),
+        encode: |value| value.encode().map_err(Into::into),
         decode: |bytes| go_json::from_slice(bytes).map_err(Into::into),
     }
 }

@@ -68,7 +68,7 @@ pub use drain::{Order, drain};
 pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 pub use error::Error;
 pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned};
-pub use names::{NodeName, PodRef, PodUid};
+pub use names::{NodeName, PodRef, PodUid, listed};
 pub use node::{Cordoned, Uncordoned};
 pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress};
 pub use reply::{Reach, Reply};

@@ -90,9 +90,30 @@ impl fmt::Display for PodRef {
     }
 }
 
+/// How many names a sentence holds.
+const LISTED: usize = 8;
+
+/// The first of `names` with `between` them, and how many more there are: no sentence names a thousand pods.
+#[must_use]
+pub fn listed(names: &[String], between: &str) -> String {
+    let first = names.get(..LISTED).unwrap_or(names).join(between);
+    match names.len().saturating_sub(LISTED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sentence_names_eight_and_counts_the_rest() {
+        let names: Vec<String> = (1..=10).map(|nth| format!("p{nth}")).collect();
+        assert_eq!(listed(&names[..2], ", "), "p1, p2");
+        assert_eq!(listed(&names[..8], ", "), "p1, p2, p3, p4, p5, p6, p7, p8");
+        assert_eq!(listed(&names, "; "), "p1; p2; p3; p4; p5; p6; p7; p8 and 2 more");
+    }
 
     #[test]
     fn only_dns_subdomains_name_a_node() {

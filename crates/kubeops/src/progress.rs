@@ -165,6 +165,23 @@ impl BlockCode {
         }
     }
 
+    /// Its place among others: what no wait cures comes first, what passes by itself last.
+    pub(crate) const fn rank(self) -> u8 {
+        match self {
+            Self::Refused => 0,
+            Self::BudgetStuck => 1,
+            Self::ManyBudgets => 2,
+            Self::NoOtherNode => 3,
+            Self::Sticky => 4,
+            Self::OverTime => 5,
+            Self::SlowToEnd => 6,
+            Self::NamespaceEnding => 7,
+            Self::Budget => 8,
+            Self::ApiTrouble => 9,
+            Self::Throttled => 10,
+        }
+    }
+
     /// What a person can do about it.
     #[must_use]
     pub const fn next_step(self) -> &'static str {

@@ -43,6 +43,9 @@ fn is_terminating(pod: &Value) -> bool {
 /// Brings the status of every budget up to date that the changes after a version have to do with.
 pub(crate) fn update(store: &mut Store, after: u64) {
     let changes = store.since(after);
+    if changes.as_ref().is_some_and(Vec::is_empty) {
+        return;
+    }
     for budget in all(store, BUDGETS) {
         let concerns = |change: &Changed| {
             let (namespace, name) = change.place();

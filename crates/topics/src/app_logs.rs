@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{GoTime, Kind, Topic};
+use crate::{GoTime, Kind, Most, Topic};
 
 /// The marks of one application, one for each container.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -13,11 +13,28 @@ use crate::{GoTime, Kind, Topic};
 pub struct AppLogMarks {
     /// In the order of pods and containers.
     pub containers: Vec<AppLogMark>,
+    /// Containers beyond those: after a restart their logs begin as those of new ones.
+    pub containers_omitted: u32,
 }
+
+/// Moments of a container that are kept where not everything fits.
+const MOMENTS: usize = 8;
 
 impl Topic for AppLogMarks {
     const NAME: &'static str = "AppLogMarks";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        self.containers_omitted = most.list(&mut self.containers);
+        for mark in &mut self.containers {
+            for text in [&mut mark.pod, &mut mark.pod_uid, &mut mark.container] {
+                most.text(text);
+            }
+            // The last moments are those that matter.
+            let moments = mark.moments.len().saturating_sub(MOMENTS);
+            mark.moments.drain(..moments);
+        }
+    }
 }
 
 /// How far the log of one container has been handed on.

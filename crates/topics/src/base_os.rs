@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Topic};
+use crate::{ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Most, Topic};
 
 /// The OS image that the controller wants.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +65,12 @@ pub struct BaseOsStatus {
 impl Topic for BaseOsStatus {
     const NAME: &'static str = "BaseOsStatus";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        for text in [&mut self.base_os_version, &mut self.error, &mut self.error_retry_condition] {
+            most.text(text);
+        }
+    }
 }
 
 /// What baseosmgr has done about retries.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
 use crate::{
-    Base64, ErrorDescription, ErrorEntity, ErrorSeverity, GoIp, GoTime, GoUuid, IpNet, Kind, Secret, Topic,
-    UuidAndVersion,
+    Base64, ErrorDescription, ErrorEntity, ErrorSeverity, GoIp, GoTime, GoUuid, IpNet, Kind, Most, Secret,
+    Topic, UuidAndVersion,
 };
 
 numbers! {
@@ -199,6 +199,12 @@ pub struct EdgeNodeClusterStatus {
 impl Topic for EdgeNodeClusterStatus {
     const NAME: &'static str = "EdgeNodeClusterStatus";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        for text in [&mut self.lb_config_error.error, &mut self.error.error] {
+            most.text(text);
+        }
+    }
 }
 
 /// Names of this node at the controller.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{GoTime, Kind, Topic};
+use crate::{GoTime, Kind, Most, Topic};
 
 numbers! {
     /// How the last reading of the device config went.
@@ -228,6 +228,17 @@ pub struct ZedAgentStatus {
 impl Topic for ZedAgentStatus {
     const NAME: &'static str = "ZedAgentStatus";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        for text in [
+            &mut self.requested_reboot_reason,
+            &mut self.current_profile,
+            &mut self.attest_error,
+            &mut self.vault_err,
+        ] {
+            most.text(text);
+        }
+    }
 }
 
 /// What nodeagent does, and why the device started.
@@ -276,6 +287,12 @@ pub struct NodeAgentStatus {
 impl Topic for NodeAgentStatus {
     const NAME: &'static str = "NodeAgentStatus";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        for text in [&mut self.reboot_reason, &mut self.reboot_stack, &mut self.reboot_image] {
+            most.text(text);
+        }
+    }
 }
 
 /// Counter file of a device operation, `/persist/status/rebootConfig` and `shutdownConfig`; no topic.

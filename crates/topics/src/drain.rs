@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{GoTime, Kind, Topic, go_json};
+use crate::{GoTime, Kind, Most, Topic, go_json};
 
 /// What a requester asks of zedkube: drain this node for me.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +33,10 @@ impl NodeDrainRequest {
 impl Topic for NodeDrainRequest {
     const NAME: &'static str = "NodeDrainRequest";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        most.text(&mut self.context);
+    }
 }
 
 /// Identity of a request.

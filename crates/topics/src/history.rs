@@ -6,7 +6,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Blocker, DrainStatus, GoTime, Kind, NodeDrainStatus, PodCounts, RequestId, Requester, Topic};
+use crate::own::cut_blockers;
+use crate::{
+    Blocker, DrainStatus, GoTime, Kind, Most, NodeDrainStatus, PodCounts, RequestId, Requester, Topic,
+    cut_text,
+};
 
 /// The last drains and the last force files, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -26,7 +30,31 @@ pub struct DrainHistory {
 impl Topic for DrainHistory {
     const NAME: &'static str = "DrainHistory";
     const KIND: Kind = Kind::Persistent;
+
+    fn cut(&mut self, most: Most) {
+        most.list(&mut self.drains);
+        most.list(&mut self.forced);
+        for it in &mut self.drains {
+            for text in [&mut it.context, &mut it.boot_id, &mut it.skip] {
+                most.text(text);
+            }
+            it.steps_left_out = it.steps_left_out.saturating_add(most.list(&mut it.steps));
+            for step in &mut it.steps {
+                most.text(&mut step.text);
+            }
+            it.more_blockers = it.more_blockers.saturating_add(cut_blockers(&mut it.blockers, most));
+            it.more_left = it.more_left.saturating_add(most.texts(&mut it.left));
+        }
+        for it in &mut self.forced {
+            for text in [&mut it.owner, &mut it.refused, &mut it.effect] {
+                most.text(text);
+            }
+        }
+    }
 }
+
+/// Longest name or identity in it, on disk.
+pub const NAME_BYTES: usize = 64;
 
 /// One drain, from the request to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -78,6 +106,12 @@ impl DrainRecord {
     #[must_use]
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
+    }
+
+    /// Whether it began in this boot; the record keeps the first bytes of its identity.
+    #[must_use]
+    pub fn is_of_boot(&self, boot_id: &str) -> bool {
+        self.boot_id == cut_text(boot_id, NAME_BYTES)
     }
 
     /// Whether it goes on.
@@ -139,6 +173,28 @@ pub enum StepWord {
 }
 
 impl StepWord {
+    /// What happened, for a person.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Taken => "request accepted",
+            Self::Restarted => "zedkube restarted and continues",
+            Self::ApiReached => "Kubernetes API reachable",
+            Self::Cordoned => "node cordoned",
+            Self::Attempt => "drain attempt",
+            Self::Proving => "all pods are gone; verifying",
+            Self::AttemptFailed => "failed attempt",
+            Self::Complete => "drained, verified",
+            Self::Skipped => "drain skipped",
+            Self::Failed => "gave up",
+            Self::Withdrawn => "request withdrawn",
+            Self::Forced => "force file",
+            Self::ForceRefused => "force file refused",
+            Self::Interrupted => "interrupted",
+            Self::Void => "no longer drained",
+        }
+    }
+
     /// The word on disk.
     #[must_use]
     pub const fn word(self) -> &'static str {

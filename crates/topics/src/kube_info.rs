@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{GoTime, Kind, Topic};
+use crate::{Error, GoTime, Kind, Topic, go_json};
 
 /// The cluster, published by the node that holds the statistics lease and by no other.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +31,12 @@ pub struct KubeClusterInfo {
 impl Topic for KubeClusterInfo {
     const NAME: &'static str = "KubeClusterInfo";
     const KIND: Kind = Kind::Volatile;
+
+    fn encode(&self) -> Result<Vec<u8>, Error> {
+        let mut fitting = self.clone();
+        fitting.fit()?;
+        go_json::to_vec(&fitting)
+    }
 }
 
 /// A node of the cluster.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{ErrorDescription, ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Topic, is_zero};
+use crate::{ErrorDescription, ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Most, Topic, is_zero};
 
 /// The election of the node that reports on the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +29,10 @@ pub struct KubeLeaderElectInfo {
 impl Topic for KubeLeaderElectInfo {
     const NAME: &'static str = "KubeLeaderElectInfo";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        most.text(&mut self.leader_identity);
+    }
 }
 
 /// An application as this node sees it in the cluster; the key is its UUID.
@@ -59,6 +63,10 @@ pub struct ENClusterAppStatus {
 impl Topic for ENClusterAppStatus {
     const NAME: &'static str = "ENClusterAppStatus";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        most.text(&mut self.vmi_name);
+    }
 }
 
 numbers! {

@@ -6,7 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Blocker, DrainMarks, EdgeNodeClusterConfig, GoTime, GoUuid, Kind, Topic};
+use crate::own::cut_blockers;
+use crate::{Blocker, DrainMarks, EdgeNodeClusterConfig, GoTime, GoUuid, Kind, Most, Topic};
 
 /// Which cluster this node belongs to, or how far it is on its way out of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -29,8 +30,12 @@ pub struct NodeLeave {
     pub next_step: String,
     /// Pods that hold the drain up, and why.
     pub blockers: Vec<Blocker>,
+    /// Blockers beyond those.
+    pub blockers_omitted: u32,
     /// Steps that failed and were passed over, in words.
     pub passed_over: Vec<String>,
+    /// Steps beyond those.
+    pub passed_over_omitted: u32,
     /// The boot in which `Marks` were written; empty before there were any.
     #[serde(rename = "BootID")]
     pub boot_id: String,
@@ -44,6 +49,15 @@ pub struct NodeLeave {
 impl Topic for NodeLeave {
     const NAME: &'static str = "NodeLeave";
     const KIND: Kind = Kind::Persistent;
+
+    fn cut(&mut self, most: Most) {
+        for text in [&mut self.cluster_name, &mut self.reason, &mut self.next_step, &mut self.boot_id] {
+            most.text(text);
+        }
+        self.blockers_omitted = self.blockers_omitted.saturating_add(cut_blockers(&mut self.blockers, most));
+        self.passed_over_omitted = most.texts(&mut self.passed_over);
+        self.marks.cut(most);
+    }
 }
 
 /// Where a node stands between its cluster and none.

@@ -11,9 +11,11 @@ mod config_items;
 mod device_ops;
 mod domain;
 mod drain;
+pub mod fit;
 pub mod go_json;
 mod history;
 mod inputs;
+mod journal;
 mod kube_info;
 mod kube_state;
 mod leave;
@@ -41,9 +43,11 @@ pub use config_items::*;
 pub use device_ops::*;
 pub use domain::*;
 pub use drain::*;
+pub use fit::{Most, cut_text};
 pub use go_json::Error;
 pub use history::*;
 pub use inputs::*;
+pub use journal::*;
 pub use kube_info::*;
 pub use kube_state::*;
 pub use leave::*;
@@ -121,6 +125,18 @@ pub trait Topic:
     const NAME: &'static str;
     /// Whether it survives a reboot.
     const KIND: Kind;
+
+    /// Gives up what is beyond `most`, and counts it where there is a member for that: for a topic whose length
+    /// depends on the world. Each call begins with the whole value.
+    fn cut(&mut self, _most: Most) {}
+
+    /// The form on disk, cut so that it fits a message (see [`fit`]).
+    ///
+    /// # Errors
+    /// It has no form.
+    fn encode(&self) -> Result<Vec<u8>, Error> {
+        fit::encode(self)
+    }
 }
 
 /// How long a topic lives.

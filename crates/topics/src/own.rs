@@ -6,12 +6,12 @@
 //!
 //! Enums are words on disk, as people read these files. Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DrainStatus, GoTime, Kind, RequestId, Requester, Topic};
+use crate::{DrainStatus, GoTime, Kind, Most, RequestId, Requester, Topic};
 
 /// What zedkube is doing, what blocks, since when, until when, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -37,19 +37,25 @@ pub struct NodeDrainProgress {
     pub tier: String,
     /// Pods of this attempt.
     pub counts: PodCounts,
-    /// Pods that do not leave, and why.
+    /// Pods that do not leave, and why; the worst first.
     pub blockers: Vec<Blocker>,
+    /// Blockers beyond those: a message holds so many.
+    pub blockers_omitted: u32,
     /// Volumes of pods that have left, which are still attached to this node, as `shop/data (pv pvc-1)`.
     pub volumes: Vec<String>,
+    /// Volumes beyond those.
+    pub volumes_omitted: u32,
     /// Pods that stay on the node because a rule says so, as `shop/web-0: why`.
     pub left: Vec<String>,
-    /// Evictions that the server has accepted in this attempt.
+    /// Pods beyond those that stay because a rule says so.
+    pub left_omitted: u32,
+    /// Evictions that the server has accepted in this drain, in all attempts.
     pub evicted: u32,
     /// Answers of the server to calls of this attempt that ask pods to leave, counted by word: `accepted`, `gone`,
     /// `other-pod`, `conflict`, `expired`, `budget`, `many-budgets`, `throttled`, `namespace-ending`, `api-trouble`,
     /// `refused`.
     pub replies: BTreeMap<String, u32>,
-    /// How often somebody uncordoned the node in this attempt and it was cordoned again.
+    /// How often the node was found uncordoned in this drain and was cordoned again.
     pub recordons: u32,
     /// When this drain began.
     pub started_at: GoTime,
@@ -111,6 +117,32 @@ impl NodeDrainProgress {
 impl Topic for NodeDrainProgress {
     const NAME: &'static str = "NodeDrainProgress";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        let gate = &mut self.gate;
+        for text in [
+            &mut self.context,
+            &mut self.tier,
+            &mut self.skip,
+            &mut self.reason,
+            &mut self.next_step,
+            &mut gate.layer,
+            &mut gate.words,
+            &mut gate.next_step,
+        ] {
+            most.text(text);
+        }
+        self.blockers_omitted = self.blockers_omitted.saturating_add(cut_blockers(&mut self.blockers, most));
+        self.volumes_omitted = self.volumes_omitted.saturating_add(most.texts(&mut self.volumes));
+        self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
+        // Words of our own, taints of the node controller: few, but bounded all the same.
+        most.map(&mut self.replies);
+        most.map(&mut self.repairs);
+        most.texts(&mut gate.stale_taints);
+        for answer in &mut self.answers {
+            answer.cut(most);
+        }
+    }
 }
 
 /// What zedkube is doing.
@@ -217,6 +249,17 @@ pub struct Blocker {
     pub since: GoTime,
 }
 
+/// Cuts blockers and their texts; returns how many were left out.
+pub(crate) fn cut_blockers(blockers: &mut Vec<Blocker>, most: Most) -> u32 {
+    let omitted = most.list(blockers);
+    for Blocker { pod, uid, code, reason, since: _ } in blockers {
+        for text in [pod, uid, code, reason] {
+            most.text(text);
+        }
+    }
+    omitted
+}
+
 /// What one request was told last.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
@@ -243,6 +286,11 @@ impl Answer {
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
     }
+
+    pub(crate) fn cut(&mut self, most: Most) {
+        most.text(&mut self.context);
+        most.text(&mut self.skip);
+    }
 }
 
 /// When a request was made. Its `RequestedAt` is its identity, and keeps the time of the wall clock of that moment,
@@ -264,71 +312,6 @@ impl Asked {
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
     }
-}
-
-/// What zedkube must know after a crash: where it was, in which boot.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct DrainJournal {
-    /// The boot in which this was written.
-    #[serde(rename = "BootID")]
-    pub boot_id: String,
-    /// Whose request was being served.
-    pub requested_by: Requester,
-    /// When it was asked.
-    pub requested_at: GoTime,
-    /// What it is for.
-    pub context: String,
-    /// How far the drain was.
-    pub status: DrainStatus,
-    /// The attempt, from 1.
-    pub attempt: u32,
-    /// When the pause after this attempt ends, on the monotonic clock of the boot, in milliseconds; 0 without one.
-    pub pause_end_ms: u64,
-    /// Since when the limits of this attempt run.
-    pub marks: DrainMarks,
-    /// Whose cordon was on the node.
-    pub cordon: CordonOwner,
-    /// When the drain began.
-    pub started_at: GoTime,
-    /// Why the drain was left out, or empty.
-    pub skip: String,
-    /// Why things were as they were.
-    pub reason: String,
-    /// What a rule has let pass in this drain so far, as `shop/web-0: why`.
-    pub left: Vec<String>,
-    /// The answers given so far.
-    pub answers: Vec<Answer>,
-    /// When each standing request was made.
-    pub asked: Vec<Asked>,
-    /// When the monotonic clock of the boot started, by the wall clock that the times here were made with.
-    pub booted_at: GoTime,
-}
-
-/// Since when the limits of an attempt run: milliseconds on the monotonic clock of the boot (`CLOCK_MONOTONIC`), 0
-/// for one that does not run.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct DrainMarks {
-    /// When the attempt began.
-    pub attempt_ms: u64,
-    /// The tier that leaves, or empty.
-    pub tier: String,
-    /// When it began to leave.
-    pub tier_ms: u64,
-    /// Since when volumes are waited for.
-    pub volumes_ms: u64,
-    /// Since when pods that are held are being asked to leave, by UID.
-    pub pods_ms: BTreeMap<String, u64>,
-    /// How often pods of a workload have come back to this node, by `namespace/kind/name`.
-    pub returns: BTreeMap<String, u32>,
-    /// Claims of pods that leave or have left, whose volumes have to be detached, as `shop/data`.
-    pub claims: BTreeSet<String>,
-}
-
-impl Topic for DrainJournal {
-    const NAME: &'static str = "DrainJournal";
-    const KIND: Kind = Kind::Persistent;
 }
 
 /// A device operation that is wanted and not yet carried out.
@@ -368,6 +351,18 @@ pub struct DeviceOpPending {
 impl Topic for DeviceOpPending {
     const NAME: &'static str = "DeviceOpPending";
     const KIND: Kind = Kind::Persistent;
+
+    fn cut(&mut self, most: Most) {
+        for text in [
+            &mut self.ops_time,
+            &mut self.boot_id,
+            &mut self.waiting_for,
+            &mut self.next_step,
+            &mut self.skip,
+        ] {
+            most.text(text);
+        }
+    }
 }
 
 /// A device operation of the controller.

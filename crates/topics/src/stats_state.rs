@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{GoTime, Kind, Topic};
+use crate::{GoTime, Kind, Most, Topic};
 
 /// Whether this node publishes `KubeClusterInfo`, and which of its parts are not what the cluster has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,14 @@ pub struct KubeStatsState {
 impl Topic for KubeStatsState {
     const NAME: &'static str = "KubeStatsState";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        for KubeStatsPart { name, error, next_step, since: _ } in &mut self.parts {
+            for text in [name, error, next_step] {
+                most.text(text);
+            }
+        }
+    }
 }
 
 /// A part of `KubeClusterInfo` that is old, empty or cut short.

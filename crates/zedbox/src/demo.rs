@@ -73,6 +73,7 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let show = tell.follow(&bus);
     stage.idle_with_counter(7).await?;
     cluster.schedulable().await?;
+    stage.settled().await?;
     tell.say("demo", "the node is back, healthy and schedulable; reboot 7 counts as executed");
     crew.stop().await;
     drop(show);

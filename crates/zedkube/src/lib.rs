@@ -65,13 +65,14 @@ pub async fn run_into(
     let (tasks, door) = (Tasks::new(outbox), leader.door());
     let membership = leave::Leaver::open(&station, &limits)?;
     let others = cluster.clone();
-    let (mut shell, journal, history) =
-        shell::Shell::open(&station, &limits, cluster, tasks, target.clone(), door)?;
+    let (mut shell, earlier) = shell::Shell::open(&station, &limits, cluster, tasks, target.clone(), door)?;
     let standing = membership.standing();
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let every = limits.prune();
-    let (mut core, effects) = core::Zedkube::new(limits, journal, station.boot_id.clone(), now, booted_at);
-    let recalled = core.recall(now, history);
+    let (mut core, effects) =
+        core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
+    core.count_on(earlier.shown);
+    let recalled = core.recall(now, earlier.history);
     // A node that was leaving is not given its cordon back before it is known what the config says now.
     let before = standing.borrow().membership;
     let stood =

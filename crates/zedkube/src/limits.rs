@@ -36,6 +36,8 @@ pub struct Limits {
     /// How old COMPLETE may become for an operation that does not act on it; then it is drained for again. 0 for no
     /// limit. By default twice the longest test of an image that a config may set.
     pub complete_age_ms: u64,
+    /// How long the fault-injection file may hold a drain that is done.
+    pub hold_limit_ms: u64,
     /// With two requests answered, when NodeDrainStatus names the second requester.
     pub answer_dwell_ms: u64,
     /// After a boot, how long device nodes may be missing before that counts as failed; it is waited for all the same.
@@ -126,6 +128,7 @@ impl Default for Limits {
             uncordon_poll_ms: 15_000,
             complete_poll_ms: 30_000,
             complete_age_ms: 7_200_000,
+            hold_limit_ms: 3_600_000,
             answer_dwell_ms: 2_000,
             gate_devices_limit_ms: 60_000,
             gate_service_limit_ms: 600_000,
@@ -288,6 +291,7 @@ as_durations! {
     uncordon_poll: uncordon_poll_ms,
     complete_poll: complete_poll_ms,
     complete_age: complete_age_ms,
+    hold_limit: hold_limit_ms,
     answer_dwell: answer_dwell_ms,
     progress_gap: progress_gap_ms,
     marks_gap: marks_gap_ms,

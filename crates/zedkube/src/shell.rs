@@ -7,7 +7,7 @@ use agent::settings::{DRAIN_TIMEOUT, Properties};
 use agent::{Error, Hands, Station, Tasks, operator, publication};
 use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
-use pubsub::{Bus, Change, FileRule, FileState, Publication};
+use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
 use tokio::sync::watch;
 use topics::{
     ConfigItemValueMap, DrainHistory, DrainJournal, EdgeNodeInfo, FORCE_FILE, NodeDrainProgress,
@@ -49,6 +49,14 @@ pub(crate) struct Shell {
     attempt: watch::Sender<Duration>,
 }
 
+/// What an earlier run of this agent left.
+pub(crate) struct Earlier {
+    pub(crate) journal: Option<DrainJournal>,
+    pub(crate) history: Option<DrainHistory>,
+    /// What it showed last, in this boot.
+    pub(crate) shown: Option<NodeDrainProgress>,
+}
+
 impl Shell {
     /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
     pub(crate) fn open(
@@ -58,7 +66,7 @@ impl Shell {
         tasks: Tasks<Event>,
         target: Target,
         election: Door,
-    ) -> Result<(Self, Option<DrainJournal>, Option<DrainHistory>), Error> {
+    ) -> Result<(Self, Earlier), Error> {
         let bus = &station.bus;
         let shell = Self {
             status: publication(bus, NAME)?,
@@ -72,9 +80,12 @@ impl Shell {
             election,
             attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
         };
-        let journal = shell.journal.get(GLOBAL).cloned();
-        let history = shell.history.get(GLOBAL).cloned();
-        Ok((shell, journal, history))
+        let earlier = Earlier {
+            journal: shell.journal.get(GLOBAL).cloned(),
+            history: shell.history.get(GLOBAL).cloned(),
+            shown: shell.progress.get(GLOBAL).cloned(),
+        };
+        Ok((shell, earlier))
     }
 
     /// Follows what this agent hears of.
@@ -171,9 +182,12 @@ impl Shell {
             }
             None
         });
-        let plain = FileRule { limit_bytes: MARK_BYTES, order: false };
-        self.tasks
-            .follow_file(bus, bus.path(WAIT), plain, |file| Some(Event::Hold(file != FileState::Absent)));
+        self.tasks.follow_file(bus, bus.path(WAIT), order, |file| {
+            if let FileState::Bad(Finding { reason, .. }) = &file {
+                warn!(path = WAIT, "ignored, it does not hold a drain: {reason}");
+            }
+            Some(Event::Hold(matches!(file, FileState::Present(_))))
+        });
     }
 
     /// The request of a person with a shell.
@@ -321,15 +335,21 @@ fn say(said: &Said) {
         Said::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
         Said::NobodyLeft => warn!("nodedrain-step:drain-skip-no-schedulable-nodes"),
         Said::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
+        Said::HeldTooLong => {
+            warn!(
+                path = WAIT,
+                "the fault-injection file has held this drain for too long; it is complete now"
+            );
+        }
         Said::Complete(took) => {
             info!("nodedrain-step:drain-complete");
             info!("kubevirt_node_drain_completion_time_seconds:{:.6}", took.as_secs_f64());
         }
         Said::Withdrawn => {
-            info!("all requests were taken back: the drain is cancelled and the cordon given back");
+            info!("all requests were withdrawn: the drain is cancelled and our cordon removed");
         }
         Said::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
-        Said::GivenBack => info!("own cordon given back"),
+        Said::GivenBack => info!("removed our own cordon"),
         Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
         Said::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
         Said::Stirred(what) => info!(change = what, "something has happened on the drained node"),

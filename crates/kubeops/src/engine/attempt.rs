@@ -13,6 +13,7 @@ use super::roster::{Roster, Source};
 use super::volumes::Detaching;
 use super::words::{Effect, Event, Failure, Rules, Said};
 use crate::cordon::NodeFacts;
+use crate::names::listed;
 use crate::pace::Pace;
 use crate::plan::PodFacts;
 use crate::progress::{Counts, Left, Marks, Outcome, Phase, Progress};
@@ -280,9 +281,9 @@ impl Engine {
         if now.since(self.started) >= self.rules.attempt {
             let (left, volumes) = (self.roster.left_names(), self.volumes.waited_for());
             let what = if !left.is_empty() {
-                format!("left: {}", left.join(", "))
+                format!("left: {}", listed(&left, ", "))
             } else if !volumes.is_empty() {
-                format!("still attached: {}", volumes.join(", "))
+                format!("still attached: {}", listed(&volumes, ", "))
             } else if self.trouble.is_empty() {
                 "the node could not be proven empty".to_owned()
             } else {

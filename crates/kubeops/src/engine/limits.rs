@@ -8,7 +8,7 @@ use step::Mono;
 use super::roster::Roster;
 use super::track::Over;
 use super::words::{Effect, PodAction, Rules};
-use crate::names::PodUid;
+use crate::names::{PodUid, listed};
 use crate::tier::Tier;
 
 /// Since when the open tier leaves.
@@ -84,7 +84,7 @@ impl Roster {
         let here = self.book.all().filter(|(_, track)| track.is_here() && track.facts.tier == tier);
         let uids: Vec<PodUid> = here.map(|(uid, _)| uid.clone()).collect();
         if self.rules.tier.then == PodAction::GiveUp {
-            let left = self.left_names().join(", ");
+            let left = listed(&self.left_names(), ", ");
             let (tier, secs) = (tier.text(), after.as_secs());
             return Some(format!(
                 "the {tier} pods have not left within {secs} s, the limit for a tier: {left}"

@@ -68,13 +68,21 @@ impl Inspection {
 
 impl Space {
     fn budget(&self, name: &str) -> Option<&BudgetFacts> {
-        self.budgets.iter().flatten().find(|budget| budget.name == name)
+        let budgets = self.budgets.as_ref()?;
+        let at = budgets.binary_search_by(|budget| budget.name.as_str().cmp(name)).ok()?;
+        budgets.get(at)
     }
 
     /// Budgets that hold a pod and have no room, and when to look at what hinders them.
     fn to_inspect(&self) -> impl Iterator<Item = (&BudgetFacts, Mono)> {
-        self.holding.iter().filter_map(|(name, inspection)| {
-            let budget = self.budget(name).filter(|budget| inspection.wanted && !budget.has_room())?;
+        // Both are in the order of the names: with a thousand budgets a search for each would be felt at every event.
+        let mut budgets = self.budgets.iter().flatten().peekable();
+        self.holding.iter().filter_map(move |(name, inspection)| {
+            while budgets.next_if(|budget| budget.name < *name).is_some() {}
+            let budget = budgets.next_if(|budget| budget.name == *name)?;
+            if !inspection.wanted || budget.has_room() {
+                return None;
+            }
             budget.selector.as_ref()?;
             Some((budget, inspection.due(numbers(budget))?))
         })
@@ -122,8 +130,9 @@ impl Spaces {
         &mut self,
         now: Mono,
         namespace: &str,
-        after: Vec<BudgetFacts>,
+        mut after: Vec<BudgetFacts>,
     ) -> Option<Vec<BudgetFacts>> {
+        after.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         self.follow(now, namespace);
         self.0.get_mut(namespace)?.budgets.replace(after)
     }

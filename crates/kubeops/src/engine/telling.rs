@@ -12,7 +12,7 @@ use super::roster::Roster;
 use super::sentence;
 use super::track::Track;
 use super::words::Claim;
-use crate::names::PodUid;
+use crate::names::{PodUid, listed};
 use crate::plan::PodFacts;
 use crate::progress::{Blocker, Left, Marks};
 
@@ -31,14 +31,14 @@ impl Roster {
         all.into_iter().flatten().min()
     }
 
-    /// What holds the pods, by their names.
+    /// What holds the pods: the worst first, then by their names.
     pub(super) fn blockers(&self, now: Mono) -> Vec<Blocker> {
         let of = |track: &Track| {
             let returns = self.returns.count(&track.facts);
             sentence::blocker(now, track, &self.spaces, returns, &self.rules)
         };
         let mut all: Vec<Blocker> = self.book.to_tell(now).filter_map(of).collect();
-        all.sort_by(|one, other| one.pod.cmp(&other.pod));
+        all.sort_by(|one, other| (one.code.rank(), &one.pod).cmp(&(other.code.rank(), &other.pod)));
         all
     }
 
@@ -47,7 +47,7 @@ impl Roster {
         if self.book.only_refused() {
             let mut names: Vec<String> = self.book.refused().map(|it| it.facts.pod.to_string()).collect();
             names.sort_unstable();
-            return Some(format!("the API server refuses to evict {}", names.join(", ")));
+            return Some(format!("the API server refuses to evict {}", listed(&names, ", ")));
         }
         self.given_up.clone()
     }

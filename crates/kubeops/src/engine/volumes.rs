@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use step::Mono;
 
 use super::words::{Claim, Effect, Limit, VolumeAction};
+use crate::names::listed;
 use crate::progress::Left;
 use crate::volumes::AttachmentFacts;
 
@@ -81,7 +82,7 @@ impl Detaching {
         if !self.over || self.is_over() || self.limit.then != VolumeAction::GiveUp {
             return None;
         }
-        let names = self.names().join(", ");
+        let names = listed(&self.names(), ", ");
         Some(format!("still attached {} s after the last pod had gone: {names}", self.limit_secs()))
     }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use agent::{Clock, wire};
 use anyhow::bail;
 use pubsub::{Bus, Change};
-use topics::{DeviceOpPending, DrainStatus, NodeDrainProgress, NodeDrainStatus, Topic};
+use topics::{
+    CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainStatus, Topic,
+};
 
 /// A state that takes longer than this will not come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,6 +46,17 @@ impl Stage {
         .await?;
         self.until::<DeviceOpPending>("zedagent", "no pending device operation", |pending| pending.is_none())
             .await
+    }
+
+    /// Until zedkube has published that nothing is left to do after the boot: the tree that stays says so.
+    pub(super) async fn settled(&self) -> anyhow::Result<()> {
+        let what = "zedkube to report the node idle, uncordoned and healthy";
+        self.until::<NodeDrainProgress>("zedkube", what, |progress| {
+            progress.is_some_and(|it| {
+                (it.phase, it.cordon, it.gate.open) == (DrainPhase::Idle, CordonOwner::None, true)
+            })
+        })
+        .await
     }
 
     /// Until a budget holds the drain up.

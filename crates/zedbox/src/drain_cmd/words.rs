@@ -100,7 +100,9 @@ pub(super) fn progress_rows(
     rows.extend(
         progress.volumes.iter().map(|it| (Weight::Cause, "volume", format!("{it} is still attached"))),
     );
+    rows.extend(more("volume", 0, progress.volumes_omitted));
     rows.extend(progress.left.iter().map(|it| detail("left", format!("in place by policy: {it}"))));
+    rows.extend(more("left", 0, progress.left_omitted));
     if progress.cordon == CordonOwner::Foreign {
         rows.push((Weight::Course, "cordon", "not ours: somebody else set it; it is kept".to_owned()));
     }
@@ -175,15 +177,21 @@ fn blocker_rows(progress: &NodeDrainProgress, now: GoTime) -> Vec<(Weight, &'sta
         let pod = if it.reason.contains(&it.pod) { String::new() } else { format!("pod {}: ", it.pod) };
         rows.push((weight, "blocked", format!("[{}] {pod}{}{since}", it.code, it.reason)));
     }
-    let more = progress.blockers.len().saturating_sub(SHOWN);
-    if more > 0 {
-        rows.push((
-            Weight::Cause,
-            "blocked",
-            format!("and {more} more; `zedbox drain status -o json` has all"),
-        ));
-    }
+    let shown = progress.blockers.len().min(SHOWN);
+    rows.extend(more("blocked", progress.blockers.len() - shown, progress.blockers_omitted));
     rows
+}
+
+/// A row for what is not shown: items that the value has, and those that it had no room for.
+fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<(Weight, &'static str, String)> {
+    let omitted = usize::try_from(omitted).unwrap_or(usize::MAX);
+    let text = match (hidden, hidden.saturating_add(omitted)) {
+        (_, 0) => return None,
+        (0, all) => format!("… and {all} more"),
+        (_, all) if omitted == 0 => format!("… and {all} more; `zedbox drain status -o json` shows all"),
+        (_, all) => format!("… and {all} more; `zedbox drain status -o json` shows {hidden} of them"),
+    };
+    Some((Weight::Cause, label, text))
 }
 
 /// What a person can do: what zedkube recorded, and who is needed for it.

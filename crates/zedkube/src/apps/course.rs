@@ -207,7 +207,7 @@ impl Course {
         marks.sort_by_key(|(source, _)| *source);
         let containers: Vec<AppLogMark> =
             marks.into_iter().map(|(source, mark)| kept(source, mark)).collect();
-        (!containers.is_empty()).then_some(AppLogMarks { containers })
+        (!containers.is_empty()).then_some(AppLogMarks { containers, ..AppLogMarks::default() })
     }
 }
 

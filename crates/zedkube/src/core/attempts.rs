@@ -35,6 +35,18 @@ impl Zedkube {
         Run::Draining { attempt, deadline: began + limit, now: Box::new(pods) }
     }
 
+    /// Another attempt after the one that went so far.
+    pub(super) fn next_attempt(
+        &mut self,
+        now: Mono,
+        attempt: u32,
+        last: &Progress,
+        out: &mut Vec<Effect>,
+    ) -> Run {
+        self.before = self.before.and(last);
+        self.attempt(now, attempt, learned(&last.marks), out)
+    }
+
     /// The first attempt, or the one that an earlier run of this agent was in.
     pub(super) fn first_attempt(&mut self, now: Mono, out: &mut Vec<Effect>) -> Run {
         let Some(Resume { attempt, marks, pause, .. }) = self.resume.take() else {
@@ -47,7 +59,7 @@ impl Zedkube {
                 let last = Box::new(Progress { marks, ..Progress::default() });
                 Run::Pausing { attempt, until, reason, last }
             }
-            Some(_) => self.attempt(now, attempt + 1, learned(&marks), out),
+            Some(_) => self.next_attempt(now, attempt + 1, &Progress { marks, ..Progress::default() }, out),
         }
     }
 
@@ -65,9 +77,9 @@ impl Zedkube {
     /// What held the failed attempt up is no longer what it was: the next one starts at once (goals D16).
     pub(super) fn changed(&mut self, now: Mono, what: String, out: &mut Vec<Effect>) {
         if let Run::Pausing { attempt, last, .. } = &self.run {
-            let (next, marks) = (attempt + 1, learned(&last.marks));
+            let (next, last) = (attempt + 1, last.clone());
             out.push(Effect::Say(Said::BlockerChanged(what)));
-            self.run = self.attempt(now, next, marks, out);
+            self.run = self.next_attempt(now, next, &last, out);
         }
     }
 
@@ -89,7 +101,7 @@ impl Zedkube {
                     replies: last.replies,
                     ..Progress::default()
                 });
-                self.run = Run::Holding { done, attempt, last };
+                self.run = Run::Holding { done, attempt, last, until: now + self.limits.hold_limit() };
                 self.release(now, out);
             }
             Err(failure) => {
@@ -124,10 +136,13 @@ impl Zedkube {
 
     /// A proved drain becomes COMPLETE, unless the fault-injection file holds it.
     pub(super) fn release(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let Run::Holding { done, attempt, last } = &self.run else { return };
-        if self.hold {
-            return;
+        if !self.hold {
+            self.complete(now, out);
         }
+    }
+
+    pub(super) fn complete(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Run::Holding { done, attempt, last, .. } = &self.run else { return };
         let end = End::Drained { attempt: *attempt, last: last.clone() };
         out.extend(self.left.iter().map(|it| Effect::Say(Said::Left(it.clone()))));
         out.push(Effect::Say(Said::Complete(done.took)));

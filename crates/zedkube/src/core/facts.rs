@@ -34,7 +34,7 @@ pub enum Event {
     ForceBy(Option<Author>),
     /// The force file.
     Force(Force),
-    /// Whether the fault-injection file asks to hold a drain that is done.
+    /// Whether a fault-injection file of root's asks to hold a drain that is done.
     Hold(bool),
     /// Config properties.
     Properties(Properties),
@@ -225,6 +225,8 @@ pub enum Said {
     NobodyLeft,
     /// A drain is left out, for this reason.
     Skipped(String),
+    /// A drain that is done was held by the fault-injection file for as long as that may be.
+    HeldTooLong,
     /// A drain is done, with its time.
     Complete(Duration),
     /// All requests were taken back.

@@ -57,6 +57,16 @@ fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
     }
     bench.hear(report(&bench, None, &[], &[]));
     assert_eq!(may_open(&bench), Some(true));
+    // The words are right in between too.
+    let progress = bench.core.progress();
+    assert_eq!(
+        (progress.phase, progress.reason.as_str(), progress.next_step.as_str()),
+        (
+            DrainPhase::AfterBoot,
+            "the node is healthy after the boot; removing our cordon of the earlier boot",
+            "nothing"
+        )
+    );
     bench.look(Seen::Open);
     let own = BTreeMap::from([("own cordon of an earlier boot".to_owned(), 1)]);
     let progress = bench.core.progress();

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use topics::{
     Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
-    ForceRecord, GoTime, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, StepWord,
+    ForceRecord, GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, StepWord,
+    cut_text as cut,
 };
 
 use super::facts::{Author, Force};
@@ -32,8 +33,6 @@ const MARKED_WORKLOADS: usize = 8;
 const TEXT_BYTES: usize = 80;
 /// Longest sentence about a blocker, a skip or an effect, on disk.
 const SENTENCE_BYTES: usize = 160;
-/// Longest name or identity, on disk.
-const NAME_BYTES: usize = 64;
 
 /// The history as it is kept, and what it needs to go on.
 #[derive(Clone, PartialEq, Default)]
@@ -41,8 +40,6 @@ pub(super) struct History {
     pub(super) kept: DrainHistory,
     /// Something is to be written.
     changed: bool,
-    /// Evictions and renewed cordons of attempts before this one.
-    before: (u32, u32),
     /// Who wrote the force file that is heard of next, and the one that was heard of last.
     pub(super) next_author: Option<Author>,
     author: Option<Author>,
@@ -117,11 +114,10 @@ impl History {
 
     /// A new drain, or the one that an earlier run of this agent was in, when this is what it `resumes`.
     pub(super) fn taken(&mut self, request: &NodeDrainRequest, boot_id: &str, at: GoTime, resumes: bool) {
-        let same = |it: &DrainRecord| it.id() == request.id() && it.boot_id == cut(boot_id, NAME_BYTES);
+        let same = |it: &DrainRecord| it.id() == request.id() && it.is_of_boot(boot_id);
         if resumes && let Some(last) = self.kept.drains.first_mut().filter(|it| same(it)) {
             last.ended_at = GoTime::ZERO;
             last.seconds = 0;
-            self.before = (last.evicted, last.recordons);
             return self.step(StepWord::Restarted, 0, at, "");
         }
         self.end(StepWord::Withdrawn, DrainStatus::NotRequested, at, "");
@@ -137,20 +133,15 @@ impl History {
             },
         );
         self.kept.drains.truncate(DRAINS);
-        self.before = (0, 0);
         self.step(StepWord::Taken, 0, at, "");
     }
 
     /// A step of the drain that goes on; none is, nothing is kept.
     pub(super) fn step(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
         let Some(record) = self.open() else { return };
-        let before = (record.evicted, record.recordons);
         record.attempts = record.attempts.max(attempt);
         add(record, DrainStep { at, step, attempt, text: cut(text, TEXT_BYTES) });
         self.changed = true;
-        if step == StepWord::Attempt {
-            self.before = before;
-        }
     }
 
     /// The same for what happens once: not when it stands there already since `since`.
@@ -166,13 +157,13 @@ impl History {
 
     /// How far the attempt is; written with the next step.
     pub(super) fn facts(&mut self, counts: PodCounts, blockers: &[Blocker], sums: (u32, u32)) {
-        let (evicted, recordons) = self.before;
         let Some(record) = self.open() else { return };
         record.counts = counts;
         record.more_blockers = more(blockers.len());
         record.blockers = blockers.iter().take(NAMED).map(short).collect();
-        record.evicted = evicted.saturating_add(sums.0);
-        record.recordons = recordons.saturating_add(sums.1);
+        // Neither becomes less: what was shown last may be unknown after a restart.
+        record.evicted = record.evicted.max(sums.0);
+        record.recordons = record.recordons.max(sums.1);
     }
 
     /// How the drain stands, and what was let pass so far.
@@ -200,7 +191,7 @@ impl History {
     /// A drain in which the device went down ended with its last step: how long the device was off is not known.
     pub(super) fn interrupted(&mut self, boot_id: &str, at: GoTime) {
         let Some(record) = self.open() else { return };
-        if record.boot_id == cut(boot_id, NAME_BYTES) {
+        if record.is_of_boot(boot_id) {
             return;
         }
         let (status, last) = (record.status, record.steps.last().map_or(record.started_at, |it| it.at));
@@ -348,6 +339,7 @@ pub(super) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
     journal.context = cut(&journal.context, NAME_BYTES);
     sentence(&mut journal.skip);
     sentence(&mut journal.reason);
+    journal.left_omitted = u32::try_from(journal.left.len().saturating_sub(LEFT)).unwrap_or(u32::MAX);
     journal.left.truncate(LEFT);
     journal.left.iter_mut().for_each(sentence);
     for answer in &mut journal.answers {
@@ -364,25 +356,4 @@ pub(crate) fn shorten(marks: &mut DrainMarks) {
     marks.pods_ms.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
     let mut room = MARKED_WORKLOADS;
     marks.returns.retain(|_, _| room.checked_sub(1).map(|rest| room = rest).is_some());
-}
-
-/// `text` in at most so many bytes of a file, in which some letters take more room than here.
-pub(crate) fn cut(text: &str, bytes: usize) -> String {
-    const MORE: char = '…';
-    let cost = |letter: char| match letter {
-        '"' | '\\' | '\n' | '\r' | '\t' => 2,
-        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
-        letter if letter.is_control() => 6,
-        letter => letter.len_utf8(),
-    };
-    if text.chars().map(cost).sum::<usize>() <= bytes {
-        return text.to_owned();
-    }
-    let mut room = bytes.saturating_sub(MORE.len_utf8());
-    let fits = |letter: &char| {
-        let left = room.checked_sub(cost(*letter));
-        room = left.unwrap_or_default();
-        left.is_some()
-    };
-    text.chars().take_while(fits).chain([MORE]).collect()
 }

@@ -16,7 +16,7 @@ use super::candidacy::Candidacy;
 use super::facts::{Effect, Event, Force, Membership, RunId, Said};
 use super::gap::Gap;
 use super::history::History;
-use super::resume::{Resume, learned};
+use super::resume::{Before, Resume};
 use super::run::{Care, End, Run, Sent};
 use super::void::Guard;
 use crate::limits::Limits;
@@ -44,6 +44,8 @@ pub struct Zedkube {
     pub(super) asked: Vec<Asked>,
     /// The attempt of an earlier run of this agent, until it is gone on with.
     pub(super) resume: Option<Resume>,
+    /// What this drain had done before the task that is at work now.
+    pub(super) before: Before,
     /// What rules have let pass, in attempts that are over.
     pub(super) left: Vec<String>,
     /// What was said before this agent started anew, while the run catches up.
@@ -59,6 +61,8 @@ pub struct Zedkube {
     /// When COMPLETE was said last; after a start in the same boot, that start.
     pub(super) complete_at: Option<Mono>,
     pub(super) looks: u64,
+    /// Whether the last look was to remove a cordon of ours.
+    pub(super) gives_back: bool,
     pub(super) sent: Sent,
     pub(super) care_trouble: String,
     pub(super) after_boot: AfterBoot,
@@ -107,6 +111,7 @@ impl Zedkube {
             started_at: GoTime::ZERO,
             asked: Vec::new(),
             resume: None,
+            before: Before::default(),
             left: Vec::new(),
             floor: None,
             answers: Vec::new(),
@@ -117,6 +122,7 @@ impl Zedkube {
             guard: Guard::Off,
             complete_at: same_boot.then_some(now),
             looks: 0,
+            gives_back: false,
             sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
             care_trouble: String::new(),
             after_boot: AfterBoot::default(),
@@ -185,7 +191,12 @@ impl Zedkube {
                 Run::Cordoning { tried: tried + 1, again: None, trouble }
             }
             Run::Pausing { attempt, until, last, .. } if now >= until => {
-                self.attempt(now, attempt + 1, learned(&last.marks), out)
+                self.next_attempt(now, attempt + 1, &last, out)
+            }
+            Run::Holding { done, attempt, last, until } if now >= until => {
+                self.run = Run::Holding { done, attempt, last, until };
+                out.push(Effect::Say(Said::HeldTooLong));
+                return self.complete(now, out);
             }
             run @ (Run::Idle
             | Run::Probing { .. }
@@ -202,6 +213,7 @@ impl Zedkube {
             self.looks += 1;
             self.care = Care::Looking;
             let give_back = !self.keeps_cordon() || planted(Fault::K9);
+            self.gives_back = give_back;
             out.push(Effect::Look { nth: self.looks, give_back, gate_open: self.after_boot.is_open() });
         }
     }

@@ -45,7 +45,7 @@ mod world;
 
 pub use candidacy::Candidacy;
 pub use facts::{Author, Done, Effect, Event, Failure, Force, Membership, RunId, Said, Seen, Stayer};
-pub(crate) use history::{cut, short, shorten};
+pub(crate) use history::{short, shorten};
 pub use machine::Zedkube;
 pub(crate) use resume::{kept_marks, marks, ms};
 pub(crate) use view::blocker;

@@ -4,15 +4,26 @@
 
 use kubeops::{Counts, Phase, Progress};
 use step::Mono;
-use topics::{DrainHistory, DrainStatus, StepWord};
+use topics::{DrainHistory, DrainStatus, NodeDrainProgress, PodCounts, StepWord};
 
 use super::facts::{Effect, Force, Said};
 use super::history::{History, whose};
 use super::machine::Zedkube;
+use super::resume::Before;
 use super::run::{End, Run};
-use super::view::counts;
 
 impl Zedkube {
+    /// Goes on with the counts of what was shown last, if that was the same drain. They are on no flash, as they change
+    /// with every pod; to be called before the first fact.
+    pub fn count_on(&mut self, shown: Option<NodeDrainProgress>) {
+        let Some(resume) = &self.resume else { return };
+        let shown = shown.map(|it| it.by_clock(self.booted_at)).filter(|it| it.started_at == self.started_at);
+        if let Some(NodeDrainProgress { attempt, evicted, recordons, counts, .. }) = shown {
+            let counts = if attempt == resume.attempt { counts } else { PodCounts::default() };
+            self.before = Before { evicted, recordons, counts };
+        }
+    }
+
     /// Goes on with the history that earlier runs left. To be called before the first fact.
     pub fn recall(&mut self, now: Mono, kept: Option<DrainHistory>) -> Vec<Effect> {
         self.history = History::of(kept.unwrap_or_default());
@@ -84,7 +95,7 @@ impl Zedkube {
             Said::Skipped(why) => return Some((StepWord::Skipped, DrainStatus::Complete, why.clone())),
             Said::GivingUp(why) => return Some((StepWord::Failed, DrainStatus::FailedDrain, why.clone())),
             Said::Withdrawn => {
-                let text = "all requests were taken back".to_owned();
+                let text = "all requests were withdrawn".to_owned();
                 return Some((StepWord::Withdrawn, DrainStatus::NotRequested, text));
             }
             Said::Changing(..)
@@ -94,6 +105,7 @@ impl Zedkube {
             | Said::PauseKept(..)
             | Said::Stirred(_)
             | Said::Left(_)
+            | Said::HeldTooLong
             | Said::Gate(_)
             | Said::Repaired(_)
             | Said::NobodyLeft
@@ -112,9 +124,10 @@ impl Zedkube {
             (pods.counts, pods.evicted, pods.recordons) != (Counts::default(), 0, 0)
                 || !pods.blockers.is_empty()
         };
-        if let Some(pods) = self.run.pods().filter(told).cloned() {
-            let blockers = self.blockers(&pods);
-            self.history.facts(counts(pods.counts), &blockers, (pods.evicted, pods.recordons));
+        let done = matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }));
+        if let Some(pods) = self.run.pods().filter(|it| done || told(it)).cloned() {
+            let (blockers, counts, sums) = (self.blockers(&pods), self.counts(), self.sums());
+            self.history.facts(counts, &blockers, sums);
         }
         self.history.stands(status, &left);
         if let Run::Draining { attempt, now: pods, .. } = &self.run
@@ -160,7 +173,7 @@ impl Zedkube {
                     | DrainStatus::Starting
                     | DrainStatus::Cordoned
                     | DrainStatus::DrainRetrying
-                    | DrainStatus::Stranger(_) => withdrawn("its request was taken back"),
+                    | DrainStatus::Stranger(_) => withdrawn("its request was withdrawn"),
                 })
             }
         }

@@ -60,6 +60,7 @@ fn restarted(bench: &Bench, boot: &str) -> Bench {
     let limits = Limits { progress_gap_ms: 0, ..Limits::default() };
     let (core, mut effects) = Zedkube::new(limits, journal, boot.into(), bench.now, booted_at());
     let mut next = Bench { core, now: bench.now, last: Vec::new(), statuses: Vec::new() };
+    next.core.count_on(Some(bench.core.progress()));
     effects.extend(next.core.recall(next.now, Some(bench.core.history.kept.clone())));
     next.take(effects);
     next
@@ -125,7 +126,7 @@ fn each_end_of_a_drain_has_its_word_and_its_reason() {
         bench.until_draining();
         bench.hear(Event::Request(US, None));
     });
-    assert_eq!(withdrawn, ("withdrawn", 2, text("all requests were taken back"), text("")));
+    assert_eq!(withdrawn, ("withdrawn", 2, text("all requests were withdrawn"), text("")));
     let failed = drain(&|bench| {
         let run = bench.until_draining();
         for attempt in 1..=5 {
@@ -212,6 +213,36 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
     assert_eq!((record.steps.last().unwrap().step, record.is_open()), (StepWord::Interrupted, false));
     assert_eq!((record.status, record.seconds), (DrainStatus::DrainRetrying, 60));
     assert_eq!(order(&after).last(), Some(&"history"));
+}
+
+#[test]
+fn a_restart_in_mid_drain_forgets_no_eviction_and_no_pod_that_has_gone() {
+    let counts = |total, gone, going| kubeops::Counts { total, gone, going, ..kubeops::Counts::default() };
+    let mut bench = Bench::idle();
+    bench.ask(&request(US, 1));
+    let run = bench.until_draining();
+    let far = Progress { counts: counts(12, 8, 4), evicted: 12, recordons: 1, ..Progress::default() };
+    bench.hear(Event::Draining(run, Box::new(far)));
+    // Twice: the second run must not forget what the first one was told.
+    let mut next = restarted(&restarted(&bench, "b1"), "b1");
+    next.ask(&request(US, 1));
+    next.join();
+    let run = next.until_draining();
+    let shown = next.core.progress();
+    assert_eq!((shown.counts.total, shown.counts.gone, shown.counts.going, shown.evicted), (12, 8, 4, 12));
+    let rest = Progress { counts: counts(4, 1, 3), ..Progress::default() };
+    next.hear(Event::Draining(run, Box::new(rest)));
+    let shown = next.core.progress();
+    assert_eq!((shown.counts.total, shown.counts.gone, shown.counts.going, shown.recordons), (12, 9, 3, 1));
+    next.hear(Event::Drained(run, Ok(Done { evicted: 0, ..super::bench::done_with(Vec::new()) })));
+    let shown = next.core.progress();
+    assert_eq!((shown.counts.total, shown.counts.gone, shown.evicted), (12, 12, 12));
+    assert!(shown.reason.starts_with("drained: 12 pods evicted"), "{}", shown.reason);
+    let record = newest(&next);
+    assert_eq!((record.evicted, record.recordons, record.counts.gone), (12, 1, 12));
+    // Another request is another drain.
+    next.ask(&request(US, 9));
+    assert_eq!((next.core.progress().evicted, next.core.progress().counts.total), (0, 0));
 }
 
 #[test]

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use kubeops::{Marks, PodUid, Tier};
+use kubeops::{Marks, PodUid, Progress, Tier};
 use step::Mono;
-use topics::{DrainJournal, DrainMarks, NodeDrainRequest, RequestId};
+use topics::{DrainJournal, DrainMarks, NodeDrainRequest, PodCounts, RequestId};
 
 use super::run::Run;
 
@@ -43,6 +43,40 @@ impl Resume {
     /// Whether one of those who waited for it still does; a later request gets attempts of its own.
     pub(super) fn is_for<'a>(&self, mut standing: impl Iterator<Item = &'a NodeDrainRequest>) -> bool {
         standing.any(|request| self.of.contains(&request.id()))
+    }
+}
+
+/// What a drain had done before the task that is at work now: in earlier attempts, and before this agent started anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Before {
+    /// Evictions that the server had accepted.
+    pub(super) evicted: u32,
+    /// How often the cordon had to be renewed.
+    pub(super) recordons: u32,
+    /// Pods of this attempt, as they were shown last.
+    pub(super) counts: PodCounts,
+}
+
+impl Before {
+    /// With an attempt that is over.
+    pub(super) fn and(self, last: &Progress) -> Self {
+        Self {
+            evicted: self.evicted.saturating_add(last.evicted),
+            recordons: self.recordons.saturating_add(last.recordons),
+            counts: PodCounts::default(),
+        }
+    }
+
+    /// What an attempt counts `now`, with the pods that had gone before this agent started anew. One that is `over`
+    /// has none left.
+    pub(super) fn with(self, now: PodCounts, over: bool) -> PodCounts {
+        let was = self.counts;
+        match was.total.checked_sub(now.total) {
+            None | Some(0) => now,
+            // Nothing is known yet.
+            Some(_) if now.total == 0 && !over => was,
+            Some(gone) => PodCounts { total: was.total, gone: now.gone + gone, ..now },
+        }
     }
 }
 
@@ -117,6 +151,7 @@ pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
             .map(|((namespace, workload), count)| (format!("{namespace}/{workload}"), *count))
             .collect(),
         claims: held.claims.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect(),
+        claims_omitted: 0,
     }
 }
 

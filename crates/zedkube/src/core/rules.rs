@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use kubeops::Progress;
-use topics::{CordonOwner, DrainStatus, NodeDrainStatus, Requester};
+use topics::{CordonOwner, DrainPhase, DrainStatus, NodeDrainStatus, Requester};
 
 use super::bench::{Bench, request};
-use super::{Effect, Event, Force, Membership, Seen};
+use super::{Effect, Event, Force, Membership, Said, Seen};
 
 #[test]
 fn a_request_goes_from_taken_to_complete() {
@@ -211,6 +211,118 @@ fn the_fault_injection_file_holds_a_drain_that_is_done() {
     assert_eq!(bench.status(), (5, 2));
     bench.hear(Event::Hold(false));
     assert_eq!(bench.status(), (9, 2));
+}
+
+#[test]
+fn evictions_of_all_attempts_are_one_sum() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.hear(Event::Draining(run, Box::new(Progress { evicted: 3, ..Progress::default() })));
+    bench.fail(run, false);
+    assert_eq!(bench.core.progress().evicted, 3);
+    bench.wait();
+    bench.hear(Event::Draining(run, Box::new(Progress { evicted: 2, ..Progress::default() })));
+    assert_eq!((bench.core.progress().evicted, bench.core.history.kept.drains[0].evicted), (5, 5));
+}
+
+#[test]
+fn k6_the_fault_injection_file_holds_for_an_hour_at_most() {
+    let mut bench = Bench::idle();
+    bench.hear(Event::Hold(true));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.done(run);
+    let progress = bench.core.progress();
+    assert!(progress.reason.contains("holds COMPLETE back, until Deadline at most"), "{}", progress.reason);
+    assert!(!progress.deadline.is_zero());
+    assert_eq!(progress.next_step, "`rm /tmp/DrainStatus_FaultInjection_Wait`");
+    assert_eq!(bench.wait(), Duration::from_hours(1));
+    assert_eq!(bench.status(), (9, 2));
+}
+
+#[test]
+fn our_own_uncordon_after_a_failure_does_not_take_a_forced_complete_back() {
+    // The answer to the look comes after the order, or the next look does.
+    for late in [true, false] {
+        let mut bench = Bench::idle();
+        bench.ask(&request(Requester::DeviceOp, 1));
+        let run = bench.until_draining();
+        for attempt in 1..=5 {
+            bench.fail(run, false);
+            if attempt < 5 {
+                bench.wait();
+            }
+        }
+        assert_eq!(bench.status(), (8, 2));
+        let asked = bench.last.clone();
+        if !late {
+            bench.look(Seen::Open);
+        }
+        let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
+        bench.hear(Event::Force(Force::Order(order)));
+        assert_eq!(bench.status(), (9, 2));
+        if late {
+            bench.last = asked;
+        } else {
+            bench.wait();
+        }
+        bench.look(Seen::Open);
+        assert!(
+            !bench.last.iter().any(|it| matches!(it, Effect::Say(Said::Void(_)))),
+            "{late}: {:?}",
+            bench.last
+        );
+        bench.hear(Event::Force(Force::Absent));
+        assert_eq!(bench.status(), (9, 2), "{late}");
+    }
+}
+
+#[test]
+fn between_two_tries_of_an_operation_a_reader_learns_that_the_last_drain_failed() {
+    let mut bench = Bench::idle();
+    let reboot = request(Requester::DeviceOp, 1);
+    bench.ask(&reboot);
+    let run = bench.until_draining();
+    for attempt in 1..=5 {
+        bench.fail(run, false);
+        if attempt < 5 {
+            bench.wait();
+        }
+    }
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    bench.look(Seen::Open);
+    let progress = bench.core.progress();
+    assert_eq!((progress.phase, progress.requested_at.is_zero()), (DrainPhase::Idle, true));
+    assert!(
+        progress
+            .reason
+            .starts_with("no drain requested now; the last drain (for reboot, requested 2026-03-14")
+            && progress.reason.ends_with("failed: budget shop/web"),
+        "{}",
+        progress.reason
+    );
+    assert!(progress.next_step.contains("requests it again by itself"), "{}", progress.next_step);
+    // The next request ends that.
+    bench.ask(&request(Requester::DeviceOp, 2));
+    bench.until_draining();
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    bench.look(Seen::Open);
+    assert_eq!(bench.core.progress().reason, "no drain requested");
+}
+
+#[test]
+fn the_progress_names_a_request_that_exists() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.until_draining();
+    bench.ask(&request(Requester::Update, 7));
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    let progress = bench.core.progress();
+    assert_eq!(
+        (progress.requested_by, progress.requested_at),
+        (Requester::Update, request(Requester::Update, 7).requested_at)
+    );
 }
 
 #[test]

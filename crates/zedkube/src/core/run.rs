@@ -59,6 +59,8 @@ pub(super) enum Run {
         attempt: u32,
         /// How far it was.
         last: Box<Progress>,
+        /// When it is held no longer.
+        until: Mono,
     },
     /// Over.
     Ended(End),
@@ -164,8 +166,8 @@ impl Run {
         match self {
             Self::Taken => Some(Mono::START),
             Self::Probing { again, .. } | Self::Cordoning { again, .. } => *again,
-            Self::Pausing { until, .. } => Some(*until),
-            Self::Idle | Self::Draining { .. } | Self::Holding { .. } | Self::Ended(_) => None,
+            Self::Pausing { until, .. } | Self::Holding { until, .. } => Some(*until),
+            Self::Idle | Self::Draining { .. } | Self::Ended(_) => None,
         }
     }
 }

@@ -32,8 +32,8 @@ impl World {
             CordonOwner::Foreign => Seen::Foreign,
         };
         if !give_back && seen == Seen::Open {
-            // Somebody uncordoned.
-            self.earn_nothing();
+            // Somebody uncordoned; what was skipped or forced needs no cordon.
+            self.drained.clear();
         }
         self.hear(&Event::Looked(nth, Ok(seen)));
     }

@@ -7,8 +7,9 @@ use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requ
 
 use super::facts::{Effect, Force, Membership, Said, Seen};
 use super::machine::Zedkube;
-use super::run::{Care, End, Run, Sent};
-use super::void::Guard;
+use super::resume::Before;
+use super::run::{Care, End, Run, Sent, cordoned};
+use super::void::{Guard, is_drained};
 
 impl Zedkube {
     pub(super) fn request(&mut self, now: Mono, from: Requester, request: Option<NodeDrainRequest>) {
@@ -108,6 +109,7 @@ impl Zedkube {
         self.care = Care::Done;
         if resume.is_none() {
             self.started_at = self.wall(now);
+            self.before = Before::default();
         }
         self.resume = resume;
         self.answers.retain(|answer| answer.status.is_final());
@@ -206,6 +208,13 @@ impl Zedkube {
         self.answers.iter().find(|answer| answer.id() == id && answer.status.is_final())
     }
 
+    /// Nobody else uncordoned what we have just uncordoned, or what was not cordoned: a skip and a forced COMPLETE need no
+    /// cordon.
+    fn opened_by_us(&self, seen: &Seen) -> bool {
+        let proved = self.answers.iter().any(is_drained);
+        *seen == Seen::Open && !proved && (self.gives_back || !cordoned(self.cordon))
+    }
+
     pub(super) fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
         if self.care != Care::Looking {
             return;
@@ -216,7 +225,7 @@ impl Zedkube {
         }
         self.node_seen |= seen.is_ok();
         self.care = match seen.map(|seen| self.sifted(seen)) {
-            Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps => {
+            Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps && !self.opened_by_us(&seen) => {
                 self.void(now, &seen, out);
                 return;
             }

@@ -2,11 +2,11 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubeops::{Counts, Phase, Progress};
+use kubeops::{Counts, Phase, Progress, listed};
 use step::Mono;
 use topics::{
     Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress,
-    PodCounts, Requester,
+    NodeDrainRequest, PodCounts, Requester, StepWord,
 };
 
 use super::attempts::add_left;
@@ -15,6 +15,7 @@ use super::history::kept_short;
 use super::machine::Zedkube;
 use super::resume::Kept;
 use super::run::{End, Run, cordoned};
+use crate::WAIT;
 
 /// A state in words.
 struct Words {
@@ -45,17 +46,13 @@ impl Zedkube {
         let pods = self.run.pods().cloned().unwrap_or_default();
         let (tier, estimate, deadline) = match &self.run {
             Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
-            Run::Pausing { until, .. } => (None, None, Some(*until)),
-            Run::Idle
-            | Run::Taken
-            | Run::Probing { .. }
-            | Run::Cordoning { .. }
-            | Run::Holding { .. }
-            | Run::Ended(_) => (None, None, None),
+            Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
+            Run::Idle | Run::Taken | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_) => {
+                (None, None, None)
+            }
         };
         let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| self.wall(at));
-        let serves =
-            self.serves.clone().or_else(|| self.requests.values().next().cloned()).unwrap_or_default();
+        let serves = self.shown_request();
         NodeDrainProgress {
             requested_by: serves.requested_by,
             requested_at: serves.requested_at,
@@ -66,13 +63,17 @@ impl Zedkube {
             max_attempts: self.limits.drain_tries,
             cordon: self.cordon,
             tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
-            counts: counts(pods.counts),
+            counts: self.counts(),
             blockers: self.blockers(&pods),
+            // What does not fit is counted when it is written.
+            blockers_omitted: 0,
             left: self.all_left(),
+            left_omitted: 0,
             volumes: pods.volumes,
-            evicted: pods.evicted,
+            volumes_omitted: 0,
+            evicted: self.sums().0,
             replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect(),
-            recordons: pods.recordons,
+            recordons: self.sums().1,
             started_at: if self.run == Run::Idle { GoTime::ZERO } else { self.started_at },
             deadline: wall(deadline),
             estimate: wall(estimate),
@@ -86,6 +87,33 @@ impl Zedkube {
             boot_id: self.boot_id.clone(),
             booted_at: self.booted_at,
         }
+    }
+
+    /// The request that is told of: the one that is served while it exists, else another one that does.
+    fn shown_request(&self) -> NodeDrainRequest {
+        let exists = |it: &&NodeDrainRequest| {
+            !self.knows_requests() || self.requests.values().any(|known| known.id() == it.id())
+        };
+        let served = self.serves.as_ref().filter(exists);
+        served
+            .or_else(|| self.open().next())
+            .or_else(|| self.requests.values().next())
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Pods of this attempt, those that had gone before this agent started anew included.
+    pub(super) fn counts(&self) -> PodCounts {
+        let pods = self.run.pods();
+        let over = matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }))
+            || pods.is_some_and(|it| it.phase != Phase::Draining);
+        self.before.with(pods.map(|it| counts(it.counts)).unwrap_or_default(), over)
+    }
+
+    /// Evictions that were accepted and cordons that were renewed in this drain.
+    pub(super) fn sums(&self) -> (u32, u32) {
+        let (evicted, recordons) = self.run.pods().map(|it| (it.evicted, it.recordons)).unwrap_or_default();
+        (self.before.evicted.saturating_add(evicted), self.before.recordons.saturating_add(recordons))
     }
 
     /// What rules have let pass, in this attempt and in those before it.
@@ -120,6 +148,7 @@ impl Zedkube {
             skip: self.run.skip(),
             reason,
             left: self.all_left(),
+            left_omitted: 0,
             answers: self.answers.clone(),
             asked: self.asked.clone(),
             booted_at: self.booted_at,
@@ -180,12 +209,12 @@ impl Zedkube {
             ),
             Run::Holding { .. } => words(
                 DrainPhase::Proving,
-                "drained, and held by the file tmp/DrainStatus_FaultInjection_Wait",
-                "remove that file",
+                format!("drained; the file /{WAIT} holds COMPLETE back, until Deadline at most"),
+                format!("`rm /{WAIT}`"),
             ),
-            Run::Ended(End::Drained { last, .. }) => words(
+            Run::Ended(End::Drained { .. }) => words(
                 DrainPhase::Complete,
-                format!("drained: {} pods evicted, none left{}", last.evicted, self.but_for()),
+                format!("drained: {} pods evicted, none left{}", self.sums().0, self.but_for()),
                 self.goes_ahead(),
             ),
             Run::Ended(End::Skipped(skip)) => {
@@ -215,6 +244,11 @@ impl Zedkube {
     fn idle_words(&self) -> Words {
         match self.member {
             // Whatever else is known: a cordon of ours that stays is told of with its cause.
+            _ if self.after_boot.earlier && self.after_boot.is_open() => words(
+                DrainPhase::AfterBoot,
+                "the node is healthy after the boot; removing our cordon of the earlier boot",
+                "nothing",
+            ),
             _ if self.after_boot.earlier => {
                 let gate = self.told_gate();
                 let seen = if gate.words.is_empty() { "the first look is under way" } else { &gate.words };
@@ -246,19 +280,43 @@ impl Zedkube {
             ),
             Membership::Member if !self.care_trouble.is_empty() => words(
                 DrainPhase::Idle,
-                format!("no drain requested; the node cannot be looked at: {}", self.care_trouble),
+                format!("no drain requested; the node cannot be read: {}", self.care_trouble),
                 "check the API server and the kubeconfig",
             ),
-            Membership::Member => words(DrainPhase::Idle, "no drain requested", "nothing"),
+            Membership::Member => match self.failed_before() {
+                Some(failed) => words(
+                    DrainPhase::Idle,
+                    format!("no drain requested now; {failed}"),
+                    "an operation that still waits for its drain requests it again by itself: `zedbox drain status` \
+                     shows it under pending; `zedbox drain history` shows what failed",
+                ),
+                None => words(DrainPhase::Idle, "no drain requested", "nothing"),
+            },
             Membership::Outside => {
                 words(DrainPhase::Idle, "this node is in no cluster: there is nothing to drain", "nothing")
             }
         }
     }
 
+    /// The last drain of an operation in this boot, when it failed and its request is gone: the requester pauses before
+    /// it asks again.
+    fn failed_before(&self) -> Option<String> {
+        let last = self.history.kept.drains.first()?;
+        let failed = last.status.is_failure() && !last.is_open() && last.is_of_boot(&self.boot_id);
+        let by_operation = last.requested_by != Requester::Operator;
+        let why = last.steps.iter().rev().find(|it| it.step == StepWord::Failed).map_or("", |it| &it.text);
+        (failed && by_operation).then(|| {
+            format!("the last drain (for {}, requested {}) failed: {why}", last.context, last.requested_at)
+        })
+    }
+
     /// What a drain that is done has let pass, in words; empty when nothing.
     fn but_for(&self) -> String {
-        if self.left.is_empty() { String::new() } else { format!("; let pass: {}", self.left.join("; ")) }
+        if self.left.is_empty() {
+            String::new()
+        } else {
+            format!("; left in place by policy: {}", listed(&self.left, "; "))
+        }
     }
 
     /// Nobody but a person with a shell waits.
@@ -295,7 +353,7 @@ fn draining_words(now: &Progress) -> Words {
         ),
         Phase::Detaching => (
             DrainPhase::Detaching,
-            format!("no pod is left; volumes are still attached: {}", now.volumes.join(", ")),
+            format!("no pod is left; volumes are still attached: {}", listed(&now.volumes, ", ")),
             "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver"
                 .to_owned(),
         ),
@@ -347,7 +405,7 @@ fn resumed_phase(status: DrainStatus) -> DrainPhase {
     }
 }
 
-pub(super) fn counts(counts: Counts) -> PodCounts {
+fn counts(counts: Counts) -> PodCounts {
     let Counts { total, gone, going, waiting, blocked } = counts;
     PodCounts { total, gone, going, waiting, blocked }
 }

@@ -31,7 +31,7 @@ pub(super) enum Guard {
 }
 
 /// COMPLETE after a drain, not after a skip.
-fn is_drained(answer: &Answer) -> bool {
+pub(super) fn is_drained(answer: &Answer) -> bool {
     answer.status == DrainStatus::Complete && answer.skip.is_empty()
 }
 

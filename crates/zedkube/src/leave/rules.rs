@@ -11,9 +11,11 @@ use std::time::Duration;
 use kubeops::leave::{End, Stage, State};
 use kubeops::{Marks, Progress};
 use step::Mono;
-use topics::{CipherBlockStatus, DrainMarks, EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave};
+use topics::{
+    CipherBlockStatus, DrainMarks, EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave, cut_text as cut,
+};
 
-use crate::core::{Membership, blocker, cut, kept_marks, marks, ms, short, shorten};
+use crate::core::{Membership, blocker, kept_marks, marks, ms, short, shorten};
 
 /// Longest text of the record, and most pods in it: it is on flash.
 const TEXT_BYTES: usize = 480;
@@ -145,10 +147,13 @@ impl Rules {
         record.phase = phase(state.stage);
         record.passed_over = state.passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
         record.blockers.clear();
+        record.blockers_omitted = 0;
         let waits =
             "nothing; whoever cannot wait deletes the Node object of this node by hand, from another node";
         let (reason, next_step) = match (state.stage, &state.drain) {
             (Stage::Draining, Some(drain)) => {
+                let beyond = drain.blockers.len().saturating_sub(BLOCKERS);
+                record.blockers_omitted = u32::try_from(beyond).unwrap_or(u32::MAX);
                 let held = drain.blockers.iter().take(BLOCKERS);
                 record.blockers = held.map(|it| short(&blocker(it, wall(it.since)))).collect();
                 let counts = &drain.counts;
@@ -202,6 +207,7 @@ impl Rules {
         };
         let record = &mut self.record;
         record.blockers.clear();
+        record.blockers_omitted = 0;
         (record.boot_id, record.marks, record.config) = (String::new(), DrainMarks::default(), None);
         (record.phase, record.reason, record.next_step) = (phase, cut(&reason, TEXT_BYTES), next_step);
         record.passed_over = passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();

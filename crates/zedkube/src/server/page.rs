@@ -82,14 +82,22 @@ fn drain(out: &mut String, progress: &NodeDrainProgress) {
         let (pod, code, reason) = (plain(&it.pod), plain(&it.code), plain(&it.reason));
         format!("{pod} <span class=code>{code}</span> since {}<br>{reason}", plain(&at(it.since)))
     };
-    list(out, "Blocked", "blockers", progress.blockers.iter().map(blocker));
-    list(out, "Volumes still attached", "volumes", progress.volumes.iter().map(|it| plain(it)));
-    list(out, "Let pass by a rule", "left", progress.left.iter().map(|it| plain(it)));
+    let NodeDrainProgress { blockers_omitted, volumes_omitted, left_omitted, .. } = progress;
+    list(out, ("Blocked", "blockers"), progress.blockers.iter().map(blocker), *blockers_omitted);
+    let volumes = progress.volumes.iter().map(|it| plain(it));
+    list(out, ("Volumes still attached", "volumes"), volumes, *volumes_omitted);
+    let left = progress.left.iter().map(|it| plain(it));
+    list(out, ("Left in place by policy", "left"), left, *left_omitted);
 }
 
-/// A list, if there is anything in it; `items` are HTML.
-fn list(out: &mut String, title: &str, id: &str, items: impl ExactSizeIterator<Item = String>) {
-    let all = items.len();
+/// A list, if there is anything in it; `items` are HTML, and `omitted` are those that the value has no room for.
+fn list(
+    out: &mut String,
+    (title, id): (&str, &str),
+    items: impl ExactSizeIterator<Item = String>,
+    omitted: u32,
+) {
+    let all = items.len().saturating_add(usize::try_from(omitted).unwrap_or(usize::MAX));
     if all == 0 {
         return;
     }

@@ -112,7 +112,8 @@ impl Desk {
         let Some(gathering) = &self.gathering else { return };
         let view = View { member, longhorn: !gathering.parts().is_absent(Part::Volumes) };
         let mut info = fold(&gathering.facts(), view);
-        let cuts = fit::fit(&mut info);
+        // What has no form is reported by the publication, which needs the same one.
+        let cuts = fit::fit(&mut info).unwrap_or_default();
         let now = self.clock.now();
         self.cuts.set(now, cuts);
         // Folding took time: the term may be over by now.

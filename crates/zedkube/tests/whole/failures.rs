@@ -224,7 +224,7 @@ async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log(
         let progress = device.progress();
         assert!(progress.left.iter().any(|it| it.contains(name)), "{name}: {:?}", progress.left);
         assert!(
-            progress.reason.contains("let pass: ") && progress.reason.contains(name),
+            progress.reason.contains("left in place by policy: ") && progress.reason.contains(name),
             "{}",
             progress.reason
         );

@@ -1,6 +1,8 @@
 //! What a person orders with files: forced statuses, the name that nobody reads, and the drain that is held.
 
+use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -117,7 +119,7 @@ async fn s3_an_order_that_others_may_have_written_is_refused() {
     refused("writable by all", |device| {
         let beside = device.bus.path("tmp/order");
         device.write("tmp/order", &order);
-        std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o666)).unwrap();
+        std::fs::set_permissions(&beside, Permissions::from_mode(0o666)).unwrap();
         std::fs::rename(beside, device.bus.path(FORCE)).unwrap();
     })
     .await;
@@ -185,11 +187,48 @@ async fn the_fault_injection_file_holds_a_drain_that_is_done_until_it_is_removed
     let mut device = Device::idle().await;
     device.change(|device| device.write(zedkube::WAIT, "")).await;
     device.ask(US, 1).await;
-    device.pass(Duration::from_hours(1)).await;
+    device.pass(Duration::from_mins(30)).await;
     assert_eq!(device.pods_to_leave(), [""; 0]);
     assert_eq!(device.status(), status(5, 2));
     assert!(device.text(PROGRESS).unwrap().contains(zedkube::WAIT));
     device.change(|device| device.remove(zedkube::WAIT)).await;
     assert_eq!(device.status(), status(9, 2));
     assert_eq!(device.text(STATUS), Some(status(9, 2)));
+}
+
+/// Everything under `dir`, links not followed.
+fn all_under(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.symlink_metadata().unwrap().is_dir() {
+            all_under(&path, found);
+        }
+        found.push(path);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k6_a_file_that_others_can_write_holds_no_drain_and_nothing_that_is_made_can_be_written_by_others() {
+    let mut device = Device::idle().await;
+    // As `/tmp` is: anybody may put files there.
+    std::fs::set_permissions(device.bus.path("tmp"), Permissions::from_mode(0o1777)).unwrap();
+    device
+        .change(|device| {
+            device.write(zedkube::WAIT, "");
+            let open = Permissions::from_mode(0o666);
+            std::fs::set_permissions(device.bus.path(zedkube::WAIT), open).unwrap();
+        })
+        .await;
+    assert_eq!(device.diary.count("ignored, it does not hold a drain: others may write it"), 1);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+    let mut found = Vec::new();
+    for dir in ["run", "persist"] {
+        all_under(&device.bus.path(dir), &mut found);
+    }
+    assert!(found.len() > 20, "{found:?}");
+    for path in found {
+        let mode = path.symlink_metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o022, 0, "{} has mode {mode:o}", path.display());
+    }
 }

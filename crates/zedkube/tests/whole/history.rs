@@ -46,7 +46,11 @@ async fn o8_a_drain_over_a_kill_and_a_reboot_stands_there_with_its_steps() {
     ];
     assert_eq!(words(&kept.drains[0]), all);
     assert_eq!((kept.drains.len(), kept.drains[0].counts.blocked), (1, 0));
-    assert!(kept.drains[0].evicted > 0, "{kept:?}");
+    let evicted = device.sim.faults().evicted().len();
+    assert_eq!(usize::try_from(kept.drains[0].evicted).unwrap(), evicted, "{kept:?}");
+    let shown = device.progress();
+    assert_eq!((usize::try_from(shown.evicted).unwrap(), shown.counts.gone), (evicted, shown.counts.total));
+    assert!(shown.reason.starts_with(&format!("drained: {evicted} pods evicted")), "{}", shown.reason);
     assert!(kept.drains[0].steps.is_sorted_by_key(|it| it.at.to_timestamp()), "{kept:?}");
     // The next boot finds it, and adds its own drain before it.
     device.kill().await;

@@ -8,6 +8,7 @@ mod after_boot;
 mod apps;
 mod away;
 mod cordons;
+mod crowd;
 mod device;
 mod diary;
 mod failures;

@@ -1,0 +1,354 @@
+//! How a value is made to fit its message: the first items of its lists stay and the rest is counted, long texts are
+//! cut, until the encoded form is short enough. A value that is too long cannot be published at all.
+//!
+//! Measured is the encoded form itself, so the bound holds for any content. What a topic gives up is in its
+//! [`Topic::cut`]; its lists are ordered worst first. Not here: sockets, and who publishes.
+//! Source of the limit: spec/pubsub.md 8 (65,534 bytes of base64). Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::go_json::{Error, to_vec};
+use crate::{KubeClusterInfo, Topic};
+
+/// The longest value of a message: 65,534 bytes hold 49,150 of a value, less topic, key and the paths of large members.
+pub const VALUE_BYTES: usize = 48_000;
+/// The longest large member of a value: its file has less than 1 MiB.
+const LARGE_BYTES: usize = (1 << 20) - 1024;
+/// How long texts may be, from the most generous to the shortest.
+const TEXT_BYTES: [usize; 4] = [2048, 512, 128, 48];
+/// Fewer items of a list than this are kept only when no shorter text makes room for more.
+const FEW: usize = 16;
+
+/// How much of a value is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Most {
+    items: usize,
+    bytes: usize,
+}
+
+impl Most {
+    /// Keeps the first items; returns how many were left out.
+    pub(crate) fn list<T>(self, items: &mut Vec<T>) -> u32 {
+        let out = items.len().saturating_sub(self.items);
+        items.truncate(self.items);
+        u32::try_from(out).unwrap_or(u32::MAX)
+    }
+
+    /// The same for texts, each of which is cut.
+    pub(crate) fn texts(self, items: &mut Vec<String>) -> u32 {
+        let out = self.list(items);
+        for it in items {
+            self.text(it);
+        }
+        out
+    }
+
+    /// Keeps the first entries; returns how many were left out.
+    pub(crate) fn map<K: Ord + Clone, V>(self, items: &mut BTreeMap<K, V>) -> u32 {
+        let Some(first_out) = items.keys().nth(self.items).cloned() else { return 0 };
+        u32::try_from(items.split_off(&first_out).len()).unwrap_or(u32::MAX)
+    }
+
+    /// The same for a set.
+    pub(crate) fn set<K: Ord + Clone>(self, items: &mut BTreeSet<K>) -> u32 {
+        let Some(first_out) = items.iter().nth(self.items).cloned() else { return 0 };
+        u32::try_from(items.split_off(&first_out).len()).unwrap_or(u32::MAX)
+    }
+
+    /// Cuts a text.
+    pub(crate) fn text(self, text: &mut String) {
+        *text = cut_text(text, self.bytes);
+    }
+}
+
+/// The form on disk of `value`, cut as far as needed.
+///
+/// # Errors
+/// It has no form.
+pub fn encode<T: Topic>(value: &T) -> Result<Vec<u8>, Error> {
+    within(value, VALUE_BYTES, T::cut).map(|(_, bytes)| bytes)
+}
+
+/// The longest cut of `value` that has a form of at most so many bytes; the shortest where none has.
+fn within<T: Clone + Serialize>(
+    value: &T,
+    limit: usize,
+    cut: impl Fn(&mut T, Most),
+) -> Result<(T, Vec<u8>), Error> {
+    let whole = to_vec(value)?;
+    if fits(&whole, limit) {
+        return Ok((value.clone(), whole));
+    }
+    let with = |items, bytes| {
+        let mut kept = value.clone();
+        cut(&mut kept, Most { items, bytes });
+        to_vec(&kept).map(|form| (kept, form))
+    };
+    let mut best = (value.clone(), whole);
+    for bytes in TEXT_BYTES {
+        best = with(0, bytes)?;
+        if !fits(&best.1, limit) {
+            continue;
+        }
+        let (mut low, mut high) = (0, FEW);
+        // An item takes a byte at least.
+        while high <= limit {
+            let more = with(high, bytes)?;
+            if !fits(&more.1, limit) {
+                break;
+            }
+            (low, best, high) = (high, more, high * 2);
+        }
+        // An eighth more or less is not worth the time.
+        while high - low > 1 + low / 8 {
+            let middle = low.midpoint(high);
+            let more = with(middle, bytes)?;
+            if fits(&more.1, limit) {
+                (low, best) = (middle, more);
+            } else {
+                high = middle;
+            }
+        }
+        if low >= FEW {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+/// On a socket an empty list becomes `null`, which is longer.
+fn fits(form: &[u8], limit: usize) -> bool {
+    form.len() <= limit && form.len() + 2 * form.windows(2).filter(|it| it == b"[]").count() <= limit
+}
+
+impl KubeClusterInfo {
+    /// Cuts its lists to what one message holds: `AppPods`, `AppVMIs` and `Storage` travel in a file each, the rest in
+    /// the message itself, namespaces cut before nodes. The reference's shape has no place for what was left out.
+    ///
+    /// # Errors
+    /// It has no form.
+    pub fn fit(&mut self) -> Result<(), Error> {
+        fn list<T>(items: &mut Option<Vec<T>>, most: Most) {
+            if let Some(items) = items {
+                most.list(items);
+            }
+        }
+        self.app_pods = within(&self.app_pods, LARGE_BYTES, list)?.0;
+        self.app_vmis = within(&self.app_vmis, LARGE_BYTES, list)?.0;
+        self.storage = within(&self.storage, LARGE_BYTES, |it, most| list(&mut it.volumes, most))?.0;
+        let (nodes, form) = within(&self.nodes, VALUE_BYTES, list)?;
+        self.nodes = nodes;
+        self.pod_ns_info = within(&self.pod_ns_info, VALUE_BYTES.saturating_sub(form.len()), list)?.0;
+        Ok(())
+    }
+}
+
+/// `text` in at most so many bytes of a file, in which some letters take more room than here; `…` says that it was cut.
+#[must_use]
+pub fn cut_text(text: &str, bytes: usize) -> String {
+    const MORE: char = '…';
+    let cost = |letter: char| match letter {
+        '"' | '\\' | '\n' | '\r' | '\t' => 2,
+        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
+        letter if letter.is_control() => 6,
+        letter => letter.len_utf8(),
+    };
+    if text.chars().map(cost).sum::<usize>() <= bytes {
+        return text.to_owned();
+    }
+    let mut room = bytes.saturating_sub(MORE.len_utf8());
+    let fits = |letter: &char| {
+        let left = room.checked_sub(cost(*letter));
+        room = left.unwrap_or_default();
+        left.is_some()
+    };
+    text.chars().take_while(fits).chain([MORE]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        Answer, AppLogMark, AppLogMarks, AppLogMoment, Blocker, DeviceOpPending, DrainHistory, DrainJournal,
+        DrainMarks, DrainRecord, DrainStep, ENClusterAppStatus, ForceRecord, KubeNodeInfo, KubePodInfo,
+        KubePodNameSpaceInfo, KubeStatsPart, KubeStatsState, NodeDrainProgress, NodeDrainRequest, NodeLeave,
+        go_json,
+    };
+
+    /// The message of a value: what `pubsub` counts, with a long topic and key.
+    fn message_bytes(wire: &[u8]) -> usize {
+        "update   ".len() + 40 + 80 + wire.len().div_ceil(3) * 4
+    }
+
+    fn published<T: Topic>(value: &T) -> T {
+        let disk = encode(value).unwrap();
+        let wire = go_json::to_wire(&disk, &mut |_, _| Ok("/".repeat(200))).unwrap();
+        let message = message_bytes(&wire);
+        assert!(message <= 65_534, "{}: {message} bytes", T::NAME);
+        go_json::from_slice(&disk).unwrap()
+    }
+
+    fn blocker(at: usize, text: &str) -> Blocker {
+        Blocker {
+            pod: format!("shop/web-{at:05}{text}"),
+            uid: format!("uid-{at}{text}"),
+            reason: text.to_owned(),
+            ..Blocker::default()
+        }
+    }
+
+    #[test]
+    fn k1_of_a_thousand_blockers_the_first_are_named_and_the_rest_is_counted() {
+        let sentence = "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required";
+        let progress = NodeDrainProgress {
+            blockers: (0..1000).map(|at| blocker(at, sentence)).collect(),
+            volumes: vec!["shop/data (pv pvc-1)".to_owned()],
+            ..NodeDrainProgress::default()
+        };
+        let told = published(&progress);
+        assert_eq!(told.blockers[..], progress.blockers[..told.blockers.len()]);
+        assert!(told.blockers.len() > 100, "{}", told.blockers.len());
+        assert_eq!(told.blockers.len() + usize::try_from(told.blockers_omitted).unwrap(), 1000);
+        assert_eq!((told.volumes, told.volumes_omitted), (progress.volumes, 0));
+    }
+
+    #[test]
+    fn what_fits_is_not_touched_and_one_long_text_costs_no_item() {
+        let mut progress = NodeDrainProgress {
+            blockers: (0..50).map(|at| blocker(at, "held")).collect(),
+            ..NodeDrainProgress::default()
+        };
+        assert_eq!(published(&progress), progress);
+        progress.reason = "é".repeat(100_000);
+        let told = published(&progress);
+        assert_eq!((told.blockers, told.blockers_omitted), (progress.blockers, 0));
+        assert!(told.reason.ends_with('…') && told.reason.len() > 2000, "{}", told.reason.len());
+    }
+
+    #[test]
+    fn l6_the_lists_of_a_cluster_are_cut_each_for_itself() {
+        let node = |at| KubeNodeInfo {
+            name: format!("node-{at:04}"),
+            kubelet_version: "v1.32.1+k3s1".to_owned(),
+            internal_ip: "10.244.244.102".to_owned(),
+            node_id: "11111111-1111-4111-8111-111111111111".to_owned(),
+            ..KubeNodeInfo::default()
+        };
+        let space = |at| KubePodNameSpaceInfo {
+            name: format!("namespace-{at:04}"),
+            pod_count: 1000,
+            ..KubePodNameSpaceInfo::default()
+        };
+        let pod = |at| KubePodInfo { name: format!("app-{at:06}"), ..KubePodInfo::default() };
+        let mut small = KubeClusterInfo {
+            nodes: Some((0..100).map(node).collect()),
+            pod_ns_info: Some((0..100).map(space).collect()),
+            ..KubeClusterInfo::default()
+        };
+        let before = small.clone();
+        small.fit().unwrap();
+        assert_eq!(small, before);
+        let mut large = KubeClusterInfo {
+            nodes: Some((0..1000).map(node).collect()),
+            pod_ns_info: Some((0..3).map(space).collect()),
+            app_pods: Some((0..20_000).map(pod).collect()),
+            ..KubeClusterInfo::default()
+        };
+        large.fit().unwrap();
+        let nodes = large.nodes.clone().unwrap();
+        assert!(nodes.len() > 100 && nodes[0].name == "node-0000", "{}", nodes.len());
+        let pods = to_vec(&large.app_pods).unwrap().len();
+        assert!(pods <= LARGE_BYTES && pods > LARGE_BYTES * 3 / 4, "{pods}");
+        let disk = to_vec(&large).unwrap();
+        let wire = go_json::to_wire(&disk, &mut |_, content| {
+            assert!(content.len() < 1 << 20);
+            Ok("/".repeat(200))
+        });
+        assert!(message_bytes(&wire.unwrap()) <= 65_534);
+    }
+
+    /// Letters of every cost, short and very long.
+    fn text() -> impl Strategy<Value = String> {
+        let letter = prop::sample::select(vec!["a", "\"", "<", "\u{1}", "é", "日", "\u{2028}", "[]"]);
+        (letter, prop_oneof![0..20_usize, 100..300_usize, Just(9_000)])
+            .prop_map(|(letter, count)| letter.repeat(count))
+    }
+
+    fn count() -> impl Strategy<Value = usize> {
+        prop_oneof![0..20_usize, 100..300_usize, Just(800)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn k1_any_value_of_our_topics_fits_its_message(
+            long in text(), short in text(), many in count(), some in count(),
+        ) {
+            let texts = |count: usize, text: &str| {
+                (0..count).map(|at| format!("{at}{}", cut_text(text, 500))).collect::<Vec<String>>()
+            };
+            let blockers: Vec<Blocker> = (0..many).map(|at| blocker(at, &cut_text(&long, 700))).collect();
+            let answers = vec![Answer { context: long.clone(), skip: short.clone(), ..Answer::default() }; 3];
+            let marks = DrainMarks {
+                pods_ms: texts(many, &short).into_iter().map(|it| (it, 1)).collect(),
+                returns: texts(some, &long).into_iter().map(|it| (it, 1)).collect(),
+                claims: texts(many, &long).into_iter().collect(),
+                ..DrainMarks::default()
+            };
+            let mut progress = NodeDrainProgress {
+                context: long.clone(), blockers: blockers.clone(), volumes: texts(some, &long),
+                left: texts(many, &short), skip: short.clone(), reason: long.clone(), next_step: short.clone(),
+                replies: texts(some, &short).into_iter().map(|it| (it, 1)).collect(),
+                repairs: texts(some, &long).into_iter().map(|it| (it, 1)).collect(),
+                answers: answers.clone(), tier: long.clone(), ..NodeDrainProgress::default()
+            };
+            progress.gate.words = long.clone();
+            progress.gate.next_step = long.clone();
+            progress.gate.layer = long.clone();
+            progress.gate.stale_taints = texts(some, &short);
+            let told = published(&progress);
+            prop_assert_eq!(told.blockers.len() + told.blockers_omitted as usize, many);
+            prop_assert_eq!(told.left.len() + told.left_omitted as usize, many);
+            prop_assert_eq!(told.volumes.len() + told.volumes_omitted as usize, some);
+            prop_assert_eq!(told.answers.len(), 3);
+            let journal = published(&DrainJournal {
+                boot_id: short.clone(), context: long.clone(), skip: long.clone(), reason: short.clone(),
+                left: texts(some, &long), marks: marks.clone(), answers, ..DrainJournal::default()
+            });
+            prop_assert_eq!(journal.left.len() + journal.left_omitted as usize, some);
+            prop_assert_eq!(journal.marks.claims.len() + journal.marks.claims_omitted as usize, many);
+            let leave = published(&NodeLeave {
+                cluster_name: long.clone(), reason: long.clone(), next_step: short.clone(), blockers: blockers.clone(),
+                passed_over: texts(some, &short), boot_id: long.clone(), marks, ..NodeLeave::default()
+            });
+            prop_assert_eq!(leave.blockers.len() + leave.blockers_omitted as usize, many);
+            prop_assert_eq!(leave.passed_over.len() + leave.passed_over_omitted as usize, some);
+            let step = DrainStep { text: long.clone(), ..DrainStep::default() };
+            let record = DrainRecord {
+                context: long.clone(), boot_id: short.clone(), skip: long.clone(),
+                blockers: blockers.iter().take(40).cloned().collect(),
+                left: texts(some.min(40), &short), steps: vec![step; some.min(40)], ..DrainRecord::default()
+            };
+            let forced = ForceRecord { owner: long.clone(), refused: short.clone(), effect: long.clone(),
+                ..ForceRecord::default() };
+            published(&DrainHistory { drains: vec![record; 10], forced: vec![forced; 8] });
+            let moments = vec![AppLogMoment::default(); some];
+            let mark = AppLogMark { pod: long.clone(), moments, ..AppLogMark::default() };
+            let marks = published(&AppLogMarks { containers: vec![mark; many.min(200)], ..AppLogMarks::default() });
+            prop_assert_eq!(marks.containers.len() + marks.containers_omitted as usize, many.min(200));
+            let part = KubeStatsPart { name: short.clone(), error: long.clone(), next_step: long.clone(),
+                ..KubeStatsPart::default() };
+            published(&KubeStatsState { parts: vec![part; 30], ..KubeStatsState::default() });
+            published(&DeviceOpPending { ops_time: long.clone(), waiting_for: long.clone(), next_step: short.clone(),
+                skip: long.clone(), boot_id: long.clone(), ..DeviceOpPending::default() });
+            published(&ENClusterAppStatus { vmi_name: long.clone(), ..ENClusterAppStatus::default() });
+            published(&NodeDrainRequest { context: long, ..NodeDrainRequest::default() });
+        }
+    }
+}
