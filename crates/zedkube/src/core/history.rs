@@ -33,6 +33,8 @@ const MARKED_WORKLOADS: usize = 8;
 const TEXT_BYTES: usize = 80;
 /// Longest sentence about a blocker, a skip or an effect, on disk.
 const SENTENCE_BYTES: usize = 160;
+/// Longest name of whoever gives an order, which `zedbox drain force` holds to 32 characters.
+const BY_BYTES: usize = 40;
 
 /// The history as it is kept, and what it needs to go on.
 #[derive(Clone, PartialEq, Default)]
@@ -263,7 +265,7 @@ impl History {
             owner_known: self.author.is_some(),
             owner_uid: author.uid,
             owner: cut(&author.name, NAME_BYTES),
-            by: cut(&author.by, NAME_BYTES),
+            by: cut(&author.by, BY_BYTES),
             reason: cut(&author.reason, SENTENCE_BYTES),
             ..ForceRecord::default()
         }
