@@ -188,7 +188,7 @@ impl State {
                 Effect::Gate(true) => self.under().gate = Gate { watched: true, told: None },
                 Effect::Gate(false) => self.under().gate.watched = false,
                 Effect::Guard => self.under().guard = Some(false),
-                Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_) => {}
+                Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_) | Effect::Taints(_) => {}
             }
         }
         Ok(())

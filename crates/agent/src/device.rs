@@ -113,12 +113,7 @@ impl Choice {
     pub fn boot_id(&self, bus: &Bus) -> Result<String, Error> {
         match self {
             Self::Record => recorded_boot_id(bus),
-            Self::Systemd | Self::Exec(_) => {
-                let path = PathBuf::from(KERNEL_BOOT_ID);
-                // The kernel's file has no length to check, so it is not read through the store.
-                let id = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
-                Ok(id.trim().to_owned())
-            }
+            Self::Systemd | Self::Exec(_) => kernel_boot_id(),
         }
     }
 
@@ -147,6 +142,17 @@ impl Choice {
 }
 
 /// Agents in processes of their own may ask at the same moment; the first one's answer is everybody's.
+/// The kernel's identity of this boot.
+///
+/// # Errors
+/// It cannot be read.
+pub fn kernel_boot_id() -> Result<String, Error> {
+    let path = PathBuf::from(KERNEL_BOOT_ID);
+    // The kernel's file has no length to check, so it is not read through the store.
+    let id = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
+    Ok(id.trim().to_owned())
+}
+
 fn recorded_boot_id(bus: &Bus) -> Result<String, Error> {
     let path = bus.path(RECORDED_BOOT_ID);
     let failed = || Error::pubsub(RECORDED_BOOT_ID);

@@ -12,23 +12,26 @@ use kube::core::ObjectList;
 use crate::budget::{Holds, Selector};
 use crate::client::Cluster;
 use crate::error::Error;
-use crate::hindrance::{Hindrance, Why};
+use crate::hindrance::{Hindrance, Inspected, Why};
 use crate::pods::pod_ref;
+use crate::remove;
 use crate::watch::Scope;
 
 /// As many are named; the first by name.
 const NAMED: usize = 10;
 
-/// What keeps the budget with this `selector` in `namespace` from having room: at most 10 pods, by name. One
-/// list call.
+/// What keeps the budget of this name and `selector` in `namespace` from having room. One list call; where the budget
+/// guards pods that others guard too (`shared`), it is also counted again if its numbers are behind.
 ///
 /// # Errors
 /// Those of [`Cluster`].
-pub async fn hindrances(
+pub async fn inspect(
     cluster: &Cluster,
     namespace: &str,
+    budget: &str,
     selector: &Selector,
-) -> Result<Vec<Hindrance>, Error> {
+    shared: bool,
+) -> Result<Inspected, Error> {
     let scope = Scope {
         what: format!("pods of a budget in namespace {namespace}"),
         path: Pod::url_path(&(), Some(namespace)),
@@ -40,7 +43,8 @@ pub async fn hindrances(
     let mut found: Vec<Hindrance> = pods.items.iter().filter_map(|pod| hindrance(pod, now)).collect();
     found.sort();
     found.truncate(NAMED);
-    Ok(found)
+    let ready = if shared { remove::recount(cluster, namespace, budget, &pods.items).await? } else { None };
+    Ok(Inspected { hindrances: found, ready })
 }
 
 /// The selector as the server reads it. A condition with an operator that we do not know is left out: rather a
@@ -184,7 +188,7 @@ mod tests {
                 on("e", Holds::Stranger("Gt".to_owned())),
             ],
         };
-        let found = hindrances(&cluster, "shop", &selector).await.unwrap();
+        let found = inspect(&cluster, "shop", "web", &selector, false).await.unwrap().hindrances;
         let names: Vec<&str> = found.iter().map(|it| it.pod.as_str()).collect();
         assert_eq!((names.len(), names[0], names[9]), (10, "shop/web-00", "shop/web-09"));
         assert_eq!(
@@ -199,9 +203,10 @@ mod tests {
     async fn a_selector_of_everything_is_no_selector_and_failures_come_through() {
         let (cluster, calls) =
             mock::cluster(vec![mock::list("5", &[]), mock::status(403, "pods is forbidden")]);
-        assert_eq!(hindrances(&cluster, "shop", &Selector::default()).await.unwrap(), []);
+        let all = Selector::default();
+        assert_eq!(inspect(&cluster, "shop", "web", &all, false).await.unwrap(), Inspected::default());
         assert_eq!(calls.lines(), ["GET /api/v1/namespaces/shop/pods?"]);
-        let error = hindrances(&cluster, "shop", &Selector::default()).await.unwrap_err();
+        let error = inspect(&cluster, "shop", "web", &all, false).await.unwrap_err();
         assert_eq!(
             error.line(),
             "list pods of a budget in namespace shop: the server answered 403: pods is forbidden"

@@ -102,6 +102,19 @@ pub async fn watch_over(
     }
 }
 
+/// Ends when taints of an outage are on our node, and says which. It keeps one watch open, of our Node object alone,
+/// and lists once. Dropping the future loses nothing.
+pub async fn until_tainted(cluster: &Cluster, boot: &Boot) -> Vec<String> {
+    let mut facts = node_facts(cluster, boot);
+    loop {
+        match facts.next().await {
+            Some(Fact::Node(NodeSeen { taints, .. })) if !taints.is_empty() => return taints,
+            Some(_) => {}
+            None => return std::future::pending().await,
+        }
+    }
+}
+
 /// One look at everything, from the bottom up.
 fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
     let look = async move {

@@ -1,7 +1,8 @@
 //! Waiting until something that held an attempt up has changed.
 //!
-//! Not here: which change counts (`watched`), what follows from it. Source: goals D16. It watches and never
-//! polls; the list that opens each watch tells of changes that came before it.
+//! Not here: which change counts (`watched`), what follows from it. Source: goals D16. It watches and does not
+//! poll; the list that opens each watch tells of changes that came before it. Only the end of a refusal cannot be
+//! watched (`refused`).
 
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -12,7 +13,7 @@ use crate::engine::Event;
 use crate::names::NodeName;
 use crate::watch::{Heard, follow};
 use crate::watched::Watched;
-use crate::{drain, streams, volumes};
+use crate::{drain, refused, streams, volumes};
 
 /// Ends when something in `watched` has changed for the better, also before the call, and says what, as
 /// `budget shop/web now allows 1`. Without a change it never ends; trouble with the server is got over. Dropping
@@ -34,6 +35,9 @@ pub async fn until_changed(cluster: &Cluster, node: &NodeName, watched: &Watched
         let heard = follow::<VolumeAttachment>(cluster.clone(), volumes::scope(), drain::seed());
         changes.push(heard.filter_map(|heard| std::future::ready(detached(watched, &heard))).boxed());
     }
+    if !watched.refused.is_empty() {
+        changes.push(stream::once(refused::until_accepted(cluster, node, &watched.refused)).boxed());
+    }
     // With nothing to watch this waits for ever, as promised.
     changes.push(stream::pending().boxed());
     match changes.next().await {
@@ -50,8 +54,8 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
         Event::PodGone(uid) => watched.pod_gone(uid),
         Event::Budgets { namespace, budgets } => watched.budgets_now(namespace, budgets),
         Event::Node(facts) => watched.node_now(facts),
-        Event::Trouble(text) => {
-            debug!(error = text, "trouble while waiting for a change");
+        Event::Trouble(failure) => {
+            debug!(error = failure.text, "trouble while waiting for a change");
             None
         }
         // Answers to calls, which nobody makes here.

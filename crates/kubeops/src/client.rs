@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt};
-use http::header::RETRY_AFTER;
+use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, Request};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
+use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use kube::core::{Status, WatchEvent, request};
@@ -27,8 +29,8 @@ use crate::settling::Settling;
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// The time that the question "are you there" may take. Generous, as silence for long enough leads to a skip.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(15);
-/// The largest answer that is read: ten thousand large pods.
-const ANSWER_LIMIT_BYTES: usize = 256 << 20;
+/// The largest answer that is read: a list of three thousand pods of 20 kB. Longer lists are read in pages.
+const ANSWER_LIMIT_BYTES: usize = 64 << 20;
 /// As much of an answer that is no `Status` is shown.
 const SHOWN_BYTES: usize = 300;
 
@@ -105,8 +107,18 @@ impl Cluster {
         what: &str,
         request: Result<Request<Vec<u8>>, request::Error>,
     ) -> Result<T, Error> {
-        let body = self.tell(limit, what, request).await?;
-        serde_json::from_slice(&body).map_err(|source| Error::Garbled { what: what.to_owned(), source })
+        let (body, _) = self.tell(limit, what, request).await?;
+        decode(what, &body)
+    }
+
+    /// [`Cluster::ask`], and when the server sent the answer by its own clock; by ours where it does not say.
+    pub(crate) async fn ask_dated<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<(T, Timestamp), Error> {
+        let (body, date) = self.tell(self.call_limit, what, request).await?;
+        Ok((decode(what, &body)?, date.unwrap_or_else(Timestamp::now)))
     }
 
     /// Sends `request` for its effect: any 2xx is success, whatever its body.
@@ -123,7 +135,7 @@ impl Cluster {
         limit: Duration,
         what: &str,
         request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         let answer = match tokio::time::timeout(limit, self.exchange(what, request)).await {
             Ok(answer) => answer,
             Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit }),
@@ -135,16 +147,15 @@ impl Cluster {
         &self,
         what: &str,
         request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
         let client = self.client().await?;
         let response = client.send(request.map(Body::from)).await.map_err(|source| self.cut(what, source))?;
         let (parts, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
-        let body = body.map_err(|source| self.cut(what, source))?.to_bytes();
+        let body = read_body(body).await.map_err(|source| self.cut(what, source))?;
         if parts.status.is_success() {
-            return Ok(body.to_vec());
+            return Ok((body, date(&parts.headers)));
         }
         let answer = read_answer(parts.status.as_u16(), &parts.headers, &body);
         Err(refused(what, answer))
@@ -171,7 +182,7 @@ impl Cluster {
         let stream = opened.map_err(|error| self.failed(what, error))?;
         let (what, settling) = (what.to_owned(), Arc::clone(&self.settling));
         Ok(stream
-            .map(move |event| event.map_err(|it| settled(&settling, from_library(&what, &via, it))))
+            .map(move |event| event.map_err(|it| settled(&settling, &via, from_library(&what, &via, it))))
             .boxed())
     }
 
@@ -191,8 +202,7 @@ impl Cluster {
             if parts.status.is_success() {
                 return Ok(body);
             }
-            let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
-            let body = body.map_err(|source| self.cut(what, source))?.to_bytes();
+            let body = read_body(body).await.map_err(|source| self.cut(what, source))?;
             Err(refused(what, read_answer(parts.status.as_u16(), &parts.headers, &body)))
         };
         let opened = match tokio::time::timeout(self.call_limit, opening).await {
@@ -203,10 +213,19 @@ impl Cluster {
     }
 
     fn failed(&self, what: &str, error: Error) -> Error {
-        let error = settled(&self.settling, error);
+        let error = settled(&self.settling, &self.via(), error);
         debug!(call = what, error = error.line(), "call failed");
         self.forget_after(&error);
         error
+    }
+
+    /// Ends when the kubeconfig is another one than now: renewed, replaced, there again. Of a client that was given
+    /// it never ends.
+    pub(crate) async fn renewed(&self) {
+        match &*self.source {
+            Source::Given(_) => std::future::pending().await,
+            Source::File(file) => file.renewed().await,
+        }
     }
 
     async fn client(&self) -> Result<Client, Error> {
@@ -239,11 +258,38 @@ impl Cluster {
     }
 }
 
-/// The error with what is known of the server: whether it has only just come back.
-fn settled(settling: &Settling, mut error: Error) -> Error {
+fn decode<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|source| Error::Garbled { what: what.to_owned(), source })
+}
+
+/// The body in one piece, each byte of it copied once.
+async fn read_body(body: Body) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut body = Limited::new(body, ANSWER_LIMIT_BYTES);
+    let expected = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let mut whole = Vec::with_capacity(expected.unwrap_or_default().min(ANSWER_LIMIT_BYTES));
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(whole)
+}
+
+/// When the server says that it sent the answer.
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get(DATE)?.to_str().ok()?;
+    // An HTTP date is one of RFC 2822.
+    jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()
+}
+
+/// The error with what is known of the server: whether it has only just come back, and where we have it from.
+fn settled(settling: &Settling, via: &str, mut error: Error) -> Error {
     match &mut error {
         Error::Connection { .. } | Error::Silent { .. } => settling.away(),
-        Error::Refused { answer, .. } => answer.just_back = settling.lasts(),
+        Error::Refused { answer, .. } => {
+            answer.just_back = settling.lasts();
+            via.clone_into(&mut answer.via);
+        }
         Error::Kubeconfig { .. }
         | Error::Garbled { .. }
         | Error::Unaskable { .. }
@@ -282,6 +328,7 @@ fn from_status(status: &Status) -> Answer {
             .map(|details| details.causes.iter().map(|it| (it.reason.clone(), it.message.clone())).collect())
             .unwrap_or_default(),
         just_back: false,
+        via: String::new(),
         retry_after: (secs > 0).then(|| Duration::from_secs(secs.into())),
     }
 }

@@ -132,16 +132,19 @@ impl<'a> Executor<'a> {
         match effect {
             Effect::Look { turn } => self.call(look(cluster, order, turn)),
             Effect::Evict(pod) => {
-                self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod).await) });
+                self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod, false).await) });
             }
             Effect::Remove(pod, labels) => self.call(async move {
                 answered(pod.uid.clone(), remove::claim_and_delete(cluster, &pod, &labels).await)
             }),
             Effect::Delete(pod) => {
-                self.call(async move { answered(pod.uid.clone(), remove::delete(cluster, &pod).await) });
+                self.call(
+                    async move { answered(pod.uid.clone(), remove::delete(cluster, &pod, false).await) },
+                );
             }
-            Effect::Inspect { namespace, budget, selector } => self.call(async move {
-                let found = ailing::hindrances(cluster, &namespace, &selector).await.map_err(Failure::from);
+            Effect::Inspect { namespace, budget, selector, shared } => self.call(async move {
+                let found = ailing::inspect(cluster, &namespace, &budget, &selector, shared).await;
+                let found = found.map_err(Failure::from);
                 Event::Inspected { namespace, budget, found }
             }),
             Effect::Cordon => self.call(async move {

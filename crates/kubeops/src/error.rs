@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::engine::Failure;
 use crate::names::BadName;
-use crate::reply::{self, Answer, Class, Reach, Reply};
+use crate::reply::{self, Answer, Class, Reach, RefusedBy, Reply};
 
 /// A call to the cluster that came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ impl Error {
             | Self::Connection { .. }
             | Self::Garbled { .. } => Reply::Transient { text: self.line(), retry_after: None },
             Self::Unaskable { .. } | Self::WrongNode { .. } | Self::Name(_) => {
-                Reply::Permanent { text: self.line() }
+                Reply::Permanent { text: self.line(), by: RefusedBy::Other }
             }
         }
     }
@@ -141,8 +141,16 @@ impl Error {
                 "wait: the API server is only just back".to_owned()
             }
             Self::Refused { answer, .. } => match answer.code {
-                401 => "renew the credentials in the kubeconfig".to_owned(),
-                403 => "give the user of the kubeconfig the role that pillar-rs ships".to_owned(),
+                401 => format!(
+                    "renew the credentials in {}: they have expired, or the server does not know them; it is read \
+                     again when it changes",
+                    if answer.via.is_empty() { "the kubeconfig" } else { &answer.via }
+                ),
+                400 | 403 if answer.refused_by() == RefusedBy::Webhook => {
+                    "fix the admission webhook that the answer names, or have it admit this call".to_owned()
+                }
+                403 => "give the user of the kubeconfig the role that pillar-rs ships (docs/role.yaml)"
+                    .to_owned(),
                 404 => "check the name with kubectl get nodes".to_owned(),
                 429 | 500..=599 => "wait, or look at the log of the API server".to_owned(),
                 _ => "look at the log of the API server".to_owned(),
@@ -166,7 +174,7 @@ impl Error {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { reply: error.reply(), text: error.line() }
+        Self { reply: error.reply(), text: error.line(), next_step: error.next_step() }
     }
 }
 

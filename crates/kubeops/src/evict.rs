@@ -15,16 +15,16 @@ use crate::client::Cluster;
 use crate::names::PodRef;
 use crate::reply::Reply;
 
-/// Evicts exactly this pod, with its own grace period. Dropping the future leaves open whether the server has
-/// carried it out.
-pub async fn evict(cluster: &Cluster, pod: &PodRef) -> Reply {
-    match cluster.order(&format!("evict pod {pod}"), request(pod)).await {
+/// Evicts exactly this pod, with its own grace period; with `dry` only as a dry run, which changes nothing. Dropping
+/// the future leaves open whether the server has carried it out.
+pub async fn evict(cluster: &Cluster, pod: &PodRef, dry: bool) -> Reply {
+    match cluster.order(&format!("evict pod {pod}"), request(pod, dry)).await {
         Ok(()) => Reply::Done,
         Err(error) => error.reply(),
     }
 }
 
-fn request(pod: &PodRef) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+fn request(pod: &PodRef, dry: bool) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
     let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
     let order = Eviction {
         metadata: ObjectMeta {
@@ -38,7 +38,7 @@ fn request(pod: &PodRef) -> Result<http::Request<Vec<u8>>, kube::core::request::
     Request::new(Pod::url_path(&(), Some(&pod.namespace))).create_subresource(
         "eviction",
         &pod.name,
-        &PostParams::default(),
+        &PostParams { dry_run: dry, ..PostParams::default() },
         body,
     )
 }
@@ -55,7 +55,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn d1_the_eviction_names_the_uid_where_the_api_reads_it() {
         let (cluster, calls) = mock::cluster(vec![mock::status(201, "")]);
-        assert_eq!(evict(&cluster, &pod("a").pod).await, Reply::Done);
+        assert_eq!(evict(&cluster, &pod("a").pod, false).await, Reply::Done);
         let call = calls.all().remove(0);
         assert_eq!(call.line, "POST /api/v1/namespaces/shop/pods/a/eviction?");
         assert_eq!(call.content_type, "application/json");
@@ -96,7 +96,7 @@ mod tests {
         ];
         for (number, (answer, class)) in table.into_iter().enumerate() {
             let (cluster, calls) = mock::cluster(vec![answer]);
-            let reply = evict(&cluster, &pod("a").pod).await;
+            let reply = evict(&cluster, &pod("a").pod, false).await;
             assert_eq!(reply.class(), class, "row {number}: {reply:?}");
             assert_eq!(calls.lines().len(), 1, "row {number}: asked once");
         }
@@ -106,7 +106,7 @@ mod tests {
     async fn d3_the_retry_after_header_comes_through_also_on_a_body_that_is_no_status() {
         let busy = Answer::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
         let (cluster, _) = mock::cluster(vec![busy]);
-        let reply = evict(&cluster, &pod("a").pod).await;
+        let reply = evict(&cluster, &pod("a").pod, false).await;
         assert_eq!(reply.retry_after(), Some(Duration::from_secs(7)));
         assert_eq!(reply.text(), "429: Too many requests");
     }
@@ -115,7 +115,7 @@ mod tests {
     async fn a_server_that_says_nothing_is_given_up_at_the_limit() {
         let (cluster, _) = mock::cluster(vec![]);
         let cluster = cluster.with_call_limit(Duration::from_secs(3));
-        let reply = evict(&cluster, &pod("a").pod).await;
+        let reply = evict(&cluster, &pod("a").pod, false).await;
         assert_eq!(reply.text(), "evict pod shop/a: no answer within 3 s");
     }
 }

@@ -6,6 +6,15 @@
 
 use std::fmt;
 
+/// What a look at the pods of a budget without room has found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Inspected {
+    /// Pods that keep it from having room: at most 10, by name.
+    pub hindrances: Vec<Hindrance>,
+    /// So many pods are Ready, which is more than the budget counts as healthy; Kubernetes was made to count again.
+    pub ready: Option<i32>,
+}
+
 /// One pod that a budget selects and does not count as healthy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hindrance {

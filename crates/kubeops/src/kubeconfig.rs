@@ -8,12 +8,16 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tracing::debug;
 
 use crate::error::Error;
+
+/// How often a file is looked at while its renewal is waited for (goals D16: within 2 s).
+const LOOKS_APART: Duration = Duration::from_secs(1);
 
 /// A kubeconfig that may not be there yet, and the client that was made from it last.
 pub(crate) struct KubeconfigFile {
@@ -60,6 +64,19 @@ impl KubeconfigFile {
         let held = Held { stamp, client: client.clone() };
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
         Ok(client)
+    }
+
+    /// Ends when the file is another one than now, or is there again. It looks at the file once a second and asks
+    /// nobody.
+    pub(crate) async fn renewed(&self) {
+        let before = Stamp::of(&self.path).ok();
+        loop {
+            tokio::time::sleep(LOOKS_APART).await;
+            let now = Stamp::of(&self.path).ok();
+            if now.is_some() && now != before {
+                return;
+            }
+        }
     }
 
     fn known(&self, stamp: &Stamp) -> Option<Client> {
@@ -225,6 +242,43 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn d16_a_kubeconfig_that_is_renewed_replaced_or_there_again_is_noticed_within_a_second() {
+        let now = Arc::new(crate::mock::clock());
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let renewed = |path: &Path| {
+            let cluster = Cluster::from_kubeconfig(path);
+            async move { tokio::time::timeout(Duration::from_secs(300), cluster.renewed()).await.is_ok() }
+        };
+        let change_after = |change: fn(&Path)| {
+            let (path, now) = (path.clone(), Arc::clone(&now));
+            async move {
+                tokio::time::sleep(Duration::from_secs(100)).await;
+                change(&path);
+                now()
+            }
+        };
+        assert!(!renewed(&path).await, "there is none");
+        let table: [fn(&Path); 3] = [
+            |path| write(path, "first"),
+            |path| write(path, "longer"),
+            |path| {
+                let other = path.with_extension("new");
+                write(&other, "longer");
+                fs::rename(other, path).unwrap();
+            },
+        ];
+        for (number, change) in table.into_iter().enumerate() {
+            let end = async { (renewed(&path).await, now()) };
+            let ((renewed, at), changed) = tokio::join!(end, change_after(change));
+            assert!(renewed && at.since(changed) <= LOOKS_APART, "row {number}");
+        }
+        assert!(!renewed(&path).await, "the same file is no news");
+        fs::remove_file(&path).unwrap();
+        assert!(!renewed(&path).await);
+    }
+
     #[tokio::test]
     async fn the_library_does_not_repeat_a_call_by_itself() {
         let mut servers = JoinSet::new();
@@ -308,7 +362,9 @@ mod tests {
         write(&path, &kubeconfig(&address, "").replace("user: {}", "user: {tokenFile: token}"));
         let cluster = Cluster::from_kubeconfig(&path);
         let error = probe(&cluster).await.unwrap_err();
-        assert_eq!(error.next_step(), "renew the credentials in the kubeconfig");
+        let path = path.display().to_string();
+        assert!(error.next_step().starts_with("renew the credentials") && error.next_step().contains(&path));
+        assert!(error.line().contains(&path), "{}", error.line());
         write(&token, "new");
         probe(&cluster).await.unwrap();
     }

@@ -246,7 +246,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         let standing = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let standing: Vec<PodRef> = standing.map(|pod| pods::facts(pod).pod).collect();
         let deleted = stream::iter(standing).map(|pod| async move {
-            let reply = remove::delete(self.cluster, &pod).await;
+            let reply = remove::delete(self.cluster, &pod, false).await;
             if reply.class() == Class::Done { Ok(()) } else { Err(format!("pod {pod}: {}", reply.text())) }
         });
         let failed: Vec<String> =

@@ -3,7 +3,7 @@
 //! Not here: topics, requests, how often a drain is tried (zedkube decides); clocks (the caller gives one). The
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`, `held`, `placement`, `forecast`, `gate`) decide; the others (`client`, `kubeconfig`, `watch`, `node`,
-//! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `stirred`, `streams`, `scheduling`, `settling`, `survey`,
+//! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `refused`, `stirred`, `streams`, `scheduling`, `settling`, `survey`,
 //! `drain`, `boot`, `taints`, `leave`, `prune`) call; `apps` and `stats` have files of both kinds. Sources: design.md
 //! sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
@@ -45,6 +45,7 @@ pub mod plan;
 pub mod pods;
 pub mod progress;
 pub mod prune;
+mod refused;
 pub mod remove;
 pub mod reply;
 mod scheduling;

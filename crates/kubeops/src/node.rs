@@ -195,6 +195,16 @@ pub(crate) async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: 
     cluster.order(what, nodes().patch(name.as_str(), &signed, &Patch::Merge(body))).await
 }
 
+/// A patch of the node that changes nothing, as a dry run: whether we may.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn rehearse_patch(cluster: &Cluster, name: &NodeName) -> Result<(), Error> {
+    let how = PatchParams { dry_run: true, ..PatchParams::default() };
+    let request = nodes().patch(name.as_str(), &how, &Patch::Merge(json!({})));
+    cluster.order(&format!("patch node {name} as a dry run"), request).await
+}
+
 pub(crate) fn nodes() -> Request {
     Request::new(Node::url_path(&(), None))
 }

@@ -41,6 +41,8 @@ pub struct Progress {
     pub recordons: u32,
     /// The newest trouble with the API that has not passed, or empty.
     pub trouble: String,
+    /// What a person can do about that trouble.
+    pub trouble_step: String,
 }
 
 /// Since when the limits of an attempt run, so that a restart in the same boot does not start them anew, and what
@@ -132,8 +134,12 @@ pub enum BlockCode {
     Throttled,
     /// The API fails in passing.
     ApiTrouble,
-    /// The server refuses for good.
+    /// The server refuses for good: the role does not allow it, or the call is wrong.
     Refused,
+    /// The server does not accept our credentials.
+    Unauthorized,
+    /// An admission webhook denies it, or does not answer the server.
+    Webhook,
     /// It was asked to end and takes longer than its grace period.
     SlowToEnd,
     /// A disruption budget has no room and will not get any by itself.
@@ -157,6 +163,8 @@ impl BlockCode {
             Self::Throttled => "throttled",
             Self::ApiTrouble => "api-trouble",
             Self::Refused => "refused",
+            Self::Unauthorized => "unauthorized",
+            Self::Webhook => "webhook",
             Self::SlowToEnd => "slow-to-end",
             Self::BudgetStuck => "budget-stuck",
             Self::Sticky => "sticky",
@@ -168,7 +176,7 @@ impl BlockCode {
     /// Its place among others: what no wait cures comes first, what passes by itself last.
     pub(crate) const fn rank(self) -> u8 {
         match self {
-            Self::Refused => 0,
+            Self::Unauthorized | Self::Refused | Self::Webhook => 0,
             Self::BudgetStuck => 1,
             Self::ManyBudgets => 2,
             Self::NoOtherNode => 3,
@@ -193,7 +201,15 @@ impl BlockCode {
             Self::Throttled => "wait; the API server has too much to do",
             Self::ApiTrouble => "wait, or look at the log of the API server",
             Self::Refused => {
-                "give the user of the kubeconfig the role that pillar-rs ships, or look at admission webhooks"
+                "give the user of the kubeconfig the role that pillar-rs ships: `kubectl apply -f docs/role.yaml`"
+            }
+            Self::Unauthorized => {
+                "renew the kubeconfig that the reason names: its credentials have expired, or the server does not \
+                 know them (`kubectl auth whoami` with that file tells); it is read again when it changes"
+            }
+            Self::Webhook => {
+                "fix the admission webhook that the reason names, or have it admit evictions: `kubectl get \
+                 validatingwebhookconfigurations,mutatingwebhookconfigurations`"
             }
             Self::SlowToEnd => "look at the pod's finalizers and at the kubelet of this node",
             Self::Sticky => "take the toleration for a cordon, or the fixed node name, out of the workload",

@@ -5,6 +5,8 @@
 //! and deletes the pod only then. It does so for one budget and refuses for more; [`claim_and_delete`] does the
 //! same for each of several.
 
+mod recount;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
@@ -18,9 +20,12 @@ use serde_json::{Value, json};
 
 use crate::budget::BudgetFacts;
 use crate::client::Cluster;
+use crate::error::Error;
 use crate::names::PodRef;
 use crate::pods::budget_facts;
 use crate::reply::Reply;
+
+pub(crate) use recount::recount;
 
 /// How long a claim of ours holds when the deletion after it came to nothing. The disruption controller takes
 /// claims back after two minutes; we trust ours for less.
@@ -36,28 +41,38 @@ const MOST_CLAIMS: usize = 2000;
 ///
 /// Dropping the future leaves open what the server has carried out; a claim without deletion lapses by itself.
 pub async fn claim_and_delete(cluster: &Cluster, pod: &PodRef, labels: &BTreeMap<String, String>) -> Reply {
-    let budgets = match read(cluster, pod, labels).await {
-        Ok(budgets) => budgets,
-        Err(reply) => return reply,
+    remove(cluster, pod, labels, false).await
+}
+
+/// [`claim_and_delete`]; with `dry` the same calls as dry runs, which change nothing.
+pub(crate) async fn remove(
+    cluster: &Cluster,
+    pod: &PodRef,
+    labels: &BTreeMap<String, String>,
+    dry: bool,
+) -> Reply {
+    let (budgets, now) = match read(cluster, &pod.namespace).await {
+        Ok(read) => read,
+        Err(error) => return of_budget(error.reply()),
     };
-    let now = Timestamp::now();
+    let budgets: Vec<Guard> = budgets.into_iter().filter(|budget| budget.facts.guards(labels)).collect();
     let open: Vec<&Guard> = budgets.iter().filter(|budget| !budget.claimed_for(pod, now)).collect();
     if open.iter().any(|budget| !budget.gives_room()) {
         let lines: Vec<String> = budgets.iter().map(Guard::line).collect();
         return Reply::Budget { text: lines.join("; "), retry_after: None };
     }
     for budget in open {
-        if let Err(reply) = budget.claim(cluster, pod, now).await {
+        if let Err(reply) = budget.claim(cluster, pod, now, dry).await {
             return reply;
         }
     }
-    delete(cluster, pod).await
+    delete(cluster, pod, dry).await
 }
 
-/// Deletes exactly this pod, with its own grace period, whatever its budgets say.
-pub async fn delete(cluster: &Cluster, pod: &PodRef) -> Reply {
+/// Deletes exactly this pod, with its own grace period, whatever its budgets say; with `dry` only as a dry run.
+pub async fn delete(cluster: &Cluster, pod: &PodRef, dry: bool) -> Reply {
     let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
-    let how = DeleteParams { preconditions: Some(exactly_this), ..DeleteParams::default() };
+    let how = DeleteParams { dry_run: dry, preconditions: Some(exactly_this), ..DeleteParams::default() };
     let request = Request::new(Pod::url_path(&(), Some(&pod.namespace))).delete(&pod.name, &how);
     match cluster.order(&format!("delete pod {pod}"), request).await {
         Ok(()) => Reply::Done,
@@ -73,34 +88,24 @@ struct Guard {
     facts: BudgetFacts,
 }
 
-/// The budgets that guard the pod, by name.
-async fn read(
-    cluster: &Cluster,
-    pod: &PodRef,
-    labels: &BTreeMap<String, String>,
-) -> Result<Vec<Guard>, Reply> {
-    let namespace = &pod.namespace;
+/// The budgets of the namespace, by name, and the server's time: claims are stamped and judged by it, as the
+/// disruption controller compares them with a clock of the control plane and not with this device's.
+async fn read(cluster: &Cluster, namespace: &str) -> Result<(Vec<Guard>, Timestamp), Error> {
     let what = format!("list disruption budgets of namespace {namespace}");
     let list = collection(namespace).list(&ListParams::default());
-    let found: ObjectList<Value> =
-        cluster.ask(&what, list).await.map_err(|error| of_budget(error.reply()))?;
+    let (found, now): (ObjectList<Value>, _) = cluster.ask_dated(&what, list).await?;
     let mut guards = Vec::new();
     for mut object in found.items {
-        let parsed: PodDisruptionBudget =
-            serde_json::from_value(object.clone()).map_err(|source| Reply::Transient {
-                text: format!("{what}: one is not what the API promises: {source}"),
-                retry_after: None,
-            })?;
+        let parsed: PodDisruptionBudget = serde_json::from_value(object.clone())
+            .map_err(|source| Error::Garbled { what: what.clone(), source })?;
         let facts = budget_facts(&parsed);
-        if facts.guards(labels) {
-            // Items of a list do not carry these.
-            object["apiVersion"] = json!(PodDisruptionBudget::api_version(&()));
-            object["kind"] = json!(PodDisruptionBudget::kind(&()));
-            guards.push(Guard { object, parsed, facts });
-        }
+        // Items of a list do not carry these.
+        object["apiVersion"] = json!(PodDisruptionBudget::api_version(&()));
+        object["kind"] = json!(PodDisruptionBudget::kind(&()));
+        guards.push(Guard { object, parsed, facts });
     }
     guards.sort_by(|one, other| one.facts.name.cmp(&other.facts.name));
-    Ok(guards)
+    Ok((guards, now))
 }
 
 impl Guard {
@@ -133,21 +138,45 @@ impl Guard {
     }
 
     /// Takes one disruption in the name of `pod`, if the budget is as it was read.
-    async fn claim(&self, cluster: &Cluster, pod: &PodRef, now: Timestamp) -> Result<(), Reply> {
+    async fn claim(&self, cluster: &Cluster, pod: &PodRef, now: Timestamp, dry: bool) -> Result<(), Reply> {
         let mut object = self.object.clone();
-        let status = &mut object["status"];
-        status["disruptionsAllowed"] = json!(self.facts.allowed - 1);
-        if !status["disruptedPods"].is_object() {
-            status["disruptedPods"] = json!({});
-        }
-        status["disruptedPods"][&pod.name] = json!(Time(now));
+        object["status"]["disruptionsAllowed"] = json!(self.facts.allowed - 1);
         let BudgetFacts { namespace, name, .. } = &self.facts;
         let what = format!("claim a disruption of budget {namespace}/{name} for pod {pod}");
+        let written = self.write(cluster, &what, object, std::slice::from_ref(&pod.name), now, dry).await;
+        written.map_err(|error| of_budget(error.reply()))
+    }
+
+    /// Writes claims for these pods once more, with this time.
+    async fn write_claims(&self, cluster: &Cluster, pods: &[String], at: Timestamp) -> Result<(), Error> {
+        let BudgetFacts { namespace, name, .. } = &self.facts;
+        let what = format!("have budget {namespace}/{name} counted again");
+        self.write(cluster, &what, self.object.clone(), pods, at, false).await
+    }
+
+    async fn write(
+        &self,
+        cluster: &Cluster,
+        what: &str,
+        mut object: Value,
+        pods: &[String],
+        at: Timestamp,
+        dry: bool,
+    ) -> Result<(), Error> {
+        let claims = &mut object["status"]["disruptedPods"];
+        if !claims.is_object() {
+            *claims = json!({});
+        }
+        for pod in pods {
+            claims[pod] = json!(Time(at));
+        }
+        let BudgetFacts { namespace, name, .. } = &self.facts;
         let body = serde_json::to_vec(&object).map_err(kube::core::request::Error::SerializeBody);
         let request = body.and_then(|body| {
-            collection(namespace).replace_subresource("status", name, &PostParams::default(), body)
+            let how = PostParams { dry_run: dry, ..PostParams::default() };
+            collection(namespace).replace_subresource("status", name, &how, body)
         });
-        cluster.order(&what, request).await.map_err(|error| of_budget(error.reply()))
+        cluster.order(what, request).await
     }
 }
 
@@ -174,7 +203,7 @@ fn collection(namespace: &str) -> Request {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use super::*;
@@ -182,12 +211,12 @@ mod tests {
     use crate::plan::tests::pod;
     use crate::reply::Class;
 
-    const LIST: &str = "GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?";
+    pub(super) const LIST: &str = "GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?";
     const CLAIM_A: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/a/status?";
-    const CLAIM_B: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/b/status?";
+    pub(super) const CLAIM_B: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/b/status?";
     const DELETE: &str = "DELETE /api/v1/namespaces/shop/pods/web-0?";
 
-    fn budget(name: &str, app: &str, allowed: i32) -> Value {
+    pub(super) fn budget(name: &str, app: &str, allowed: i32) -> Value {
         json!({
             "metadata": {"namespace": "shop", "name": name, "resourceVersion": "7", "generation": 2, "uid": "u"},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}, "tomorrow": true},
@@ -196,7 +225,7 @@ mod tests {
         })
     }
 
-    fn done() -> Answer {
+    pub(super) fn done() -> Answer {
         mock::object(&json!({}))
     }
 
@@ -263,6 +292,26 @@ mod tests {
         assert_eq!((reply.class(), calls.lines()), (Class::Budget, vec![LIST.into()]));
     }
 
+    /// A list as a server answers it whose clock is not ours.
+    pub(super) fn dated(date: &'static str, items: &[Value]) -> Answer {
+        let Answer::Full(code, _, body) = mock::list("9", items) else { panic!() };
+        Answer::Full(code, vec![("date", date)], body)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d6_claims_bear_the_time_of_the_server_and_are_judged_by_it() {
+        let mut claimed = budget("a", "web", 0);
+        claimed["status"]["disruptedPods"]["web-0"] = json!("2031-02-03T04:05:00Z");
+        let listed = [claimed, budget("b", "web", 1)];
+        let (reply, calls) =
+            remove(vec![dated("Mon, 03 Feb 2031 04:06:00 GMT", &listed), done(), done()]).await;
+        assert_eq!((reply, calls.lines()), (Reply::Done, vec![LIST.into(), CLAIM_B.into(), DELETE.into()]));
+        let body: Value = serde_json::from_str(&calls.all()[1].body).unwrap();
+        assert_eq!(body["status"]["disruptedPods"]["web-0"], "2031-02-03T04:06:00Z");
+        let (reply, calls) = remove(vec![dated("Mon, 03 Feb 2031 04:07:00 GMT", &listed)]).await;
+        assert_eq!((reply.class(), calls.lines()), (Class::Budget, vec![LIST.into()]), "too old for us");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn d6_no_answer_about_a_budget_ever_reads_as_if_the_pod_were_gone() {
         let changed = "the UID in the precondition (1) does not match the UID in record (2)";
@@ -322,7 +371,7 @@ mod tests {
         ];
         for (number, (answer, class)) in table.into_iter().enumerate() {
             let (cluster, calls) = mock::cluster(vec![answer]);
-            let reply = delete(&cluster, &pod("web-0").pod).await;
+            let reply = delete(&cluster, &pod("web-0").pod, false).await;
             assert_eq!(reply.class(), class, "row {number}: {reply:?}");
             assert_eq!(calls.lines(), [DELETE], "row {number}");
             if class == Class::Throttle {

@@ -22,6 +22,8 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
     /// Whether calls found no server a moment ago: it may not know yet who may do what.
     pub just_back: bool,
+    /// Where address and credentials of the call came from, or empty.
+    pub via: String,
 }
 
 impl Answer {
@@ -48,9 +50,39 @@ impl Answer {
         }
         if self.is_early_refusal() {
             line.push_str(" (the server is only just back and may not know its roles yet)");
+        } else if self.code == 401 && !self.via.is_empty() {
+            line.push_str(": the credentials are not accepted, which came from ");
+            line.push_str(&self.via);
         }
         line
     }
+
+    /// Who refuses, as far as the answer tells: credentials and roles come before admission.
+    #[must_use]
+    pub fn refused_by(&self) -> RefusedBy {
+        if self.code == 401 {
+            RefusedBy::Credentials
+        } else if self.message.contains("admission webhook") {
+            RefusedBy::Webhook
+        } else if self.code == 403 {
+            RefusedBy::Role
+        } else {
+            RefusedBy::Other
+        }
+    }
+}
+
+/// Who refuses a call for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusedBy {
+    /// 401: the server does not accept the credentials.
+    Credentials,
+    /// 403: the user may not do this.
+    Role,
+    /// An admission webhook denies it, with a code of its own choice.
+    Webhook,
+    /// Anything else.
+    Other,
 }
 
 /// The meaning of one answer, or of none. Texts are for a person.
@@ -107,6 +139,8 @@ pub enum Reply {
     Permanent {
         /// What the server said.
         text: String,
+        /// Who refuses.
+        by: RefusedBy,
     },
 }
 
@@ -172,7 +206,7 @@ impl Reply {
             | Self::Throttle { text, .. }
             | Self::NamespaceEnding { text }
             | Self::Transient { text, .. }
-            | Self::Permanent { text } => text,
+            | Self::Permanent { text, .. } => text,
         }
     }
 
@@ -230,7 +264,7 @@ pub fn classify(answer: &Answer) -> Reply {
         429 => Reply::Throttle { text, retry_after },
         500 if mentions("more than one PodDisruptionBudget") => Reply::ManyBudgets { text },
         408 | 500..=599 => Reply::Transient { text, retry_after },
-        _ => Reply::Permanent { text },
+        _ => Reply::Permanent { text, by: answer.refused_by() },
     }
 }
 

@@ -46,8 +46,8 @@ impl Before {
             }
             Event::Pods(all) => self.come(all),
             Event::Pod(one) => self.come(vec![one]),
-            Event::Trouble(text) => {
-                debug!(error = text, "trouble while watching the drained node");
+            Event::Trouble(failure) => {
+                debug!(error = failure.text, "trouble while watching the drained node");
                 None
             }
             // A pod that leaves undoes no drain, and nobody makes calls here.

@@ -49,7 +49,7 @@ pub(crate) fn pod_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxSt
             Heard::Listed(all) => Event::Pods(all.into_iter().map(|pod| pod.facts).collect()),
             Heard::Put(pod) => Event::Pod(pod.facts),
             Heard::Gone(pod) => Event::PodGone(pod.facts.pod.uid),
-            Heard::Trouble(error) => Event::Trouble(error.line()),
+            Heard::Trouble(error) => Event::Trouble(error.into()),
         })
         .boxed()
 }
@@ -66,7 +66,7 @@ pub(crate) fn node_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxS
                 Heard::Put(node) => Some(node),
                 // The look at the end tells what a vanished node means.
                 Heard::Gone(_) => None,
-                Heard::Trouble(error) => return std::future::ready(Some(Event::Trouble(error.line()))),
+                Heard::Trouble(error) => return std::future::ready(Some(Event::Trouble(error.into()))),
             };
             std::future::ready(node.and_then(|node| node::facts(&node).ok()).map(Event::Node))
         })
@@ -92,7 +92,7 @@ pub(crate) fn budget_events(cluster: &Cluster, namespace: String, seed: u64) -> 
                     known.remove(budget.metadata.name.as_deref().unwrap_or_default());
                     None
                 }
-                Heard::Trouble(error) => Some(Event::Trouble(error.line())),
+                Heard::Trouble(error) => Some(Event::Trouble(error.into())),
             };
             let all = || Event::Budgets {
                 namespace: namespace.clone(),
@@ -113,7 +113,7 @@ pub(crate) fn volume_events(
     volumes::attachments(cluster.clone(), node.clone(), claims, seed)
         .map(|heard| match heard {
             Ok(attached) => Event::Volumes(attached),
-            Err(error) => Event::Trouble(error.line()),
+            Err(error) => Event::Trouble(error.into()),
         })
         .boxed()
 }

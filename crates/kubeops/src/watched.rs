@@ -13,6 +13,7 @@ use crate::budget::BudgetFacts;
 use crate::cordon::NodeFacts;
 use crate::names::{PodRef, PodUid};
 use crate::plan::PodFacts;
+use crate::reply::RefusedBy;
 
 /// What is known of the things that held an attempt up. Empty parts are not watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,6 +26,32 @@ pub struct Watched {
     pub node: Option<NodeMark>,
     /// The volumes that are still attached: the name of the attachment, and the volume for a person.
     pub volumes: BTreeMap<String, String>,
+    /// Calls that the server refused for good.
+    pub refused: Vec<Refused>,
+}
+
+/// A call that the server refused for good, and who refused it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The call.
+    pub call: RefusedCall,
+    /// Who refused it.
+    pub by: RefusedBy,
+}
+
+/// A call that can be refused for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefusedCall {
+    /// The lists that prove the node empty.
+    Look,
+    /// The patch that cordons the node.
+    Cordon,
+    /// The eviction of this pod.
+    Evict(PodRef),
+    /// A claim on each budget of this pod, which has these labels, and its deletion.
+    Remove(PodRef, BTreeMap<String, String>),
+    /// The deletion of this pod.
+    Delete(PodRef),
 }
 
 /// As much of a pod as can make a difference.

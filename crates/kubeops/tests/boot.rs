@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use kube::Client;
-use kubeops::boot::{Boot, Report, watch_over};
+use kubeops::boot::{Boot, Report, until_tainted, watch_over};
 use kubeops::gate::{Layer, Limits};
 use kubeops::{Cluster, NodeName};
 use kubesim::{Fault, Sim, SimConfig};
@@ -210,4 +210,33 @@ async fn r5_of_a_node_that_is_not_ready_no_taint_is_removed() {
     stage.sim.power("n1", true);
     stage.until("repaired", |it| it.repairs.len() == 2).await;
     assert_eq!(stage.taints(), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() {
+    let sim = Sim::new(SimConfig::default());
+    sim.add_node("n1", "u1");
+    sim.add_node("n2", "u2");
+    sim.until("nodes", |nodes| nodes.iter().all(|it| it["status"]["conditions"][0]["status"] == "True"))
+        .await;
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let node = NodeName::parse("n1").unwrap();
+    let boot = Boot { node, device_uuid: "u1".to_owned(), limits: Limits::default() };
+    let taint = |node: &str, key: &str| {
+        sim.edit("nodes", "", node, |it| {
+            it["spec"]["taints"] = json!([{ "key": key, "effect": "NoExecute" }]);
+        });
+    };
+    let hour = Duration::from_hours(1);
+    let mut wait = std::pin::pin!(until_tainted(&cluster, &boot));
+    assert!(tokio::time::timeout(hour, wait.as_mut()).await.is_err());
+    taint("n2", "node.kubernetes.io/unreachable");
+    taint("n1", "example.com/mine");
+    assert!(tokio::time::timeout(hour, wait.as_mut()).await.is_err(), "another node's, and another key");
+    taint("n1", "node.kubernetes.io/unreachable");
+    let heard = tokio::time::timeout(Duration::from_secs(2), wait).await.unwrap();
+    assert_eq!(heard, ["node.kubernetes.io/unreachable:NoExecute"]);
+    let lists: Vec<_> = sim.faults().seen().into_iter().filter(|it| !it.uri.contains("watch=true")).collect();
+    assert_eq!(lists.len(), 1, "{lists:#?}");
+    assert!(sim.faults().seen().iter().all(|it| it.uri.contains("metadata.name%3Dn1")));
 }

@@ -308,9 +308,11 @@ async fn d2_only_what_a_person_must_mend_ends_a_pod_and_its_drain_fails_with_its
     let refused =
         json!({ "reason": "Forbidden", "message": "pods \"asked\" is forbidden: User \"u\" cannot create" });
     let unknown = json!({ "reason": "Unauthorized", "message": "Unauthorized" });
+    let denied = json!({ "message": "admission webhook \"guard.example.com\" denied the request: not now" });
     check_all(vec![
-        Row::new("401", status(401, "", &unknown), Some(BlockCode::Refused), Then::GivenUp),
+        Row::new("401", status(401, "", &unknown), Some(BlockCode::Unauthorized), Then::GivenUp),
         Row::new("403", status(403, "", &refused), Some(BlockCode::Refused), Then::GivenUp),
+        Row::new("webhook", status(400, "", &denied), Some(BlockCode::Webhook), Then::GivenUp),
     ])
     .await;
 }

@@ -86,6 +86,32 @@ async fn d6_pods_with_two_budgets_leave_one_by_one_and_only_while_both_have_room
     assert!(sim.faults().count("PUT", "poddisruptionbudgets/web-too/status") > 0);
 }
 
+/// When a pod changes, the disruption controller has only one of its budgets counted again: the other one keeps the
+/// numbers, and the claim, of a pod that is gone and replaced, for the claim's two minutes.
+#[tokio::test(start_paused = true)]
+async fn d6_pods_with_two_budgets_need_no_two_minutes_each_and_what_is_said_meanwhile_is_so() {
+    let (sim, cluster) = cluster(2).await;
+    sim.add_deployment("shop", "twice", 15);
+    for name in ["one", "two"] {
+        sim.add_budget("shop", name, "twice", &json!({ "minAvailable": 14 }));
+    }
+    sim.until("pods", |pods| are_ready(pods, 26)).await;
+    sim.edit(BUDGET, "shop", "two", |budget| budget["metadata"]["labels"]["seen"] = json!("once"));
+    let here = on_n1(&sim.list("pods")).iter().filter(|name| name.starts_with("twice")).count();
+    assert!(here >= 3, "{here}");
+    cordoned(&cluster).await;
+    let mut attempt = Attempt::start(&cluster);
+    let now = clock();
+    let behind = |it: &kubeops::Progress| {
+        it.blockers.iter().any(|it| it.reason.contains("15 of its pods are Ready, not 14"))
+    };
+    let seen = attempt.until(behind).await;
+    assert!(seen.blockers.iter().all(|it| it.code != BlockCode::BudgetStuck), "{:#?}", seen.blockers);
+    attempt.drained().await;
+    let took = now().since_start();
+    assert!(took < secs(10) * u32::try_from(here).unwrap(), "{took:?} for {here} pods");
+}
+
 #[tokio::test(start_paused = true)]
 async fn d10_a_workload_that_returns_three_times_is_left_named_and_no_more_evicted() {
     let (sim, cluster) = cluster(2).await;

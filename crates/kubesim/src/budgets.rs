@@ -1,8 +1,11 @@
 //! Disruption budgets: their status, and whether an eviction fits.
 //!
 //! Pods for which a disruption was claimed count as not healthy until their end has begun, they are gone, or two
-//! minutes have passed, as with the disruption controller of Kubernetes.
+//! minutes have passed, as with the disruption controller of Kubernetes. As there (`getPdbForPod`), a change of a pod
+//! has only one of its budgets counted again, here the first by name; the others keep their numbers until they
+//! themselves change or a claim's two minutes are over.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::selectors::spec_matches;
-use crate::store::{Changed, Place, Store, all, is_true, stamp};
+use crate::store::{Place, Store, all, is_true, stamp};
 use crate::timers::{Timers, What};
 
 const BUDGETS: &str = "policy/poddisruptionbudgets";
@@ -43,20 +46,27 @@ fn is_terminating(pod: &Value) -> bool {
 /// Brings the status of every budget up to date that the changes after a version have to do with.
 pub(crate) fn update(store: &mut Store, after: u64) {
     let changes = store.since(after);
-    if changes.as_ref().is_some_and(Vec::is_empty) {
+    let Some(changes) = changes else {
+        for budget in all(store, BUDGETS) {
+            count(store, &budget);
+        }
         return;
+    };
+    let mut due: BTreeSet<Place> = BTreeSet::new();
+    for change in &changes {
+        let (namespace, name) = change.place();
+        match change.resource.as_str() {
+            "pods" => {
+                let Some(pod) = change.new.as_ref().or(change.old.as_ref()) else { continue };
+                let first = store.list_in(BUDGETS, &namespace).find(|budget| guards(budget, pod));
+                due.extend(first.map(|budget| (namespace.clone(), text(budget, "name").to_owned())));
+            }
+            BUDGETS => drop(due.insert((namespace, name))),
+            _ => {}
+        }
     }
-    for budget in all(store, BUDGETS) {
-        let concerns = |change: &Changed| {
-            let (namespace, name) = change.place();
-            namespace == text(&budget, "namespace")
-                && match change.resource.as_str() {
-                    "pods" => change.forms().any(|pod| guards(&budget, pod)),
-                    BUDGETS => name == text(&budget, "name"),
-                    other => other.starts_with("apps/"),
-                }
-        };
-        if changes.as_ref().is_none_or(|changes| changes.iter().any(concerns)) {
+    for (namespace, name) in due {
+        if let Some(budget) = store.found(BUDGETS, &namespace, &name).map(Arc::clone) {
             count(store, &budget);
         }
     }
@@ -67,7 +77,8 @@ fn count(store: &mut Store, budget: &Value) {
     let pods: Vec<&Value> = store.list_in("pods", namespace).filter(|pod| guards(budget, pod)).collect();
     let mut claimed = Map::new();
     for pod in pods.iter().filter(|pod| !is_terminating(pod)) {
-        if let Some(since) = budget["status"]["disruptedPods"].get(text(pod, "name")) {
+        let since = budget["status"]["disruptedPods"].get(text(pod, "name"));
+        if let Some(since) = since.filter(|since| age(since) < CLAIM_HOLDS) {
             claimed.insert(text(pod, "name").to_owned(), since.clone());
         }
     }
@@ -81,7 +92,7 @@ fn count(store: &mut Store, budget: &Value) {
         "currentHealthy": healthy,
         "desiredHealthy": desired,
         "expectedPods": expected,
-        "disruptionsAllowed": healthy.saturating_sub(desired),
+        "disruptionsAllowed": if expected == 0 { 0 } else { healthy.saturating_sub(desired) },
         "observedGeneration": 1,
     });
     if !claimed.is_empty() {
@@ -92,15 +103,20 @@ fn count(store: &mut Store, budget: &Value) {
     }
 }
 
+/// How long ago a claim was made. A time that cannot be read is one of long ago; one that is to come is now.
+fn age(since: &Value) -> Duration {
+    let since = since.as_str().unwrap_or_default().parse::<Timestamp>();
+    since.map_or(CLAIM_HOLDS, |since| {
+        Duration::try_from(Timestamp::now().duration_since(since)).unwrap_or_default()
+    })
+}
+
 /// Lets go of claims whose pods have not begun their end in time.
 pub(crate) fn forget(store: &mut Store, timers: &mut Timers, now: Instant, place: &Place) {
     let Some(budget) = store.found(BUDGETS, &place.0, &place.1).map(Arc::clone) else { return };
     for (pod, since) in budget["status"]["disruptedPods"].as_object().into_iter().flatten() {
+        let left = CLAIM_HOLDS.saturating_sub(age(since));
         let since = since.as_str().unwrap_or_default();
-        let passed = since.parse::<Timestamp>().map(|since| Timestamp::now().duration_since(since));
-        // A time that cannot be read is one of long ago; one that is to come is now.
-        let passed = passed.map_or(CLAIM_HOLDS, |it| Duration::try_from(it).unwrap_or_default());
-        let left = CLAIM_HOLDS.saturating_sub(passed);
         let what = What::Disrupted(place.clone(), pod.clone(), since.to_owned());
         if timers.is_due(what, now, left) {
             store.edit(BUDGETS, &place.0, &place.1, |it| {

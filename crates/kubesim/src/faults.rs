@@ -49,6 +49,14 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
+impl Seen {
+    /// Whether it is a dry run.
+    #[must_use]
+    pub fn is_dry(&self) -> bool {
+        self.uri.contains("dryRun=All") || String::from_utf8_lossy(&self.body).contains("\"dryRun\"")
+    }
+}
+
 #[derive(Debug)]
 struct Rule {
     method: String,
@@ -66,7 +74,8 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// The next `times` requests of `method` whose path holds `path` meet `fault`. Rules count in their order.
+    /// The next `times` requests of `method` whose path holds `path` meet `fault`. Rules count in their order. A dry
+    /// run meets what the next request would, and does not count.
     pub fn script(&self, method: &str, path: &str, times: u32, fault: Fault) {
         let rule = Rule { method: method.to_owned(), path: path.to_owned(), left: times, fault };
         lock(&self.rules).push(rule);
@@ -83,10 +92,11 @@ impl Faults {
         lock(&self.seen).clone()
     }
 
-    /// How many requests of `method` had a path that holds `path`.
+    /// How many requests of `method` had a path that holds `path`, dry runs not counted.
     #[must_use]
     pub fn count(&self, method: &str, path: &str) -> usize {
-        lock(&self.seen).iter().filter(|it| it.method == method && it.uri.contains(path)).count()
+        let is_it = |it: &&Seen| it.method == method && it.uri.contains(path) && !it.is_dry();
+        lock(&self.seen).iter().filter(is_it).count()
     }
 
     /// UIDs of the pods whose eviction was accepted, in order, each as often as it was.
@@ -100,12 +110,14 @@ impl Faults {
     }
 
     pub(crate) fn meet(&self, method: &str, uri: &str, body: &[u8]) -> Option<Fault> {
-        lock(&self.seen).push(Seen { method: method.to_owned(), uri: uri.to_owned(), body: body.to_vec() });
+        let seen = Seen { method: method.to_owned(), uri: uri.to_owned(), body: body.to_vec() };
+        let dry = seen.is_dry();
+        lock(&self.seen).push(seen);
         let mut rules = lock(&self.rules);
         let path = uri.split('?').next().unwrap_or_default();
         let rule =
             rules.iter_mut().find(|it| it.left > 0 && it.method == method && path.contains(&it.path))?;
-        rule.left -= 1;
+        rule.left -= u32::from(!dry);
         Some(rule.fault.clone())
     }
 }

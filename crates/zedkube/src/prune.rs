@@ -24,17 +24,18 @@ pub(crate) async fn run(
     mut standing: watch::Receiver<Standing>,
     mut leading: watch::Receiver<Leadership>,
 ) {
-    let mut said = BTreeSet::new();
+    let mut said = Warned::default();
     loop {
         let masters = masters(&standing.borrow_and_update());
         let leads = leading.borrow_and_update().holds(clock.now());
         let due = (leads && !masters.is_empty()).then(|| clock.now() + every);
-        if leads
-            && !masters.is_empty()
-            && let Err(why) = sweep(&cluster, clock, &target, &masters, &leading, &mut said).await
-            && said.insert(why.clone())
-        {
-            warn!(error = why, "replaced control-plane nodes cannot be looked for");
+        if leads && !masters.is_empty() {
+            if let Err(why) = sweep(&cluster, clock, &target, &masters, &leading, &mut said).await
+                && said.is_new(why.clone())
+            {
+                warn!(error = why, "cannot look for replaced control-plane nodes");
+            }
+            said.end_look();
         }
         loop {
             tokio::select! {
@@ -51,6 +52,25 @@ pub(crate) async fn run(
     }
 }
 
+/// What was warned of at the last look and at this one: a warning that still holds is not repeated, and what held
+/// earlier is forgotten, so that it never grows beyond what two looks find.
+#[derive(Debug, Default)]
+struct Warned {
+    before: BTreeSet<String>,
+    now: BTreeSet<String>,
+}
+
+impl Warned {
+    /// Whether the last look did not find this, nor this one so far.
+    fn is_new(&mut self, what: String) -> bool {
+        !self.before.contains(&what) & self.now.insert(what)
+    }
+
+    fn end_look(&mut self) {
+        self.before = std::mem::take(&mut self.now);
+    }
+}
+
 /// The devices of the control plane, as the config of a member has them; empty when that is not known.
 fn masters(standing: &Standing) -> Vec<String> {
     let config = standing.config.as_ref().filter(|it| it.valid);
@@ -64,17 +84,17 @@ async fn sweep(
     target: &Target,
     masters: &[String],
     leading: &watch::Receiver<Leadership>,
-    said: &mut BTreeSet<String>,
+    said: &mut Warned,
 ) -> Result<(), String> {
     let told = |error: kubeops::Error| format!("{} ({})", error.line(), error.next_step());
     let (_, own) = target.get()?;
     let found = prune::look(cluster, masters, &own).await.map_err(told)?;
     for node in &found.unlabelled {
-        if said.insert(format!("unlabelled {node}")) {
+        if said.is_new(format!("unlabelled {node}")) {
             warn!(node, "a control-plane node without label node-uuid: it is left alone");
         }
     }
-    if found.foreign_list && said.insert("foreign list".to_owned()) {
+    if found.foreign_list && said.is_new("foreign list".to_owned()) {
         warn!("no control-plane node is on the config's list MasterNodeIDs: none is deleted");
     }
     for stale in &found.stale {
@@ -90,4 +110,24 @@ async fn sweep(
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_still_holds_is_warned_of_once_and_what_is_over_is_forgotten() {
+        let mut warned = Warned::default();
+        assert!(warned.is_new("a".to_owned()) && !warned.is_new("a".to_owned()));
+        warned.end_look();
+        assert!(!warned.is_new("a".to_owned()));
+        warned.end_look();
+        for look in 0..1000 {
+            assert!(warned.is_new(format!("trouble {look}")));
+            warned.end_look();
+            assert!(warned.before.len() + warned.now.len() <= 2);
+        }
+        assert!(warned.is_new("a".to_owned()), "it is back");
+    }
 }

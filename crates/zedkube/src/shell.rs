@@ -34,6 +34,8 @@ const LOOK: &str = "look";
 const GUARD: &str = "guard";
 /// Name of the task that watches over the gate after the boot.
 const GATE: &str = "gate";
+/// Name of the task that watches for taints of an outage that come back.
+const TAINTS: &str = "taints";
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -300,6 +302,8 @@ impl Hands for Shell {
                 self.tasks.events(GATE, move |outbox| work.gate(outbox));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
+            Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
+            Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::Say(said) => say(&said),
         }
         Ok(())
@@ -366,5 +370,20 @@ fn say(said: &Said) {
             info!(layer = layer.text(), "the gate after the boot is shut: {words}");
         }
         Said::Repaired(what) => warn!(what, "removed after the boot"),
+        Said::Tainted(taints) => {
+            info!(
+                taints = taints.join(", "),
+                "taints of an outage are on the node; they are removed once kubelet is Ready and has renewed its lease \
+                 for 60 s"
+            );
+        }
+        Said::TaintAgain(taint, times) => {
+            warn!(
+                taint,
+                times,
+                "a stale taint keeps coming back: the control plane loses this node now and then; check the network \
+                 between this node and the API server, and the clocks of both"
+            );
+        }
     }
 }

@@ -144,8 +144,7 @@ impl Work {
 
     /// Watches over the gate after the boot, and removes stale taints; the newest report counts. It never ends.
     pub(crate) async fn gate(self, outbox: Outbox<Event>) {
-        let Ok((node, device_uuid)) = self.target.get() else { return };
-        let boot = Boot { node, device_uuid, limits: self.limits.gate() };
+        let Ok(boot) = self.boot() else { return };
         let bus = self.station.bus.clone();
         let missing = || {
             let absent = DEVICE_NODES.into_iter().filter(|path| !bus.path(path).exists());
@@ -165,6 +164,17 @@ impl Work {
             () = boot::watch_over(&self.cluster, &boot, missing, || clock.now(), &sender) => {}
             () = told => {}
         }
+    }
+
+    fn boot(&self) -> Result<Boot, String> {
+        let (node, device_uuid) = self.target.get()?;
+        Ok(Boot { node, device_uuid, limits: self.limits.gate() })
+    }
+
+    /// Watches our node until taints of an outage are on it. Dropping it loses nothing.
+    pub(crate) async fn taints(self) -> Option<Event> {
+        let boot = self.boot().ok()?;
+        Some(Event::Tainted(boot::until_tainted(&self.cluster, &boot).await))
     }
 
     /// Looks at the node, and removes a cordon of ours that has to go: one of this boot at once, one of an

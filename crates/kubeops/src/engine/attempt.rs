@@ -17,8 +17,8 @@ use crate::names::listed;
 use crate::pace::Pace;
 use crate::plan::PodFacts;
 use crate::progress::{Counts, Left, Marks, Outcome, Phase, Progress};
-use crate::reply::Class;
-use crate::watched::{NodeMark, Watched};
+use crate::reply::{Class, Reply};
+use crate::watched::{NodeMark, Refused, RefusedCall, Watched};
 
 /// How long after its last look the engine looks again while a pod is overdue: the safety net under the watch.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -76,7 +76,9 @@ pub struct Engine {
     cordon_from: Mono,
     /// Cordons that had to be written.
     recordons: u32,
-    trouble: String,
+    trouble: Option<Failure>,
+    /// The look or the cordon that the server refused for good.
+    refused: Option<Refused>,
     /// Counts and phase at the last change of them, and when the attempt was to be done by then.
     estimated: (Counts, Phase, Option<Mono>),
     over: Option<Outcome>,
@@ -104,7 +106,8 @@ impl Engine {
             cordon_tries: 0,
             cordon_from: now,
             recordons: 0,
-            trouble: String::new(),
+            trouble: None,
+            refused: None,
             estimated: (Counts::default(), Phase::Draining, None),
             over: None,
         }
@@ -133,7 +136,8 @@ impl Engine {
             evicted: self.roster.book.evicted,
             replies: self.roster.replies.clone(),
             recordons: self.recordons,
-            trouble: self.trouble.clone(),
+            trouble: self.trouble.as_ref().map(|it| it.text.clone()).unwrap_or_default(),
+            trouble_step: self.trouble.as_ref().map(|it| it.next_step.clone()).unwrap_or_default(),
         }
     }
 
@@ -162,7 +166,7 @@ impl Engine {
             Err(failure) => return self.look_failed(now, failure),
         };
         self.look_tries = 0;
-        self.trouble.clear();
+        self.trouble = None;
         let undisturbed = self.roster.turn() == turn;
         self.roster.see_all(now, pods, Source::Store(turn), effects);
         self.node(now, &node, effects);
@@ -188,15 +192,15 @@ impl Engine {
         }
     }
 
-    fn look_failed(&mut self, now: Mono, Failure { reply, text }: Failure) {
+    fn look_failed(&mut self, now: Mono, failure: Failure) {
         self.empty_since = None;
-        self.trouble.clone_from(&text);
-        match reply.class() {
+        match failure.reply.class() {
             // The node is not there, or the lists are not for us: nothing here can mend it.
-            Class::Permanent | Class::Done => self.fail(now, text),
+            Class::Permanent | Class::Done => self.refused(now, RefusedCall::Look, failure),
             Class::Budget | Class::Throttle | Class::Transient => {
                 self.look_tries = self.look_tries.saturating_add(1);
-                self.look = Call::Due(now + self.pace.pause(self.look_tries, reply.retry_after()));
+                self.look = Call::Due(now + self.pace.pause(self.look_tries, failure.reply.retry_after()));
+                self.trouble = Some(failure);
             }
         }
     }
@@ -234,17 +238,27 @@ impl Engine {
                     self.look = Call::Due(now);
                 }
             }
-            Err(Failure { reply, text }) => match reply.class() {
-                Class::Permanent | Class::Done => self.fail(now, text),
+            Err(failure) => match failure.reply.class() {
+                Class::Permanent | Class::Done => self.refused(now, RefusedCall::Cordon, failure),
                 Class::Budget | Class::Throttle | Class::Transient => {
-                    self.trouble = text;
                     self.cordon_tries = self.cordon_tries.saturating_add(1);
                     // At most 4 s, so that the cordon is back within 5 s once it can be.
-                    let pause = self.pace.pause(self.cordon_tries.min(3), reply.retry_after());
+                    let pause = self.pace.pause(self.cordon_tries.min(3), failure.reply.retry_after());
                     self.cordon = Call::Due(now + pause);
+                    self.trouble = Some(failure);
                 }
             },
         }
+    }
+
+    /// A look or a cordon of ours fails for good.
+    fn refused(&mut self, now: Mono, call: RefusedCall, failure: Failure) {
+        if let Reply::Permanent { by, .. } = failure.reply {
+            self.refused = Some(Refused { call, by });
+        }
+        let reason = failure.text.clone();
+        self.trouble = Some(failure);
+        self.fail(now, reason);
     }
 
     fn fail(&mut self, now: Mono, reason: String) {
@@ -252,8 +266,13 @@ impl Engine {
             return;
         }
         let volumes = self.volumes.attached().map(|it| (it.name.clone(), it.to_string())).collect();
-        let watched =
-            Watched { budgets: self.roster.spaces.known(), node: self.node, volumes, ..Watched::default() };
+        let watched = Watched {
+            budgets: self.roster.spaces.known(),
+            node: self.node,
+            volumes,
+            refused: self.refused.take().into_iter().chain(self.roster.refused_calls()).collect(),
+            ..Watched::default()
+        };
         let blockers = self.roster.blockers(now);
         let watched = watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&it.pod.uid)));
         self.over = Some(Outcome::Failed { reason, blockers, watched, marks: self.marks(now) });
@@ -284,10 +303,10 @@ impl Engine {
                 format!("left: {}", listed(&left, ", "))
             } else if !volumes.is_empty() {
                 format!("still attached: {}", listed(&volumes, ", "))
-            } else if self.trouble.is_empty() {
-                "the node could not be proven empty".to_owned()
+            } else if let Some(trouble) = &self.trouble {
+                format!("the node could not be proven empty: {}", trouble.text)
             } else {
-                format!("the node could not be proven empty: {}", self.trouble)
+                "the node could not be proven empty".to_owned()
             };
             self.fail(now, format!("not done within {} s, {what}", self.rules.attempt.as_secs()));
         }
@@ -338,32 +357,32 @@ impl Core for Engine {
         let mut effects = Vec::new();
         match event {
             Event::Pods(pods) => {
-                self.trouble.clear();
+                self.trouble = None;
                 self.roster.see_all(now, pods, Source::Watch, &mut effects);
             }
             Event::Pod(facts) => {
-                self.trouble.clear();
+                self.trouble = None;
                 self.roster.see(now, facts, Source::Watch, &mut effects);
             }
             Event::PodGone(uid) => {
-                self.trouble.clear();
+                self.trouble = None;
                 self.roster.gone(&uid, &mut effects);
             }
             Event::Looked { turn, seen } => self.looked(now, turn, seen, &mut effects),
             Event::Evicted { uid, reply } => self.roster.answered(now, &uid, reply, &mut effects),
             Event::Budgets { namespace, budgets } => self.roster.budgets(now, &namespace, budgets),
             Event::Inspected { namespace, budget, found } => {
-                self.trouble.clear();
-                let found = found.map_err(|failure| self.trouble = failure.text).ok();
+                self.trouble = None;
+                let found = found.map_err(|failure| self.trouble = Some(failure)).ok();
                 self.roster.spaces.inspected(&namespace, &budget, found);
             }
             Event::Volumes(attached) => {
-                self.trouble.clear();
+                self.trouble = None;
                 self.volumes.heard(attached);
             }
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::Cordoned(result) => self.cordoned(now, result),
-            Event::Trouble(text) => self.trouble = text,
+            Event::Trouble(failure) => self.trouble = Some(failure),
             Event::Tick => {}
         }
         self.follow_volumes(now, &mut effects);

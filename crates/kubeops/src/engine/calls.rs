@@ -75,6 +75,9 @@ impl Roster {
             guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()).collect();
         let many = guards.len() > 1 && !track.facts.finished;
         self.spaces.hold(&namespace, &full);
+        if many {
+            self.spaces.share(&namespace, &full);
+        }
         let told = self.spaces.is_told(&namespace);
         self.book.change(uid, |track| {
             track.told = told;
@@ -92,11 +95,15 @@ impl Roster {
     pub(super) fn budgets(&mut self, now: Mono, namespace: &str, after: Vec<BudgetFacts>) {
         let before = self.spaces.set(now, namespace, after);
         let (mut taken, mut holding) = (BTreeMap::<String, i32>::new(), BTreeSet::new());
+        let mut shared = BTreeSet::new();
         for uid in self.book.held_in(namespace) {
             let Some(track) = self.book.get(&uid) else { continue };
             let guards = self.spaces.guards(&track.facts);
             holding.extend(guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()));
             let many = guards.len() > 1 && !track.facts.finished;
+            if many {
+                shared.extend(guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()));
+            }
             let on_hold = many && guards.iter().any(|it| !it.has_room());
             let room = guards.iter().all(|it| it.allowed > taken.get(&it.name).copied().unwrap_or(0));
             let was = |all: &Vec<BudgetFacts>| {
@@ -119,6 +126,7 @@ impl Roster {
             }
         }
         self.spaces.hold_only(namespace, &holding);
+        self.spaces.share(namespace, &shared);
     }
 
     /// By which call the pod is to be asked now; `None` when it has to wait for its budgets.
@@ -165,7 +173,12 @@ impl Roster {
             let text = "more than one disruption budget guards it".to_owned();
             self.book.change(uid, |track| {
                 track.asked.get_or_insert(now);
-                track.refused(now, Reply::ManyBudgets { text: text.clone() }, BlockCode::ManyBudgets);
+                track.refused(
+                    now,
+                    Reply::ManyBudgets { text: text.clone() },
+                    BlockCode::ManyBudgets,
+                    Way::Remove,
+                );
             });
             self.held_by_budget(now, uid, false, effects);
             if before != Some(BlockCode::ManyBudgets) {

@@ -8,6 +8,7 @@ use step::Mono;
 use super::spaces::Spaces;
 use super::track::{Over, Refusal, State, Track};
 use super::words::Rules;
+use crate::budget::BudgetFacts;
 use crate::held;
 use crate::hindrance::Hindrance;
 use crate::progress::{BlockCode, Blocker};
@@ -48,7 +49,7 @@ pub(super) fn blocker(
         (_, _) => return None,
     };
     match track.over {
-        Some(over) if code != BlockCode::Refused => named(
+        Some(over) if track.state != State::Ended => named(
             BlockCode::OverTime,
             format!("{reason}; it is over the limit {}", limit(over, rules)),
             since,
@@ -73,7 +74,9 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, Str
         BlockCode::NamespaceEnding => held::by_namespace(pod, text),
         BlockCode::Throttled => format!("pod {pod} waits as the API server has too much to do: {text}"),
         BlockCode::ApiTrouble => format!("pod {pod} waits as its eviction failed in passing: {text}"),
-        BlockCode::Refused => format!("pod {pod} cannot be evicted: {text}"),
+        BlockCode::Refused | BlockCode::Unauthorized | BlockCode::Webhook => {
+            format!("pod {pod} cannot be evicted: {text}")
+        }
         BlockCode::SlowToEnd
         | BlockCode::BudgetStuck
         | BlockCode::Sticky
@@ -93,5 +96,19 @@ fn by_budget(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, S
     }
     let full = guards.iter().filter(|budget| !budget.has_room());
     let hindrances: Vec<&Hindrance> = full.flat_map(|budget| spaces.hindrances(budget)).collect();
-    held::by_budgets(pod, &guards, &hindrances, refusal.code)
+    let (code, reason) = held::by_budgets(pod, &guards, &hindrances, refusal.code);
+    let behind = guards.iter().filter_map(|budget| Some((budget, spaces.ready(budget)?)));
+    let behind: Vec<String> = behind
+        .map(|(BudgetFacts { namespace, name, healthy, .. }, ready)| {
+            format!(
+                "the numbers of budget {namespace}/{name} are behind: {ready} of its pods are Ready, not {healthy}; \
+                 Kubernetes was made to count them again"
+            )
+        })
+        .collect();
+    if behind.is_empty() {
+        (code, reason)
+    } else {
+        (refusal.code, format!("{reason}; {}", behind.join("; ")))
+    }
 }

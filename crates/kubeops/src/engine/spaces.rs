@@ -10,7 +10,7 @@ use step::Mono;
 
 use super::words::Effect;
 use crate::budget::BudgetFacts;
-use crate::hindrance::Hindrance;
+use crate::hindrance::{Hindrance, Inspected};
 use crate::plan::PodFacts;
 
 /// How long a refusal is kept back while the numbers behind it are being read, so that its sentence changes no
@@ -20,6 +20,11 @@ const QUIET: Duration = Duration::from_millis(500);
 const INSPECT_AGAIN: Duration = Duration::from_secs(30);
 /// While nothing changes the time between looks doubles so many times.
 const DOUBLINGS: u32 = 4;
+/// The same for a budget that shares pods with others: nobody but us has it counted again when its numbers are
+/// behind, and until then no pod leaves.
+const SHARED_AGAIN: Duration = Duration::from_secs(2);
+/// Up to 16 s.
+const SHARED_DOUBLINGS: u32 = 3;
 
 /// Namespaces in which a budget has held a pod.
 #[derive(Debug, Default)]
@@ -48,19 +53,23 @@ struct Inspection {
     answered: bool,
     /// The budget holds a pod now.
     wanted: bool,
-    found: Vec<Hindrance>,
+    /// It has held a pod that other budgets guard too.
+    shared: bool,
+    found: Inspected,
 }
 
 impl Inspection {
     /// When to look, given the numbers of now.
     fn due(&self, numbers: [i32; 4]) -> Option<Mono> {
+        let (again, most) =
+            if self.shared { (SHARED_AGAIN, SHARED_DOUBLINGS) } else { (INSPECT_AGAIN, DOUBLINGS) };
         match self.numbers {
             _ if self.flying => None,
             None => Some(Mono::START),
-            Some(before) if before != numbers => Some(self.asked + INSPECT_AGAIN),
+            Some(before) if before != numbers => Some(self.asked + again),
             Some(_) => {
-                let doublings = self.looks.saturating_sub(1).min(DOUBLINGS);
-                Some(self.asked + INSPECT_AGAIN.saturating_mul(1 << doublings))
+                let doublings = self.looks.saturating_sub(1).min(most);
+                Some(self.asked + again.saturating_mul(1 << doublings))
             }
         }
     }
@@ -144,7 +153,7 @@ impl Spaces {
                 if !names.contains(name) {
                     inspection.wanted = false;
                     // What hindered it then may be over when it holds a pod again.
-                    inspection.found.clear();
+                    inspection.found = Inspected::default();
                 }
             }
         }
@@ -156,6 +165,15 @@ impl Spaces {
         if let Some(space) = self.0.get_mut(namespace) {
             for name in names {
                 space.holding.entry(name.clone()).or_default().wanted = true;
+            }
+        }
+    }
+
+    /// These budgets of the namespace hold a pod that others of them guard too.
+    pub(super) fn share(&mut self, namespace: &str, names: &BTreeSet<String>) {
+        if let Some(space) = self.0.get_mut(namespace) {
+            for name in names {
+                space.holding.entry(name.clone()).or_default().shared = true;
             }
         }
     }
@@ -173,13 +191,14 @@ impl Spaces {
                 inspection.asked = now;
                 inspection.flying = true;
                 let selector = budget.selector.unwrap_or_default();
-                effects.push(Effect::Inspect { namespace: namespace.clone(), budget: budget.name, selector });
+                let (budget, shared) = (budget.name, inspection.shared);
+                effects.push(Effect::Inspect { namespace: namespace.clone(), budget, selector, shared });
             }
         }
     }
 
     /// The answer to [`Effect::Inspect`]; `None` when it came to nothing, which leaves what was known.
-    pub(super) fn inspected(&mut self, namespace: &str, budget: &str, found: Option<Vec<Hindrance>>) {
+    pub(super) fn inspected(&mut self, namespace: &str, budget: &str, found: Option<Inspected>) {
         let space = self.0.get_mut(namespace);
         let inspection = space.and_then(|space| space.holding.get_mut(budget));
         if let Some(inspection) = inspection.filter(|inspection| inspection.flying) {
@@ -195,7 +214,13 @@ impl Spaces {
     pub(super) fn hindrances(&self, budget: &BudgetFacts) -> &[Hindrance] {
         let space = self.0.get(&budget.namespace).filter(|_| !budget.has_room());
         let inspection = space.and_then(|space| space.holding.get(&budget.name));
-        inspection.map_or(&[], |inspection| inspection.found.as_slice())
+        inspection.map_or(&[], |inspection| inspection.found.hindrances.as_slice())
+    }
+
+    /// How many pods of this budget are Ready, where it counts fewer.
+    pub(super) fn ready(&self, budget: &BudgetFacts) -> Option<i32> {
+        let space = self.0.get(&budget.namespace).filter(|_| !budget.has_room())?;
+        space.holding.get(&budget.name)?.found.ready.filter(|ready| *ready > budget.healthy)
     }
 
     /// Whether refusals in this namespace may be told.

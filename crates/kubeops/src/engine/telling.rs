@@ -10,11 +10,13 @@ use step::Mono;
 
 use super::roster::Roster;
 use super::sentence;
-use super::track::Track;
+use super::track::{Track, Way};
 use super::words::Claim;
 use crate::names::{PodUid, listed};
 use crate::plan::PodFacts;
 use crate::progress::{Blocker, Left, Marks};
+use crate::reply::Reply;
+use crate::watched::{Refused, RefusedCall};
 
 /// From then on a pod that is still there is worth a mark.
 const MARKED_AFTER: Duration = Duration::from_secs(30);
@@ -50,6 +52,22 @@ impl Roster {
             return Some(format!("the API server refuses to evict {}", listed(&names, ", ")));
         }
         self.given_up.clone()
+    }
+
+    /// The calls that the server refused for good.
+    pub(super) fn refused_calls(&self) -> Vec<Refused> {
+        let of = |track: &Track| {
+            let refusal = track.refusal.as_ref()?;
+            let Reply::Permanent { by, .. } = refusal.reply else { return None };
+            let pod = track.facts.pod.clone();
+            let call = match refusal.way {
+                Way::Evict => RefusedCall::Evict(pod),
+                Way::Remove => RefusedCall::Remove(pod, track.facts.labels.clone()),
+                Way::Delete => RefusedCall::Delete(pod),
+            };
+            Some(Refused { call, by })
+        };
+        self.book.refused().filter_map(of).collect()
     }
 
     /// The facts about a pod that is known.

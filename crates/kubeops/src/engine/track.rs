@@ -11,7 +11,7 @@ use step::Mono;
 use crate::pace::Pace;
 use crate::plan::PodFacts;
 use crate::progress::BlockCode;
-use crate::reply::Reply;
+use crate::reply::{Class, RefusedBy, Reply};
 
 /// How long past its grace period a pod may take before it is named.
 pub(super) const SLACK: Duration = Duration::from_secs(30);
@@ -88,6 +88,8 @@ pub(super) struct Refusal {
     pub(super) code: BlockCode,
     /// Since when the code holds.
     pub(super) since: Mono,
+    /// By which call it was asked.
+    pub(super) way: Way,
 }
 
 impl Track {
@@ -185,14 +187,18 @@ impl Track {
             Reply::ManyBudgets { .. } => BlockCode::ManyBudgets,
             Reply::NamespaceEnding { .. } => BlockCode::NamespaceEnding,
             Reply::Throttle { .. } => BlockCode::Throttled,
+            Reply::Transient { text, .. } if text.contains("failed calling webhook") => BlockCode::Webhook,
             Reply::Conflict { .. } | Reply::Expired | Reply::Transient { .. } => BlockCode::ApiTrouble,
-            Reply::Permanent { .. } => BlockCode::Refused,
+            Reply::Permanent { by: RefusedBy::Credentials, .. } => BlockCode::Unauthorized,
+            Reply::Permanent { by: RefusedBy::Webhook, .. } => BlockCode::Webhook,
+            Reply::Permanent { by: RefusedBy::Role | RefusedBy::Other, .. } => BlockCode::Refused,
         };
-        self.refused(now, reply, code);
+        let for_good = reply.class() == Class::Permanent;
+        self.refused(now, reply, code, way);
         if self.facts.terminating {
             // Somebody else ended it while we asked.
             self.going(now);
-        } else if code == BlockCode::Refused {
+        } else if for_good {
             self.state = State::Ended;
         } else {
             self.again(now, pace, retry_after);
@@ -200,12 +206,12 @@ impl Track {
     }
 
     /// Notes why it is held.
-    pub(super) fn refused(&mut self, now: Mono, reply: Reply, code: BlockCode) {
+    pub(super) fn refused(&mut self, now: Mono, reply: Reply, code: BlockCode, way: Way) {
         let since = match &self.refusal {
             Some(held) if held.code == code => held.since,
             Some(_) | None => now,
         };
-        self.refusal = Some(Refusal { reply, code, since });
+        self.refusal = Some(Refusal { reply, code, since, way });
     }
 
     /// Held by one budget or more.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::budget::{BudgetFacts, Selector};
 use crate::cordon::NodeFacts;
-use crate::hindrance::Hindrance;
+use crate::hindrance::Inspected;
 use crate::names::{PodRef, PodUid};
 use crate::plan::PodFacts;
 use crate::progress::Outcome;
@@ -103,6 +103,8 @@ pub struct Failure {
     pub reply: Reply,
     /// Which call it was and what happened, for a person.
     pub text: String,
+    /// What a person can do about it.
+    pub next_step: String,
 }
 
 /// A fact for the engine.
@@ -142,7 +144,7 @@ pub enum Event {
         /// The budget's name.
         budget: String,
         /// The pods that keep it from having room, or why they are not known.
-        found: Result<Vec<Hindrance>, Failure>,
+        found: Result<Inspected, Failure>,
     },
     /// The volumes of the claims of the newest [`Effect::FollowVolumes`] that are attached here now. A stream that
     /// fails says [`Event::Trouble`] instead.
@@ -152,7 +154,7 @@ pub enum Event {
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
     Cordoned(Result<bool, Failure>),
     /// A watch fails; it goes on by itself.
-    Trouble(String),
+    Trouble(Failure),
     /// Time has passed.
     Tick,
 }
@@ -175,7 +177,7 @@ pub enum Effect {
     Cordon,
     /// Follow the budgets of this namespace.
     FollowBudgets(String),
-    /// Read which pods keep this budget from having room.
+    /// Read which pods keep this budget from having room, and have it counted again if its numbers are behind.
     Inspect {
         /// The namespace.
         namespace: String,
@@ -183,6 +185,8 @@ pub enum Effect {
         budget: String,
         /// What it selects.
         selector: Selector,
+        /// It guards pods that other budgets guard too: only then its numbers can be behind for long.
+        shared: bool,
     },
     /// Follow the attachments of the volumes of these claims, and of no others any more.
     FollowVolumes(BTreeSet<Claim>),

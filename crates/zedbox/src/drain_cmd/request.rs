@@ -97,7 +97,7 @@ pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Re
             .map(|(agent, it)| {
                 format!(
                     "; the one {} belongs to the controller ({agent}): withdraw the command there",
-                    request_words(it, clock.wall())
+                    request_words(it, it.requested_at, clock.wall())
                 )
             })
             .collect();
@@ -117,7 +117,7 @@ pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Re
         }
         Output::Text => {
             let what = match &request {
-                Some(it) => request_words(it, clock.wall()),
+                Some(it) => request_words(it, it.requested_at, clock.wall()),
                 None => "which could not be read".to_owned(),
             };
             voice.paragraph(&format!("Withdrew the request, {what}: removed {}.", file.display()))?;
@@ -207,7 +207,7 @@ fn refuse_second(
         if seen.stand_of(standing.id()) == Stand::Failed {
             return Ok(());
         }
-        let words = request_words(standing, now);
+        let words = request_words(standing, standing.requested_at, now);
         bail!("{REQUEST}: {path} exists already, {words}; `zedbox drain cancel` withdraws it");
     }
     if file.symlink_metadata().is_ok() {

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use agent::device::kernel_boot_id;
 use agent::{Clock, force, operator, report, wire};
 use pubsub::{Bus, Change, FileRule, FileState, FileWatch, Finding, Subscription};
 use rustix::fs::Access;
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use topics::{
     BaseOsStatus, DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    Requester, Topic, go_json, read_force,
+    RequestId, Requester, Topic, go_json, read_force,
 };
 
 /// Key of topics that have one value.
@@ -69,6 +70,23 @@ pub(super) struct Forced {
     pub(super) order: Option<NodeDrainStatus>,
     /// Why the agents refuse it, or empty.
     pub(super) refused: String,
+}
+
+impl Seen {
+    /// The same with the times of zedkube by the wall clock of now, where it has written them in the boot that runs.
+    /// Ages are those of the monotonic clock then, also while zedkube is not there to hear that the clock was set.
+    pub(super) fn by_clock(mut self, clock: Clock) -> Self {
+        // Whoever cannot know the boot compares wall times.
+        let boot_id = kernel_boot_id().unwrap_or_default();
+        let same = |it: &NodeDrainProgress| it.boot_id == boot_id && !it.booted_at.is_zero();
+        self.progress = self.progress.map(|it| if same(&it) { it.by_clock(clock.booted_at()) } else { it });
+        self
+    }
+
+    /// When a request was made, by the clock of the other times.
+    pub(super) fn asked_at(&self, id: RequestId) -> GoTime {
+        self.progress.as_ref().map_or(id.at, |it| it.asked_at(id))
+    }
 }
 
 /// Whether zedkube runs: topic files stay when it dies.

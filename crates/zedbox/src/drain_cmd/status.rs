@@ -29,10 +29,14 @@ pub(super) async fn run(
         // Of files of another time only the touch file says whether zedkube ran.
         seen.live.running = None;
     }
-    let now = options.as_of.unwrap_or_else(|| clock.wall());
+    let (now, by_clock) = match options.as_of {
+        // Of a tree from elsewhere: everything by its own clock.
+        Some(as_of) => (as_of, seen.clone()),
+        None => (clock.wall(), seen.clone().by_clock(clock)),
+    };
     match voice.output {
         Output::Json => Voice::json(&seen, false)?,
-        Output::Text => Voice::print(&sheet(&seen, now, voice.columns()).text(voice.colours))?,
+        Output::Text => Voice::print(&sheet(&by_clock, now, voice.columns()).text(voice.colours))?,
     };
     for line in warnings(bus, &seen) {
         Voice::warn(&line);
@@ -83,7 +87,7 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize) -> Sheet {
     }
     let served = seen.served();
     for request in seen.requests.values().filter(|it| Some(*it) != served) {
-        add(Weight::Detail, "also", &request_words(request, now));
+        add(Weight::Detail, "also", &request_words(request, seen.asked_at(request.id()), now));
     }
     for (op, pending) in &seen.pending {
         let skip = if pending.skip.is_empty() {

@@ -32,6 +32,7 @@ pub(super) fn headline(seen: &Seen, now: GoTime) -> String {
         (Some(_) | None, None) => None,
     };
     if let Some((by, context, at)) = asked {
+        let at = seen.asked_at(RequestId { by, at });
         line = format!("{line}; {}, requested {}", purpose(by, &context), moment(at, now));
     }
     match seen.agreed() {
@@ -54,9 +55,8 @@ pub(super) fn purpose(by: Requester, context: &str) -> String {
 }
 
 /// The same for a whole request.
-pub(super) fn request_words(request: &NodeDrainRequest, now: GoTime) -> String {
-    let by = request.requested_by;
-    format!("{}, requested {}", purpose(by, &request.context), moment(request.requested_at, now))
+pub(super) fn request_words(request: &NodeDrainRequest, asked_at: GoTime, now: GoTime) -> String {
+    format!("{}, requested {}", purpose(request.requested_by, &request.context), moment(asked_at, now))
 }
 
 /// `OS update 0.0.0-new: the drain failed; asked for again 60 s after the error, 09:40:00 UTC, 1 min ago`.

@@ -1,10 +1,12 @@
-//! The gate after a boot: watched over until the node is sound, without our cordon and without stale taints.
+//! The gate after a boot: watched over until the node is sound, without our cordon and without stale taints. From
+//! then on the Node object alone is watched while no drain is under way; taints that come back start it anew.
 //!
-//! Not here: what the gate wants (`kubeops::gate`). Sources: goals R4, R5. Pure: no clock, no I/O, no task.
+//! Not here: what the gate wants (`kubeops::gate`). Sources: goals R4, R5, V2. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 
 use kubeops::boot::Report;
+use kubeops::gate::Layer;
 use step::Mono;
 use topics::BootGate;
 
@@ -22,6 +24,10 @@ pub(super) struct AfterBoot {
     watching: bool,
     /// Nothing is left to do.
     settled: bool,
+    /// It was so once: what comes later are taints alone.
+    opened: bool,
+    /// The node is watched for taints that come back.
+    sentry: bool,
     /// The newest report.
     report: Option<Box<Report>>,
     /// A cordon of ours of an earlier boot was seen.
@@ -41,6 +47,25 @@ impl AfterBoot {
         let verdict = self.report.as_ref().and_then(|it| it.verdict.as_ref());
         verdict.is_some_and(|it| it.is_open() && it.taints.is_empty())
     }
+
+    /// The next watch counts from zero.
+    fn forget_report(&mut self) {
+        if let Some(report) = self.report.take() {
+            add(&mut self.repairs, &report.repairs);
+        }
+    }
+
+    /// The node was seen Ready and without taints of an outage.
+    fn is_untainted(&self) -> bool {
+        let verdict = self.report.as_ref().and_then(|it| it.verdict.as_ref());
+        verdict.is_some_and(|it| {
+            it.taints.is_empty()
+                && match it.layer {
+                    Some(Layer::Devices | Layer::Service | Layer::Node) => false,
+                    None | Some(Layer::Lease | Layer::Storage | Layer::Steady) => true,
+                }
+        })
+    }
 }
 
 impl Zedkube {
@@ -51,8 +76,17 @@ impl Zedkube {
         }
         let before = self.after_boot.report.as_ref();
         let seen = |it: &Report| it.verdict.as_ref().map(|it| (it.layer, it.failed, it.words.clone()));
+        for (taint, count) in &report.repairs {
+            let earlier = self.after_boot.repairs.get(taint).copied().unwrap_or_default();
+            let known = before.and_then(|it| it.repairs.get(taint)).copied().unwrap_or_default();
+            if *count > known && earlier + count > 1 {
+                out.push(Effect::Say(Said::TaintAgain(taint.clone(), earlier + count)));
+            }
+        }
+        let told = !self.after_boot.opened || self.after_boot.earlier;
         if before.and_then(|it| seen(it)) != seen(&report)
             && let Some(verdict) = &report.verdict
+            && (told || verdict.failed)
         {
             out.push(Effect::Say(Said::Gate(verdict.clone())));
         }
@@ -64,6 +98,16 @@ impl Zedkube {
         {
             // What waited for it goes on.
             self.care = Care::Due(at.min(now));
+        }
+    }
+
+    /// Taints of an outage are on the node again: they go as they did after the boot.
+    pub(super) fn tainted(&mut self, taints: Vec<String>, out: &mut Vec<Effect>) {
+        if std::mem::take(&mut self.after_boot.sentry) {
+            self.after_boot.settled = false;
+            // What was seen before they came says nothing.
+            self.after_boot.forget_report();
+            out.push(Effect::Say(Said::Tainted(taints)));
         }
     }
 
@@ -81,19 +125,27 @@ impl Zedkube {
     /// Watches as long as something is to be waited for: in a cluster from each start on, elsewhere for a cordon.
     pub(super) fn settle_gate(&mut self, out: &mut Vec<Effect>) {
         let looked = self.keeps_cordon() || self.care == Care::Done;
+        // A drain takes care of its node itself, and after it the machine goes down.
+        let busy = self.run.is_active() || self.keeps_cordon();
         let after_boot = &mut self.after_boot;
-        if after_boot.is_clean() && looked && !after_boot.earlier {
+        let clean = after_boot.is_clean() || after_boot.opened && after_boot.is_untainted();
+        if clean && looked && !after_boot.earlier {
             after_boot.settled = true;
+            after_boot.opened = true;
         }
         let unsettled = self.member == Membership::Member && !after_boot.settled;
         let wanted = self.node_known && (unsettled || after_boot.earlier);
         if wanted != after_boot.watching {
             after_boot.watching = wanted;
-            if wanted && let Some(report) = after_boot.report.take() {
-                // The next watch counts from zero.
-                add(&mut after_boot.repairs, &report.repairs);
+            if wanted {
+                after_boot.forget_report();
             }
             out.push(Effect::Gate(wanted));
+        }
+        let sentry = self.member == Membership::Member && self.node_known && !wanted && !busy;
+        if sentry != after_boot.sentry {
+            after_boot.sentry = sentry;
+            out.push(Effect::Taints(sentry));
         }
     }
 

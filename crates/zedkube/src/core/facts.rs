@@ -54,6 +54,8 @@ pub enum Event {
     Stirred(String),
     /// How the gate after the boot stands, and what was mended; as long as [`Effect::Gate`] says.
     Gate(Box<Report>),
+    /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
+    Tainted(Vec<String>),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
     /// Time has passed.
@@ -192,6 +194,8 @@ pub enum Effect {
     },
     /// Watch over the gate after the boot and remove stale taints, or do so no longer.
     Gate(bool),
+    /// Watch the node until taints of an outage are on it, or do so no longer.
+    Taints(bool),
     /// Write to the log.
     Say(Said),
 }
@@ -245,4 +249,8 @@ pub enum Said {
     Gate(Verdict),
     /// Something that a boot had left was mended.
     Repaired(String),
+    /// Taints of an outage are on the node again.
+    Tainted(Vec<String>),
+    /// This taint had to be removed once more, so often since this agent started.
+    TaintAgain(String, u32),
 }

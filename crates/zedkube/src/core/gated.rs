@@ -190,3 +190,45 @@ fn r7_a_drain_in_this_boot_is_not_disturbed_by_the_gate() {
     bench.look(Seen::Ours);
     assert!(!bench.gives_back());
 }
+
+#[test]
+fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_are_warned_of() {
+    let taint = "node.kubernetes.io/unreachable:NoExecute";
+    let mut bench = booted();
+    assert!(!bench.last.contains(&Effect::Taints(true)), "the gate sees them itself");
+    bench.look(Seen::Open);
+    bench.hear(report(&bench, None, &[], &[]));
+    assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
+    for times in 1..=3_u32 {
+        bench.hear(Event::Tainted(vec![taint.to_owned()]));
+        assert!(bench.last.contains(&Effect::Gate(true)), "{:?}", bench.last);
+        assert!(bench.last.contains(&Effect::Say(Said::Tainted(vec![taint.to_owned()]))));
+        // Not looked at yet is no word on taints.
+        bench.hear(report(&bench, Some(Layer::Service), &[], &[]));
+        assert!(!bench.last.contains(&Effect::Gate(false)));
+        bench.hear(report(&bench, Some(Layer::Lease), &[taint], &[]));
+        assert!(!bench.last.contains(&Effect::Gate(false)));
+        bench.hear(report(&bench, Some(Layer::Storage), &[], &[taint]));
+        assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
+        assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), times)].into());
+        let again = bench.last.contains(&Effect::Say(Said::TaintAgain(taint.to_owned(), times)));
+        assert_eq!(again, times > 1, "{times}");
+    }
+}
+
+#[test]
+fn v2_while_a_drain_is_under_way_or_complete_nobody_watches_for_taints() {
+    let mut bench = booted();
+    bench.look(Seen::Open);
+    bench.hear(report(&bench, None, &[], &[]));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    assert!(bench.last.contains(&Effect::Taints(false)), "{:?}", bench.last);
+    let run = bench.until_draining();
+    bench.hear(Event::Tainted(vec!["late".to_owned()]));
+    assert!(!bench.last.contains(&Effect::Gate(true)));
+    bench.done(run);
+    assert!(!bench.last.contains(&Effect::Taints(true)));
+    bench.look(Seen::Ours);
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    assert!(bench.last.contains(&Effect::Taints(true)), "{:?}", bench.last);
+}

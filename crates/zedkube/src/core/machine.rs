@@ -393,6 +393,7 @@ impl Core for Zedkube {
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
             Event::Stirred(what) => self.stirred(now, what, &mut out),
             Event::Gate(report) => self.gate(now, report, &mut out),
+            Event::Tainted(taints) => self.tainted(taints, &mut out),
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
             | Event::Cordoned(..)

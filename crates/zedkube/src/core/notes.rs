@@ -56,6 +56,7 @@ impl Zedkube {
                 | Effect::Cancel
                 | Effect::Guard
                 | Effect::Gate(_)
+                | Effect::Taints(_)
                 | Effect::Look { .. } => {}
             }
         }
@@ -108,6 +109,8 @@ impl Zedkube {
             | Said::HeldTooLong
             | Said::Gate(_)
             | Said::Repaired(_)
+            | Said::Tainted(_)
+            | Said::TaintAgain(..)
             | Said::NobodyLeft
             | Said::GivenBack
             | Said::LookFailed(_) => {}

@@ -96,6 +96,26 @@ fn o2_each_reason_has_its_own_next_step() {
 }
 
 #[test]
+fn trouble_with_the_api_is_never_told_as_pods_that_are_leaving() {
+    let (mut bench, run) = draining();
+    let trouble = Progress {
+        counts: Counts { total: 3, gone: 1, going: 2, ..Counts::default() },
+        trouble: "watch pods: the server answered 401".to_owned(),
+        trouble_step: "renew the credentials".to_owned(),
+        ..Progress::default()
+    };
+    bench.hear(Event::Draining(run, Box::new(trouble.clone())));
+    bench.wait();
+    let said = *writes(&bench).last().unwrap();
+    assert_eq!(said.next_step, "renew the credentials");
+    assert!(said.reason.contains("1 of 3 pods gone") && said.reason.contains("401"), "{}", said.reason);
+    // And it stays the advice when the attempt fails on it.
+    bench.fail(run, false);
+    let step = bench.core.progress().next_step;
+    assert!(step.starts_with("renew the credentials; the next attempt"), "{step}");
+}
+
+#[test]
 fn o2_volumes_that_are_waited_for_are_a_phase_with_their_names() {
     let (mut bench, run) = draining();
     let volumes = vec!["shop/data (pv pvc-1)".to_owned(), "shop/logs (pv pvc-2)".to_owned()];

@@ -345,7 +345,7 @@ impl Zedkube {
 }
 
 fn draining_words(now: &Progress) -> Words {
-    let (phase, mut reason, next_step) = match now.phase {
+    let (phase, mut reason, mut next_step) = match now.phase {
         Phase::Proving => (
             DrainPhase::Proving,
             "no pod is left; reads the lists that prove it".to_owned(),
@@ -370,6 +370,9 @@ fn draining_words(now: &Progress) -> Words {
     };
     if !now.trouble.is_empty() {
         reason = format!("{reason}; trouble with the API: {}", now.trouble);
+        if now.blockers.is_empty() {
+            next_step.clone_from(&now.trouble_step);
+        }
     }
     words(phase, reason, next_step)
 }
@@ -387,7 +390,11 @@ fn next_step(blockers: &[kubeops::Blocker]) -> String {
 /// What a person can do about an attempt that failed.
 fn mend(last: &Progress) -> String {
     let step = next_step(&last.blockers);
-    if step.is_empty() { "mend that".to_owned() } else { step }
+    match (step.is_empty(), last.trouble_step.is_empty()) {
+        (false, _) => step,
+        (true, false) => last.trouble_step.clone(),
+        (true, true) => "mend that".to_owned(),
+    }
 }
 
 fn resumed_phase(status: DrainStatus) -> DrainPhase {

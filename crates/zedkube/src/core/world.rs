@@ -55,6 +55,8 @@ pub(super) struct World {
     pub(super) look: Option<(u64, bool, bool)>,
     /// The gate after the boot is watched.
     pub(super) watching: bool,
+    /// The node is watched for taints.
+    pub(super) sentry: bool,
     /// What was told of it last: whether it is open.
     pub(super) gate: Option<bool>,
     pub(super) late: Vec<Event>,
@@ -104,6 +106,7 @@ impl World {
             task: None,
             look: None,
             watching: false,
+            sentry: false,
             gate: None,
             late: Vec::new(),
             reports: 0,
@@ -217,6 +220,11 @@ impl World {
                 Effect::Guard => {
                     assert!(!self.guard, "two guards at once");
                     self.guard = true;
+                }
+                Effect::Taints(wanted) => {
+                    assert_ne!(wanted, self.sentry, "watched for taints twice, or not at all");
+                    assert!(!wanted || !self.watching && self.task.is_none(), "two watches of the node");
+                    self.sentry = wanted;
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
                 Effect::Say(_) => {}
@@ -384,7 +392,7 @@ impl World {
 
     pub(super) fn restart(&mut self, other_boot: bool, order: usize) {
         self.cancel();
-        (self.watching, self.gate) = (false, None);
+        (self.watching, self.sentry, self.gate) = (false, false, None);
         self.late.clear();
         self.progress = None;
         self.candidacy = None;

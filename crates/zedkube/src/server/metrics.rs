@@ -12,13 +12,15 @@ use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, 
 use super::view::View;
 
 /// Codes of blockers that are told by name; any other is `other`.
-const CODES: [&str; 11] = [
+const CODES: [&str; 13] = [
     "budget",
     "many-budgets",
     "namespace-ending",
     "throttled",
     "api-trouble",
     "refused",
+    "unauthorized",
+    "webhook",
     "slow-to-end",
     "budget-stuck",
     "sticky",
@@ -308,7 +310,7 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
             Reply::Throttle { text: text.clone(), retry_after },
             Reply::NamespaceEnding { text: text.clone() },
             Reply::Transient { text: text.clone(), retry_after },
-            Reply::Permanent { text },
+            Reply::Permanent { text, by: kubeops::reply::RefusedBy::Other },
         ];
         assert_eq!(all.map(|it| it.word()), REPLIES);
     }
@@ -317,7 +319,7 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
     fn every_code_of_a_blocker_is_known_by_name() {
         use kubeops::BlockCode::{
             ApiTrouble, Budget, BudgetStuck, ManyBudgets, NamespaceEnding, NoOtherNode, OverTime, Refused,
-            SlowToEnd, Sticky, Throttled,
+            SlowToEnd, Sticky, Throttled, Unauthorized, Webhook,
         };
         let all = [
             Budget,
@@ -326,6 +328,8 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
             Throttled,
             ApiTrouble,
             Refused,
+            Unauthorized,
+            Webhook,
             SlowToEnd,
             BudgetStuck,
             Sticky,

@@ -38,7 +38,7 @@ pub async fn run(
         cuts: Cuts::default(),
         logged: BTreeSet::new(),
     };
-    let mut member_ends = false;
+    let (mut member_ends, mut boots) = (false, clock.boots());
     loop {
         // Who leads is read anew before each thing that is done: writing takes time.
         loop {
@@ -59,6 +59,8 @@ pub async fn run(
                 member_ends = changed.is_err();
                 desk.rhythm.changed();
             }
+            // Its times are made again; the clock lives as long as this process.
+            Ok(()) = boots.changed() => desk.tell(),
             told = next(&mut desk.gathering, clock) => desk.heard(told),
         }
     }

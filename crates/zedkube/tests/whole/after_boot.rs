@@ -87,3 +87,38 @@ async fn r5_stale_taints_go_and_are_counted_logged_and_shown() {
     assert_eq!(device.diary.count("stale taint removed"), 4);
     assert!(progress.gate.open && progress.gate.stale_taints.is_empty(), "{progress:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
+    let mut device = Device::idle().await;
+    device.pass(Duration::from_hours(2)).await;
+    let taint = |device: &Device| {
+        let all = json!([
+            { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" },
+            { "key": "example.com/mine", "effect": "NoSchedule" },
+        ]);
+        device.sim.edit("nodes", "", "n1", |node| node["spec"]["taints"] = all);
+    };
+    let stands = |device: &Device| device.sim.get("nodes", "", "n1").unwrap()["spec"]["taints"].clone();
+    for times in 1..=2 {
+        taint(&device);
+        device.pass(Duration::from_secs(55)).await;
+        assert_eq!(stands(&device).as_array().unwrap().len(), 2, "not before 60 s of renewals");
+        device.pass(Duration::from_secs(100)).await;
+        assert_eq!(stands(&device), json!([{ "key": "example.com/mine", "effect": "NoSchedule" }]));
+        let repairs = device.progress().repairs;
+        assert_eq!(repairs, [("node.kubernetes.io/unreachable:NoExecute".to_owned(), times)].into());
+        assert_eq!(device.diary.count("a stale taint keeps coming back"), usize::from(times > 1));
+        device.pass(Duration::from_hours(3)).await;
+    }
+    // At rest one node is watched, and nothing is listed.
+    let before = device.sim.faults().seen().len();
+    device.pass(Duration::from_mins(10)).await;
+    let seen = device.sim.faults().seen().split_off(before);
+    let ours: Vec<_> = seen.iter().filter(|it| !it.uri.contains("/leases/eve-kube-stats-leader")).collect();
+    assert!(
+        ours.iter().all(|it| it.uri.contains("watch=true")) && ours.len() <= 25,
+        "{} {ours:#?}",
+        ours.len()
+    );
+}

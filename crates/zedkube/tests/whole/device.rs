@@ -47,7 +47,7 @@ impl Still {
 pub(crate) struct Device {
     _root: TempDir,
     pub(crate) bus: Bus,
-    clock: Clock,
+    pub(crate) clock: Clock,
     pub(crate) sim: Sim,
     pub(crate) diary: Arc<Diary>,
     _ear: DefaultGuard,
@@ -63,7 +63,8 @@ impl Device {
     pub(crate) async fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let bus = Bus::open(root.path()).unwrap();
-        let clock = Clock::new();
+        // Right, and a test may set it.
+        let clock = Clock::new().off_by(0);
         let (diary, ear) = Diary::open(clock, bus.path(STATUS));
         let sim = Sim::new(SimConfig {
             renew_every: Duration::from_secs(30),

@@ -7,6 +7,7 @@
 mod after_boot;
 mod apps;
 mod away;
+mod clock;
 mod cordons;
 mod crowd;
 mod device;

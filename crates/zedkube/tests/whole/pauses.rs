@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kubesim::Fault;
 use topics::{DrainStatus, Requester};
 
 use crate::device::{Device, status};
@@ -69,4 +70,55 @@ async fn d_k1_five_attempts_300_seconds_apart_and_then_failed_drain() {
     device.rest().await;
     assert!(!device.cordoned());
     assert_eq!(device.status(), status(8, 2));
+}
+
+/// The bare pod is refused like this until the fault is taken away 20 s into the pause; when the next attempt starts
+/// after that.
+async fn mended(code: u16, message: &str) -> (Device, Duration) {
+    let mut device = Device::idle().await;
+    let fault = Fault::Status { code, reason: String::new(), message: message.to_owned(), retry_after: None };
+    device.sim.faults().script("POST", "/pods/shell/eviction", u32::MAX, fault);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::DrainRetrying, US, 1).await;
+    device.pass(Duration::from_secs(20)).await;
+    let failed = device.diary.times("nodedrain-step:drain-failure ")[0];
+    device.sim.faults().clear();
+    device.until(DrainStatus::Complete, US, 1).await;
+    let next = device.diary.times("nodedrain-step:drain-attempt")[1];
+    (device, next.since(failed))
+}
+
+#[tokio::test(start_paused = true)]
+async fn d16_a_refusal_that_is_over_ends_the_pause_whoever_refused() {
+    let webhook = "admission webhook \"guard.example.com\" denied the request: not now";
+    for (code, message) in [(401, "Unauthorized"), (403, "pods is forbidden"), (400, webhook)] {
+        let (device, pause) = mended(code, message).await;
+        assert!(pause <= Duration::from_secs(20 + 15), "{code}: {pause:?}");
+        assert_eq!(device.pods_to_leave(), [""; 0]);
+        assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_refusal_is_told_with_its_own_next_step() {
+    let webhook = "admission webhook \"guard.example.com\" denied the request: not now";
+    let table = [
+        (401, "Unauthorized", "unauthorized", "renew the kubeconfig"),
+        (403, "pods is forbidden", "refused", "role"),
+        (403, webhook, "webhook", "webhook"),
+    ];
+    for (code, message, word, step) in table {
+        let mut device = Device::idle().await;
+        let fault =
+            Fault::Status { code, reason: String::new(), message: message.to_owned(), retry_after: None };
+        device.sim.faults().script("POST", "/pods/shell/eviction", u32::MAX, fault);
+        device.ask(US, 1).await;
+        device.until(DrainStatus::DrainRetrying, US, 1).await;
+        device.rest().await;
+        let progress = device.progress();
+        assert_eq!(progress.blockers[0].code, word, "{progress:?}");
+        assert!(progress.next_step.contains(step), "{}", progress.next_step);
+        assert!(code == 401 || !progress.next_step.contains("renew"), "{}", progress.next_step);
+        assert!(progress.next_step.contains("or as soon as that changes"), "{}", progress.next_step);
+    }
 }

@@ -27,7 +27,8 @@ async fn device_at(state: DrainStatus, foreign: bool) -> Device {
             faults.script("GET", "/api/v1/nodes/n1", ALL_TRIES, Fault::status(500, "InternalError"));
         }
         DrainStatus::Cordoned => device.block(true),
-        DrainStatus::DrainRetrying => device.refusals(1),
+        // One more than the attempt meets: in the pause a dry run asks whether the refusal is over.
+        DrainStatus::DrainRetrying => device.refusals(2),
         DrainStatus::FailedDrain => device.refusals(5),
         DrainStatus::Unknown
         | DrainStatus::NotSupported

@@ -255,7 +255,7 @@ impl World {
             }
             Act::Relist => {
                 self.watch.clear();
-                self.hear(Event::Trouble("410".to_owned()));
+                self.hear(Event::Trouble(failed(transient())));
                 self.watch.push_back(Event::Pods(self.pods.clone()));
                 self.watch.push_back(Event::Node(node(self.open)));
             }
@@ -269,7 +269,7 @@ impl World {
                 if self.inspections > 0 {
                     self.inspections -= 1;
                     let (namespace, name) = ("shop".to_owned(), "one".to_owned());
-                    let found = if well { Ok(vec![]) } else { Err(failed(transient())) };
+                    let found = if well { Ok(Inspected::default()) } else { Err(failed(transient())) };
                     self.hear(Event::Inspected { namespace, budget: name, found });
                 }
             }

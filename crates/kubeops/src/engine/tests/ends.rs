@@ -98,7 +98,9 @@ const WAYS: [Way; 19] = [
     ("comes back", comes_back),
     ("look refused", || look_fails(permanent())),
     ("node gone", || look_fails(Reply::NotFound { text: "404: nodes \"n1\" not found".to_owned() })),
-    ("other device", || look_fails(Reply::Permanent { text: "label node-uuid=x".to_owned() })),
+    ("other device", || {
+        look_fails(Reply::Permanent { text: "label node-uuid=x".to_owned(), by: RefusedBy::Other })
+    }),
     ("cordon refused", || cordon_fails(permanent())),
     ("node gone at cordon", || cordon_fails(Reply::NotFound { text: "404".to_owned() })),
     ("over while blocked", || {

@@ -22,14 +22,15 @@ use super::{
 };
 use crate::budget::{BudgetFacts, Selector};
 use crate::cordon::{Cordon, CordonOwner, NodeFacts};
-use crate::hindrance::{Hindrance, Why};
+use crate::hindrance::{Hindrance, Inspected, Why};
 use crate::names::{NodeName, PodRef, PodUid};
 use crate::plan::tests::pod;
 use crate::plan::{Owner, PodFacts};
 use crate::progress::{BlockCode, Blocker, Left, Marks, Outcome, Phase, Progress};
-use crate::reply::Reply;
+use crate::reply::{RefusedBy, Reply};
 use crate::tier::Tier;
 use crate::volumes::AttachmentFacts;
+use crate::watched::{Refused, RefusedCall};
 
 fn node(open: bool) -> NodeFacts {
     NodeFacts {
@@ -53,11 +54,11 @@ fn transient() -> Reply {
 }
 
 fn permanent() -> Reply {
-    Reply::Permanent { text: "403 Forbidden".to_owned() }
+    Reply::Permanent { text: "403 Forbidden".to_owned(), by: RefusedBy::Role }
 }
 
 fn failed(reply: Reply) -> Failure {
-    Failure { text: format!("call: {}", reply.text()), reply }
+    Failure { text: format!("call: {}", reply.text()), next_step: "do something".to_owned(), reply }
 }
 
 fn budgets(allowed: i32) -> Event {
@@ -88,7 +89,8 @@ fn many_budgets() -> Reply {
 }
 
 fn hindered(found: Vec<Hindrance>) -> Event {
-    Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found: Ok(found) }
+    let found = Ok(Inspected { hindrances: found, ready: None });
+    Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found }
 }
 
 /// An engine with a clock, and the pods as the server has them.

@@ -57,6 +57,34 @@ fn d2_a_pod_that_is_refused_for_good_fails_the_attempt_once_the_others_are_gone(
 }
 
 #[test]
+fn d16_what_was_refused_is_known_at_the_end_with_who_refused_and_each_refuser_has_its_own_code() {
+    let refusals = [
+        (RefusedBy::Credentials, BlockCode::Unauthorized),
+        (RefusedBy::Role, BlockCode::Refused),
+        (RefusedBy::Webhook, BlockCode::Webhook),
+        (RefusedBy::Other, BlockCode::Refused),
+    ];
+    for (by, code) in refusals {
+        let mut bench = Bench::started(vec![pod("a")]);
+        bench.reply("a", Reply::Permanent { text: "no".to_owned(), by });
+        let Some(Outcome::Failed { blockers, watched, .. }) = &bench.end else { panic!("{by:?}") };
+        assert_eq!(blockers[0].code, code, "{by:?}");
+        assert_eq!(watched.refused, [Refused { call: RefusedCall::Evict(pod("a").pod), by }]);
+    }
+    let mut bench = Bench::new(vec![]);
+    bench.hear(Event::Tick);
+    let turn = bench.asked.pop().unwrap();
+    bench.hear(Event::Looked { turn, seen: Err(failed(permanent())) });
+    let Some(Outcome::Failed { watched, .. }) = &bench.end else { panic!() };
+    assert_eq!(watched.refused, [Refused { call: RefusedCall::Look, by: RefusedBy::Role }]);
+    assert_eq!(bench.progress().trouble_step, "do something");
+    let mut bench = Bench::started(vec![pod("a")]);
+    let text = "500: failed calling webhook \"guard\"".to_owned();
+    bench.reply("a", Reply::Transient { text, retry_after: None });
+    assert_eq!((bench.blockers()[0].code, bench.end.clone()), (BlockCode::Webhook, None), "asked again");
+}
+
+#[test]
 fn d3_no_pod_is_asked_again_before_its_retry_after_whatever_its_budget_does() {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", Reply::Budget { text: "429".to_owned(), retry_after: Some(secs(40)) });
@@ -225,7 +253,7 @@ fn a_fact_heard_twice_is_a_fact_heard_once() {
         budgets(0),
         budgets(1),
         Event::Node(node(false)),
-        Event::Trouble("x".to_owned()),
+        Event::Trouble(failed(transient())),
         Event::Tick,
     ];
     let (mut once, mut twice) = (Bench::new(vec![]), Bench::new(vec![]));

@@ -120,3 +120,23 @@ fn d16_of_the_pods_behind_a_budget_as_many_are_asked_as_it_has_room_for() {
     bench.hear(budgets(2));
     assert_eq!(bench.evictions.len(), 4 + 2);
 }
+
+#[test]
+fn d6_a_budget_whose_numbers_are_behind_is_told_so_and_looked_at_often() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", many_budgets());
+    bench.hear(all_budgets(&[budget("api", 1, 3, 2, 3), budget("web", 0, 3, 3, 3)]));
+    bench.pass(secs(1));
+    assert_eq!(bench.blockers()[0].code, BlockCode::BudgetStuck);
+    let found = Ok(Inspected { hindrances: vec![], ready: Some(4) });
+    bench.hear(Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found });
+    let blocker = bench.blockers().remove(0);
+    assert_eq!(blocker.code, BlockCode::ManyBudgets, "numbers that are not so judge nobody");
+    assert!(blocker.reason.contains("4 of its pods are Ready, not 3"), "{}", blocker.reason);
+    let before = bench.inspections.len();
+    bench.pass(secs(2));
+    assert_eq!(bench.inspections.len(), before + 1);
+    bench.hear(all_budgets(&[budget("api", 1, 3, 2, 3), budget("web", 0, 4, 4, 4)]));
+    let reason = bench.blockers().remove(0).reason;
+    assert!(!reason.contains("behind"), "{reason}");
+}

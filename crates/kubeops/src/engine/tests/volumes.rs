@@ -72,11 +72,11 @@ fn d13_a_stream_that_fails_is_trouble_and_no_success() {
     let mut bench = Bench::by(vec![with("a", &["data"])], by(600, VolumeAction::Wait));
     bench.leave("a");
     for _ in 0..100 {
-        bench.hear(Event::Trouble("watch volume attachments: 403".to_owned()));
+        bench.hear(Event::Trouble(failed(permanent())));
         bench.pass(secs(60));
     }
     assert_eq!((bench.looks.len(), bench.end.clone()), (1, None));
-    assert_eq!(bench.progress().trouble, "watch volume attachments: 403");
+    assert_eq!(bench.progress().trouble, "call: 403 Forbidden");
     assert_eq!(bench.progress().volumes, ["shop/data, over its 600 s"]);
 }
 
