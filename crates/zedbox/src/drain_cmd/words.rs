@@ -2,7 +2,7 @@
 
 use topics::{
     BaseOsStatus, CordonOwner, DrainPhase, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
-    Requester,
+    RequestId, Requester,
 };
 
 use super::seen::{Live, Seen};
