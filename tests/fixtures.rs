@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use topics::{
-    DeviceOpPending, DrainHistory, DrainJournal, DrainStatus, EdgeNodeClusterConfig, EdgeNodeInfo,
-    KubeStatsState, LeavePhase, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    NodeLeave, Topic, ZedAgentStatus, go_json,
+    ClusterDecision, ConfigMembership, DeviceOpPending, DrainHistory, DrainJournal, DrainStatus,
+    EdgeNodeClusterConfig, EdgeNodeInfo, KubeStatsState, LeavePhase, NodeAgentStatus, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, NodeLeave, Topic, ZedAgentStatus, go_json,
 };
 
 fn trees() -> PathBuf {
@@ -53,6 +53,8 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
         let cluster: EdgeNodeClusterConfig =
             exact(tree, "run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
         assert_eq!(cluster.valid, status.status != DrainStatus::NotSupported, "{tree}");
+        let decided = exact::<ClusterDecision>(tree, "run/zedagent/ClusterDecision/global.json").unwrap();
+        assert_eq!(decided.membership == ConfigMembership::Member, cluster.valid, "{tree}");
         let leave = exact::<NodeLeave>(tree, "persist/status/zedkube/NodeLeave/global.json");
         assert_eq!(
             leave.map(|it| it.phase),

@@ -182,6 +182,17 @@ fn files_have_one_subject() {
 }
 
 #[test]
+fn a_test_that_is_skipped_says_so_past_its_own_output_which_nobody_sees_when_it_passes() {
+    // Benches have no output of that kind.
+    let tests = sources().into_iter().filter(|(path, _)| !path.to_string_lossy().contains("/benches/"));
+    for (path, text) in tests {
+        let mut prints = text.split("println!(").skip(1).map(str::trim_start);
+        let hidden = prints.find(|words| words.starts_with("\"skipped"));
+        assert!(hidden.is_none(), "{}: use writeln!(std::io::stderr(), …) for {hidden:.60?}", path.display());
+    }
+}
+
+#[test]
 fn every_fault_on_its_page_is_kept_out_by_a_test_that_is_there() {
     let page = fs::read_to_string(top().join("docs/faults.md")).unwrap();
     let words = |text: &str| -> BTreeSet<String> {

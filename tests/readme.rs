@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -44,7 +45,7 @@ fn trees() -> Vec<PathBuf> {
 #[test]
 fn every_jq_line_of_the_readme_answers_on_the_fixture_trees() {
     if Command::new("jq").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("skipped: jq is not installed; `apt-get install jq` brings it");
+        writeln!(std::io::stderr(), "skipped: jq is not installed; `apt-get install jq` brings it").unwrap();
         return;
     }
     let lines: Vec<String> = shell_lines().into_iter().filter(|line| line.starts_with("jq ")).collect();

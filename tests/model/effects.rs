@@ -104,9 +104,12 @@ impl State {
         touched: &mut Touched,
     ) -> Result<(), Gone> {
         use nodeagent::core::{Effect, Event};
-        let mut checks = false;
+        let (mut synced, mut checks) = (false, false);
         for effect in effects {
-            if !matches!(effect, Effect::Say(_) | Effect::Reason { .. } | Effect::Sync | Effect::Check) {
+            if !matches!(
+                effect,
+                Effect::Say(_) | Effect::Reason { .. } | Effect::Sync | Effect::LastSync | Effect::Check
+            ) {
                 burn(fuse)?;
             }
             match effect {
@@ -127,11 +130,15 @@ impl State {
                     self.judge_operation(order.operation);
                     self.under().device = Some(order);
                 }
+                Effect::LastSync => synced = true,
                 Effect::Check => checks = true,
                 Effect::Say(_) | Effect::Reason { .. } | Effect::Sync => {}
                 // The machine's watchdog does what the device did not.
                 Effect::Exit(_) => return Err(Gone),
             }
+        }
+        if synced {
+            return self.tell(Fact::Nodeagent(Event::Synced), fuse, touched);
         }
         if checks {
             // It reads the files itself, and nothing lies between that and the device.

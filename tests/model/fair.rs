@@ -1,12 +1,14 @@
-//! Nothing is stuck (goals P4, P6): from every state, once the world turns benign, all that is wanted comes about.
+//! Nothing is stuck (goal P6), nothing that may go waits (goal P4): from every state, once the world turns benign, all that is wanted comes about.
 //!
 //! Benign: agents start, hear what is new, tasks end well, the device obeys, a person takes back what a person asked, time
 //! passes for all alike. One such run is worked out from each state, step by step, always the same from the same
-//! state; it must come to rest with every wish fulfilled. A run that meets a state from which another run came to
+//! state; it must come to rest with every wish fulfilled, and an operation whose request was answered COMPLETE must have
+//! begun before ten seconds of that run have passed. A run that meets a state from which another run came to
 //! rest needs no end of its own, one that meets itself never ends.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use agent::zboot::PartitionState;
 use step::Mono;
@@ -16,6 +18,9 @@ use super::effects::Gone;
 use super::steps::{Action, How};
 use super::topics::{ALL, IMAGE, LINKS, TREE, Writer};
 use super::world::{State, Touched};
+
+/// An operation begins within so long after its COMPLETE.
+const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
 /// States from which the benign run comes to rest.
 #[derive(Debug, Default)]
@@ -38,6 +43,8 @@ impl Fair {
         let mut chain: Vec<u64> = Vec::new();
         let mut on_chain: HashSet<u64> = HashSet::new();
         let mut at = state.clone();
+        // For so long an operation has waited that has its COMPLETE.
+        let mut waited = Duration::ZERO;
         loop {
             if at.under.ghost.wrong.is_some() {
                 // A fault of another kind, which the search finds by itself or reports here.
@@ -45,7 +52,8 @@ impl Fair {
                 return Err(Stuck { why, at: Box::new(at), steps: chain.len() });
             }
             let known = self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.fingerprint);
-            if known {
+            // What waits must not be lost sight of where another run has been.
+            if known && waited.is_zero() {
                 break;
             }
             if !on_chain.insert(at.fingerprint) {
@@ -56,8 +64,18 @@ impl Fair {
                 });
             }
             chain.push(at.fingerprint);
-            match at.benign() {
-                Some(next) => at = next,
+            match at.benign_in() {
+                Some((next, time)) => {
+                    let released = at.released();
+                    waited = if released.is_some() { waited + time } else { Duration::ZERO };
+                    if waited > BEGINS_WITHIN {
+                        let what = released.unwrap_or_default();
+                        let why =
+                            format!("P4: {what} has not begun {} s after its COMPLETE", waited.as_secs());
+                        return Err(Stuck { why, at: Box::new(at), steps: chain.len() });
+                    }
+                    at = next;
+                }
                 None if at.unfulfilled().is_empty() => break,
                 None => {
                     let why = format!("waits for ever: {}", at.unfulfilled());
@@ -78,10 +96,39 @@ impl Fair {
 impl State {
     /// The next step of the benign run; `None` at rest with all wishes fulfilled, or when nothing can happen.
     pub(crate) fn benign(&self) -> Option<Self> {
-        self.at_once().or_else(|| {
+        self.benign_in().map(|(next, _)| next)
+    }
+
+    /// The same, with the time that it takes.
+    fn benign_in(&self) -> Option<(Self, Duration)> {
+        self.at_once().map(|next| (next, Duration::ZERO)).or_else(|| {
             let rests = self.unfulfilled().is_empty();
             if rests { None } else { self.time_passes() }
         })
+    }
+
+    /// An operation that has what it waited for and has not begun: its own request is answered COMPLETE on disk, or
+    /// nodeagent is told and has not taken it up.
+    fn released(&self) -> Option<String> {
+        let run = &self.disk.run;
+        if self.disk.force.is_some() || self.is_going_down() {
+            return None;
+        }
+        let complete = |nth: usize| {
+            let request = self.request_of(nth)?;
+            let answer = run.progress.as_ref()?.answer(request.id())?;
+            (answer.status == DrainStatus::Complete).then(|| request.context.clone())
+        };
+        let in_test = run.nodeagent.as_ref().is_some_and(|it| it.update_inprogress);
+        let waits = |word: &String| {
+            let mut pending = self.disk.pending.values();
+            pending.any(|it| it.op.word() == word && it.state == PendingState::Pending)
+        };
+        let operation = complete(0).filter(waits).filter(|_| !in_test);
+        let switched = self.disk.partitions.spare().state == PartitionState::Updating;
+        let image = complete(1).filter(|_| !switched);
+        let told = run.zedagent.as_ref().is_some_and(|it| it.reboot_cmd);
+        operation.or(image).or_else(|| told.then(|| "the commanded reboot".to_owned()))
     }
 
     /// Whether nodeagent has taken an operation up.
@@ -110,6 +157,7 @@ impl State {
             .or_else(|| self.under.task.as_ref().map(|_| Action::Task(how)))
             .or_else(|| self.under.look.map(|_| Action::Look(how)))
             .or_else(|| (self.under.guard == Some(true)).then_some(Action::Stir))
+            .or_else(|| self.may_begin_to_leave().then_some(Action::NoticeOver))
             .or_else(|| self.may_leave().then_some(Action::Left))
             .or_else(|| self.gate_may(how).then_some(Action::Gate(how)))
             .or_else(|| self.under.device.as_ref().map(|_| Action::Device(How::Well)));
@@ -117,7 +165,7 @@ impl State {
     }
 
     /// All clocks go on to the next moment at which anybody wants to be woken.
-    fn time_passes(&self) -> Option<Self> {
+    fn time_passes(&self) -> Option<(Self, Duration)> {
         let ahead = |who| self.wake(who).map(|due: Mono| (due.since(self.now(who)), who));
         let (wait, who) = ALL.into_iter().filter_map(ahead).min_by_key(|(wait, _)| *wait)?;
         step::plant(self.scenario.fault);
@@ -130,7 +178,7 @@ impl State {
             next.boot();
         }
         next.seal(Touched::ALL);
-        Some(next)
+        Some((next, wait))
     }
 
     /// What is wanted and has not come about, in words; empty when all is well.

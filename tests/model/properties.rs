@@ -141,7 +141,11 @@ impl State {
             return;
         }
         let pending = self.disk.pending.get(&op).cloned().unwrap_or_default();
-        let release = if pending.skip.is_empty() {
+        // In no cluster there is nothing to drain.
+        let in_none = !self.zedagent_knows_a_cluster() && !self.is_to_leave(Link::LeaveToZedagent);
+        let release = if pending.skip.contains("in no cluster") {
+            in_none.then_some(Release::Without)
+        } else if pending.skip.is_empty() {
             // A drain that an operation was released by is shared by the next one.
             let shared = self.under.ghost.released.values().any(|it| *it == Release::Drained);
             let request =
@@ -149,8 +153,6 @@ impl State {
             if request.is_some_and(|id| self.under.ghost.drained.contains(&id)) && self.under.node.drained {
                 Some(Release::Drained)
             } else {
-                // In no cluster there is nothing to drain.
-                let in_none = !self.zedagent_knows_a_cluster() && !self.is_to_leave(Link::LeaveToZedagent);
                 in_none.then_some(Release::Without)
             }
         } else {

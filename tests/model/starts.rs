@@ -79,12 +79,12 @@ impl State {
             Who::Baseosmgr => {
                 let disk = &self.disk;
                 let found = baseosmgr::core::Found {
-                    partitions: disk.partitions.clone(),
                     request: disk.run.requests[1].clone(),
                     statuses: disk.run.images.clone().into_iter().collect(),
                     counters: disk.saved,
                 };
-                let core = baseosmgr::core::BaseOs::new(baseosmgr::Limits::default(), found);
+                let limits = baseosmgr::Limits::default();
+                let core = baseosmgr::core::BaseOs::new(limits, disk.partitions.clone(), found);
                 self.baseosmgr.core = Some(Arc::new(core));
                 let tree =
                     ContentTreeStatus { state: SwState::Loaded, max_download_size: 1, ..Default::default() };

@@ -54,6 +54,8 @@ pub(crate) enum Action {
     Stir,
     /// The walk out of the cluster ends.
     Left,
+    /// The leave was announced long enough ago: the first step out of the cluster is taken.
+    NoticeOver,
     /// An agent ends.
     Crash(Who),
     /// The power goes and comes back.
@@ -101,6 +103,9 @@ impl State {
         }
         if under.guard == Some(true) {
             out.push(Action::Stir);
+        }
+        if self.may_begin_to_leave() {
+            out.push(Action::NoticeOver);
         }
         if self.may_leave() {
             out.push(Action::Left);
@@ -190,9 +195,12 @@ impl State {
             Action::Start(who) | Action::Wake(who) => Some(*who),
             Action::Hear(link) => Some(link.who()),
             Action::Result(_) => Some(Who::Baseosmgr),
-            Action::Task(_) | Action::Look(_) | Action::Stir | Action::Left | Action::Gate(_) => {
-                Some(Who::Zedkube)
-            }
+            Action::Task(_)
+            | Action::Look(_)
+            | Action::Stir
+            | Action::NoticeOver
+            | Action::Left
+            | Action::Gate(_) => Some(Who::Zedkube),
             Action::Device(_)
             | Action::Change(_)
             | Action::Force(_)
@@ -205,6 +213,7 @@ impl State {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each thing that may happen")]
     fn happen(&mut self, action: &Action, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         match action {
             Action::Start(who) => {
@@ -223,10 +232,18 @@ impl State {
                 let event = zedkube::core::Event::Stirred("trouble".to_owned());
                 self.tell(Fact::Zedkube(event), fuse, touched)
             }
+            Action::NoticeOver => {
+                touched.files_of(Writer::Zedagent);
+                touched.files_of(Writer::Zedkube);
+                self.first_step_out();
+                Ok(())
+            }
             Action::Left => {
                 touched.files_of(Writer::Zedagent);
                 touched.files_of(Writer::Zedkube);
                 self.disk().leave = Leave::Outside;
+                // From here on there is no node in the cluster that a drain would be for.
+                self.under().ghost.excused = true;
                 // The Node object is gone, with whatever cordon it had.
                 self.cordon(CordonOwner::None);
                 Ok(())
@@ -336,14 +353,26 @@ impl State {
     fn standing_is_heard(&mut self) {
         match (self.disk.run.member.map(|it| it.0), self.disk.leave) {
             (Some(true), _) => self.disk().leave = Leave::Member,
-            (Some(false), Leave::Member | Leave::UnderWay) => {
-                self.disk().leave = Leave::UnderWay;
-                if self.under.node.cordon == CordonOwner::None {
-                    self.cordon(CordonOwner::Ours);
-                }
-            }
-            (Some(false), Leave::Outside) | (None, _) => {}
+            (Some(false), Leave::Member) => self.disk().leave = Leave::Announced,
+            (Some(false), Leave::UnderWay) => self.first_step_out(),
+            (Some(false), Leave::Outside | Leave::Announced) | (None, _) => {}
         }
+    }
+
+    fn first_step_out(&mut self) {
+        self.disk().leave = Leave::UnderWay;
+        if self.under.node.cordon == CordonOwner::None {
+            self.cordon(CordonOwner::Ours);
+        }
+    }
+
+    /// Whether the time between the announcement and the first step may end.
+    pub(crate) fn may_begin_to_leave(&self) -> bool {
+        self.runs(Who::Zedkube)
+            && self.disk.leave == Leave::Announced
+            && self.disk.run.member.is_some_and(|it| !it.0)
+            && self.heard[Link::MemberToZedkube.index()].is_some()
+            && !self.has_news(Link::MemberToZedkube)
     }
 
     /// Whether the walk out of the cluster is under way, and may end.

@@ -52,6 +52,8 @@ pub(crate) struct Disk {
 pub(crate) enum Leave {
     Outside,
     Member,
+    /// The config reads as one of a node in no cluster; the first step out of it has been announced.
+    Announced,
     UnderWay,
 }
 
@@ -206,14 +208,13 @@ impl Link {
             Self::ZbootAToNodeagent => partition(disk, Label::A),
             Self::ZbootBToNodeagent => partition(disk, Label::B),
             Self::MemberToZedkube => {
-                let detail = run.member.map(|(_, detail)| Fact::Detail(detail));
+                // A config that reads as one of a node in no cluster is heard before the membership changes.
+                let detail = run.member.map(|(member, detail)| Fact::Detail(detail * 2 + u8::from(member)));
                 let membership = match (run.member.map(|it| it.0), disk.leave) {
-                    (None, Leave::Outside | Leave::Member) => InCluster::Undecided,
-                    (Some(true), _) => InCluster::Member,
+                    (None, Leave::Outside | Leave::Member | Leave::Announced) => InCluster::Undecided,
+                    (Some(true), _) | (Some(false), Leave::Member | Leave::Announced) => InCluster::Member,
                     (Some(false), Leave::Outside) => InCluster::Outside,
-                    (Some(false), Leave::Member) | (None | Some(false), Leave::UnderWay) => {
-                        InCluster::Leaving
-                    }
+                    (None | Some(false), Leave::UnderWay) => InCluster::Leaving,
                 };
                 detail.into_iter().chain([Fact::Zedkube(K::Member(membership))]).collect()
             }

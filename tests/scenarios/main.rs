@@ -42,6 +42,7 @@ on_both! {
     reboot::a_reboot_that_the_controller_takes_back_gives_the_node_back,
     reboot::r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once,
     reboot::d_a12_a_broken_cluster_section_is_never_taken_for_leaving,
+    reboot::a_device_config_that_is_lost_never_takes_the_node_out_of_its_cluster,
     reboot::a_node_in_no_cluster_reboots_without_a_drain,
     reboot::somebody_elses_cordon_is_kept_through_the_reboot,
     force::a_forced_complete_releases_the_waiting_reboot_and_is_used_up,
@@ -50,6 +51,14 @@ on_both! {
     force::a_forced_not_supported_lets_the_reboot_go_ahead,
     update::an_image_is_switched_to_only_after_its_own_drain_and_then_booted,
     update::p5_two_requesters_get_one_drain_and_an_answer_each,
+}
+
+/// On the embedded cluster only: a real one would miss its node.
+#[tokio::test]
+async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_announcement() {
+    let mut world = World::new().await;
+    reboot::a_device_config_without_a_cluster_section_takes_the_node_out_after_an_announcement(&mut world)
+        .await;
 }
 
 #[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]

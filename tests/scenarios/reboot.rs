@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 use topics::{
-    DrainStatus, EdgeNodeClusterConfig, NodeDrainProgress, NodeDrainRequest, Requester, ZedAgentStatus,
+    ConfigGetStatus, DrainStatus, EdgeNodeClusterConfig, LeavePhase, NodeDrainProgress, NodeDrainRequest,
+    NodeLeave, Requester, ZedAgentStatus,
 };
 
-use scenarios::{PENDING, World, reboot_config};
+use scenarios::{Agent, PENDING, World, reboot_config};
 
 pub(crate) async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back(world: &mut World) {
     world.start_all();
@@ -86,6 +87,74 @@ pub(crate) async fn d_a12_a_broken_cluster_section_is_never_taken_for_leaving(wo
     assert!(cluster.valid);
     world.status(DrainStatus::NotRequested).await;
     assert!(!world.cluster.cordoned().await);
+}
+
+/// The device config goes, or what is left of it is no whole one; then zedagent is killed and loses all that it keeps.
+pub(crate) async fn a_device_config_that_is_lost_never_takes_the_node_out_of_its_cluster(world: &mut World) {
+    const DECISION: &str = "run/zedagent/ClusterDecision/global.json";
+    const CONFIG: &str = "persist/config/edge-dev-config.json";
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    let decided = world.text(DECISION).unwrap();
+    assert_eq!(decided, r#"{"Membership":"member"}"#);
+    let stays = async |world: &World, case: &str| {
+        let cluster: EdgeNodeClusterConfig =
+            world.read("run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
+        assert!(cluster.valid, "{case}");
+        assert_eq!(world.text(DECISION).as_ref(), Some(&decided), "{case}");
+        let leave: NodeLeave = world.read("persist/status/zedkube/NodeLeave/global.json").unwrap();
+        assert_eq!(leave.phase, LeavePhase::Member, "{case}");
+        assert!(!world.cluster.cordoned().await, "{case}");
+    };
+    for (nth, left) in
+        [r#"{"configItems":[{"key":"timer.config.interval","value":"NTH"}]}"#, ""].iter().enumerate()
+    {
+        // A good config after it shows that it was read.
+        let nth = nth + 11;
+        world.put(CONFIG, &left.replace("NTH", "9"));
+        let mut good = reboot_config(6);
+        good["configItems"] =
+            serde_json::json!([{ "key": "timer.config.interval", "value": nth.to_string() }]);
+        world.config(&good);
+        let read =
+            |text: Option<&str>| text.is_some_and(|text| text.contains(&format!("\"IntValue\":{nth},")));
+        world.until_file("run/zedagent/ConfigItemValueMap/global.json", "the good config", read).await;
+        stays(world, left).await;
+    }
+    world.kill(Agent::Zedagent).await;
+    for kept in ["persist/config", "persist/checkpoint", "persist/status/zedagent"] {
+        world.remove_folder(kept);
+    }
+    stays(world, "killed").await;
+    world.start(Agent::Zedagent);
+    let lost =
+        |it: Option<&ZedAgentStatus>| it.is_some_and(|it| it.config_get_status != ConfigGetStatus::Success);
+    world.until::<ZedAgentStatus>("zedagent", "zedagent to miss its config", lost).await;
+    stays(world, "wiped").await;
+    world.status(DrainStatus::NotRequested).await;
+}
+
+/// A device config without a cluster section is a word that counts.
+pub(crate) async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_announcement(
+    world: &mut World,
+) {
+    const RECORD: &str = "persist/status/zedkube/NodeLeave/global.json";
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    let mut single = reboot_config(6);
+    single.as_object_mut().unwrap().remove("cluster");
+    world.config(&single);
+    let announced = |text: Option<&str>| text.is_some_and(|text| text.contains(r#""Phase":"announced""#));
+    world.until_file(RECORD, "the announcement", announced).await;
+    // In time for the config to come back.
+    world.config(&reboot_config(6));
+    let member = |text: Option<&str>| text.is_some_and(|text| text.contains(r#""Phase":"member""#));
+    world.until_file(RECORD, "a member again", member).await;
+    assert!(!world.cluster.cordoned().await);
+    world.config(&single);
+    let left = |text: Option<&str>| text.is_some_and(|text| text.contains(r#""Phase":"left""#));
+    world.until_file(RECORD, "the end of it", left).await;
+    world.status(DrainStatus::NotSupported).await;
 }
 
 pub(crate) async fn a_node_in_no_cluster_reboots_without_a_drain(world: &mut World) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use agent::{Clock, wire};
+use agent::{Clock, Troubles, wire};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kubeops::leave::{self, Leave};
 use kubeops::{CordonOwner, Marks, NodeName, Rules, prune};
@@ -104,6 +104,47 @@ fn role(name: &str) -> Role {
     roles.find(|role| role.metadata.name == name).unwrap()
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding {
+    kind: String,
+    metadata: Meta,
+    role_ref: Meta,
+}
+
+/// The namespace in which the role of this name is given, and only there.
+fn place(name: &str) -> String {
+    let files =
+        [include_str!("../../docs/role-bindings.yaml"), include_str!("../../docs/role-bindings-apps.yaml")];
+    let bindings = files.iter().flat_map(|file| file.split("\n---\n"));
+    let mut bindings = bindings.map(|text| serde_saphyr::from_str::<Binding>(text).unwrap());
+    let binding = bindings.find(|it| it.role_ref.name == name).unwrap();
+    assert_eq!(binding.kind, "RoleBinding", "{name}");
+    assert!(bindings.all(|it| it.role_ref.name != name), "{name}");
+    binding.metadata.namespace.unwrap()
+}
+
+/// `kubectl apply -f` makes the objects of a file in their order, and none in a namespace that is not there.
+#[test]
+fn the_roles_can_be_applied_in_one_go_before_the_namespace_of_applications_exists() {
+    let whole = |text: &'static str| {
+        text.split("\n---\n").map(|it| serde_saphyr::from_str::<serde_json::Value>(it).unwrap())
+    };
+    let (roles, bindings) =
+        (include_str!("../../docs/role.yaml"), include_str!("../../docs/role-bindings.yaml"));
+    for object in whole(roles).chain(whole(bindings)) {
+        // Each cluster has this one.
+        let namespace = object["metadata"]["namespace"].as_str();
+        assert!(namespace.is_none_or(|it| it == "kube-node-lease"), "{object}");
+    }
+    // A namespace that belongs to somebody is not touched.
+    let apps = include_str!("../../docs/role-bindings-apps.yaml");
+    for object in whole(roles).chain(whole(bindings)).chain(whole(apps)) {
+        assert_ne!(object["kind"], "Namespace");
+    }
+    assert!(whole(apps).all(|it| it["metadata"]["namespace"] == "eve-kube-app"));
+}
+
 /// What the roles of these names grant.
 fn granted(names: &[&str]) -> Grants {
     let mut granted = BTreeSet::new();
@@ -171,7 +212,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_member, member) = watch::channel(true);
-    let board = stats::Board::open(&bus).unwrap();
+    let board = stats::Board::open(&Troubles::open(&bus, clock, "zedkube")).unwrap();
     let mut told =
         bus.subscription(&wire::name::<KubeStatsState>("zedkube"), wire::codec::<KubeStatsState>());
     // Said a while after the last list: by then each watch has been asked for.
@@ -200,7 +241,8 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let (_stopper, stop) = agent::Stop::new();
     let station =
         agent::Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-    let apps = zedkube::apps::Apps::open(&station, world.cluster.handle(), target).unwrap();
+    let troubles = Troubles::open(&world.bus, station.clock, "zedkube");
+    let apps = zedkube::apps::Apps::open(&station, &troubles, world.cluster.handle(), target).unwrap();
     // A line is marked, and the status is there.
     let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
         it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
@@ -212,7 +254,7 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     assert!(world.text(&format!("run/zedkube/ENClusterAppStatus/{APP}.json")).is_some());
     let asked = world.cluster.asked_by_agents();
     granted_and_used(&[APPS_ROLE], &asked);
-    let place = format!("/api/v1/namespaces/{}/pods", role(APPS_ROLE).metadata.namespace.unwrap());
+    let place = format!("/api/v1/namespaces/{}/pods", place(APPS_ROLE));
     assert!(asked.iter().all(|(_, uri)| uri.starts_with(&place)), "{asked:?}");
 }
 
@@ -268,7 +310,7 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
         let limited = role.rules.iter().filter(|rule| rule.verbs != ["create"]);
         let names: Vec<String> =
             limited.flat_map(|rule| rule.resource_names.clone().unwrap_or_default()).collect();
-        (format!("/namespaces/{}/leases", role.metadata.namespace.unwrap()), names)
+        (format!("/namespaces/{}/leases", place(name)), names)
     });
     for (method, uri) in asked.iter().filter(|(_, uri)| uri.contains("/leases")) {
         let path = uri.split('?').next().unwrap();

@@ -37,3 +37,32 @@ async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
         world.kill_all().await;
     }
 }
+
+#[tokio::test]
+async fn a_request_whose_file_somebody_removes_is_back_and_the_reboot_ends_normally() {
+    let file = "run/zedagent/NodeDrainRequest/global.json";
+    let at = At::Status(DrainStatus::Cordoned);
+    let mut world = World::new().await;
+    world.prepare(at).await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.arrive(at).await;
+    let asked = world.text(file).unwrap();
+    for removed in [file, "run/zedagent/NodeDrainRequest", "run/zedagent"] {
+        let path = world.bus.path(removed);
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap();
+        } else {
+            std::fs::remove_file(path).unwrap();
+        }
+        world.until_file(file, "the same request", |text| text == Some(&asked)).await;
+    }
+    assert!(world.cluster.cordoned().await);
+    world.release().await;
+    world.recorded_count(1).await;
+    assert_eq!(world.cluster.uncordoned(), 0, "the request was taken for withdrawn");
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+    assert_eq!(world.cluster.evicted_twice(), [""; 0]);
+    world.kill_all().await;
+}

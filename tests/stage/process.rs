@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pubsub::{Bus, store};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, prlimit};
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
@@ -28,13 +28,30 @@ impl Processes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts `agent` of the program `zedbox` on `root`; what it says goes to `log`.
-    pub(crate) fn start(&self, agent: Agent, zedbox: &Path, bus: &Bus, limits: &Value, log: &str) {
+    /// Starts `agent` of the program `zedbox` on `root` with at most so many descriptors, if that is limited; what it
+    /// says goes to `log`.
+    pub(crate) fn start(
+        &self,
+        agent: Agent,
+        zedbox: &Path,
+        bus: &Bus,
+        limits: &Value,
+        log: &str,
+        descriptors: Option<u64>,
+    ) {
         let file = "limits.json";
         store::replace(&bus.path(file), limits.to_string().as_bytes()).unwrap();
         store::replace(&bus.path(log), b"").unwrap();
         let log = File::options().append(true).open(bus.path(log)).unwrap();
-        let mut command = Command::new(zedbox);
+        let mut command = match descriptors {
+            // From its first moment on.
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", r#"ulimit -S -n "$0"; exec "$@""#, &most.to_string()]).arg(zedbox);
+                shell
+            }
+            None => Command::new(zedbox),
+        };
         command
             .arg(agent.name())
             .arg("--root")
@@ -43,6 +60,7 @@ impl Processes {
             .arg(bus.path("kubeconfig"))
             .arg("--limits")
             .arg(bus.path(file))
+            .args(["--partitions", "record"])
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
@@ -72,6 +90,20 @@ impl Processes {
         let Some(process) = all.get(&agent) else { return };
         let pid = Pid::from_child(&process.child);
         kill_process(pid, if hold { Signal::STOP } else { Signal::CONT }).unwrap();
+    }
+
+    /// How many descriptors `agent` has.
+    #[must_use]
+    pub fn descriptors(&self, agent: Agent) -> u64 {
+        let pid = self.all()[&agent].child.id();
+        std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count().try_into().unwrap()
+    }
+
+    /// Lets `agent` have as many descriptors as this process from now on.
+    pub(crate) fn unlimit(&self, agent: Agent) {
+        let pid = Pid::from_child(&self.all()[&agent].child);
+        let ours = getrlimit(Resource::Nofile);
+        prlimit(Some(pid), Resource::Nofile, ours).unwrap();
     }
 
     /// What all processes said that write to `dir`.

@@ -127,6 +127,11 @@ impl World {
         store::replace(&self.bus.path(path), text.as_bytes()).unwrap();
     }
 
+    /// A folder is lost with all that is in it.
+    pub fn remove_folder(&self, path: &str) {
+        std::fs::remove_dir_all(self.bus.path(path)).unwrap();
+    }
+
     /// The file at `path` right now.
     #[must_use]
     pub fn text(&self, path: &str) -> Option<String> {
@@ -149,16 +154,46 @@ impl World {
 
     /// Starts an agent.
     pub fn start(&mut self, agent: Agent) {
+        if self.program.is_some() {
+            self.start_process(agent, None);
+        } else {
+            self.starts += 1;
+            let task = self.start_task(agent);
+            self.running.push((agent, task));
+        }
+    }
+
+    /// Starts an agent that is a process, with at most so many descriptors until [`World::unlimit`]. Returns the
+    /// file of its log.
+    pub fn start_process(&mut self, agent: Agent, descriptors: Option<u64>) -> String {
         self.starts += 1;
-        let running = match &self.program {
-            Some(program) => {
-                let log = format!("log/{:03}-{}", self.starts, agent.name());
-                self.processes.start(agent, &program.path, &self.bus, &self.limits, &log);
-                Running::Process
+        let log = format!("log/{:03}-{}", self.starts, agent.name());
+        let program = &self.program.as_ref().unwrap().path;
+        self.processes.start(agent, program, &self.bus, &self.limits, &log, descriptors);
+        self.running.push((agent, Running::Process));
+        log
+    }
+
+    /// How many descriptors an agent has that is a process.
+    #[must_use]
+    pub fn descriptors(&self, agent: Agent) -> u64 {
+        self.processes.descriptors(agent)
+    }
+
+    /// Ends the limit of [`World::start_process`].
+    pub fn unlimit(&self, agent: Agent) {
+        self.processes.unlimit(agent);
+    }
+
+    /// Waits until the log at `log` has all of these words.
+    pub async fn until_logged(&self, log: &str, words: &[&str]) {
+        // A log that grows in place causes no event before its writer ends.
+        let seen = async {
+            while !self.text(log).is_some_and(|text| words.iter().all(|word| text.contains(word))) {
+                self.clock.sleep_until(Some(self.clock.now() + Duration::from_millis(20))).await;
             }
-            None => self.start_task(agent),
         };
-        self.running.push((agent, running));
+        self.patiently(&format!("{words:?} in {log}"), seen).await;
     }
 
     fn start_task(&self, agent: Agent) -> Running {
@@ -171,8 +206,8 @@ impl World {
             let ended = match agent {
                 Agent::Zedagent => zedagent::run(station, limits_of(&limits, agent)).await,
                 Agent::Baseosmgr => {
-                    let zboot = agent::zboot::FileStore::open(&station.bus).unwrap();
-                    baseosmgr::run(station, limits_of(&limits, agent), Box::new(zboot)).await
+                    let zboot = agent::zboot::Choice::Record.open(&station.bus).unwrap();
+                    baseosmgr::run(station, limits_of(&limits, agent), zboot).await
                 }
                 Agent::Nodeagent => {
                     let device = Choice::Record.open(&station.bus, station.clock);
@@ -433,7 +468,7 @@ fn brisk() -> Value {
         "nodeagent": { "min_reboot_delay_ms": 20 },
         "zedkube": {
             "uncordon_poll_ms": 50, "cordon_pause_ms": 20, "drain_pause_ms": 200, "gate_hold_ms": 50,
-            "stale_taints_ms": 500,
+            "stale_taints_ms": 500, "leave_notice_ms": 2_000,
         },
     })
 }

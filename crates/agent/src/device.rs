@@ -27,28 +27,29 @@ const ANY_MAY_RUN: u32 = 0o111;
 /// No recorded list or boot identity is longer than this.
 const RECORD_BYTES: u64 = 1 << 20;
 
-/// What can be done to the machine. Calls are short; the machine goes down some time after they return.
-pub trait Device: Send {
+/// What can be done to the machine. Calls are short, but for `sync`; the machine goes down some time after they return.
+/// None of them waits for another one.
+pub trait Device: Send + Sync {
     /// Restarts the machine; `why` goes to its log.
     ///
     /// # Errors
     /// The machine refused; nothing has happened.
-    fn reboot(&mut self, why: &str) -> Result<(), Error>;
+    fn reboot(&self, why: &str) -> Result<(), Error>;
     /// Says that all applications are down and the disks are clean; power stays on.
     ///
     /// # Errors
     /// The machine refused; nothing has happened.
-    fn shutdown(&mut self, why: &str) -> Result<(), Error>;
+    fn shutdown(&self, why: &str) -> Result<(), Error>;
     /// Switches the machine off.
     ///
     /// # Errors
     /// The machine refused; nothing has happened.
-    fn power_off(&mut self, why: &str) -> Result<(), Error>;
+    fn power_off(&self, why: &str) -> Result<(), Error>;
     /// Writes what is still in memory to the disks.
     ///
     /// # Errors
     /// The device could not be reached.
-    fn sync(&mut self) -> Result<(), Error>;
+    fn sync(&self) -> Result<(), Error>;
 }
 
 /// Which device is used, as given on the command line.
@@ -247,19 +248,19 @@ impl Record {
 }
 
 impl Device for Record {
-    fn reboot(&mut self, why: &str) -> Result<(), Error> {
+    fn reboot(&self, why: &str) -> Result<(), Error> {
         self.note(Operation::Reboot, why)
     }
 
-    fn shutdown(&mut self, why: &str) -> Result<(), Error> {
+    fn shutdown(&self, why: &str) -> Result<(), Error> {
         self.note(Operation::Shutdown, why)
     }
 
-    fn power_off(&mut self, why: &str) -> Result<(), Error> {
+    fn power_off(&self, why: &str) -> Result<(), Error> {
         self.note(Operation::Poweroff, why)
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
+    fn sync(&self) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -307,20 +308,20 @@ impl<C: Fn(Operation, &str) -> Option<Line>> Programs<C> {
     }
 }
 
-impl<C: Fn(Operation, &str) -> Option<Line> + Send> Device for Programs<C> {
-    fn reboot(&mut self, why: &str) -> Result<(), Error> {
+impl<C: Fn(Operation, &str) -> Option<Line> + Send + Sync> Device for Programs<C> {
+    fn reboot(&self, why: &str) -> Result<(), Error> {
         self.call(Operation::Reboot, why)
     }
 
-    fn shutdown(&mut self, why: &str) -> Result<(), Error> {
+    fn shutdown(&self, why: &str) -> Result<(), Error> {
         self.call(Operation::Shutdown, why)
     }
 
-    fn power_off(&mut self, why: &str) -> Result<(), Error> {
+    fn power_off(&self, why: &str) -> Result<(), Error> {
         self.call(Operation::Poweroff, why)
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
+    fn sync(&self) -> Result<(), Error> {
         rustix::fs::sync();
         Ok(())
     }
@@ -359,7 +360,7 @@ mod tests {
     #[tokio::test]
     async fn the_recorded_device_writes_down_each_operation_with_its_boot() {
         let (_root, bus) = station();
-        let mut device = Choice::Record.open(&bus, Clock::new());
+        let device = Choice::Record.open(&bus, Clock::new());
         device.reboot("first").unwrap();
         device.sync().unwrap();
         device.power_off("second").unwrap();
@@ -391,7 +392,7 @@ mod tests {
         );
         store::replace(&program, script.as_bytes()).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
-        let mut device = Choice::Exec(program).open(&bus, Clock::new());
+        let device = Choice::Exec(program).open(&bus, Clock::new());
         device.reboot("NORMAL: controller reboot").unwrap();
         assert_eq!(std::fs::read_to_string(&said).unwrap(), "reboot NORMAL: controller reboot\n");
         let refusal = device.power_off("x").unwrap_err().to_string();

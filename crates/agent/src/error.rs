@@ -23,6 +23,14 @@ pub enum Error {
         #[source]
         source: topics::Error,
     },
+    /// Another process is this agent.
+    #[error("start: process {pid} of {} is this agent already; stop it first", path.display())]
+    Already {
+        /// That process.
+        pid: u32,
+        /// The pid file that names it.
+        path: PathBuf,
+    },
     /// The device refused an operation.
     #[error("carry out {operation} by {by}: {reason}")]
     Device {

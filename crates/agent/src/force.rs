@@ -8,8 +8,13 @@ use pubsub::{Bus, FileRule, FileState, FileWatch, store};
 use topics::{FORCE_FILE, ForceFile, GoTime, NodeDrainStatus, read_force};
 use tracing::warn;
 
-use crate::{Error, Station, Tasks};
+use crate::{Error, Station, Tasks, report};
 
+/// The force file of a person whose /persist cannot be written: the reboot may be what cures it. It counts where
+/// there is none under /persist, by the same rules, and goes with the boot.
+pub const FALLBACK: &str = "run/zedbox/force-NodeDrainStatus-global.json";
+/// Both places, the first that holds a file counts.
+pub const PLACES: [&str; 2] = [FORCE_FILE, FALLBACK];
 /// Identity of the boot in which an agent last looked for orders that an earlier boot left.
 const LOOKED_IN: &str = "run/force-NodeDrainStatus-boot";
 /// No force file is longer, nor is the note about it.
@@ -19,23 +24,35 @@ const USERS_BYTES: u64 = 1 << 20;
 
 /// Removes an order that was given in an earlier boot: it was meant for that boot. Every agent that reads orders
 /// calls this before it follows them, so that none acts on an old one, whichever agent starts first. An order that
-/// is given after the first of these calls stays.
-///
-/// # Errors
-/// The order cannot be removed, or that it was looked for cannot be noted. Reading orders would not be safe then.
-pub fn forget_earlier_boot(station: &Station) -> Result<(), Error> {
+/// is given after the first of these calls stays. As long as it fails, [`Orders`] refuses what is under /persist.
+pub fn forget_earlier_boot(station: &Station) {
+    if let Err(cause) = forgotten(station) {
+        warn!(error = %report::chain(&cause), "cannot see to force files of an earlier boot; one under /persist is refused meanwhile");
+    }
+}
+
+fn forgotten(station: &Station) -> Result<(), Error> {
     let (bus, boot) = (&station.bus, station.boot_id.as_bytes());
     let looked_in = bus.path(LOOKED_IN);
     let held = |path| store::read(path, LIMIT_BYTES);
-    if held(&looked_in).map_err(Error::pubsub(LOOKED_IN))?.is_some_and(|it| it == boot) {
-        return Ok(());
+    let note = |text: &[u8]| store::replace(&looked_in, text).map_err(Error::pubsub(LOOKED_IN));
+    let away = |place| store::remove(&bus.path(place)).map_err(Error::pubsub(place));
+    let half = [boot, b" but for /persist"].concat();
+    match held(&looked_in).map_err(Error::pubsub(LOOKED_IN))? {
+        Some(it) if it == boot => return Ok(()),
+        Some(it) if it == half => {}
+        Some(_) | None => {
+            // Where `/run` does not go with a boot.
+            away(FALLBACK)?;
+            note(&half)?;
+        }
     }
     // Only for the log: a link or an overlong file is removed as well.
     let order = held(&bus.path(FORCE_FILE)).ok().flatten().unwrap_or_default();
-    if remove(bus)? {
+    if away(FORCE_FILE)? {
         warn!(path = FORCE_FILE, content = %String::from_utf8_lossy(&order), "removed a force file of an earlier boot");
     }
-    store::replace(&looked_in, boot).map_err(Error::pubsub(LOOKED_IN))
+    note(boot)
 }
 
 /// Takes an order away, as one that was carried out is; false when there was none.
@@ -43,7 +60,8 @@ pub fn forget_earlier_boot(station: &Station) -> Result<(), Error> {
 /// # Errors
 /// It cannot be removed.
 pub fn remove(bus: &Bus) -> Result<bool, Error> {
-    store::remove(&bus.path(FORCE_FILE)).map_err(Error::pubsub(FORCE_FILE))
+    let [first, second] = PLACES.map(|place| store::remove(&bus.path(place)).map_err(Error::pubsub(place)));
+    Ok(first? | second?)
 }
 
 /// Who gave an order.
@@ -63,33 +81,59 @@ pub struct OrderedBy {
 
 /// The force file as a level, with who gave the order.
 pub struct Orders {
-    bus: Bus,
-    watch: FileWatch,
+    station: Station,
+    /// Each of the [`PLACES`], with what is there and whose it is.
+    watches: [(FileWatch, Option<FileState>); 2],
 }
 
 impl Orders {
     /// Follows the force file from now on. To be called within a runtime.
     #[must_use]
-    pub fn open(bus: &Bus) -> Self {
+    pub fn open(station: &Station) -> Self {
         let rule = FileRule { limit_bytes: LIMIT_BYTES, order: true };
-        Self { bus: bus.clone(), watch: bus.file(bus.path(FORCE_FILE), rule) }
+        let watch = |place| (station.bus.file(station.bus.path(place), rule), None);
+        Self { watches: PLACES.map(watch), station: station.clone() }
     }
 
     /// The present order at the first call, then each new one: the status that it orders, `None` without a file, or
     /// why the file does not count; and whose it is, where that can be had. Dropping it loses nothing.
     pub async fn next(&mut self) -> (Result<Option<NodeDrainStatus>, String>, Option<OrderedBy>) {
-        let file = self.watch.next().await;
-        let note = match &file {
-            FileState::Present(bytes) => ForceFile::read(bytes),
-            FileState::Absent | FileState::Bad(_) => ForceFile::default(),
+        let [(first, at_first), (second, at_second)] = &mut self.watches;
+        loop {
+            tokio::select! {
+                file = first.next() => *at_first = Some(file),
+                file = second.next() => *at_second = Some(file),
+            }
+            if at_first.is_some() && at_second.is_some() {
+                break;
+            }
+        }
+        let (watch, file) = match &at_first {
+            None | Some(FileState::Absent) => (second, &at_second),
+            Some(FileState::Present(_) | FileState::Bad(_)) => (first, &at_first),
         };
-        let by = self.watch.author().map(|it| OrderedBy {
+        let note = match file {
+            Some(FileState::Present(bytes)) => ForceFile::read(bytes),
+            None | Some(FileState::Absent | FileState::Bad(_)) => ForceFile::default(),
+        };
+        let by = watch.author().map(|it| OrderedBy {
             uid: it.uid,
-            name: user_name(&self.bus, it.uid).unwrap_or_default(),
+            name: user_name(&self.station.bus, it.uid).unwrap_or_default(),
             written: jiff::Timestamp::try_from(it.written).map(GoTime::from).unwrap_or_default(),
             by: note.by,
             reason: note.reason,
         });
+        let file = (*file).clone().unwrap_or(FileState::Absent);
+        if matches!(at_first, Some(FileState::Present(_)))
+            && let Err(cause) = forgotten(&self.station)
+        {
+            let why = format!(
+                "it may be of an earlier boot and cannot be removed ({}); while /persist cannot be written, `zedbox \
+                 drain force` puts an order of this boot at /{FALLBACK}",
+                report::chain(&cause)
+            );
+            return (Err(why), by);
+        }
         (order(file), by)
     }
 }
@@ -116,11 +160,18 @@ impl<E: Send + 'static> Tasks<E> {
     /// file does not count. Only root, or whoever runs this program, can give an order.
     pub fn follow_force(
         &mut self,
-        bus: &Bus,
+        station: &Station,
         mut to_event: impl FnMut(Result<Option<NodeDrainStatus>, String>) -> E + Send + 'static,
     ) {
-        let rule = FileRule { limit_bytes: LIMIT_BYTES, order: true };
-        self.follow_file(bus, bus.path(FORCE_FILE), rule, move |file| Some(to_event(order(file))));
+        let mut orders = Orders::open(station);
+        self.events(format!("follow {FORCE_FILE}"), move |outbox| async move {
+            loop {
+                let (order, _) = orders.next().await;
+                if !outbox.send(to_event(order)).await {
+                    return;
+                }
+            }
+        });
     }
 }
 
@@ -144,21 +195,22 @@ mod tests {
         let give =
             || store::replace(&root.path().join(FORCE_FILE), br#"{"Status":9,"RequestedBy":2}"#).unwrap();
         give();
-        forget_earlier_boot(&station(root.path(), "boot-1").1).unwrap();
+        forget_earlier_boot(&station(root.path(), "boot-1").1);
         assert!(!there());
         give();
         // Another agent of the same boot, or the same one started again.
-        forget_earlier_boot(&station(root.path(), "boot-1").1).unwrap();
+        forget_earlier_boot(&station(root.path(), "boot-1").1);
         assert!(there());
         // `/run` goes with a boot; where it does not, the identity tells.
-        forget_earlier_boot(&station(root.path(), "boot-2").1).unwrap();
+        forget_earlier_boot(&station(root.path(), "boot-2").1);
         assert!(!there());
     }
 
     #[tokio::test]
     async fn s6_an_order_says_who_gives_it_and_why_and_one_that_does_not_is_as_good() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let (_stopper, here) = station(root.path(), "boot-1");
+        forget_earlier_boot(&here);
         for (more, by, reason) in [
             (r#","Reason":"server is lost","By":"field""#, "field", "server is lost"),
             ("", "", ""),
@@ -166,11 +218,32 @@ mod tests {
             (r#","Reason":7,"By":["field"]"#, "", ""),
         ] {
             let text = format!(r#"{{"Status":9,"RequestedBy":2{more}}}"#);
-            store::replace(&bus.path(FORCE_FILE), text.as_bytes()).unwrap();
-            let (order, author) = Orders::open(&bus).next().await;
+            store::replace(&here.bus.path(FORCE_FILE), text.as_bytes()).unwrap();
+            let (order, author) = Orders::open(&here).next().await;
             assert_eq!(order.unwrap().unwrap().to_string(), "{Complete 2}", "{text}");
             let author = author.unwrap();
             assert_eq!((author.by.as_str(), author.reason.as_str()), (by, reason), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_order_under_run_counts_where_there_is_none_under_persist_and_goes_with_its_boot() {
+        let root = tempfile::tempdir().unwrap();
+        let (_stopper, here) = station(root.path(), "boot-1");
+        forget_earlier_boot(&here);
+        let give = |place, text: &str| store::replace(&root.path().join(place), text.as_bytes()).unwrap();
+        let mut orders = Orders::open(&here);
+        assert_eq!(orders.next().await.0, Ok(None));
+        give(FALLBACK, r#"{"Status":9,"RequestedBy":2}"#);
+        let order = orders.next().await.0.unwrap().unwrap();
+        assert_eq!((order.status.number(), order.requested_by.number()), (9, 2));
+        // The one under /persist comes first.
+        give(FORCE_FILE, r#"{"Status":8,"RequestedBy":2}"#);
+        assert_eq!(orders.next().await.0.unwrap().unwrap().status.number(), 8);
+        assert!(remove(&here.bus).unwrap());
+        assert!(!root.path().join(FALLBACK).exists() && !root.path().join(FORCE_FILE).exists());
+        give(FALLBACK, r#"{"Status":9,"RequestedBy":2}"#);
+        forget_earlier_boot(&station(root.path(), "boot-2").1);
+        assert!(!root.path().join(FALLBACK).exists());
     }
 }

@@ -9,6 +9,7 @@ pub mod device;
 pub mod error;
 pub mod force;
 pub mod operator;
+pub mod outlet;
 pub mod pid;
 pub mod report;
 pub mod settings;
@@ -21,6 +22,7 @@ pub mod zboot;
 
 pub use clock::Clock;
 pub use error::Error;
+pub use outlet::{Outlet, Troubles, Weight};
 pub use stop::{Stop, Stopper};
 pub use tasks::Tasks;
 pub use turn::{Hands, Inbox, Outbox};

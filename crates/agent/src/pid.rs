@@ -31,11 +31,8 @@ pub fn write(station: &Station, agent: &str) -> Result<(), Error> {
     let path = station.bus.path(&name);
     let failed = || Error::pubsub(name.clone());
     let other = running(&path, agent).map_err(failed())?;
-    if let Some(other) = other.filter(|pid| *pid != process::id()) {
-        return Err(Error::Effect {
-            doing: "start",
-            reason: format!("process {other} of {} is this agent already; stop it first", path.display()),
-        });
+    if let Some(pid) = other.filter(|pid| *pid != process::id()) {
+        return Err(Error::Already { pid, path });
     }
     store::replace(&path, process::id().to_string().as_bytes()).map_err(failed())?;
     fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(|cause| Error::Effect {

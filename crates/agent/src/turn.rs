@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tracing::trace;
 
 use crate::clock_set::ClockSet;
+use crate::outlet::{Effects, Troubles, Weight};
 use crate::watchdog::Watchdog;
 use crate::{Error, Station};
 
@@ -20,10 +21,18 @@ const INBOX_EVENTS: usize = 64;
 /// What performs the effects of a core.
 pub trait Hands {
     /// The effects of the core that these hands serve.
-    type Effect;
+    type Effect: Clone + Send;
 
-    /// Performs one effect. Long work is started as a task, not awaited. An error ends the agent: its
-    /// supervisor starts it again, and what must survive is on disk by then.
+    /// What an effect is to those after it: see the table in [`crate::outlet`].
+    fn weight(&self, effect: &Self::Effect) -> Weight;
+
+    /// Whether a person has ordered this, so that it waits for no record.
+    fn is_ordered(&self, _effect: &Self::Effect) -> bool {
+        false
+    }
+
+    /// Performs one effect. Long work is started as a task, not awaited. One that fails is tried again, but for an
+    /// effect of no weight: its error ends the agent.
     ///
     /// Dropping the future may leave the effect undone; the next start decides it anew from disk.
     fn perform(&mut self, effect: Self::Effect) -> impl Future<Output = Result<(), Error>> + Send;
@@ -65,7 +74,7 @@ pub fn inbox<E>() -> (Outbox<E>, Inbox<E>) {
     (Outbox(sender), Inbox(receiver))
 }
 
-/// Runs `core` until the station says stop, or until an effect fails.
+/// Runs `core` until the station says stop, or until an effect of no weight fails. The effects of its start come `first`.
 ///
 /// Dropping this between turns loses nothing: facts are on disk, and journal effects stand before the effects
 /// that they describe.
@@ -73,52 +82,67 @@ pub fn inbox<E>() -> (Outbox<E>, Inbox<E>) {
 /// # Errors
 /// The first effect that could not be performed.
 pub async fn run<C, H>(
-    name: &'static str,
-    core: C,
+    (core, first): (C, Vec<C::Effect>),
     hands: H,
     inbox: Inbox<C::Event>,
     station: &Station,
+    troubles: &Troubles,
 ) -> Result<(), Error>
 where
     C: Core,
     C::Event: Debug,
-    H: Hands<Effect = C::Effect>,
+    C::Effect: Clone + Send,
+    H: Hands<Effect = C::Effect> + Send,
 {
-    let watchdog = Watchdog::new(name, &station.bus, station.clock);
-    turns(core, hands, inbox, station, Some(watchdog)).await
+    let watchdog = Watchdog::new(troubles.agent(), &station.bus, station.clock);
+    turns((core, first), hands, inbox, station, troubles, Some(watchdog)).await
 }
 
 /// [`run`] for a second core of an agent, polled in the task of the first: that one's watchdog file tells of both.
 ///
 /// # Errors
 /// The first effect that could not be performed.
-pub async fn beside<C, H>(core: C, hands: H, inbox: Inbox<C::Event>, station: &Station) -> Result<(), Error>
+pub async fn beside<C, H>(
+    (core, first): (C, Vec<C::Effect>),
+    hands: H,
+    inbox: Inbox<C::Event>,
+    station: &Station,
+    troubles: &Troubles,
+) -> Result<(), Error>
 where
     C: Core,
     C::Event: Debug,
-    H: Hands<Effect = C::Effect>,
+    C::Effect: Clone + Send,
+    H: Hands<Effect = C::Effect> + Send,
 {
-    turns(core, hands, inbox, station, None).await
+    turns((core, first), hands, inbox, station, troubles, None).await
 }
 
 async fn turns<C, H>(
-    mut core: C,
+    (mut core, first): (C, Vec<C::Effect>),
     mut hands: H,
     mut inbox: Inbox<C::Event>,
     station: &Station,
+    troubles: &Troubles,
     mut watchdog: Option<Watchdog>,
 ) -> Result<(), Error>
 where
     C: Core,
     C::Event: Debug,
-    H: Hands<Effect = C::Effect>,
+    C::Effect: Clone + Send,
+    H: Hands<Effect = C::Effect> + Send,
 {
     let clock = station.clock;
     let mut stop = station.stop.clone();
     let mut wall = ClockSet::new(clock);
+    let mut effects = Effects::new(troubles.clone(), clock);
+    effects.perform(&mut hands, first).await?;
     loop {
         // Beside what the kernel tells: it costs nothing, and not every kernel tells.
         clock.look();
+        if effects.next_try().is_some_and(|at| at <= clock.now()) {
+            effects.try_again(&mut hands).await;
+        }
         if let Some(watchdog) = &mut watchdog {
             watchdog.touch();
         }
@@ -142,14 +166,13 @@ where
                 },
                 () = clock.sleep_until(due) => C::tick(),
                 () = due_for(watchdog.as_ref()) => continue,
+                () = clock.sleep_until(effects.next_try()) => continue,
                 // Whoever follows it hears of it; here the watchdog file gets a time of the new clock.
                 () = wall.set() => continue,
             }
         };
         trace!(?event, "heard");
-        for effect in core.step(clock.now(), event) {
-            hands.perform(effect).await?;
-        }
+        effects.perform(&mut hands, core.step(clock.now(), event)).await?;
         // One turn at a time: a busy agent still lets the others of its process run.
         tokio::task::yield_now().await;
     }
@@ -192,6 +215,10 @@ mod tests {
     impl Hands for Third {
         type Effect = ();
 
+        fn weight(&self, (): &()) -> Weight {
+            Weight::plain()
+        }
+
         async fn perform(&mut self, (): ()) -> Result<(), Error> {
             self.0 += 1;
             if self.0 == 3
@@ -209,6 +236,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (stopper, station) = station(root.path(), "");
         let (_outbox, inbox) = inbox();
-        run("restless", Restless, Third(0, Some(stopper)), inbox, &station).await.unwrap();
+        let troubles = Troubles::open(&station.bus, station.clock, "restless");
+        run((Restless, vec![]), Third(0, Some(stopper)), inbox, &station, &troubles).await.unwrap();
     }
 }

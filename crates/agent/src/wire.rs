@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use pubsub::{Bus, Change, Codec, FILE_LIMIT_BYTES, FileRule, FileState, Name, Publication, store};
+use pubsub::{Bus, Change, Codec, FILE_LIMIT_BYTES, FileRule, FileState, Name, Publication, Retry, store};
 use topics::{GoTime, Kind, Topic, go_json};
 use tracing::warn;
 
 use crate::turn::Outbox;
-use crate::{Clock, Error, Tasks};
+use crate::{Clock, Error, Tasks, report};
 
 /// Where `agent` publishes topic `T`.
 #[must_use]
@@ -51,22 +51,54 @@ pub fn publication<T: Topic>(bus: &Bus, agent: &str) -> Result<Publication<T>, E
     Ok(publication)
 }
 
+/// Takes `key` of a topic back; one that is not published is no error.
+///
+/// # Errors
+/// Its file cannot be removed.
+pub fn withdraw<T: Topic>(publication: &mut Publication<T>, key: &str) -> Result<(), Error> {
+    match publication.unpublish(key) {
+        Ok(()) | Err(pubsub::Error::UnknownKey { .. }) => Ok(()),
+        Err(source) => Err(Error::Pubsub { what: T::NAME.to_owned(), source }),
+    }
+}
+
 /// Where the value of `agent`'s topic `T` under `key` is.
 #[must_use]
 pub fn path<T: Topic>(bus: &Bus, agent: &str, key: &str) -> PathBuf {
     name::<T>(agent).dir(bus.root()).join(format!("{key}.json"))
 }
 
-/// What that file says at this moment; `None` where it is not there or cannot be used. For a decision that must not
-/// wait until a change has come round; trouble with the file is for a subscription to report.
-#[must_use]
-pub fn peek<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Option<T> {
-    let bytes = store::read(&path::<T>(bus, agent, key), FILE_LIMIT_BYTES).ok()??;
-    go_json::from_slice(&bytes).ok()
+/// What that file says at this moment; `None` where it is not there or makes no sense, which is for a subscription to
+/// report.
+///
+/// # Errors
+/// It cannot be read: nothing is known of it, least of all that it is not there.
+pub fn peek<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Result<Option<T>, pubsub::Error> {
+    match store::read(&path::<T>(bus, agent, key), FILE_LIMIT_BYTES) {
+        Ok(bytes) => Ok(bytes.and_then(|bytes| go_json::from_slice(&bytes).ok())),
+        Err(error) if error.is_refusal() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same for a decision that must not wait until a change has come round: a read that fails is logged once and
+/// repeated until it works. Dropping it loses nothing.
+pub async fn look<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Option<T> {
+    let mut retry = Retry::default();
+    loop {
+        let error = match peek(bus, agent, key) {
+            Ok(found) => return found,
+            Err(error) => error,
+        };
+        if retry.failed() {
+            warn!(topic = T::NAME, error = %report::chain(&error), "cannot read a topic file, retrying");
+        }
+        retry.due().await;
+    }
 }
 
 impl<E: Send + 'static> Tasks<E> {
-    /// Follows `agent`'s topic `T` for good. Bad files are logged here, once each, and go no further.
+    /// Follows `agent`'s topic `T` for good. Files that cannot be used are logged here, once each, and go no further.
     pub fn follow<T: Topic>(
         &mut self,
         bus: &Bus,
@@ -144,7 +176,7 @@ async fn tell<T: Topic, E: Send>(
     let event = match change {
         Change::Bad(finding) => {
             warn!(topic = T::NAME, path = %finding.path.display(), reason = finding.reason,
-                "ignored a bad value, the last good one stays");
+                "a topic file cannot be used, its last good value stays");
             None
         }
         change @ (Change::Put { .. } | Change::Gone { .. } | Change::Synced | Change::Restarted(_)) => {

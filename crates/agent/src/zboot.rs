@@ -1,6 +1,7 @@
 //! The seam to the two image partitions and to the boot loader that chooses between them.
 //!
-//! [`FileStore`] is the one implementation: files under the root, no disk is ever written.
+//! [`FileStore`] is the one implementation: files under the root, no disk is ever written. It must be asked for by
+//! name ([`Choice`]), so that no device takes an image for booted that was only written down.
 //! Not here: when an image is switched; baseosmgr decides that.
 //! Source of the states: lf-edge/eve pkg/pillar/zboot and pkg/grub (partition attributes of gptprio).
 //!
@@ -23,9 +24,54 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
 
+use pubsub::Bus;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+
+/// Which partitions are used, as given on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// `none`: there are none, and OS updates are refused.
+    #[default]
+    None,
+    /// `record`: files under `<root>/persist/zboot` that stand in for partitions.
+    Record,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Self::None),
+            "record" => Ok(Self::Record),
+            _ => Err(format!("`{text}` does not name partitions; use none or record")),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::None => "none",
+            Self::Record => "record",
+        })
+    }
+}
+
+impl Choice {
+    /// The partitions themselves, if there are any.
+    ///
+    /// # Errors
+    /// Their records can neither be read nor be made.
+    pub fn open(self, bus: &Bus) -> Result<Option<Box<dyn Zboot>>, Error> {
+        match self {
+            Self::None => Ok(None),
+            Self::Record => Ok(Some(Box::new(FileStore::open(bus)?))),
+        }
+    }
+}
 
 /// One of the two image partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 //! Not here: what follows from them. One task a topic, all owned by [`agent::Tasks`].
 
 use agent::zboot::Label;
-use agent::{Outbox, Tasks, wire};
+use agent::{Outbox, Station, Tasks, wire};
 use pubsub::{Bus, Change};
 use topics::{
     BaseOsConfig, ConfigGetStatus, ContentTreeStatus, EdgeNodeClusterConfig, FORCE_FILE, NodeAgentStatus,
@@ -19,7 +19,8 @@ const ZEDKUBE: &str = "zedkube";
 const GLOBAL: &str = "global";
 
 /// Starts to follow everything that the core wants to hear.
-pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
+pub(crate) fn all(tasks: &mut Tasks<Event>, station: &Station) {
+    let bus = &station.bus;
     tasks.follow::<BaseOsConfig>(bus, "zedagent", |change| {
         level(change, Source::Configs, |key, value| Some(Event::Config { key, value }))
     });
@@ -52,7 +53,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
     tasks.follow::<ZedAgentStatus>(bus, "zedagent", |change| {
         level(change, Source::Fallback, |_, value| fallback_counter(&value?).map(Event::FallbackCounter))
     });
-    tasks.follow_force(bus, |order| Event::Forced(forced(order)));
+    tasks.follow_force(station, |order| Event::Forced(forced(order)));
     let bus = bus.clone();
     tasks.events("follow zedkube", move |outbox| drain(bus, outbox));
 }
@@ -101,8 +102,10 @@ async fn drain(bus: Bus, outbox: Outbox<Event>) {
             biased;
             change = reports.next() => [said(change, progress), None],
             change = statuses.next() => {
-                let now = || wire::peek::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL);
-                let before = matches!(change, Change::Put { .. }).then(now).flatten();
+                let before = match change {
+                    Change::Put { .. } => wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await,
+                    Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+                };
                 [before.map(|it| progress(Some(it))), said(change, Event::Drain)]
             }
         };

@@ -22,24 +22,54 @@ mod tests;
 
 pub use limits::Limits;
 
-use agent::zboot::{Boot, Zboot};
-use agent::{Error, Station, Tasks, force, pid, turn};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::zboot::{Boot, Label, Zboot};
+use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use tracing::{info, warn};
 
 /// Name of this agent on the bus.
 const NAME: &str = "baseosmgr";
 
-/// Runs the agent until the station says stop.
+/// Runs the agent until the station says stop. Without partitions every image is refused.
 ///
 /// What it published stays when it leaves: its request and statuses are what its next start goes on from.
 ///
 /// # Errors
-/// A topic or file could not be served; the next start goes on from disk.
-pub async fn run(station: Station, limits: Limits, mut zboot: Box<dyn Zboot>) -> Result<(), Error> {
-    pid::write(&station, NAME)?;
-    force::forget_earlier_boot(&station)?;
-    let boot = zboot.boot(&station.boot_id)?;
-    let running = zboot.current()?;
+/// Another process is this agent, or the partitions make no sense.
+pub async fn run(station: Station, limits: Limits, zboot: Option<Box<dyn Zboot>>) -> Result<(), Error> {
+    let troubles = Troubles::open(&station.bus, station.clock, NAME);
+    let zboot = zboot.map(|zboot| Arc::new(Mutex::new(zboot)));
+    let open = || {
+        pid::write(&station, NAME)?;
+        force::forget_earlier_boot(&station);
+        let partitions = match &zboot {
+            Some(zboot) => {
+                let mut zboot = zboot.lock().unwrap_or_else(PoisonError::into_inner);
+                Some((zboot.boot(&station.boot_id)?, zboot.current()?, zboot.read()?))
+            }
+            None => None,
+        };
+        let (outbox, inbox) = turn::inbox();
+        let (shell, found) = shell::Shell::open(&station, zboot.clone(), Tasks::new(outbox))?;
+        Ok((partitions, shell, found, inbox))
+    };
+    let Some((partitions, shell, found, inbox)) = outlet::started(&station, &troubles, open).await? else {
+        return Ok(());
+    };
+    if let Some((boot, running, partitions)) = partitions {
+        tell(boot, running);
+        let core = core::BaseOs::new(limits, partitions, found);
+        return turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await;
+    }
+    warn!(
+        "no image partitions are named (--partitions none): every OS update in the device config is refused, with the \
+         reason in /run/baseosmgr/BaseOsStatus"
+    );
+    turn::run((core::Refusal::new(found), Vec::new()), shell, inbox, &station, &troubles).await
+}
+
+fn tell(boot: Boot, running: Label) {
     match boot {
         Boot::Again | Boot::Same => info!(partition = %running, "runs from the same partition"),
         Boot::Tried => info!(partition = %running, "a new image has its first boot and is in test"),
@@ -48,7 +78,4 @@ pub async fn run(station: Station, limits: Limits, mut zboot: Box<dyn Zboot>) ->
             warn!(partition = %running, "no partition may be booted; goes on with the one before");
         }
     }
-    let (outbox, inbox) = turn::inbox();
-    let (shell, found) = shell::Shell::open(&station, zboot, Tasks::new(outbox))?;
-    turn::run(NAME, core::BaseOs::new(limits, found), shell, inbox, &station).await
 }

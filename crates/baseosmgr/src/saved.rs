@@ -13,7 +13,7 @@ const CURRENT_RETRY: &str = "persist/status/current_retry_update_counter";
 const CONFIG_RETRY: &str = "persist/status/config_retry_update_counter";
 const FALLBACK: &str = "persist/checkpoint/forceFallbackCounter";
 /// Ours: `<counter> <label>` while a fallback is on its way, see [`FallbackFrom`].
-const FALLBACK_FROM: &str = "persist/checkpoint/forceFallbackFrom";
+pub(crate) const FALLBACK_FROM: &str = "persist/checkpoint/forceFallbackFrom";
 /// No counter file is longer than this.
 const LIMIT_BYTES: u64 = 128;
 
@@ -30,12 +30,17 @@ pub(crate) fn read(bus: &Bus) -> Result<Counters, Error> {
     })
 }
 
-pub(crate) fn write(bus: &Bus, counter: Counter, value: u32) -> Result<(), Error> {
-    let path = match counter {
+/// Where a counter is, under the root.
+pub(crate) const fn path(counter: Counter) -> &'static str {
+    match counter {
         Counter::CurrentRetry => CURRENT_RETRY,
         Counter::ConfigRetry => CONFIG_RETRY,
         Counter::Fallback => FALLBACK,
-    };
+    }
+}
+
+pub(crate) fn write(bus: &Bus, counter: Counter, value: u32) -> Result<(), Error> {
+    let path = path(counter);
     store::replace(&bus.path(path), value.to_string().as_bytes()).map_err(Error::pubsub(path))
 }
 

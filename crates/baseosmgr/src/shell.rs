@@ -2,8 +2,10 @@
 //!
 //! Not here: any decision. Words of the log: spec agents.md section 6.
 
-use agent::zboot::Zboot;
-use agent::{Clock, Error, Hands, Station, Tasks, force, publication, report, wire};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use agent::zboot::{PartitionState, Zboot};
+use agent::{Clock, Error, Hands, Station, Tasks, Weight, force, publication, report, wire};
 use pubsub::{Bus, Publication};
 use topics::{
     BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest,
@@ -21,7 +23,8 @@ const GLOBAL: &str = "global";
 pub(crate) struct Shell {
     bus: Bus,
     clock: Clock,
-    zboot: Box<dyn Zboot>,
+    /// `None`: no partitions are named, and the core never orders anything of them.
+    zboot: Option<Arc<Mutex<Box<dyn Zboot>>>>,
     tasks: Tasks<Event>,
     requests: Publication<NodeDrainRequest>,
     statuses: Publication<BaseOsStatus>,
@@ -35,7 +38,7 @@ impl Shell {
     /// earlier run left.
     pub(crate) fn open(
         station: &Station,
-        zboot: Box<dyn Zboot>,
+        zboot: Option<Arc<Mutex<Box<dyn Zboot>>>>,
         tasks: Tasks<Event>,
     ) -> Result<(Self, Found), Error> {
         let (bus, clock) = (station.bus.clone(), station.clock);
@@ -51,13 +54,19 @@ impl Shell {
             stored: 0,
         };
         shell.partitions.clear_restarted().map_err(Error::pubsub("ZbootStatus"))?;
+        if shell.zboot.is_none() {
+            // An earlier run of this boot may have had some.
+            let labels: Vec<String> = shell.partitions.iter().map(|(label, _)| label.to_owned()).collect();
+            for label in labels {
+                shell.partitions.unpublish(&label).map_err(Error::pubsub("ZbootStatus"))?;
+            }
+        }
         let found = Found {
-            partitions: shell.zboot.read()?,
             request: shell.requests.get(GLOBAL).cloned(),
             statuses: shell.statuses.iter().map(|(key, status)| (key.to_owned(), status.clone())).collect(),
             counters: saved::read(&shell.bus)?,
         };
-        follow::all(&mut shell.tasks, &shell.bus);
+        follow::all(&mut shell.tasks, station);
         Ok((shell, found))
     }
 
@@ -69,12 +78,22 @@ impl Shell {
         Ok(())
     }
 
+    fn zboot(&self) -> Result<MutexGuard<'_, Box<dyn Zboot>>, Error> {
+        match &self.zboot {
+            Some(zboot) => Ok(zboot.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => Err(Error::Effect {
+                doing: "keep the image partitions",
+                reason: "none are named, see --partitions".to_owned(),
+            }),
+        }
+    }
+
     /// Carries an order out at once: the effects after it may build on it. A refusal is a fact for the core.
     fn store(&mut self, order: Order) {
-        let outcome = match order {
-            Order::Set { label, state } => self.zboot.set_state(label, state),
-            Order::MarkActive => self.zboot.mark_current_active(),
-        };
+        let outcome = self.zboot().and_then(|mut zboot| match order {
+            Order::Set { label, state } => zboot.set_state(label, state),
+            Order::MarkActive => zboot.mark_current_active(),
+        });
         let outcome = outcome.map_err(|cause| report::chain(&cause));
         self.stored += 1;
         self.tasks
@@ -83,13 +102,14 @@ impl Shell {
 
     fn write(&mut self, of: Write, tree: &ContentTreeStatus) -> Result<(), Error> {
         info!(version = of.version, partition = %of.label, key = of.key, "writes an image");
-        match self.zboot.write_image(of.label, image::of(&self.bus, &of, tree)) {
+        let begun = self.zboot()?.write_image(of.label, image::of(&self.bus, &of, tree));
+        match begun {
             Ok(writing) => self.tasks.start("write", async move {
                 let outcome = writing.await.map_err(|cause| report::chain(&cause));
                 Some(Event::Written { of, outcome })
             }),
             Err(cause) => {
-                let (reason, partitions) = (report::chain(&cause), Box::new(self.zboot.read()?));
+                let (reason, partitions) = (report::chain(&cause), Box::new(self.zboot()?.read()?));
                 self.tasks.start("write", async move { Some(Event::Refused { of, reason, partitions }) });
             }
         }
@@ -106,23 +126,60 @@ impl Shell {
     }
 }
 
+/// Where the request is named among what waits.
+const REQUEST: &str = "NodeDrainRequest";
+
 impl Hands for Shell {
     type Effect = Effect;
+
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Save(counter, _) => Weight::record(saved::path(*counter)),
+            Effect::Journal(_) => Weight::record(saved::FALLBACK_FROM),
+            Effect::Ask { .. } => Weight::promise(REQUEST, "the request for a drain"),
+            Effect::Withdraw => Weight::status(REQUEST),
+            Effect::Store(Order::Set { label, state }) => {
+                Weight::promise(format!("partition {label}"), format!("to make {label} {state}"))
+            }
+            Effect::Store(Order::MarkActive) => {
+                Weight::promise("running partition", "to mark the running image as good")
+            }
+            Effect::Zboot(status) => {
+                let key = format!("ZbootStatus {}", status.partition_label);
+                let said = self.partitions.get(&status.partition_label);
+                let switches = |it: &ZbootStatus| it.partition_state == PartitionState::Updating.word();
+                if switches(status) && !said.is_some_and(switches) {
+                    Weight::promise(key, "the word that the image may be booted")
+                } else {
+                    Weight::status(key)
+                }
+            }
+            Effect::RemoveForce => Weight::promise(FORCE_FILE, "the removal of the used force file"),
+            Effect::Write { .. } => Weight::status("image"),
+            Effect::StopWriting => Weight::cancels("image"),
+            Effect::ZbootReady => Weight::status("ZbootStatus restarted"),
+            Effect::Status { key, .. } | Effect::Unpublish { key } => {
+                Weight::status(format!("BaseOsStatus {key}"))
+            }
+            Effect::Manager(_) => Weight::status("BaseOSMgrStatus"),
+            Effect::Say(_) | Effect::AskNodeagent => Weight::plain(),
+        }
+    }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
             Effect::Say(note) => say(&note),
             Effect::Ask { nth, context } => self.ask(nth, context)?,
             Effect::AskNodeagent => {
-                let status = wire::peek::<NodeAgentStatus>(&self.bus, "nodeagent", "nodeagent");
-                let going_down = status.is_some_and(|it| it.device_reboot || it.device_poweroff);
+                let bus = self.bus.clone();
                 self.stored += 1;
                 self.tasks.start(format!("asked nodeagent {}", self.stored), async move {
-                    Some(Event::GoingDown(going_down))
+                    let status = wire::look::<NodeAgentStatus>(&bus, "nodeagent", "nodeagent").await;
+                    Some(Event::GoingDown(status.is_some_and(|it| it.device_reboot || it.device_poweroff)))
                 });
             }
             Effect::Withdraw => {
-                self.requests.unpublish(GLOBAL).map_err(Error::pubsub("NodeDrainRequest"))?;
+                wire::withdraw(&mut self.requests, GLOBAL)?;
             }
             Effect::Store(order) => self.store(order),
             Effect::Write { write, tree } => self.write(write, &tree)?,
@@ -130,9 +187,7 @@ impl Hands for Shell {
             Effect::Save(counter, value) => saved::write(&self.bus, counter, value)?,
             Effect::Journal(journal) => saved::journal(&self.bus, journal)?,
             Effect::RemoveForce => {
-                if let Err(cause) = force::remove(&self.bus) {
-                    warn!(path = FORCE_FILE, error = %report::chain(&cause), "cannot remove the used force file; remove it by hand");
-                }
+                force::remove(&self.bus)?;
             }
             Effect::Zboot(status) => {
                 let key = status.partition_label.clone();
@@ -141,7 +196,7 @@ impl Hands for Shell {
             Effect::ZbootReady => self.partitions.signal_restarted().map_err(Error::pubsub("ZbootStatus"))?,
             Effect::Status { key, status } => self.status(&key, *status)?,
             Effect::Unpublish { key } => {
-                self.statuses.unpublish(&key).map_err(Error::pubsub("BaseOsStatus"))?;
+                wire::withdraw(&mut self.statuses, &key)?;
             }
             Effect::Manager(counter) => {
                 let status = BaseOSMgrStatus { current_retry_update_counter: counter };

@@ -1,5 +1,7 @@
 //! The whole agent on a root of its own: files in, files out, compared with the reference's samples.
 
+mod refusal;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +13,8 @@ use pubsub::{Bus, Change, FileRule, FileState, store};
 use tokio::task::JoinSet;
 use topics::{
     Answer, BaseOSMgrStatus, BaseOsConfig, BaseOsStatus, ConfigGetStatus, ContentTreeStatus, DrainStatus,
-    EdgeNodeClusterConfig, LeavePhase, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, NodeLeave,
-    Requester, SwState, Topic, ZbootConfig, ZbootStatus, ZedAgentStatus, go_json,
+    EdgeNodeClusterConfig, LeavePhase, NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
+    NodeLeave, Requester, SwState, Topic, ZbootConfig, ZbootStatus, ZedAgentStatus, go_json,
 };
 
 use crate::Limits;
@@ -62,10 +64,10 @@ impl Device {
 
     fn start(&mut self) {
         let zboot = FileStore::open(&self.bus).unwrap();
-        self.start_with(Box::new(zboot));
+        self.start_with(Some(Box::new(zboot)));
     }
 
-    fn start_with(&mut self, zboot: Box<dyn Zboot>) {
+    fn start_with(&mut self, zboot: Option<Box<dyn Zboot>>) {
         let (stopper, stop) = Stop::new();
         let boot_id = format!("boot-{}", self.boots);
         let station = Station { bus: self.bus.clone(), clock: Clock::new(), stop, boot_id };
@@ -440,7 +442,7 @@ async fn partitions_that_refuse_a_switch_are_asked_again_and_the_reason_shows() 
     device.kill().await;
     let inner = FileStore::open(&device.bus).unwrap();
     let refuses = Arc::new(AtomicBool::new(true));
-    device.start_with(Box::new(Reluctant { inner, refuses: Arc::clone(&refuses) }));
+    device.start_with(Some(Box::new(Reluctant { inner, refuses: Arc::clone(&refuses) })));
     device.answer(DrainStatus::Complete).await;
     let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
     assert!(status.error.contains("read-only file system"), "{}", status.error);

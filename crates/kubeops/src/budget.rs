@@ -114,10 +114,13 @@ impl BudgetFacts {
 impl fmt::Display for BudgetFacts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { namespace, name, allowed, healthy, desired, expected, uncounted, selector: _ } = self;
-        write!(
-            out,
-            "budget {namespace}/{name} allows {allowed} of {expected}; {healthy} healthy, {desired} needed"
-        )?;
+        write!(out, "PodDisruptionBudget {namespace}/{name} allows ")?;
+        match allowed {
+            ..=0 => write!(out, "no disruption")?,
+            1 => write!(out, "1 disruption")?,
+            more => write!(out, "{more} disruptions")?,
+        }
+        write!(out, ": {healthy} of {expected} pods healthy, {desired} required")?;
         if uncounted.is_empty() { Ok(()) } else { write!(out, "; its pods cannot be counted: {uncounted}") }
     }
 }
@@ -175,6 +178,9 @@ mod tests {
         assert!(!budget.guards(&labels(&[])));
         budget.selector = Some(Selector::default());
         assert!(budget.guards(&labels(&[])));
-        assert_eq!(budget.to_string(), "budget shop/web allows 0 of 3; 2 healthy, 2 needed");
+        assert_eq!(
+            budget.to_string(),
+            "PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"
+        );
     }
 }

@@ -87,6 +87,16 @@ impl Cluster {
         }
     }
 
+    /// The server's address, for a person; the source of it where that is not known yet.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let address = match &*self.source {
+            Source::File(file) => file.address(),
+            Source::Given(_) => String::new(),
+        };
+        if address.is_empty() { self.via() } else { address.trim_end_matches('/').to_owned() }
+    }
+
     /// Sends `request` and decodes the answer. Dropping the future gives up the answer; whether the server has
     /// carried out the call is then unknown.
     ///

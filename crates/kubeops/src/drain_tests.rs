@@ -143,7 +143,7 @@ async fn d4_a_pod_that_its_budget_holds_delays_nobody_and_is_named_with_numbers(
     assert_eq!(seen.blockers[0].code, BlockCode::BudgetStuck, "no pod of it is merely starting");
     assert_eq!(
         seen.blockers[0].reason,
-        "pod shop/held is held: budget shop/web allows 0 of 2; 2 healthy, 2 needed"
+        "pod shop/held: PodDisruptionBudget shop/web allows no disruption: 2 of 2 pods healthy, 2 required"
     );
 
     // With room again it goes at once, not at its next turn.
@@ -172,7 +172,8 @@ async fn o2_a_held_pod_is_told_with_its_numbers_and_never_otherwise() {
         () = attempt.pass(secs(60)) => {}
         () = collect => {}
     }
-    let expected = "pod shop/held is held: budget shop/web allows 0 of 2; 2 healthy, 2 needed";
+    let expected =
+        "pod shop/held: PodDisruptionBudget shop/web allows no disruption: 2 of 2 pods healthy, 2 required";
     assert_eq!(told.into_iter().collect::<Vec<_>>(), [expected]);
 }
 

@@ -107,6 +107,25 @@ impl Error {
         }
     }
 
+    /// Whether nothing answered at all: no connection, or no answer in time. A server that refuses, throttles or shows
+    /// a certificate has answered.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        match self {
+            Self::Silent { .. } => true,
+            Self::Connection { .. } => {
+                let line = self.line().to_lowercase();
+                !["certificate", "tls", "handshake"].iter().any(|word| line.contains(word))
+            }
+            Self::Kubeconfig { .. }
+            | Self::Refused { .. }
+            | Self::Garbled { .. }
+            | Self::Unaskable { .. }
+            | Self::WrongNode { .. }
+            | Self::Name(_) => false,
+        }
+    }
+
     /// Whether the same call may succeed later without a person: conflicts, load, transport.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

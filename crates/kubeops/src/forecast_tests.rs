@@ -142,7 +142,7 @@ fn d6_d7_a_budget_without_room_blocks_with_its_numbers_and_what_hinders_it() {
     assert_eq!(blockers[0].code, BlockCode::NoOtherNode);
     assert_eq!(
         blockers[0].reason,
-        "pod shop/a is held: budget shop/web allows 0 of 3; 2 healthy, 2 needed; no other node can take pod shop/b \
+        "pod shop/a: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; no other node can take pod shop/b \
          (0/2 nodes are available)"
     );
 }
@@ -157,7 +157,7 @@ fn who_waits_for_a_turn_only_is_no_blocker_and_who_waits_for_a_place_that_is_not
     assert_eq!(met(&stuck), none, "one uses up the room, as nothing replaces it");
     assert_eq!(
         forecast(&stuck).blockers[0].reason,
-        "pod shop/b will be held: budget shop/web allows 1 of 3; 3 healthy, 2 needed; no other node can take what \
+        "pod shop/b will be held: PodDisruptionBudget shop/web allows 1 disruption: 3 of 3 pods healthy, 2 required; no other node can take what \
          replaces pod shop/a (node n2 does not fit volume pv-1)"
     );
     let alone = Survey { peers: vec![], ..survey(many(|name| on_node(pod(name))), open()) };

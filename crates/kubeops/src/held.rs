@@ -23,13 +23,13 @@ pub fn by_budgets(
 ) -> (BlockCode, String) {
     let numbers = guards.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     if let Some((other, sentence)) = hindrances.iter().find_map(|it| Some((&it.pod, unplaced(it)?))) {
-        let reason = format!("pod {pod} is held: {numbers}; no other node can take pod {other} ({sentence})");
+        let reason = format!("pod {pod}: {numbers}; no other node can take pod {other} ({sentence})");
         return (BlockCode::NoOtherNode, reason);
     }
     let stuck = guards.iter().any(|budget| is_stuck(budget));
     let code = if stuck { BlockCode::BudgetStuck } else { code };
-    let why = if guards.len() > 1 { "is held until all its budgets have room" } else { "is held" };
-    let mut parts = vec![format!("pod {pod} {why}: {numbers}")];
+    let all = if guards.len() > 1 { " waits until all its budgets allow a disruption" } else { "" };
+    let mut parts = vec![format!("pod {pod}{all}: {numbers}")];
     parts.extend(hindrances.iter().take(NAMED).map(ToString::to_string));
     if let Some(more) = hindrances.len().checked_sub(NAMED).filter(|more| *more > 0) {
         parts.push(format!("and {more} more"));
@@ -93,40 +93,39 @@ mod tests {
                 vec![&none],
                 vec![],
                 BlockCode::BudgetStuck,
-                "pod shop/x is held: budget shop/vm allows 0 of 0; 1 healthy, 0 needed; its pods cannot be counted: \
+                "pod shop/x: PodDisruptionBudget shop/vm allows no disruption: 1 of 0 pods healthy, 0 required; its pods cannot be counted: \
                  no scale",
             ),
             (
                 vec![&full],
                 vec![],
                 BlockCode::Budget,
-                "pod shop/x is held: budget shop/web allows 0 of 3; 2 healthy, 2 needed",
+                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required",
             ),
             (
                 vec![&stuck],
                 vec![],
                 BlockCode::BudgetStuck,
-                "pod shop/x is held: budget shop/web allows 0 of 3; 3 healthy, 3 needed",
+                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
             ),
             (
                 vec![&other, &full],
                 vec![&sick[0]],
                 BlockCode::ManyBudgets,
-                "pod shop/x is held until all its budgets have room: budget shop/all allows 1 of 9; 9 healthy, \
-                 8 needed; budget shop/web allows 0 of 3; 2 healthy, 2 needed; pod shop/a is not Ready",
+                "pod shop/x waits until all its budgets allow a disruption: PodDisruptionBudget shop/all allows 1 disruption: 9 of 9 pods healthy, 8 required; PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; pod shop/a is not Ready",
             ),
             (
                 vec![&full],
                 sick.iter().collect(),
                 BlockCode::Budget,
-                "pod shop/x is held: budget shop/web allows 0 of 3; 2 healthy, 2 needed; pod shop/a is not \
+                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; pod shop/a is not \
                  Ready; pod shop/b is not Ready; pod shop/c is not Ready; and 1 more",
             ),
             (
                 vec![&full],
                 homeless.iter().collect(),
                 BlockCode::NoOtherNode,
-                "pod shop/x is held: budget shop/web allows 0 of 3; 2 healthy, 2 needed; no other node can take \
+                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; no other node can take \
                  pod shop/b (0/2 nodes)",
             ),
         ];

@@ -16,6 +16,8 @@ use tracing::debug;
 
 use crate::error::Error;
 
+/// A longer file is no kubeconfig.
+const LIMIT_BYTES: u64 = 1 << 20;
 /// How often a file is looked at while its renewal is waited for (goals D16: within 2 s).
 const LOOKS_APART: Duration = Duration::from_secs(1);
 
@@ -23,6 +25,8 @@ const LOOKS_APART: Duration = Duration::from_secs(1);
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
     held: Mutex<Option<Held>>,
+    /// The server's address, as it was read last.
+    address: Mutex<String>,
 }
 
 /// A client and the file that it was made from.
@@ -41,11 +45,16 @@ struct Stamp {
 
 impl KubeconfigFile {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, held: Mutex::new(None) }
+        Self { path, held: Mutex::new(None), address: Mutex::default() }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The server's address, once the file has been read.
+    pub(crate) fn address(&self) -> String {
+        self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Has the next call read everything anew.
@@ -59,7 +68,8 @@ impl KubeconfigFile {
         if let Some(client) = self.known(&stamp) {
             return Ok(client);
         }
-        let client = read_client(&self.path).await?;
+        let (client, address) = read_client(&self.path).await?;
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
         debug!(path = %self.path.display(), "kubeconfig read");
         let held = Held { stamp, client: client.clone() };
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
@@ -89,12 +99,29 @@ impl Stamp {
     fn of(path: &Path) -> Result<Self, Error> {
         let facts = fs::metadata(path)
             .map_err(|source| Error::Kubeconfig { path: path.to_owned(), source: source.into() })?;
+        short_enough(facts.len())
+            .map_err(|reason| Error::Kubeconfig { path: path.to_owned(), source: reason.into() })?;
         Ok(Self { inode: facts.ino(), bytes: facts.len(), changed: (facts.ctime(), facts.ctime_nsec()) })
     }
 }
 
-/// Builds a client from nothing but the file: no variable of the environment is looked at.
-async fn read_client(path: &Path) -> Result<Client, Error> {
+fn short_enough(bytes: u64) -> Result<(), String> {
+    let fits = bytes <= LIMIT_BYTES;
+    fits.then_some(())
+        .ok_or_else(|| format!("it has {bytes} bytes; a kubeconfig has {LIMIT_BYTES} at the most"))
+}
+
+/// Reads a text as [`read_client`] does a file, and makes no client of it.
+pub(crate) async fn understand(bytes: &[u8]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    short_enough(bytes.len() as u64)?;
+    let kubeconfig = Kubeconfig::from_yaml(std::str::from_utf8(bytes)?)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(())
+}
+
+/// Builds a client from nothing but the file: no variable of the environment is looked at. Returns the server's address
+/// too.
+async fn read_client(path: &Path) -> Result<(Client, String), Error> {
     let wrong = |source: Box<dyn std::error::Error + Send + Sync>| Error::Kubeconfig {
         path: path.to_owned(),
         source,
@@ -114,7 +141,8 @@ async fn read_client(path: &Path) -> Result<Client, Error> {
         config.proxy_url = None;
     }
     config.default_retry = false;
-    Client::try_from(config).map_err(|it| wrong(it.into()))
+    let address = config.cluster_url.to_string();
+    Ok((Client::try_from(config).map_err(|it| wrong(it.into()))?, address))
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ mod streams;
 pub mod survey;
 pub mod taints;
 pub mod tier;
+pub mod trial;
 pub mod volumes;
 mod watch;
 #[cfg(test)]

@@ -401,7 +401,10 @@ mod tests {
             "status": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4},
         });
         let found = budget_facts(&serde_json::from_value(budget).unwrap());
-        assert_eq!(found.to_string(), "budget shop/web allows 1 of 4; 3 healthy, 2 needed");
+        assert_eq!(
+            found.to_string(),
+            "PodDisruptionBudget shop/web allows 1 disruption: 3 of 4 pods healthy, 2 required"
+        );
         let held: Vec<Holds> = found.selector.unwrap().conditions.into_iter().map(|it| it.holds).collect();
         let x = || vec!["x".to_owned()];
         assert_eq!(

@@ -121,6 +121,14 @@ pub struct Blocker {
     pub since: Mono,
 }
 
+impl Blocker {
+    /// What a person can do about it.
+    #[must_use]
+    pub fn next_step(&self) -> String {
+        self.code.next_step(&self.pod.namespace, &self.pod.name)
+    }
+}
+
 /// Why a pod does not leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockCode {
@@ -190,16 +198,35 @@ impl BlockCode {
         }
     }
 
-    /// What a person can do about it.
+    /// What a person can do about a pod `name` of `namespace`, with the command to type.
     #[must_use]
-    pub const fn next_step(self) -> &'static str {
+    pub fn next_step(self, namespace: &str, name: &str) -> String {
+        let budgets = format!("`kubectl -n {namespace} get pdb,pods`");
         match self {
-            Self::Budget => "wait for the budget to get room; if it stays: add a replica or mend its pods",
-            Self::BudgetStuck => "add a replica, mend the pods that are not Ready, or change the budget",
-            Self::ManyBudgets => "let all budgets of the pod get room, or leave one budget for it",
-            Self::NamespaceEnding => "look at what holds the namespace: kubectl get namespace -o yaml",
+            Self::Budget => {
+                return format!("wait until the budget allows a disruption, or add a replica: {budgets} shows its pods");
+            }
+            // All its pods are Ready, or cannot be counted: see `held::is_stuck`.
+            Self::BudgetStuck => {
+                return format!("waiting does not help: add a replica, or change the budget: {budgets} shows both");
+            }
+            Self::ManyBudgets => {
+                return format!("wait until all budgets of the pod allow a disruption, or leave it one: {budgets}");
+            }
+            Self::NamespaceEnding => {
+                return format!("find what holds the namespace: `kubectl get namespace {namespace} -o yaml`");
+            }
+            Self::SlowToEnd => {
+                return format!(
+                    "check its finalizers and the kubelet of this node: `kubectl -n {namespace} describe pod {name}`"
+                );
+            }
+            Self::OverTime => return format!("check the pod: `kubectl -n {namespace} describe pod {name}`"),
+            Self::NoOtherNode => {
+                return format!("make another node fit (labels, taints, room): `kubectl -n {namespace} get events`");
+            }
             Self::Throttled => "wait; the API server has too much to do",
-            Self::ApiTrouble => "wait, or look at the log of the API server",
+            Self::ApiTrouble => "wait, or check the log of the API server",
             Self::Refused => {
                 "give the user of the kubeconfig the role that pillar-rs ships: `kubectl apply -f docs/role.yaml`"
             }
@@ -211,11 +238,9 @@ impl BlockCode {
                 "fix the admission webhook that the reason names, or have it admit evictions: `kubectl get \
                  validatingwebhookconfigurations,mutatingwebhookconfigurations`"
             }
-            Self::SlowToEnd => "look at the pod's finalizers and at the kubelet of this node",
-            Self::Sticky => "take the toleration for a cordon, or the fixed node name, out of the workload",
-            Self::OverTime => "look at the pod, or delete it yourself",
-            Self::NoOtherNode => "make another node fit: its labels, its taints, its room",
+            Self::Sticky => "remove the toleration for a cordon, or the fixed node name, from the workload",
         }
+        .to_owned()
     }
 }
 

@@ -263,14 +263,28 @@ pub(crate) mod tests {
         let mut never = budget("b", "web", 1);
         never["status"] = json!(null);
         let table = [
-            (budget("b", "web", 0), "budget shop/b allows 0 of 4; 3 healthy, 2 needed"),
-            (budget("b", "web", -1), "budget shop/b allows -1 of 4; 3 healthy, 2 needed"),
-            (changed, "budget shop/b allows 1 of 4; 3 healthy, 2 needed, not counted anew since its change"),
-            (never, "budget shop/b allows 0 of 0; 0 healthy, 0 needed, not counted anew since its change"),
+            (
+                budget("b", "web", 0),
+                "PodDisruptionBudget shop/b allows no disruption: 3 of 4 pods healthy, 2 required",
+            ),
+            (
+                budget("b", "web", -1),
+                "PodDisruptionBudget shop/b allows no disruption: 3 of 4 pods healthy, 2 required",
+            ),
+            (
+                changed,
+                "PodDisruptionBudget shop/b allows 1 disruption: 3 of 4 pods healthy, 2 required, not counted anew since its change",
+            ),
+            (
+                never,
+                "PodDisruptionBudget shop/b allows no disruption: 0 of 0 pods healthy, 0 required, not counted anew since its change",
+            ),
         ];
         for (closed, words) in table {
             let (reply, calls) = remove(vec![mock::list("9", &[closed, budget("a", "web", 1)])]).await;
-            let text = format!("budget shop/a allows 1 of 4; 3 healthy, 2 needed; {words}");
+            let text = format!(
+                "PodDisruptionBudget shop/a allows 1 disruption: 3 of 4 pods healthy, 2 required; {words}"
+            );
             assert_eq!(reply, Reply::Budget { text, retry_after: None });
             assert_eq!(calls.lines(), [LIST]);
         }

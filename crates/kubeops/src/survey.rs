@@ -234,7 +234,7 @@ mod tests {
             (plan.blockers[0].code, plan.blockers[0].reason.as_str()),
             (
                 BlockCode::Budget,
-                "pod shop/web-0 is held: budget shop/web allows 0 of 2; 1 healthy, 1 needed; pod shop/web-1 on \
+                "pod shop/web-0: PodDisruptionBudget shop/web allows no disruption: 1 of 2 pods healthy, 1 required; pod shop/web-1 on \
                  node n2 is not Ready since 2020-01-01 14:03 UTC"
             )
         );

@@ -155,7 +155,11 @@ async fn o5_a_budget_that_allows_nothing_is_foreseen_as_stuck() {
     })
     .await;
     assert_eq!(codes(&plan), BTreeSet::from(["budget-stuck"]));
-    assert!(plan.blockers[0].reason.contains("budget shop/web allows 0 of 3; 3 healthy, 3 needed"));
+    assert!(
+        plan.blockers[0]
+            .reason
+            .contains("PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +175,10 @@ async fn o5_a_budget_without_room_for_a_pod_that_is_not_ready_is_foreseen_with_t
     let plan = plan_and_drain(&sim, &cluster, 1).await;
     assert_eq!(codes(&plan), BTreeSet::from(["budget"]));
     let reason = &plan.blockers[0].reason;
-    assert!(reason.contains("budget shop/web allows 0 of 3; 2 healthy, 2 needed"), "{reason}");
+    assert!(
+        reason.contains("PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"),
+        "{reason}"
+    );
     assert!(reason.contains(&format!("pod shop/{sick} on node n2 is not Ready since ")), "{reason}");
 }
 

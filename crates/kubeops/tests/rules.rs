@@ -55,7 +55,7 @@ async fn d4_two_hundred_pods_with_a_blocked_one_are_all_asked_within_two_seconds
     assert_eq!(seen.blockers[0].code, BlockCode::BudgetStuck);
     assert_eq!(
         seen.blockers[0].reason,
-        "pod many/held is held: budget many/held allows 0 of 1; 1 healthy, 1 needed"
+        "pod many/held: PodDisruptionBudget many/held allows no disruption: 1 of 1 pods healthy, 1 required"
     );
     sim.edit(BUDGET, "many", "held", |budget| budget["spec"]["minAvailable"] = json!(0));
     attempt.drained().await;
@@ -71,8 +71,10 @@ async fn d6_pods_with_two_budgets_leave_one_by_one_and_only_while_both_have_room
     let seen = attempt.until(|it| it.blockers.iter().any(|it| it.reason.contains("shop/web-too"))).await;
     let reason = &seen.blockers.iter().find(|it| it.pod.name.starts_with("web")).unwrap().reason;
     assert!(
-        reason.contains("budget shop/web allows 1 of 3; 3 healthy, 2 needed")
-            && reason.contains("budget shop/web-too allows 0 of 3; 3 healthy, 3 needed"),
+        reason.contains("PodDisruptionBudget shop/web allows 1 disruption: 3 of 3 pods healthy, 2 required")
+            && reason.contains(
+                "PodDisruptionBudget shop/web-too allows no disruption: 3 of 3 pods healthy, 3 required"
+            ),
         "{reason}"
     );
     attempt.pass(secs(120)).await;

@@ -34,6 +34,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
     });
     tasks.follow::<ZbootStatus>(bus, "baseosmgr", |change| match change {
         Change::Put { key, value, .. } => Some(Event::Partition { label: key, value: partition(value) }),
+        Change::Restarted(1..) => Some(Event::Heard(Source::Partitions)),
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<DomainStatus>(bus, "domainmgr", |change| match change {

@@ -52,20 +52,25 @@ impl From<Resumed> for Latched {
 
 impl Journal {
     /// The journal of boot `boot_id`. One that makes no sense is left out: facts say the same, only later.
-    pub(crate) fn read(bus: &Bus, boot_id: &str) -> Option<Self> {
+    ///
+    /// # Errors
+    /// It cannot be read. Without it the operation on its way would be forgotten.
+    pub(crate) fn read(bus: &Bus, boot_id: &str) -> Result<Option<Self>, Error> {
         let path = bus.path(PATH);
         let bytes = match store::read(&path, LIMIT_BYTES) {
-            Ok(bytes) => bytes?,
-            Err(cause) => {
-                warn!(path = %path.display(), error = %report::chain(&cause), "left out a journal that cannot be read");
-                return None;
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
+            Err(cause) if cause.is_refusal() => {
+                warn!(path = %path.display(), error = %report::chain(&cause), "ignored the journal");
+                return Ok(None);
             }
+            Err(cause) => return Err(Error::pubsub(PATH)(cause)),
         };
         match serde_json::from_slice::<Self>(&bytes) {
-            Ok(journal) => (journal.boot_id == boot_id).then_some(journal),
+            Ok(journal) => Ok((journal.boot_id == boot_id).then_some(journal)),
             Err(cause) => {
-                warn!(path = %path.display(), error = %cause, "left out a journal that makes no sense");
-                None
+                warn!(path = %path.display(), error = %cause, "ignored a journal that makes no sense");
+                Ok(None)
             }
         }
     }

@@ -29,8 +29,10 @@ mod tests;
 
 pub use limits::Limits;
 
+use std::sync::Arc;
+
 use agent::device::Device;
-use agent::{Error, Station, Tasks, pid, turn};
+use agent::{Error, Station, Tasks, Troubles, outlet, pid, turn};
 
 /// Name of this agent on the bus.
 const NAME: &str = "nodeagent";
@@ -42,14 +44,22 @@ const NAME: &str = "nodeagent";
 /// the machine does what the device did not. A restart by hand goes through the operation once more.
 ///
 /// # Errors
-/// A topic could not be served; the next start goes on from the journal.
+/// Another process is this agent.
 pub async fn run(station: Station, limits: Limits, device: Box<dyn Device>) -> Result<(), Error> {
-    pid::write(&station, NAME)?;
-    let (outbox, inbox) = turn::inbox();
-    let (shell, found) = shell::Shell::open(&station, device, Tasks::new(outbox))?;
+    let troubles = Troubles::open(&station.bus, station.clock, NAME);
+    let device: Arc<dyn Device> = Arc::from(device);
+    let open = || {
+        pid::write(&station, NAME)?;
+        let (outbox, inbox) = turn::inbox();
+        let (shell, found) = shell::Shell::open(&station, &device, Tasks::new(outbox))?;
+        Ok((shell, found, inbox))
+    };
+    let Some((shell, found, inbox)) = outlet::started(&station, &troubles, open).await? else {
+        return Ok(());
+    };
     let leaves = shell.leaves();
     let core = core::NodeAgent::new(limits, core::Waits::default(), found, station.clock.now());
-    match turn::run(NAME, core, shell, inbox, &station).await {
+    match turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await {
         Err(_) if leaves.said() => Ok(()),
         ended => ended,
     }

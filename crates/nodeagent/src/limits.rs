@@ -16,6 +16,8 @@ pub struct Limits {
     pub domain_halt_step_ms: u64,
     /// How long applications may take to halt.
     pub domain_halt_limit_ms: u64,
+    /// How long the disks may take before the device is asked.
+    pub last_sync_ms: u64,
     /// How long a machine may stay up after it was told to go down; then the agent leaves.
     pub hard_exit_ms: u64,
     /// The pause before a device that refused is asked again.
@@ -33,6 +35,7 @@ impl Default for Limits {
             min_reboot_delay_ms: 30_000,
             domain_halt_step_ms: 5_000,
             domain_halt_limit_ms: 300_000,
+            last_sync_ms: 120_000,
             hard_exit_ms: 120_000,
             refused_pause_ms: 30_000,
             test_tick_ms: 10_000,
@@ -53,6 +56,10 @@ impl Limits {
 
     pub(crate) const fn domain_halt_limit(&self) -> Duration {
         Duration::from_millis(self.domain_halt_limit_ms)
+    }
+
+    pub(crate) const fn last_sync(&self) -> Duration {
+        Duration::from_millis(self.last_sync_ms)
     }
 
     pub(crate) const fn hard_exit(&self) -> Duration {

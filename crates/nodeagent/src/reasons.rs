@@ -34,15 +34,18 @@ const LOG_KEPT_BYTES: usize = 64 << 10;
 /// What the names of numbers begin with.
 const PREFIX: &str = "BootReason";
 
-/// Reads what the boot before left. A file that cannot be read counts as absent and is said.
-pub(crate) fn read(bus: &Bus) -> Stored {
-    Stored {
-        reason: text(bus, REASON),
-        boot_reason: text(bus, NUMBER).map(|name| number(&name)),
-        stack: content(bus, STACK),
-        image: text(bus, IMAGE),
+/// Reads what the boot before left. A file that is broken for good counts as absent and is logged.
+///
+/// # Errors
+/// Descriptors or memory are short: what is there now must not count as absent, and be removed.
+pub(crate) fn read(bus: &Bus) -> Result<Stored, Error> {
+    Ok(Stored {
+        reason: text(bus, REASON)?,
+        boot_reason: text(bus, NUMBER)?.map(|name| number(&name)),
+        stack: content(bus, STACK)?,
+        image: text(bus, IMAGE)?,
         time: written_at(&bus.path(NUMBER)).or_else(|| written_at(&bus.path(REASON))),
-    }
+    })
 }
 
 /// What the machine tells by itself. Disks and watchdog are not asked yet.
@@ -71,16 +74,19 @@ pub(crate) fn write(bus: &Bus, order: &Order, image: &str, now: GoTime) -> Resul
             outcome = outcome.and(store::replace(&path, text.as_bytes()).map_err(Error::pubsub(file)));
         }
     }
-    outcome.and(append(bus, &format!("{now} {number} {}\n", order.reason)))
+    outcome.and_then(|()| append(bus, &format!("{now} {number} {}\n", order.reason)))
 }
 
-/// How often the device had started before; a text that is no number counts as none and is said.
-pub(crate) fn counter(bus: &Bus) -> u32 {
-    let Some(text) = text(bus, COUNTER) else { return 0 };
-    text.parse().unwrap_or_else(|cause| {
+/// How often the device had started before; a text that is no number counts as none and is logged.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn counter(bus: &Bus) -> Result<u32, Error> {
+    let Some(text) = text(bus, COUNTER)? else { return Ok(0) };
+    Ok(text.parse().unwrap_or_else(|cause| {
         warn!(path = COUNTER, error = %cause, "the restart counter is no number, it begins at 0 again");
         0
-    })
+    }))
 }
 
 /// Counts this start.
@@ -102,16 +108,18 @@ fn number(text: &str) -> BootReason {
 }
 
 /// One line; a blank one counts as absent.
-fn text(bus: &Bus, file: &str) -> Option<String> {
-    content(bus, file).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+fn text(bus: &Bus, file: &str) -> Result<Option<String>, Error> {
+    let text = content(bus, file)?.map(|text| text.trim().to_owned());
+    Ok(text.filter(|text| !text.is_empty()))
 }
 
-fn content(bus: &Bus, file: &str) -> Option<String> {
+fn content(bus: &Bus, file: &str) -> Result<Option<String>, Error> {
     match store::read(&bus.path(file), LIMIT_BYTES) {
-        Ok(bytes) => Some(String::from_utf8_lossy(&bytes?).into_owned()),
+        Ok(bytes) => Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())),
+        Err(cause) if cause.is_shortage() => Err(Error::pubsub(file.to_owned())(cause)),
         Err(cause) => {
-            warn!(path = file, error = %report::chain(&cause), "left out");
-            None
+            warn!(path = file, error = %report::chain(&cause), "cannot be read, ignored");
+            Ok(None)
         }
     }
 }
@@ -156,14 +164,14 @@ mod tests {
         let (_dir, bus) = root();
         write(&bus, &order("NORMAL: controller reboot", BootReason::RebootCmd), "IMGA", GoTime::ZERO)
             .unwrap();
-        let stored = read(&bus);
+        let stored = read(&bus).unwrap();
         assert_eq!(stored.reason.as_deref(), Some("NORMAL: controller reboot"));
         assert_eq!(stored.boot_reason, Some(BootReason::RebootCmd));
         assert_eq!(stored.image.as_deref(), Some("IMGA"));
         assert!(stored.time.is_some());
-        assert_eq!(text(&bus, NUMBER).as_deref(), Some("BootReasonRebootCmd"));
+        assert_eq!(text(&bus, NUMBER).unwrap().as_deref(), Some("BootReasonRebootCmd"));
         forget(&bus);
-        assert_eq!(read(&bus), Stored::default());
+        assert_eq!(read(&bus).unwrap(), Stored::default());
     }
 
     #[test]
@@ -171,10 +179,10 @@ mod tests {
         let (_dir, bus) = root();
         write(&bus, &order("first", BootReason::Fatal), "IMGA", GoTime::ZERO).unwrap();
         write(&bus, &order("second", BootReason::RebootCmd), "IMGB", GoTime::ZERO).unwrap();
-        let stored = read(&bus);
+        let stored = read(&bus).unwrap();
         assert_eq!((stored.reason.as_deref(), stored.boot_reason), (Some("first"), Some(BootReason::Fatal)));
         assert_eq!(stored.image.as_deref(), Some("IMGA"));
-        let log = text(&bus, LOG).unwrap();
+        let log = text(&bus, LOG).unwrap().unwrap();
         assert_eq!(
             log,
             "0001-01-01T00:00:00Z BootReasonFatal first\n0001-01-01T00:00:00Z BootReasonRebootCmd second"
@@ -194,11 +202,11 @@ mod tests {
     #[test]
     fn the_counter_begins_at_zero_and_rises_by_one() {
         let (_dir, bus) = root();
-        assert_eq!(counter(&bus), 0);
+        assert_eq!(counter(&bus).unwrap(), 0);
         count(&bus, 0);
-        assert_eq!(counter(&bus), 1);
+        assert_eq!(counter(&bus).unwrap(), 1);
         store::replace(&bus.path(COUNTER), b"many").unwrap();
-        assert_eq!(counter(&bus), 0);
+        assert_eq!(counter(&bus).unwrap(), 0);
     }
 
     #[test]
@@ -207,11 +215,11 @@ mod tests {
         store::replace(&bus.path(LOG), "x".repeat(LOG_KEPT_BYTES).as_bytes()).unwrap();
         append(&bus, "one\n").unwrap();
         append(&bus, "two\n").unwrap();
-        let log = text(&bus, LOG).unwrap();
+        let log = text(&bus, LOG).unwrap().unwrap();
         assert!(log.len() <= LOG_KEPT_BYTES && log.ends_with("two"), "{}", log.len());
         store::replace(&bus.path(LOG), "short\n".repeat(LOG_KEPT_BYTES / 6).as_bytes()).unwrap();
         append(&bus, "last\n").unwrap();
-        let log = text(&bus, LOG).unwrap();
+        let log = text(&bus, LOG).unwrap().unwrap();
         assert!(log.starts_with("short\n") && log.ends_with("\nlast"));
     }
 
@@ -220,6 +228,6 @@ mod tests {
         let (dir, bus) = root();
         fs::create_dir_all(dir.path().join("persist")).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join(REASON)).unwrap();
-        assert_eq!(read(&bus).reason, None);
+        assert_eq!(read(&bus).unwrap().reason, None);
     }
 }

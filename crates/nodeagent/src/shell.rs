@@ -1,21 +1,20 @@
 //! Performs what the core asks for: publishes, stores, asks the device, logs.
 //!
-//! Not here: any decision. Once an operation is on its way, a file that cannot be written is said and passed over:
-//! a full disk must not keep a device from going down. Words of the log: spec agents.md 6.
+//! Not here: any decision. Words of the log: spec agents.md 6.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::device::{self, Device, Operation};
-use agent::{Clock, Error, Hands, Station, Tasks, publication, report, wire};
+use agent::{Clock, Error, Hands, Station, Tasks, Weight, publication, report, wire};
 use pubsub::{Bus, Publication, store};
 use topics::{NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, ZbootConfig};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
 use crate::follow::{GLOBAL, ZEDKUBE};
-use crate::journal::{Journal, Latched};
+use crate::journal::{self, Journal, Latched};
 use crate::{NAME, follow, reasons};
 
 /// Names the kind of the image; only images for clusters carry these agents, so one that is not there says yes.
@@ -42,7 +41,7 @@ pub(crate) struct Shell {
     clock: Clock,
     boot_id: String,
     /// Asked on a thread of its own: a program that hangs must not stop the clock that ends the wait for it.
-    device: Arc<Mutex<Box<dyn Device>>>,
+    device: Arc<dyn Device>,
     tasks: Tasks<Event>,
     statuses: Publication<NodeAgentStatus>,
     verdicts: Publication<ZbootConfig>,
@@ -56,14 +55,14 @@ impl Shell {
     /// run of this boot, or the boot before, left.
     pub(crate) fn open(
         station: &Station,
-        device: Box<dyn Device>,
+        device: &Arc<dyn Device>,
         tasks: Tasks<Event>,
     ) -> Result<(Self, Found), Error> {
         let bus = station.bus.clone();
         // First of all it must be the only one: what follows takes the traces of the last boot.
         let (statuses, verdicts) = (publication(&bus, NAME)?, publication(&bus, NAME)?);
-        let journal = match Journal::read(&bus, &station.boot_id) {
-            Some(journal) => again(&bus, journal),
+        let journal = match Journal::read(&bus, &station.boot_id)? {
+            Some(journal) => again(&bus, journal)?,
             None => first(station)?,
         };
         let mut shell = Self {
@@ -71,7 +70,7 @@ impl Shell {
             verdicts,
             clock: station.clock,
             boot_id: station.boot_id.clone(),
-            device: Arc::new(Mutex::new(device)),
+            device: Arc::clone(device),
             tasks,
             journal,
             leaves: Leaves::default(),
@@ -103,21 +102,32 @@ impl Shell {
         self.journal.write(&self.bus)
     }
 
-    /// Asks the device for `operation`, or only for a sync, without waiting for it.
-    fn ask(&mut self, order: Option<Order>) {
+    /// Asks the device for it, without waiting for the answer.
+    fn operate(&mut self, order: Order) {
         self.asked += 1;
         let (device, bus, boot_id) = (Arc::clone(&self.device), self.bus.clone(), self.boot_id.clone());
-        let asked = order.clone();
-        let call = tokio::task::spawn_blocking(move || {
-            let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(cause) = device.sync() {
-                warn!(error = %report::chain(&cause), "cannot bring everything to the disks");
-            }
-            asked.map_or(Ok(Took::Machine), |order| operate(&mut **device, &order, &bus, &boot_id))
-        });
+        let operation = order.operation;
+        let call = tokio::task::spawn_blocking(move || operate(&*device, &order, &bus, &boot_id));
         self.tasks.start(format!("device {}", self.asked), async move {
             let outcome = call.await.unwrap_or_else(|cause| Err(format!("the call ended early: {cause}")));
-            order.map(|order| Event::Operated { operation: order.operation, outcome })
+            Some(Event::Operated { operation, outcome })
+        });
+    }
+
+    /// Brings everything to the disks, on a thread of its own. A new one takes the place of one before, of which
+    /// nothing is heard any more.
+    fn sync(&mut self, name: &str, then: Option<Event>) {
+        let device = Arc::clone(&self.device);
+        let call = tokio::task::spawn_blocking(move || device.sync());
+        self.tasks.start(name, async move {
+            match call.await {
+                Ok(Ok(())) => {}
+                Ok(Err(cause)) => {
+                    warn!(error = %report::chain(&cause), "cannot bring everything to the disks");
+                }
+                Err(cause) => warn!(error = %cause, "bringing everything to the disks ended early"),
+            }
+            then
         });
     }
 
@@ -134,19 +144,21 @@ impl Shell {
             }
             Effect::Reason { order, image } => reasons::write(&self.bus, &order, &image, self.clock.wall())?,
             Effect::Check => {
-                // The answers last: zedkube writes them before the status, so they are never the older ones.
-                let status = wire::peek::<NodeDrainStatus>(&self.bus, ZEDKUBE, GLOBAL);
-                let progress = wire::peek::<NodeDrainProgress>(&self.bus, ZEDKUBE, GLOBAL);
-                let answers = progress.map(|it| it.answers).unwrap_or_default();
+                let bus = self.bus.clone();
                 self.asked += 1;
                 self.tasks.start(format!("check {}", self.asked), async move {
+                    // The answers last: zedkube writes them before the status, so they are never the older ones.
+                    let status = wire::look::<NodeDrainStatus>(&bus, ZEDKUBE, GLOBAL).await;
+                    let progress = wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await;
+                    let answers = progress.map(|it| it.answers).unwrap_or_default();
                     Some(Event::Checked { status, answers })
                 });
             }
-            Effect::Sync => self.ask(None),
+            Effect::Sync => self.sync("sync", None),
+            Effect::LastSync => self.sync("last sync", Some(Event::Synced)),
             Effect::Operate(order) => {
                 info!(operation = order.operation.word(), reason = order.reason, "asks the device");
-                self.ask(Some(order));
+                self.operate(order);
             }
             Effect::Exit(order) => {
                 let operation = order.operation.word();
@@ -169,23 +181,32 @@ impl Shell {
 impl Hands for Shell {
     type Effect = Effect;
 
-    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
-        let outcome = self.try_perform(effect);
-        match outcome {
-            Err(cause) if self.journal.operation.is_some() && !self.leaves.said() => {
-                warn!(error = %report::chain(&cause), "the operation goes on without this");
-                Ok(())
-            }
-            ended => ended,
+    /// Nothing waits for a file here: a full disk must not keep a device from going down.
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Journal(_) => Weight::status(journal::PATH),
+            Effect::Publish(_) => Weight::status("NodeAgentStatus"),
+            Effect::Zboot(verdict) => Weight::status(format!("ZbootConfig {}", verdict.partition_label)),
+            Effect::Reason { .. } => Weight::status(reasons::REASON),
+            Effect::Say(_)
+            | Effect::Check
+            | Effect::Sync
+            | Effect::LastSync
+            | Effect::Operate(_)
+            | Effect::Exit(_) => Weight::plain(),
         }
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
+        self.try_perform(effect)
     }
 }
 
 /// The first start in a boot: the traces of the last one become the journal, then they are removed.
 fn first(station: &Station) -> Result<Journal, Error> {
     let bus = &station.bus;
-    let before = reasons::counter(bus);
-    let last_boot = LastBoot::tell(reasons::read(bus), reasons::evidence(bus), station.clock.wall(), before);
+    let before = reasons::counter(bus)?;
+    let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus), station.clock.wall(), before);
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
     let journal = Journal { boot_id: station.boot_id.clone(), last_boot, operation: None };
     journal.write(bus)?;
@@ -196,18 +217,18 @@ fn first(station: &Station) -> Result<Journal, Error> {
 
 /// A later start in the same boot. An earlier run may have ended between writing the journal and its next steps;
 /// a reason of another time than the one in the journal is of this boot and stays.
-fn again(bus: &Bus, journal: Journal) -> Journal {
+fn again(bus: &Bus, journal: Journal) -> Result<Journal, Error> {
     let before = journal.last_boot.restart_counter;
-    if reasons::counter(bus) == before {
+    if reasons::counter(bus)? == before {
         reasons::count(bus, before);
     }
-    if reasons::read(bus).time == Some(journal.last_boot.time) {
+    if reasons::read(bus)?.time == Some(journal.last_boot.time) {
         reasons::forget(bus);
     }
-    journal
+    Ok(journal)
 }
 
-fn operate(device: &mut dyn Device, order: &Order, bus: &Bus, boot_id: &str) -> Result<Took, String> {
+fn operate(device: &dyn Device, order: &Order, bus: &Bus, boot_id: &str) -> Result<Took, String> {
     // An earlier run of this agent may have ended while its call went on.
     if stood_in(bus, boot_id, order.operation) {
         return Ok(Took::StandIn);
@@ -256,6 +277,9 @@ fn say(note: &Note) {
         Note::Latched { order, why, undrained } => latched(order, *why, *undrained),
         Note::Halting { left, limit_secs } => info!(?left, limit_secs, "waits for applications to halt"),
         Note::NotHalted { left } => warn!(?left, "applications did not halt in time; the operation goes on"),
+        Note::NotSynced { secs } => {
+            warn!(secs, "the disks are still not in sync after {secs} s; the operation goes on without");
+        }
         Note::Held { operation, status } => warn!(
             operation = operation.word(), %status,
             "held back: the node is not drained any more, NodeDrainStatus {status}; goes on once it is COMPLETE"

@@ -38,7 +38,8 @@ impl Bus {
         self.root.join(relative.trim_start_matches('/'))
     }
 
-    /// Becomes the one publisher of `name`.
+    /// Becomes the one publisher of `name`. Within a runtime, files of a volatile topic that somebody else removes
+    /// are written again by themselves.
     ///
     /// # Errors
     /// Another live process publishes it, or its directory cannot be made or read.
@@ -47,7 +48,7 @@ impl Bus {
         name: Name,
         codec: Codec<T>,
     ) -> Result<Publication<T>, Error> {
-        Publication::open(&self.root, name, codec)
+        Publication::open(&self.hub, &self.root, name, codec)
     }
 
     /// Whether a live process publishes `name`, also one of another PID namespace; `None` where nobody ever did, or

@@ -20,6 +20,29 @@ use crate::Error;
 mod cuts;
 #[cfg(test)]
 pub(crate) mod model;
+#[cfg(test)]
+pub(crate) mod planted;
+
+/// A call by which something is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Open,
+    LookAt,
+    Read,
+    List,
+}
+
+/// The failure of a call that a test has planted.
+#[cfg(test)]
+fn planted(call: Call) -> Result<(), Errno> {
+    planted::failure(call)
+}
+
+#[cfg(not(test))]
+#[expect(clippy::unnecessary_wraps, reason = "tests plant failures here")]
+const fn planted(_: Call) -> Result<(), Errno> {
+    Ok(())
+}
 
 /// Where files lie.
 pub(crate) trait Disk: Debug + Send + Sync {
@@ -105,6 +128,7 @@ impl Disk for Machine {
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        planted(Call::List)?;
         fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
@@ -171,13 +195,16 @@ pub(crate) fn open_in(
 ) -> Result<Option<(File, u64)>, Error> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let refuse = |reason: &str| Error::Refused { path: path(), reason: reason.to_owned() };
-    let file = match rustix::fs::openat(dir, name.as_ref(), flags, Mode::empty()) {
+    let opened = planted(Call::Open);
+    let file = match opened.and_then(|()| rustix::fs::openat(dir, name.as_ref(), flags, Mode::empty())) {
         Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Ok(None),
+        // A path through something that is no directory leads to no file.
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(Errno::LOOP) => return Err(refuse("it is a link; put a regular file there")),
         Err(error) => return Err(Error::io("open", path())(error.into())),
     };
-    let seen = rustix::fs::fstat(&file).map_err(|error| Error::io("look at", path())(error.into()))?;
+    let seen = planted(Call::LookAt).and_then(|()| rustix::fs::fstat(&file));
+    let seen = seen.map_err(|error| Error::io("look at", path())(error.into()))?;
     if FileType::from_raw_mode(seen.st_mode) == FileType::RegularFile {
         Ok(Some((file, u64::try_from(seen.st_size).unwrap_or_default())))
     } else {
@@ -210,7 +237,8 @@ fn fill(
     // One byte more than there is: less than that was read once the end is reached, so nobody asks for it again.
     bytes.reserve(usize::try_from(length).unwrap_or_default().saturating_add(1));
     loop {
-        match rustix::io::read(file, rustix::buffer::spare_capacity(bytes)) {
+        let into = rustix::buffer::spare_capacity(bytes);
+        match planted(Call::Read).and_then(|()| rustix::io::read(file, into)) {
             Ok(0) => return Ok(()),
             Ok(_) if bytes.len() as u64 > limit_bytes => return Err(too_long()),
             Ok(_) if bytes.len() < bytes.capacity() => return Ok(()),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 /// An error of a codec.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -130,6 +132,20 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a file was looked at and is not what is read here. Any other error of a read says nothing about the
+    /// file: whether it is there, and what it says, is known once a read works.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+
+    /// Whether descriptors or memory were short, which passes: worth a new start where reading is done once.
+    #[must_use]
+    pub fn is_shortage(&self) -> bool {
+        let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+        matches!(self, Self::Io { source, .. } if Errno::from_io_error(source).is_some_and(|it| short.contains(&it)))
+    }
+
     /// An I/O failure of `step` at `path`.
     pub(crate) fn io(step: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

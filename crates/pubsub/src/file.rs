@@ -1,13 +1,17 @@
 //! One plain file as a level: a config or an order that a person or another program puts there.
 
 use std::fs::{self, File, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tracing::warn;
+
+use crate::error::chain;
 use crate::watch::{Bell, Dirt, Follows, Hub};
-use crate::{Finding, disk};
+use crate::{Error, Finding, Retry, disk};
 
 /// Group and world may write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -31,7 +35,7 @@ pub enum FileState {
     Absent,
     /// Its content.
     Present(Vec<u8>),
-    /// It breaks the rule, or cannot be read.
+    /// It breaks the rule, or, where it would order something, may not be opened.
     Bad(Finding),
 }
 
@@ -58,29 +62,41 @@ pub struct FileWatch {
     rule: FileRule,
     last: Option<FileState>,
     author: Option<Author>,
+    retry: Retry,
 }
 
 impl FileWatch {
     pub(crate) fn new(hub: Arc<Hub>, path: PathBuf, rule: FileRule) -> Self {
         let follows = Follows::File(path.file_name().unwrap_or_default().to_owned());
         let bell = Hub::bell(path.parent().unwrap_or(Path::new("/")), follows);
-        Self { hub, bell, path, rule, last: None, author: None }
+        Self { hub, bell, path, rule, last: None, author: None, retry: Retry::default() }
     }
 
-    /// The present state at the first call, then each state that differs from the last one. Dropping it loses
-    /// nothing.
+    /// The present state at the first call, then each state that differs from the last one. A read that fails is
+    /// no state: it is logged once and repeated after a pause. Dropping it loses nothing.
     pub async fn next(&mut self) -> FileState {
         loop {
-            match self.bell.take() {
-                Dirt::None => {
-                    self.hub.wait(&self.bell).await;
-                    continue;
-                }
+            let attended = match self.bell.take() {
+                Dirt::None => tokio::select! {
+                    biased;
+                    () = self.hub.wait(&self.bell) => continue,
+                    () = self.retry.due() => self.hub.attend(&self.bell),
+                },
                 Dirt::All => self.hub.attend(&self.bell),
-                Dirt::Names(_) => {}
+                Dirt::Names(_) => Ok(()),
+            };
+            let looked = self.look();
+            match attended.as_ref().err().or(looked.as_ref().err()) {
+                None => self.retry.worked(),
+                Some(error) if self.retry.failed() => {
+                    let (path, error) = (self.path.display(), chain(error));
+                    warn!(%path, error, "cannot read a file, retrying; what it said before counts until then");
+                }
+                Some(_) => {}
             }
-            let (state, author) = self.look();
-            if self.last.as_ref() != Some(&state) {
+            if let Ok((state, author)) = looked
+                && self.last.as_ref() != Some(&state)
+            {
                 self.author = author;
                 self.last = Some(state.clone());
                 return state;
@@ -94,29 +110,42 @@ impl FileWatch {
         self.author
     }
 
-    fn look(&self) -> (FileState, Option<Author>) {
-        let opened = match disk::open(&self.path) {
-            Ok(Some(file)) => file,
-            Ok(None) => return (FileState::Absent, None),
-            Err(error) => {
+    /// The file now.
+    ///
+    /// # Errors
+    /// It cannot be read: nothing is known of it.
+    fn look(&self) -> Result<(FileState, Option<Author>), Error> {
+        match disk::open(&self.path) {
+            Ok(Some(file)) => {
+                let author = file.metadata().ok().as_ref().and_then(Author::of);
+                Ok((self.read(&file)?, author))
+            }
+            Ok(None) => Ok((FileState::Absent, None)),
+            Err(error) if error.is_refusal() || self.is_kept_from(&error) => {
                 // A link is not opened, but its maker has tried to order something.
                 let author = fs::symlink_metadata(&self.path).ok().as_ref().and_then(Author::of);
-                return (self.bad(error.to_string()), author);
+                Ok((self.bad(error.to_string()), author))
             }
-        };
-        let author = opened.metadata().ok().as_ref().and_then(Author::of);
-        (self.read(&opened), author)
+            Err(error) => Err(error),
+        }
     }
 
-    fn read(&self, opened: &File) -> FileState {
+    /// An order that its reader may not open is no order.
+    fn is_kept_from(&self, error: &Error) -> bool {
+        self.rule.order
+            && matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
+    fn read(&self, opened: &File) -> Result<FileState, Error> {
         if self.rule.order
-            && let Err(reason) = self.may_order(opened)
+            && let Some(reason) = self.may_not_order(opened).map_err(Error::io("look at", &self.path))?
         {
-            return self.bad(reason);
+            return Ok(self.bad(reason));
         }
         match disk::read_open(opened, &self.path, self.rule.limit_bytes) {
-            Ok(bytes) => FileState::Present(bytes),
-            Err(error) => self.bad(error.to_string()),
+            Ok(bytes) => Ok(FileState::Present(bytes)),
+            Err(error) if error.is_refusal() => Ok(self.bad(error.to_string())),
+            Err(error) => Err(error),
         }
     }
 
@@ -124,21 +153,23 @@ impl FileWatch {
         FileState::Bad(Finding { path: self.path.clone(), reason })
     }
 
-    fn may_order(&self, file: &File) -> Result<(), String> {
+    /// Why the file may not order anything; `None` when it may.
+    fn may_not_order(&self, file: &File) -> io::Result<Option<String>> {
         let path = self.path.display();
-        let seen = file.metadata().map_err(|error| error.to_string())?;
+        let seen = file.metadata()?;
         let owner = seen.uid();
         if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-            return Err(format!("it belongs to user {owner}, not to root; chown root {path}"));
+            return Ok(Some(format!("it belongs to user {owner}, not to root; chown root {path}")));
         }
         if seen.mode() & OTHERS_WRITE != 0 {
-            return Err(format!("others may write it (mode {:o}); chmod 600 {path}", seen.mode() & 0o777));
+            let mode = seen.mode() & 0o777;
+            return Ok(Some(format!("others may write it (mode {mode:o}); chmod 600 {path}")));
         }
         let dir = self.path.parent().unwrap_or(Path::new("/"));
-        let above = fs::metadata(dir).map_err(|error| error.to_string())?.mode();
+        let above = fs::metadata(dir)?.mode();
         if above & OTHERS_WRITE != 0 && above & STICKY == 0 {
-            return Err(format!("others may put files beside it; chmod 755 {}", dir.display()));
+            return Ok(Some(format!("others may put files beside it; chmod 755 {}", dir.display())));
         }
-        Ok(())
+        Ok(None)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Not here: following either (`watch`), whole files (`store`).
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::path::Path;
 use rustix::fs::CWD;
 
 use crate::Error;
-use crate::disk::open_in;
+use crate::disk::{Disk as _, Machine, open_in};
 
 /// The names in `dir`, in order, without those that are no UTF-8; none where there is no directory.
 ///
@@ -31,6 +32,17 @@ pub fn names(dir: &Path, most: usize) -> Result<Vec<String>, Error> {
     }
     names.sort_unstable();
     Ok(names)
+}
+
+/// The names in `dir`; none where there is no directory.
+///
+/// # Errors
+/// It cannot be read to its end.
+pub(crate) fn all(dir: &Path) -> Result<Vec<OsString>, Error> {
+    match Machine.names(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        names => names.map_err(Error::io("list", dir)),
+    }
 }
 
 /// The last `most` bytes of the regular file at `path`, or `None` when there is none.

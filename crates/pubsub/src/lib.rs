@@ -7,6 +7,7 @@ mod bus;
 mod disk;
 mod error;
 mod file;
+mod files;
 mod folder;
 pub mod glance;
 mod large;
@@ -17,6 +18,8 @@ mod peer;
 mod publication;
 pub mod record;
 mod remote;
+mod removed;
+mod retry;
 mod server;
 mod socket;
 pub mod store;
@@ -29,6 +32,7 @@ pub use file::{Author, FileRule, FileState, FileWatch};
 pub use name::Name;
 pub use publication::{Publication, Published};
 pub use remote::SocketSubscription;
+pub use retry::Retry;
 pub use subscription::{Change, Subscription};
 
 /// How values become bytes and back.

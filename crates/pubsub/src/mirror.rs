@@ -62,6 +62,15 @@ impl<T: Clone + PartialEq> Mirror<T> {
         }
     }
 
+    pub(crate) const fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// Whether all changes were handed over.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.is_empty()
+    }
+
     pub(crate) fn bad(&mut self, finding: Finding) {
         self.told.push_back(Change::Bad(finding));
     }

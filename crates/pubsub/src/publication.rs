@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::disk::{Disk, Machine};
+use crate::files::{self, Files, Keeper, Shared};
 use crate::folder::{Folder, Former, Place};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
 use crate::server::{Server, refuse_live};
+use crate::watch::Hub;
 use crate::{BoxError, Codec, Error, FILE_LIMIT_BYTES, Finding, ToWire, store};
 
 /// What publishing did.
@@ -23,26 +25,31 @@ pub enum Published {
 /// The only publisher of one topic. Dropping it leaves the files, as a crash would; [`Publication::close`] tidies.
 pub struct Publication<T> {
     name: Name,
-    folder: Folder,
+    files: Shared,
     codec: Codec<T>,
     values: BTreeMap<String, T>,
     /// Keys whose last write failed: what readers see of them is not known.
     doubtful: BTreeSet<String>,
-    /// Another directory took the place of ours, and not everything is in it yet.
-    renew: bool,
     restarted: u32,
     findings: Vec<Finding>,
     /// Dropped before the lock: who gets the lock next must not meet our socket alive.
     server: Option<Server>,
+    /// The same: it writes no file then.
+    keeper: Option<Keeper>,
     _lock: Lock,
 }
 
 impl<T: Clone + PartialEq> Publication<T> {
     /// Takes the topic over, with what an earlier publisher left.
-    pub(crate) fn open(root: &Path, name: Name, codec: Codec<T>) -> Result<Self, Error> {
+    pub(crate) fn open(hub: &Arc<Hub>, root: &Path, name: Name, codec: Codec<T>) -> Result<Self, Error> {
         let lock = Lock::take(&name.to_string(), &name.dir(root))?;
         refuse_live(&name, root)?;
-        Self::open_on(Arc::new(Machine), root, name, codec, lock)
+        let mut publication = Self::open_on(Arc::new(Machine), root, name, codec, lock)?;
+        // What a person removes from a persistent topic stays away until it is published again: it may be meant.
+        if !publication.name.is_persistent() {
+            publication.keeper = Keeper::start(Arc::clone(hub), &publication.files);
+        }
+        Ok(publication)
     }
 
     pub(crate) fn open_on(
@@ -55,14 +62,14 @@ impl<T: Clone + PartialEq> Publication<T> {
         let folder = Folder::open(disk, root, name.dir(root))?;
         let mut publication = Self {
             name,
-            folder,
+            files: Arc::new(Mutex::new(Files::new(folder))),
             codec,
             values: BTreeMap::new(),
             doubtful: BTreeSet::new(),
-            renew: false,
             restarted: 0,
             findings: Vec::new(),
             server: None,
+            keeper: None,
             _lock: lock,
         };
         publication.load()?;
@@ -74,7 +81,7 @@ impl<T: Clone + PartialEq> Publication<T> {
         let Some(server) = Server::open(&self.name, root, to_wire)? else { return Ok(()) };
         for (key, value) in &self.values {
             if let Err(reason) = server.put_anew(key, (self.codec.encode)(value)) {
-                let path = self.folder.path(&self.name.file(key)?);
+                let path = self.files().path(&self.name.file(key)?);
                 self.findings.push(Finding { path, reason });
             }
         }
@@ -98,14 +105,15 @@ impl<T: Clone + PartialEq> Publication<T> {
         }
         // What readers will see, which is what equality is about.
         let seen = (self.codec.decode)(&bytes).map_err(|source| self.no_form(key, source))?;
-        if self.values.get(key) == Some(&seen) && !self.doubtful.contains(key) && self.folder.has(&file) {
-            self.catch_up(Place::Same)?;
+        if self.values.get(key) == Some(&seen) && !self.doubtful.contains(key) && self.files().has(&file) {
+            self.files().catch_up(Place::Same)?;
             return Ok(Published::Unchanged);
         }
         if let Some(server) = &self.server {
             server.check(key, &bytes)?;
         }
-        let place = match self.folder.replace(&file, &bytes, self.former()) {
+        let replaced = self.files().replace(&file, &bytes, self.former());
+        let place = match replaced {
             Ok(place) => place,
             Err(error) => {
                 self.doubtful.insert(key.to_owned());
@@ -120,7 +128,7 @@ impl<T: Clone + PartialEq> Publication<T> {
         if let Some(server) = &self.server {
             server.put(key, &bytes);
         }
-        self.catch_up(place)?;
+        self.files().catch_up(place)?;
         Ok(Published::Written)
     }
 
@@ -129,25 +137,30 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// # Errors
     /// It is not published, or its file cannot be removed.
     pub fn unpublish(&mut self, key: &str) -> Result<(), Error> {
-        if !self.values.contains_key(key) {
+        if !self.values.contains_key(key) && !self.doubtful.contains(key) {
             return Err(Error::UnknownKey { topic: self.name.to_string(), key: key.to_owned() });
         }
         let file = self.name.file(key)?;
         self.doubtful.insert(key.to_owned());
+        // First: whoever dies between must not leave a key that nobody names.
+        if let Some(server) = &mut self.server {
+            server.note_removed(std::iter::once(key));
+        }
         if self.name.is_persistent()
             && let Some(backup) = store::backup(&file)
         {
             // First, and on disk: a cut in between must not bring an older value back.
-            let place = self.folder.remove([backup.as_str()])?;
-            self.note(place);
+            let mut files = self.files();
+            let place = files.remove(&[backup.as_str()])?;
+            files.note(place);
         }
-        let place = self.folder.remove([file.as_str()])?;
+        let place = self.files().remove(&[file.as_str()])?;
         self.doubtful.remove(key);
         self.values.remove(key);
         if let Some(server) = &self.server {
             server.take(key);
         }
-        self.catch_up(place)
+        self.files().catch_up(place)
     }
 
     /// The value under `key`.
@@ -173,9 +186,9 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// The counter's file cannot be written.
     pub fn signal_restarted(&mut self) -> Result<(), Error> {
         let count = self.restarted.saturating_add(1);
-        let place = self.folder.replace(RESTARTED, count.to_string().as_bytes(), Former::Dropped)?;
+        let place = self.files().replace(RESTARTED, count.to_string().as_bytes(), Former::Dropped)?;
         self.count(count);
-        self.catch_up(place)
+        self.files().catch_up(place)
     }
 
     /// Takes [`Publication::signal_restarted`] back.
@@ -183,9 +196,9 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// # Errors
     /// The counter's file cannot be removed.
     pub fn clear_restarted(&mut self) -> Result<(), Error> {
-        let place = self.folder.remove([RESTARTED])?;
+        let place = self.files().remove(&[RESTARTED])?;
         self.count(0);
-        self.catch_up(place)
+        self.files().catch_up(place)
     }
 
     fn count(&mut self, restarted: u32) {
@@ -208,7 +221,13 @@ impl<T: Clone + PartialEq> Publication<T> {
         let keys: Vec<&String> =
             if self.name.is_persistent() { Vec::new() } else { self.values.keys().collect() };
         let files = keys.into_iter().map(|key| self.name.file(key)).collect::<Result<Vec<_>, _>>()?;
-        self.folder.remove(files.iter().map(String::as_str).chain([RESTARTED])).map(drop)?;
+        if !self.name.is_persistent()
+            && let Some(server) = &mut self.server
+        {
+            server.note_removed(self.values.keys().map(String::as_str));
+        }
+        let names: Vec<&str> = files.iter().map(String::as_str).chain([RESTARTED]).collect();
+        self.files().remove(&names).map(drop)?;
         let Some(server) = self.server.take() else { return Ok(()) };
         if !self.name.is_persistent() {
             self.values.keys().for_each(|key| server.take(key));
@@ -225,39 +244,14 @@ impl<T: Clone + PartialEq> Publication<T> {
         if self.name.is_persistent() { Former::Kept } else { Former::Dropped }
     }
 
-    fn note(&mut self, place: Place) {
-        self.renew |= place == Place::New;
-    }
-
-    /// Writes everything again where the directory was removed or replaced behind our back.
-    fn catch_up(&mut self, place: Place) -> Result<(), Error> {
-        self.note(place);
-        if !self.renew {
-            return Ok(());
-        }
-        self.renew = false;
-        let written = self.write_all();
-        self.renew |= written.is_err();
-        written
-    }
-
-    fn write_all(&mut self) -> Result<(), Error> {
-        for (key, value) in &self.values {
-            let bytes = (self.codec.encode)(value).map_err(|source| self.no_form(key, source))?;
-            let place = self.folder.replace(&self.name.file(key)?, &bytes, Former::Dropped)?;
-            self.renew |= place == Place::New;
-        }
-        if self.restarted > 0 {
-            let count = self.restarted.to_string();
-            let place = self.folder.replace(RESTARTED, count.as_bytes(), Former::Dropped)?;
-            self.renew |= place == Place::New;
-        }
-        Ok(())
+    fn files(&self) -> MutexGuard<'_, Files> {
+        files::lock(&self.files)
     }
 
     fn load(&mut self) -> Result<(), Error> {
         let mut keys = BTreeMap::new();
-        for name in self.folder.names()? {
+        let names = self.files().names()?;
+        for name in names {
             let Some(name) = name.to_str() else { continue };
             let file =
                 if self.name.is_persistent() { name.strip_suffix(BACKUP).unwrap_or(name) } else { name };
@@ -268,50 +262,63 @@ impl<T: Clone + PartialEq> Publication<T> {
         for (key, file) in keys {
             self.load_key(key, &file)?;
         }
-        self.restarted = match self.folder.read(RESTARTED) {
+        let counted = self.files().load(RESTARTED);
+        self.restarted = match counted {
             // A text that is no number counts as one start, as in the reference.
             Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).trim().parse().unwrap_or(1),
             Ok(None) => 0,
-            Err(error) => {
-                let path = self.folder.path(RESTARTED);
+            Err(error) if error.is_refusal() => {
+                let path = self.files().path(RESTARTED);
                 self.findings.push(Finding { path, reason: error.to_string() });
                 0
             }
+            Err(error) => return Err(error),
         };
         Ok(())
     }
 
     fn load_key(&mut self, key: String, file: &str) -> Result<(), Error> {
-        let reason = match self.value_of(file) {
+        let reason = match self.value_of(file)? {
             Ok(value) => {
                 self.values.insert(key, value);
                 return Ok(());
             }
             Err(reason) => reason,
         };
-        let path = self.folder.path(file);
+        let path = self.files().path(file);
         if self.name.is_persistent()
             && let Some(backup) = store::backup(file)
-            && let Ok(value) = self.value_of(&backup)
+            && let Ok(value) = self.value_of(&backup)?
         {
-            if let Some(bytes) = self.folder.read(&backup)? {
-                let place = self.folder.replace(file, &bytes, Former::Dropped)?;
-                self.note(place);
+            self.files().disown(&backup);
+            let mut files = self.files();
+            if let Some(bytes) = files.load(&backup)? {
+                let place = files.replace(file, &bytes, Former::Dropped)?;
+                files.note(place);
+                files.disown(&backup);
             }
+            drop(files);
             self.values.insert(key, value);
             self.findings.push(Finding { path, reason: format!("{reason}; its backup was used") });
             return Ok(());
         }
+        self.files().disown(file);
         self.findings.push(Finding { path, reason });
         Ok(())
     }
 
-    fn value_of(&self, file: &str) -> Result<T, String> {
-        match self.folder.read(file) {
+    /// The value in a file, or why there is none in it.
+    ///
+    /// # Errors
+    /// The file cannot be read. Nothing is known of it then: its backup must not take its place.
+    fn value_of(&self, file: &str) -> Result<Result<T, String>, Error> {
+        let read = self.files().load(file);
+        Ok(match read {
             Ok(Some(bytes)) if bytes.is_empty() => Err("it is empty".to_owned()),
             Ok(Some(bytes)) => (self.codec.decode)(&bytes).map_err(|error| error.to_string()),
             Ok(None) => Err("it is missing".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
+            Err(error) if error.is_refusal() => Err(error.to_string()),
+            Err(error) => return Err(error),
+        })
     }
 }

@@ -19,6 +19,7 @@ use crate::error::chain;
 use crate::large::{Large, MEMBER_LIMIT_BYTES};
 use crate::peer::{self, Desk};
 use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};
+use crate::removed::Removed;
 use crate::socket::{Found, Listener, probe};
 use crate::{BoxError, Error, Name, ToWire};
 
@@ -43,7 +44,7 @@ pub(crate) struct Held {
 pub(crate) struct Board {
     pub(crate) values: BTreeMap<String, Held>,
     pub(crate) restarted: u32,
-    /// Keys of an earlier process: a peer may know them from it, also where they are gone by now.
+    /// Keys of earlier processes of this boot: a peer may know them from one, also where they are gone by now.
     pub(crate) former: Vec<String>,
     states: u64,
 }
@@ -55,6 +56,7 @@ pub(crate) struct Server {
     path: PathBuf,
     listener: Arc<Listener>,
     board: watch::Sender<Board>,
+    removed: Removed,
     tasks: JoinSet<()>,
 }
 
@@ -79,15 +81,17 @@ impl Server {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io("remove", path)(error)),
         }
+        let removed = Removed::load(&path)?;
         let listener = Arc::new(Listener::bind(&path)?);
         let desk = Arc::new(Desk::new(name, Large::of(name, root), to_wire));
         if let Some(now) = made(&path) {
             desk.large.sweep(now)?;
         }
-        let board = watch::Sender::new(Board::default());
+        let former = removed.iter().map(str::to_owned).collect();
+        let board = watch::Sender::new(Board { former, ..Board::default() });
         let mut tasks = JoinSet::new();
         tasks.spawn(welcome(Arc::clone(&desk), Arc::clone(&listener), board.subscribe()));
-        Ok(Some(Self { desk, path, listener, board, tasks }))
+        Ok(Some(Self { desk, path, listener, board, removed, tasks }))
     }
 
     /// Refuses a value that could not be sent, before anything has changed.
@@ -133,6 +137,12 @@ impl Server {
             board.values.insert(key.to_owned(), Held { state: board.states, disk: disk.into() });
             true
         });
+    }
+
+    /// Notes keys that are about to go, for peers of a later publisher.
+    pub(crate) fn note_removed<'a>(&mut self, keys: impl Iterator<Item = &'a str>) {
+        let board = self.board.borrow();
+        self.removed.add(keys, |key| board.values.contains_key(key));
     }
 
     /// Tells peers that a key is gone.

@@ -1,16 +1,16 @@
 //! The subscriber's side of a topic: the directory is read, what differs is told, bad files are told once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::Shelf;
+use crate::error::chain;
 use crate::mirror::Mirror;
 use crate::name::{RESTARTED, SUFFIX};
 use crate::watch::{Bell, Dirt, Follows, Hub};
-use crate::{Codec, FILE_LIMIT_BYTES, Finding};
+use crate::{Codec, Error, FILE_LIMIT_BYTES, Finding, Retry, glance};
 
 /// What a subscriber is told. Values that are equal to the last one are not told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,11 +31,12 @@ pub enum Change<T> {
         /// Its last value.
         old: T,
     },
-    /// The first reading is through, also when there is no directory yet. Told once.
+    /// The first reading is through, also when there is no directory yet: all that is there was read. Told once.
     Synced,
     /// The publisher's counter of starts is another one; told after the data of the same reading.
     Restarted(u32),
-    /// A file makes no sense. It is told once; the last good value of its key stays.
+    /// A file makes no sense, or cannot be read. It is told once; the last good value of its key stays, and what
+    /// could not be read is read again after a pause.
     Bad(Finding),
 }
 
@@ -48,12 +49,24 @@ pub struct Subscription<T> {
     known: Mirror<T>,
     /// Files that are left out, and why.
     bad: BTreeMap<OsString, String>,
+    /// What could not be read: nothing is known of it but what was read before.
+    unread: Dirt,
+    retry: Retry,
 }
 
 impl<T: Clone + PartialEq> Subscription<T> {
     pub(crate) fn new(hub: Arc<Hub>, dir: PathBuf, codec: Codec<T>) -> Self {
         let bell = Hub::bell(&dir, Follows::Topic);
-        Self { hub, bell, dir, codec, known: Mirror::default(), bad: BTreeMap::new() }
+        Self {
+            hub,
+            bell,
+            dir,
+            codec,
+            known: Mirror::default(),
+            bad: BTreeMap::new(),
+            unread: Dirt::None,
+            retry: Retry::default(),
+        }
     }
 
     /// The next change. It waits for ever when there is none. Dropping it loses nothing.
@@ -62,21 +75,38 @@ impl<T: Clone + PartialEq> Subscription<T> {
             if let Some(change) = self.known.take() {
                 return change;
             }
-            match self.bell.take() {
-                Dirt::None => self.hub.wait(&self.bell).await,
-                Dirt::All => {
-                    self.hub.attend(&self.bell);
-                    self.read_all();
-                }
+            let dirt = match self.bell.take() {
+                Dirt::None => tokio::select! {
+                    biased;
+                    () = self.hub.wait(&self.bell) => continue,
+                    () = self.retry.due() => Dirt::None,
+                },
+                dirt @ (Dirt::Names(_) | Dirt::All) => dirt,
+            };
+            let failed = match dirt.and(std::mem::take(&mut self.unread)) {
+                Dirt::All => self.read_all(),
                 Dirt::Names(names) => {
                     let dir = self.dir.clone();
-                    let mut files = Shelf::pass(&dir);
-                    for name in &names {
-                        self.read(name, &mut files);
-                    }
+                    self.read(&names, &mut Shelf::pass(&dir))
                 }
+                Dirt::None => None,
+            };
+            match failed {
+                None => {
+                    self.retry.worked();
+                    self.known.synced();
+                }
+                Some(error) if self.retry.failed() => self.known.bad(unreadable(&self.dir, &error)),
+                Some(_) => {}
             }
         }
+    }
+
+    /// Whether everything there was read once, or reading fails and is repeated, and all of that was handed over:
+    /// for whoever cannot wait for [`Change::Synced`].
+    #[must_use]
+    pub fn was_tried(&self) -> bool {
+        (self.known.is_synced() || self.retry.is_failing()) && self.known.is_told()
     }
 
     /// The value under `key` as far as changes were read.
@@ -90,33 +120,48 @@ impl<T: Clone + PartialEq> Subscription<T> {
         self.known.iter()
     }
 
-    fn read_all(&mut self) {
+    /// Reads the directory; the error of the first step that failed. What could not be read is noted for later.
+    fn read_all(&mut self) -> Option<Error> {
         let dir = self.dir.clone();
-        let mut files = Shelf::hold(&dir);
-        let mut names: Vec<OsString> = Vec::new();
-        match fs::read_dir(&dir) {
-            Ok(entries) => names.extend(entries.flatten().map(|entry| entry.file_name())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        let listed = self.hub.attend(&self.bell).and_then(|()| glance::all(&dir));
+        let mut names = match listed {
+            Ok(names) => names,
+            // No name that is missing in half a list is gone.
             Err(error) => {
-                self.known.bad(Finding { path: dir.clone(), reason: error.to_string() });
+                self.unread = Dirt::All;
+                return Some(error);
             }
-        }
+        };
         // Files that went while nobody looked are read as well: they are found to be gone.
         names.extend(self.known.iter().map(|(key, _)| OsString::from(format!("{key}{SUFFIX}"))));
         names.extend(self.bad.keys().cloned());
-        names.sort_unstable();
-        names.dedup();
-        for name in names.iter().filter(|name| *name != RESTARTED) {
-            self.read(name, &mut files);
-        }
-        self.read(RESTARTED.as_ref(), &mut files);
-        self.known.synced();
+        let mut names: BTreeSet<OsString> = names.into_iter().collect();
+        names.remove(OsStr::new(RESTARTED));
+        let mut files = Shelf::hold(&dir);
+        let failed = self.read(&names, &mut files);
+        failed.or(self.read(&BTreeSet::from([RESTARTED.into()]), &mut files))
     }
 
-    fn read(&mut self, name: &OsStr, files: &mut Shelf<'_>) {
+    /// Reads these files; the error of the first that could not be read.
+    fn read(&mut self, names: &BTreeSet<OsString>, files: &mut Shelf<'_>) -> Option<Error> {
+        let mut failed = None;
+        for name in names {
+            if let Err(error) = self.read_one(name, files) {
+                self.unread.add(name.clone());
+                failed = failed.or(Some(error));
+            }
+        }
+        failed
+    }
+
+    /// Takes over what a file says.
+    ///
+    /// # Errors
+    /// It cannot be read: nothing is known of it.
+    fn read_one(&mut self, name: &OsStr, files: &mut Shelf<'_>) -> Result<(), Error> {
         let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
         if key.is_none() && name != RESTARTED {
-            return;
+            return Ok(());
         }
         let fault = match (files.read(name, FILE_LIMIT_BYTES), key) {
             (Ok(None), Some(key)) => {
@@ -137,15 +182,23 @@ impl<T: Clone + PartialEq> Subscription<T> {
                 self.known.count(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1));
                 None
             }
-            (Err(error), _) => Some(error.to_string()),
+            (Err(error), _) if error.is_refusal() => Some(error.to_string()),
+            (Err(error), _) => return Err(error),
         };
         let Some(reason) = fault else {
             self.bad.remove(name);
-            return;
+            return Ok(());
         };
         if self.bad.get(name) != Some(&reason) {
             self.bad.insert(name.to_owned(), reason.clone());
             self.known.bad(Finding { path: self.dir.join(name), reason });
         }
+        Ok(())
     }
+}
+
+/// What is reported of a read that failed.
+fn unreadable(dir: &Path, error: &Error) -> Finding {
+    let path = if let Error::Io { path, .. } = error { path.clone() } else { dir.to_owned() };
+    Finding { path, reason: format!("cannot be read, retrying: {}", chain(error)) }
 }

@@ -5,12 +5,15 @@
 
 mod kernel;
 mod look;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -19,9 +22,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tracing::warn;
+use tracing::{debug, info, warn};
 
 use crate::name::{RESTARTED, SUFFIX};
+use crate::{Error, Retry};
 use kernel::{Heard, Kernel, Watch};
 use look::{LOOK_EVERY, Look};
 
@@ -40,6 +44,34 @@ pub(crate) enum Dirt {
     All,
 }
 
+impl Dirt {
+    /// Adds a name.
+    pub(crate) fn add(&mut self, name: OsString) {
+        match self {
+            Self::All => {}
+            Self::None => *self = Self::Names(BTreeSet::from([name])),
+            Self::Names(names) if names.len() < MOST_NAMES => {
+                names.insert(name);
+            }
+            Self::Names(_) => *self = Self::All,
+        }
+    }
+
+    /// Both.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        match other {
+            Self::None => self,
+            Self::All => Self::All,
+            Self::Names(names) => {
+                for name in names {
+                    self.add(name);
+                }
+                self
+            }
+        }
+    }
+}
+
 /// What is followed in a directory; nothing else there wakes anybody.
 #[derive(Debug)]
 pub(crate) enum Follows {
@@ -47,13 +79,24 @@ pub(crate) enum Follows {
     Topic,
     /// One file.
     File(OsString),
+    /// The files of a topic by its publisher: only that they are removed.
+    Own,
 }
 
 impl Follows {
     fn wants(&self, name: &OsStr) -> bool {
         match self {
-            Self::Topic => name == RESTARTED || name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()),
+            Self::Topic | Self::Own => {
+                name == RESTARTED || name.as_encoded_bytes().ends_with(SUFFIX.as_bytes())
+            }
             Self::File(followed) => name == followed,
+        }
+    }
+
+    const fn watch(&self) -> Watch {
+        match self {
+            Self::Topic | Self::File(_) => Watch::Files,
+            Self::Own => Watch::Removals,
         }
     }
 }
@@ -69,6 +112,11 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
+    /// The directory whose files are followed.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Takes what may have changed.
     pub(crate) fn take(&self) -> Dirt {
         std::mem::take(&mut *lock(&self.dirt))
@@ -91,16 +139,7 @@ impl Bell {
     }
 
     fn ring(&self, name: OsString) {
-        let mut dirt = lock(&self.dirt);
-        match &mut *dirt {
-            Dirt::All => return,
-            Dirt::None => *dirt = Dirt::Names(BTreeSet::from([name])),
-            Dirt::Names(names) if names.len() < MOST_NAMES => {
-                names.insert(name);
-            }
-            Dirt::Names(_) => *dirt = Dirt::All,
-        }
-        drop(dirt);
+        lock(&self.dirt).add(name);
         self.rung.notify_one();
     }
 }
@@ -156,7 +195,8 @@ impl Bells {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                warn!(%error, "cannot look at files, everything is read again");
+                // Whoever reads meets the same trouble and reports it.
+                debug!(%error, "cannot look at files, everything is read again");
                 return self.ring(&Heard::Everything);
             }
         };
@@ -169,10 +209,17 @@ impl Bells {
     }
 }
 
+/// Opens the kernel's queue of events.
+type Open = fn() -> io::Result<Kernel>;
+
+/// The kernel's queue of events, once it could be opened.
+type Opened = Arc<OnceLock<Arc<Kernel>>>;
+
 /// What rings the bells.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    kernel: Option<Arc<Kernel>>,
+    kernel: Opened,
+    open: Open,
     look: Look,
     bells: Arc<Bells>,
     listening: Mutex<Option<JoinHandle<()>>>,
@@ -180,15 +227,20 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) fn open() -> Arc<Self> {
-        let kernel = Kernel::open().map_err(|error| {
-            warn!(%error, "files are looked at every two seconds; raise fs.inotify.max_user_instances");
-        });
-        Self::of(kernel.ok(), LOOK_EVERY)
+        Self::of(Kernel::open, LOOK_EVERY)
     }
 
-    fn of(kernel: Option<Kernel>, look_every: Duration) -> Arc<Self> {
+    fn of(open: Open, look_every: Duration) -> Arc<Self> {
+        let kernel = Opened::default();
+        if let Err(error) = opened(&kernel, open) {
+            warn!(
+                %error,
+                "cannot watch files, they are looked at every two seconds until it works; if it lasts, raise \
+                 the limit of open files or fs.inotify.max_user_instances"
+            );
+        }
         let (bells, listening) = (Arc::default(), Mutex::default());
-        Arc::new(Self { kernel: kernel.map(Arc::new), look: Look::new(look_every), bells, listening })
+        Arc::new(Self { kernel, open, look: Look::new(look_every), bells, listening })
     }
 
     /// A bell for what is followed in the directory `dir`, which need not exist.
@@ -199,44 +251,52 @@ impl Hub {
 
     /// Watches the bell's directory and the one above it; where they are missing, the nearest one that exists.
     /// To be called before the directory is read, so that no change falls between.
-    pub(crate) fn attend(&self, bell: &Arc<Bell>) {
+    ///
+    /// # Errors
+    /// Some change may be missed: to be called again after a pause.
+    pub(crate) fn attend(&self, bell: &Arc<Bell>) -> Result<(), Error> {
         loop {
-            let nearest = self.watch_nearest(bell);
+            let nearest = self.watch_nearest(bell)?;
             // A directory that was made before the one above it was watched has caused no event.
-            if nearest.as_deref() == bell.dir.ancestors().find(|dir| dir.is_dir()) {
-                return;
+            if nearest == existing(bell).next().transpose()? {
+                return Ok(());
             }
         }
     }
 
     /// The nearest directory that is watched now.
-    fn watch_nearest(&self, bell: &Arc<Bell>) -> Option<PathBuf> {
-        let existing = bell.dir.ancestors().filter(|dir| !dir.as_os_str().is_empty());
-        // The directory above tells when the watched one is replaced.
-        let mut watched = existing.filter(|dir| self.watch(dir, bell)).take(2);
-        let nearest = watched.next().map(Path::to_owned);
-        watched.for_each(drop);
-        nearest
+    fn watch_nearest<'a>(&self, bell: &'a Arc<Bell>) -> Result<Option<&'a Path>, Error> {
+        let mut nearest = None;
+        for dir in existing(bell) {
+            let dir = dir?;
+            if self.watch(dir, bell)? {
+                // The directory above tells when the watched one is replaced.
+                if nearest.is_some() {
+                    break;
+                }
+                nearest = Some(dir);
+            }
+        }
+        Ok(nearest)
     }
 
-    fn watch(&self, dir: &Path, bell: &Arc<Bell>) -> bool {
-        if !dir.is_dir() {
-            return false;
-        }
+    /// Watches a directory that was there a moment ago; false when it is not there any more.
+    fn watch(&self, dir: &Path, bell: &Arc<Bell>) -> Result<bool, Error> {
+        let kernel = self.kernel.get();
         for bare in self.bells.hang(dir, bell) {
-            if let Some(kernel) = &self.kernel {
+            if let Some(kernel) = kernel {
                 kernel.forget(&bare);
             }
             self.look.forget(&bare);
         }
-        let why = if dir == bell.dir { Watch::Files } else { Watch::Way };
+        let why = if dir == bell.dir { bell.follows.watch() } else { Watch::Way };
         // Asked again each time: the path may be another directory than before. The kernel knows whether it is.
-        let refused = match self.kernel.as_ref().map(|kernel| kernel.watch(dir, why)) {
+        let refused = match kernel.map(|kernel| kernel.watch(dir, why)) {
             Some(Ok(())) => {
                 self.look.forget(dir);
-                return true;
+                return Ok(true);
             }
-            Some(Err(Errno::NOENT | Errno::NOTDIR)) => return false,
+            Some(Err(Errno::NOENT | Errno::NOTDIR)) => return Ok(false),
             Some(Err(error)) => Some(error),
             None => None,
         };
@@ -247,9 +307,9 @@ impl Hub {
                 warn!(%path, %error, "looked at every two seconds; raise fs.inotify.max_user_watches");
             }
             (Ok(_), _) => {}
-            (Err(error), _) => warn!(path = %dir.display(), %error, "cannot follow changes in a directory"),
+            (Err(error), _) => return Err(Error::io("follow changes in", dir)(error)),
         }
-        true
+        Ok(true)
     }
 
     /// Returns once the bell has rung. Dropping it loses nothing.
@@ -257,10 +317,10 @@ impl Hub {
     /// Events are taken by a task of the first runtime in which somebody waits; when that runtime is gone, by one
     /// of the next.
     pub(crate) async fn wait(&self, bell: &Bell) {
-        if let Some(kernel) = &self.kernel {
+        {
             let mut listening = lock(&self.listening);
             if listening.as_ref().is_none_or(JoinHandle::is_finished) {
-                let task = listen(Arc::clone(kernel), Arc::clone(&self.bells));
+                let task = listen(Arc::clone(&self.kernel), self.open, Arc::clone(&self.bells));
                 *listening = Some(Handle::current().spawn(task));
             }
         }
@@ -285,178 +345,74 @@ impl AsRawFd for Queue {
     }
 }
 
-/// Takes events for good, and rings.
-async fn listen(kernel: Arc<Kernel>, bells: Arc<Bells>) {
-    #[expect(
-        deprecated,
-        reason = "its successor is unsafe; this descriptor is owned as long as it is waited for"
-    )]
-    let waiting = AsyncFd::with_interest(Queue(kernel), Interest::READABLE);
-    let queue = match waiting {
-        Ok(queue) => queue,
-        Err(error) => return warn!(%error, "cannot wait for file events"),
-    };
-    while let Ok(mut ready) = queue.readable().await {
+/// The kernel's queue; it is opened when it is not open yet.
+fn opened(kernel: &Opened, open: Open) -> io::Result<Arc<Kernel>> {
+    match kernel.get() {
+        Some(kernel) => Ok(Arc::clone(kernel)),
+        None => open().map(|opened| Arc::clone(kernel.get_or_init(|| Arc::new(opened)))),
+    }
+}
+
+/// The directories on the way to that of a bell which exist, the nearest first.
+fn existing(bell: &Bell) -> impl Iterator<Item = Result<&Path, Error>> {
+    let way = bell.dir.ancestors().filter(|dir| !dir.as_os_str().is_empty());
+    way.filter_map(|dir| match dir.metadata() {
+        Ok(seen) => seen.is_dir().then_some(Ok(dir)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
+        // Nobody who may not look at it learns of changes there.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+        Err(error) => Some(Err(Error::io("look at", dir)(error))),
+    })
+}
+
+/// Takes events for good, and rings; what fails is tried again after a pause.
+async fn listen(kernel: Opened, open: Open, bells: Arc<Bells>) {
+    let mut retry = Retry::default();
+    loop {
+        let late = kernel.get().is_none();
+        let waiting = opened(&kernel, open).and_then(|kernel| {
+            #[expect(
+                deprecated,
+                reason = "its successor is unsafe; this descriptor is owned as long as it is waited for"
+            )]
+            AsyncFd::with_interest(Queue(kernel), Interest::READABLE)
+        });
+        match waiting {
+            Ok(queue) => {
+                if late || retry.is_failing() {
+                    info!("files are watched from now on");
+                    // Everyone watches anew, by the kernel's events from now on.
+                    bells.ring(&Heard::Everything);
+                }
+                retry.worked();
+                let error = take_events(queue, &bells).await;
+                warn!(%error, "cannot take file events, everything is read again");
+                bells.ring(&Heard::Everything);
+            }
+            Err(error) => debug!(%error, "cannot wait for file events yet"),
+        }
+        retry.failed();
+        retry.due().await;
+    }
+}
+
+/// Takes events until that fails.
+async fn take_events(queue: AsyncFd<Queue>, bells: &Bells) -> io::Error {
+    loop {
+        let mut ready = match queue.readable().await {
+            Ok(ready) => ready,
+            Err(error) => return error,
+        };
         match ready.try_io(|queue| queue.get_ref().0.drain(|heard| bells.ring(&heard))) {
             // Nothing is left.
             Err(_) => {}
             // A storm: those whose bell has rung have their turn first.
             Ok(Ok(())) => tokio::task::yield_now().await,
-            Ok(Err(error)) => {
-                warn!(%error, "cannot take file events, everything is read again");
-                return bells.ring(&Heard::Everything);
-            }
+            Ok(Err(error)) => return error,
         }
     }
 }
 
 fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Change, Codec, FileRule, FileState, FileWatch, Subscription, store};
-    use std::fs;
-
-    fn bell(hub: &Hub, dir: &Path, follows: Follows) -> Arc<Bell> {
-        let bell = Hub::bell(dir, follows);
-        hub.attend(&bell);
-        assert_eq!(bell.take(), Dirt::All);
-        bell
-    }
-
-    fn names(names: &[&str]) -> Dirt {
-        Dirt::Names(names.iter().map(OsString::from).collect())
-    }
-
-    fn codec() -> Codec<Vec<u8>> {
-        Codec { encode: |bytes| Ok(bytes.clone()), decode: |bytes| Ok(bytes.to_vec()) }
-    }
-
-    #[test]
-    fn an_overflow_makes_everyone_read_again() {
-        let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
-        let bell = bell(&hub, root.path(), Follows::Topic);
-        assert_eq!(bell.take(), Dirt::None);
-        hub.bells.ring(&Heard::Everything);
-        assert_eq!(bell.take(), Dirt::All);
-    }
-
-    #[test]
-    fn files_that_nobody_follows_wake_nobody() {
-        let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
-        let topic = bell(&hub, root.path(), Follows::Topic);
-        let single = bell(&hub, root.path(), Follows::File("b.json".into()));
-        let below = bell(&hub, &root.path().join("c"), Follows::Topic);
-        let heard = |name: &str| hub.bells.ring(&Heard::Name(root.path(), name.as_ref()));
-        for name in ["tmp00000000010000000001", "a.json.bak", "a.lock"] {
-            heard(name);
-        }
-        assert_eq!((topic.take(), single.take()), (Dirt::None, Dirt::None));
-        heard("a.json");
-        assert_eq!((topic.take(), single.take()), (names(&["a.json"]), Dirt::None));
-        heard("b.json");
-        assert_eq!((topic.take(), single.take()), (names(&["b.json"]), names(&["b.json"])));
-        assert_eq!(below.take(), Dirt::None);
-        heard("c");
-        assert_eq!((topic.take(), single.take(), below.take()), (Dirt::None, Dirt::None, Dirt::All));
-    }
-
-    #[test]
-    fn a_directory_that_is_made_while_watches_are_placed_is_watched() {
-        let hub = Hub::open();
-        for _ in 0..300 {
-            let root = tempfile::tempdir().unwrap();
-            let dir = root.path().join("run/agent/Topic");
-            let bell = Hub::bell(&dir, Follows::Topic);
-            assert_eq!(bell.take(), Dirt::All);
-            let start = std::sync::Barrier::new(2);
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    start.wait();
-                    fs::create_dir_all(&dir).unwrap();
-                });
-                start.wait();
-                hub.attend(&bell);
-            });
-            // Either it is watched itself, or the kernel has an event on the way to it.
-            let kernel = hub.kernel.as_ref().unwrap();
-            drop(kernel.drain(|heard| hub.bells.ring(&heard)));
-            let heard = bell.take() == Dirt::All;
-            assert!(heard || kernel.watched().contains(&dir), "nobody will hear what happens there");
-        }
-    }
-
-    #[test]
-    fn very_many_names_become_one_full_read() {
-        let bell = Hub::bell(Path::new("/x"), Follows::Topic);
-        bell.take();
-        for number in 0..=MOST_NAMES {
-            bell.ring(format!("{number}").into());
-        }
-        assert_eq!(bell.take(), Dirt::All);
-    }
-
-    #[test]
-    fn directories_that_nobody_follows_any_more_are_watched_no_more() {
-        let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
-        let [first, second] = ["a", "b"].map(|name| root.path().join(name));
-        fs::create_dir(&first).unwrap();
-        fs::create_dir(&second).unwrap();
-        drop(bell(&hub, &first, Follows::Topic));
-        let _kept = bell(&hub, &second, Follows::Topic);
-        assert_eq!(hub.kernel.as_ref().unwrap().watched(), [root.path().to_owned(), second]);
-    }
-
-    #[test]
-    fn a_bus_outlives_the_runtime_in_which_it_was_followed() {
-        let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
-        let mut topic = Subscription::new(hub, root.path().to_owned(), codec());
-        for round in [b"1", b"2"] {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                // Waits in vain once, so that the events are this runtime's.
-                while let Some(change) = tokio::select! {
-                    biased;
-                    change = topic.next() => Some(change),
-                    () = std::future::ready(()) => None,
-                } {
-                    drop(change);
-                }
-                store::replace(&root.path().join("a.json"), round).unwrap();
-                while topic.get("a") != Some(&round.to_vec()) {
-                    tokio::time::timeout(Duration::from_secs(60), topic.next()).await.unwrap();
-                }
-            });
-        }
-    }
-
-    #[tokio::test]
-    async fn where_the_kernel_watches_nothing_changes_are_found_by_looking() {
-        let (hub, root) = (Hub::of(None, Duration::from_millis(5)), tempfile::tempdir().unwrap());
-        let dir = root.path().join("run/agent/Topic");
-        let mut topic = Subscription::new(Arc::clone(&hub), dir.clone(), codec());
-        let rule = FileRule { limit_bytes: 9, order: false };
-        let mut file = FileWatch::new(hub, dir.join("a.json"), rule);
-        assert_eq!((topic.next().await, file.next().await), (Change::Synced, FileState::Absent));
-        for round in [b"1", b"2"] {
-            // Of the same length, within the same second, by a rename.
-            store::replace(&dir.join("a.json"), round).unwrap();
-            while topic.get("a") != Some(&round.to_vec()) {
-                topic.next().await;
-            }
-            while file.next().await != FileState::Present(round.to_vec()) {}
-        }
-        fs::remove_dir_all(root.path().join("run")).unwrap();
-        while topic.get("a").is_some() {
-            topic.next().await;
-        }
-        while file.next().await != FileState::Absent {}
-        store::replace(&dir.join("a.json"), b"3").unwrap();
-        while topic.get("a") != Some(&b"3".to_vec()) {
-            topic.next().await;
-        }
-    }
 }

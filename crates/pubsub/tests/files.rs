@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -369,7 +370,7 @@ async fn s3_an_order_that_others_could_have_written_is_refused_with_the_next_ste
         std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
         refused("chown root").await;
     } else {
-        println!("skipped: foreign owners can only be tried as root");
+        writeln!(std::io::stderr(), "skipped: foreign owners can only be tried as root").unwrap();
     }
     let real = place.bus.path("real");
     store::replace(&real, b"1").unwrap();

@@ -1,7 +1,7 @@
 //! Places that let a publisher down: full, read-only, gone, taken over, with long names, many keys, odd clocks.
 
+#![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-#![expect(clippy::print_stdout, reason = "a test that cannot be tried says why")]
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -53,14 +53,15 @@ impl SmallDisk {
             .stdout(Stdio::piped())
             .spawn();
         let Ok(mut shell) = spawned else {
-            println!("skipped: there is no program `unshare` here");
+            writeln!(std::io::stderr(), "skipped: there is no program `unshare` here").unwrap();
             return None;
         };
         let answers = BufReader::new(shell.stdout.take().unwrap());
         let mut disk = Self { shell, answers, dir };
         let mounted = disk.does("mount -t tmpfs -o size=64k none");
         if !mounted {
-            println!("skipped: this machine lets nobody mount in a namespace of his own");
+            writeln!(std::io::stderr(), "skipped: this machine lets nobody mount in a namespace of his own")
+                .unwrap();
         }
         mounted.then_some(disk)
     }

@@ -169,7 +169,6 @@ pub fn cut_text(text: &str, bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
@@ -337,7 +336,7 @@ mod tests {
             };
             let forced = ForceRecord { owner: long.clone(), refused: short.clone(), effect: long.clone(),
                 ..ForceRecord::default() };
-            published(&DrainHistory { drains: vec![record; 10], forced: vec![forced; 8] });
+            published(&DrainHistory { drains: vec![record; 10], forced: vec![forced; 8], ..DrainHistory::default() });
             let moments = vec![AppLogMoment::default(); some];
             let mark = AppLogMark { pod: long.clone(), moments, ..AppLogMark::default() };
             let marks = published(&AppLogMarks { containers: vec![mark; many.min(200)], ..AppLogMarks::default() });

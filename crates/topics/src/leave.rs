@@ -1,5 +1,6 @@
-//! How this node is taken out of its cluster. A topic of our own, as in `own`; it outlives a restart of the machine,
-//! so that a node whose config changed while it was off leaves all the same.
+//! Whether this node belongs to a cluster, in our own words, and how it is taken out of one. Topics of our own, as in
+//! `own`; `NodeLeave` outlives a restart of the machine, so that a node whose config changed while it was off leaves
+//! all the same.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -22,6 +23,9 @@ pub struct NodeLeave {
     pub cluster_id: GoUuid,
     /// When the config was heard that says that the node is in no cluster.
     pub started_at: GoTime,
+    /// When the first step is taken, unless the config says by then that the node is a member; zero while that is not
+    /// decided, and once it was taken.
+    pub deadline: GoTime,
     /// When it had left, or was given up.
     pub ended_at: GoTime,
     /// Why things are as they are, in one sentence.
@@ -69,6 +73,10 @@ pub enum LeavePhase {
     Outside,
     /// In a cluster.
     Member,
+    /// Still a member: the config reads as one of a node in no cluster, but that does not count, see `Reason`.
+    Unconfirmed,
+    /// Still a member: the first step is taken at `Deadline`, unless the config says by then that it is one.
+    Announced,
     /// Looks for the cluster that is to be left.
     Reaching,
     /// Makes the node unschedulable.
@@ -102,15 +110,47 @@ impl LeavePhase {
             | Self::CheckingReplicas
             | Self::Draining
             | Self::Deleting => true,
-            Self::Outside | Self::Member | Self::Left | Self::Alone | Self::NotReached | Self::Failed => {
-                false
-            }
+            Self::Outside
+            | Self::Member
+            | Self::Unconfirmed
+            | Self::Announced
+            | Self::Left
+            | Self::Alone
+            | Self::NotReached
+            | Self::Failed => false,
         }
     }
 
     /// Whether the node, once its config says that it is in no cluster, has yet to leave one.
     #[must_use]
     pub const fn has_to_leave(self) -> bool {
-        self.is_under_way() || matches!(self, Self::Member)
+        self.is_under_way() || matches!(self, Self::Member | Self::Unconfirmed | Self::Announced)
     }
+}
+
+/// What the device config says about the cluster, published by our zedagent only, beside EdgeNodeClusterConfig: there
+/// a zedagent of the reference says `Valid: false` of a section that it cannot read, too.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ClusterDecision {
+    /// What a config that was read whole says.
+    pub membership: ConfigMembership,
+}
+
+impl Topic for ClusterDecision {
+    const NAME: &'static str = "ClusterDecision";
+    const KIND: Kind = Kind::Volatile;
+}
+
+/// Whether the device config puts this node into a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConfigMembership {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// It has a cluster section, which is good.
+    Member,
+    /// It names the device and has no cluster section.
+    NoCluster,
 }

@@ -30,6 +30,7 @@ mod secret;
 mod shared;
 mod stats_state;
 mod time;
+mod trouble;
 mod vm;
 mod wireless;
 mod zboot;
@@ -60,6 +61,7 @@ pub use secret::Secret;
 pub use shared::*;
 pub use stats_state::*;
 pub use time::GoTime;
+pub use trouble::*;
 pub use vm::*;
 pub use wireless::*;
 pub use zboot::*;
@@ -76,11 +78,13 @@ use shared::is_zero;
 macro_rules! every_topic {
     ($of:ident) => {
         vec![
+            $of::<crate::AgentTrouble>(),
             $of::<crate::AppInstanceConfig>(),
             $of::<crate::AppLogMarks>(),
             $of::<crate::BaseOSMgrStatus>(),
             $of::<crate::BaseOsConfig>(),
             $of::<crate::BaseOsStatus>(),
+            $of::<crate::ClusterDecision>(),
             $of::<crate::ConfigItemValueMap>(),
             $of::<crate::ContentTreeStatus>(),
             $of::<crate::ControllerCert>(),

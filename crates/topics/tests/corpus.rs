@@ -1,4 +1,5 @@
-//! What fuzzing kept as values of topics: refused, or read as what is written back the same. `fuzz/` looks deeper.
+//! What fuzzing kept as values of topics and as force files: refused, or read as what is written back the same.
+//! `fuzz/` looks deeper.
 
 use std::fs;
 
@@ -19,4 +20,39 @@ fn what_fuzzing_kept_is_refused_or_read_as_it_is_written() {
         read += 1;
     }
     assert!(read > 100, "{read} of {} kept values were read", kept.len());
+}
+
+#[test]
+fn s4_any_force_file_is_refused_with_a_reason_or_read_as_it_is_written() {
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/force");
+    let mut texts: Vec<Vec<u8>> =
+        fs::read_dir(kept).unwrap().map(|it| fs::read(it.unwrap().path()).unwrap()).collect();
+    // What agents read of it at the most.
+    let most = 4096;
+    for (head, piece) in [
+        ("", "["),
+        ("", "{\"Status\":"),
+        ("{\"Status\":9", "0"),
+        ("{\"Status\":0.", "0"),
+        ("{\"Status\":9,\"x\":\"", "y"),
+        ("{\"Status\":9", ",\"Status\":9"),
+    ] {
+        let open = head.to_owned() + &piece.repeat((most - head.len()) / piece.len());
+        texts.extend([open.clone(), format!("{open}}}"), format!("{open}\"}}")].map(String::into_bytes));
+    }
+    let mut orders = 0;
+    for text in texts {
+        match topics::read_force(&text) {
+            Ok(order) => {
+                let again = topics::go_json::to_vec(&order).unwrap();
+                assert_eq!(topics::read_force(&again).unwrap(), order);
+                orders += 1;
+            }
+            Err(refused) => {
+                let reason = refused.to_string();
+                assert!(!reason.is_empty() && reason.len() < 400, "{reason}");
+            }
+        }
+    }
+    assert!(orders > 3, "{orders} orders");
 }

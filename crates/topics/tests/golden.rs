@@ -107,7 +107,9 @@ fn our_own_topics_are_written_back_byte_for_byte() {
     one::<topics::DeviceOpPending>();
     one::<topics::KubeStatsState>();
     one::<topics::NodeLeave>();
+    one::<topics::ClusterDecision>();
     one::<topics::AppLogMarks>();
+    one::<topics::AgentTrouble>();
     // Not ours, but the reference has left no sample of them.
     one::<topics::ControllerCert>();
     one::<topics::EdgeNodeCert>();

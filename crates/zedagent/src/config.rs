@@ -4,22 +4,27 @@
 
 use std::collections::BTreeMap;
 
-use agent::{Error, publication, report};
-use pubsub::{Bus, FileState, Publication, store};
+use agent::outlet::Tries;
+use agent::{Clock, Error, Outbox, Outlet, Troubles, report};
+use pubsub::{Bus, FileRule, FileState, store};
+use step::Mono;
 use topics::{
-    BaseOsConfig, ConfigGetStatus, ConfigItemValueMap, DeviceOp, DeviceOpsCmd, EdgeNodeClusterConfig,
-    EdgeNodeInfo, Topic, TriState,
+    BaseOsConfig, ClusterDecision, ConfigGetStatus, ConfigItemValueMap, ConfigMembership, DeviceOp,
+    DeviceOpsCmd, EdgeNodeClusterConfig, EdgeNodeInfo, TriState, Trouble,
 };
 use tracing::{error, info, warn};
 
 use crate::core::{Event, Wanted};
-use crate::device_config::{self, DeviceConfig};
-use crate::{CONFIG, NAME, config_items, saved};
+use crate::device_config::{self, DeviceConfig, Section};
+use crate::{CONFIG, config_items, saved};
 
 /// Key of topics that have one value.
 const GLOBAL: &str = "global";
 /// No config is longer; the reference's are a few hundred kilobytes at most.
-pub(crate) const CONFIG_BYTES: u64 = 16 << 20;
+const CONFIG_BYTES: u64 = 16 << 20;
+
+/// What a fault of the config is called among the troubles of this agent.
+const FAULTY: &str = "device config";
 
 /// What is in force; `None` where no good section was ever seen.
 #[expect(clippy::option_option, reason = "not known, known to be absent, and known differ")]
@@ -38,25 +43,43 @@ struct InForce {
 pub(crate) struct Config {
     bus: Bus,
     force: InForce,
+    /// What the config file itself said of the cluster, if it was read whole in this run; the copy does not count.
+    decided: Option<ConfigMembership>,
     defaults: ConfigItemValueMap,
-    items: Publication<ConfigItemValueMap>,
-    node: Publication<EdgeNodeInfo>,
-    cluster: Publication<EdgeNodeClusterConfig>,
-    base_os: Publication<BaseOsConfig>,
+    items: Outlet<ConfigItemValueMap>,
+    node: Outlet<EdgeNodeInfo>,
+    cluster: Outlet<EdgeNodeClusterConfig>,
+    decision: Outlet<ClusterDecision>,
+    base_os: Outlet<BaseOsConfig>,
+    troubles: Troubles,
+    /// The properties that were published last.
+    map: Option<ConfigItemValueMap>,
+    /// The good config of which a copy is to be kept.
+    uncopied: Option<Vec<u8>>,
+    copied: Tries,
 }
 
 impl Config {
     /// Becomes the publisher of the config's topics, and reads the last good config if there is one.
-    pub(crate) fn open(bus: &Bus) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// A topic cannot be had.
+    pub(crate) fn open(bus: &Bus, troubles: &Troubles) -> Result<Self, Error> {
         let mut config = Self {
             bus: bus.clone(),
             force: InForce::default(),
+            decided: None,
             defaults: config_items::defaults()
                 .map_err(|source| Error::Encode { what: "the table of config properties", source })?,
-            items: publication(bus, NAME)?,
-            node: publication(bus, NAME)?,
-            cluster: publication(bus, NAME)?,
-            base_os: publication(bus, NAME)?,
+            items: Outlet::open(troubles)?,
+            node: Outlet::open(troubles)?,
+            cluster: Outlet::open(troubles)?,
+            decision: Outlet::open(troubles)?,
+            base_os: Outlet::open(troubles)?,
+            troubles: troubles.clone(),
+            map: None,
+            uncopied: None,
+            copied: Tries::new(troubles),
         };
         match store::read(&bus.path(saved::LAST_CONFIG), CONFIG_BYTES) {
             Ok(Some(bytes)) => match device_config::parse(&bytes) {
@@ -66,19 +89,57 @@ impl Config {
                 }
             },
             Ok(None) => {}
+            Err(cause) if cause.is_shortage() => return Err(Error::pubsub(saved::LAST_CONFIG)(cause)),
             Err(cause) => {
                 warn!(error = %report::chain(&cause), "cannot read the copy of the last good config");
             }
         }
+        // The copy may be older than what was published in this boot, and must not take the node out of its cluster.
+        if let Some(published) = config.cluster.get(GLOBAL).filter(|it| it.valid) {
+            config.force.cluster = Some(published.clone());
+        }
         Ok(config)
     }
 
+    /// Follows the config file for good. Dropping it leaves what was published last.
+    pub(crate) async fn follow(mut self, clock: Clock, outbox: Outbox<Event>) {
+        let rule = FileRule { limit_bytes: CONFIG_BYTES, order: true };
+        let mut watch = self.bus.file(self.bus.path(CONFIG), rule);
+        loop {
+            let next_try = self.next_try();
+            let event = tokio::select! {
+                file = watch.next() => self.take(file),
+                () = clock.sleep_until(next_try) => {
+                    self.copy();
+                    self.publish();
+                    continue;
+                }
+            };
+            if !outbox.send(event).await {
+                return;
+            }
+        }
+    }
+
+    fn next_try(&self) -> Option<Mono> {
+        let tries = [
+            self.items.next_try(),
+            self.node.next_try(),
+            self.cluster.next_try(),
+            self.decision.next_try(),
+            self.base_os.next_try(),
+            self.copied.next_try(),
+        ];
+        tries.into_iter().flatten().min()
+    }
+
     /// Takes the config file as it is now.
-    pub(crate) fn take(&mut self, file: FileState) -> Event {
+    fn take(&mut self, file: FileState) -> Event {
         let good = match file {
             FileState::Present(bytes) => self.take_text(&bytes),
             FileState::Absent => {
                 warn!(path = CONFIG, "there is no device config; put one there");
+                self.tell_faults(&[]);
                 false
             }
             FileState::Bad(finding) => {
@@ -87,6 +148,7 @@ impl Config {
                     reason = finding.reason,
                     "the device config cannot be used, the last good one stays"
                 );
+                self.tell_faults(&[(String::new(), finding.reason)]);
                 false
             }
         };
@@ -102,8 +164,42 @@ impl Config {
             error!(path = CONFIG, "config property {line}");
         }
         let wanted = self.wanted(&map, good);
-        self.publish(&map);
+        self.map = Some(map);
+        self.publish();
         Event::Config(wanted)
+    }
+
+    /// Shows what of the config makes no sense: members, empty for the whole, with what was found.
+    fn tell_faults(&self, faults: &[(String, String)]) {
+        let mut still = Vec::new();
+        for (member, found) in faults {
+            let (what, stays) = match member.as_str() {
+                "" => (FAULTY.to_owned(), "the last good device config stays in force"),
+                member => (
+                    format!("{FAULTY}, member {member}"),
+                    "the last good content of that section stays in force",
+                ),
+            };
+            self.troubles.tell(&Trouble {
+                what: what.clone(),
+                path: self.bus.path(CONFIG).display().to_string(),
+                error: format!("{found}; {stays}"),
+                next_step: "correct it in the controller, or in the file; it is read again at once"
+                    .to_owned(),
+                ..Trouble::default()
+            });
+            still.push(what);
+        }
+        self.troubles.only(FAULTY, &still);
+    }
+
+    /// Keeps a copy of the config that was read whole last.
+    fn copy(&mut self) {
+        let Some(bytes) = &self.uncopied else { return };
+        let kept = store::replace(&self.bus.path(saved::LAST_CONFIG), bytes);
+        if self.copied.ended("copy of the device config", kept.map_err(Error::pubsub(saved::LAST_CONFIG))) {
+            self.uncopied = None;
+        }
     }
 
     fn last_items(&self) -> &ConfigItemValueMap {
@@ -116,16 +212,27 @@ impl Config {
             Ok(config) => config,
             Err(fault) => {
                 error!(path = CONFIG, "{fault}; the last good device config stays in force");
+                self.tell_faults(&[(String::new(), fault.to_string())]);
                 return false;
             }
         };
         for fault in &config.faults {
             error!(path = CONFIG, "{fault}; the last good content of that section stays in force");
         }
-        if config.faults.is_empty()
-            && let Err(cause) = store::replace(&self.bus.path(saved::LAST_CONFIG), bytes)
-        {
-            error!(error = %report::chain(&cause), "cannot keep a copy of this good config");
+        let told: Vec<_> = config
+            .faults
+            .iter()
+            .map(|it| (it.member.clone(), format!("line {}: {}", it.line, it.text)))
+            .collect();
+        self.tell_faults(&told);
+        if told.is_empty() {
+            self.uncopied = Some(bytes.to_owned());
+            self.copy();
+        }
+        if let Section::Good(cluster) = &config.cluster {
+            let membership =
+                if cluster.valid { ConfigMembership::Member } else { ConfigMembership::NoCluster };
+            self.decided = Some(membership);
         }
         self.merge(config);
         info!(path = CONFIG, "device config read");
@@ -172,13 +279,19 @@ impl Config {
         }
     }
 
-    fn publish(&mut self, map: &ConfigItemValueMap) {
-        put(&mut self.items, GLOBAL, map);
+    /// Publishes what is in force; what could not be written is tried again.
+    fn publish(&mut self) {
+        if let Some(map) = &self.map {
+            self.items.put(GLOBAL, map);
+        }
         if let Some(node) = &self.force.node {
-            put(&mut self.node, GLOBAL, node);
+            self.node.put(GLOBAL, node);
         }
         if let Some(cluster) = &self.force.cluster {
-            put(&mut self.cluster, GLOBAL, cluster);
+            if let Some(membership) = self.decided {
+                self.decision.put(GLOBAL, &ClusterDecision { membership });
+            }
+            self.cluster.put(GLOBAL, cluster);
         }
         let Some(base_os) = &self.force.base_os else { return };
         let key = base_os.as_ref().map(|it| it.content_tree_uuid.clone());
@@ -189,19 +302,74 @@ impl Config {
             .filter(|old| Some(old) != key.as_ref())
             .collect();
         for old in old {
-            if let Err(cause) = self.base_os.unpublish(&old) {
-                error!(key = old, error = %report::chain(&cause), "cannot take a BaseOsConfig back");
-            }
+            self.base_os.take(&old);
         }
         if let (Some(key), Some(config)) = (key, base_os) {
-            put(&mut self.base_os, &key, config);
+            self.base_os.put(&key, config);
         }
     }
 }
 
-/// Publishes; a failure is told, and tried again with the next config.
-fn put<T: Topic>(publication: &mut Publication<T>, key: &str, value: &T) {
-    if let Err(cause) = publication.publish(key, value) {
-        error!(topic = T::NAME, key, error = %report::chain(&cause), "cannot publish");
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NAME;
+    use agent::wire;
+    use std::path::Path;
+
+    const CLUSTER: &str = r#"{"id":{"uuid":"2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11"},"deviceName":"n",
+        "cluster":{"clusterName":"c","clusterIpPrefix":"10.0.0.1/24"}}"#;
+    const NONE: &str = r#"{"id":{"uuid":"2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11"},"deviceName":"n"}"#;
+    const BROKEN: &str = r#"{"id":{"uuid":"2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11"},"cluster":{}}"#;
+
+    /// One run of zedagent, which reads these files one after another.
+    fn run(root: &Path, files: &[Option<&str>]) {
+        let bus = Bus::open(root).unwrap();
+        let mut config = Config::open(&bus, &Troubles::open(&bus, Clock::new(), NAME)).unwrap();
+        for file in files {
+            let state = file.map_or(FileState::Absent, |text| FileState::Present(text.as_bytes().to_vec()));
+            config.take(state);
+        }
+    }
+
+    fn published(root: &Path) -> (Option<bool>, Option<ConfigMembership>) {
+        let bus = Bus::open(root).unwrap();
+        (
+            wire::peek::<EdgeNodeClusterConfig>(&bus, NAME, GLOBAL).unwrap().map(|it| it.valid),
+            wire::peek::<ClusterDecision>(&bus, NAME, GLOBAL).unwrap().map(|it| it.membership),
+        )
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_a_config_takes_no_node_out_of_its_cluster() {
+        let member = (Some(true), Some(ConfigMembership::Member));
+        let items = r#"{"configItems":[]}"#;
+        for left in [None, Some(""), Some("{}"), Some("null"), Some(items), Some(BROKEN), Some("{\"id\":")] {
+            let root = tempfile::tempdir().unwrap();
+            run(root.path(), &[Some(CLUSTER), left]);
+            assert_eq!(published(root.path()), member, "{left:?}");
+            // Nor does a new run that has lost all it kept.
+            run(root.path(), &[left]);
+            std::fs::remove_dir_all(root.path().join("persist")).unwrap();
+            run(root.path(), &[left]);
+            assert_eq!(published(root.path()), member, "{left:?}");
+        }
+        let root = tempfile::tempdir().unwrap();
+        run(root.path(), &[Some(CLUSTER), Some(NONE)]);
+        assert_eq!(published(root.path()), (Some(false), Some(ConfigMembership::NoCluster)));
+    }
+
+    #[tokio::test]
+    async fn the_copy_of_an_older_config_takes_no_node_out_of_its_cluster() {
+        // A config with a fault elsewhere is in force and is not copied.
+        let faulty = CLUSTER.replace("\"deviceName\":\"n\"", "\"configItems\":{}");
+        let root = tempfile::tempdir().unwrap();
+        run(root.path(), &[Some(NONE), Some(&faulty)]);
+        run(root.path(), &[Some("broken")]);
+        assert_eq!(published(root.path()), (Some(true), Some(ConfigMembership::Member)));
+        // In another boot the copy is all there is; it decides nothing.
+        std::fs::remove_dir_all(root.path().join("run")).unwrap();
+        run(root.path(), &[Some("broken")]);
+        assert_eq!(published(root.path()), (Some(false), None));
     }
 }

@@ -72,6 +72,11 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Nothing of this member is told in a fault.
+const SECRET: &str = "encryptedClusterToken";
+/// Only the first ones are told, and how many more there are: a config may be nothing but faults.
+pub const MOST_FAULTS: usize = 100;
+
 /// Reads a config.
 ///
 /// # Errors
@@ -81,7 +86,8 @@ pub fn parse(text: &[u8]) -> Result<DeviceConfig, Fault> {
     let root: Value =
         serde_json::from_slice(text).map_err(|error| whole(error.line(), format!("no JSON: {error}")))?;
     let Value::Object(root) = &root else { return Err(whole(1, "found no object".to_owned())) };
-    let mut reader = Reader { text: String::from_utf8_lossy(text).into_owned(), faults: Vec::new() };
+    let mut reader =
+        Reader { text: String::from_utf8_lossy(text).into_owned(), faults: Vec::new(), untold: 0 };
     let mut config = DeviceConfig {
         node: reader.section(|it| node(it, root)),
         reboot: reader.section(|it| command(it, root, "reboot")),
@@ -93,6 +99,10 @@ pub fn parse(text: &[u8]) -> Result<DeviceConfig, Fault> {
         faults: Vec::new(),
     };
     config.faults = reader.faults;
+    if reader.untold > 0 {
+        let text = format!("{} more faults are not told one by one; mend these first", reader.untold);
+        config.faults.push(whole(1, text));
+    }
     Ok(config)
 }
 
@@ -133,17 +143,23 @@ fn snake_case(name: &str) -> String {
 struct Reader {
     text: String,
     faults: Vec<Fault>,
+    /// Faults that are only counted: finding the line of each takes a walk through the text.
+    untold: usize,
 }
 
 impl Reader {
     /// A section is good when nothing in it made no sense.
     fn section<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Section<T> {
-        let before = self.faults.len();
+        let before = self.faults.len() + self.untold;
         let content = read(self);
-        if self.faults.len() == before { Section::Good(content) } else { Section::Bad }
+        if self.faults.len() + self.untold == before { Section::Good(content) } else { Section::Bad }
     }
 
     fn fault(&mut self, path: &[String], text: String) {
+        if self.faults.len() == MOST_FAULTS {
+            self.untold += 1;
+            return;
+        }
         let fault = Fault { line: self.line(path), member: path.join("."), text };
         self.faults.push(fault);
     }
@@ -163,6 +179,9 @@ impl Reader {
 
     fn wrong<T: Default>(&mut self, at: &At<'_>, name: &str, found: &Value, expected: &str) -> T {
         let mut shown = found.to_string();
+        if at.path.iter().map(String::as_str).chain([name]).any(|it| it == SECRET) {
+            "something else, which is not told here".clone_into(&mut shown);
+        }
         if shown.chars().count() > 60 {
             shown = shown.chars().take(60).collect::<String>() + "…";
         }
@@ -304,6 +323,12 @@ fn base_os(reader: &mut Reader, root: &Map<String, Value>) -> Option<BaseOsConfi
 fn cluster(reader: &mut Reader, root: &Map<String, Value>) -> EdgeNodeClusterConfig {
     let none = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
     let root = At::root(root);
+    if root.get("cluster").is_none() && root.get("id").is_none() {
+        // What is left of a config, such as `{}`, must not take the node out of its cluster.
+        let expected = "found neither `id` nor `cluster`: no whole device config, so it does not say that the node is \
+                        in no cluster";
+        reader.fault(&root.path("cluster"), expected.to_owned());
+    }
     let Some(at) = reader.object(&root, "cluster") else { return none };
     let prefix = match at.get("clusterIpPrefix") {
         Some(_) => {

@@ -24,8 +24,10 @@ pub(crate) async fn zedkube(bus: Bus, outbox: Outbox<Event>) {
             biased;
             change = reports.next() => [progress(change, told), None],
             change = statuses.next() => {
-                let now = || wire::peek::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL);
-                let before = matches!(change, Change::Put { .. }).then(now).flatten();
+                let before = match change {
+                    Change::Put { .. } => wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await,
+                    Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+                };
                 [before.map(|it| Event::Progress(Some(Box::new(it)))), status(&change)]
             }
         };

@@ -15,7 +15,7 @@ mod shell;
 
 pub use limits::Limits;
 
-use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
+use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 
 /// The name of this agent.
 const NAME: &str = "zedagent";
@@ -25,16 +25,20 @@ pub const CONFIG: &str = "persist/config/edge-dev-config.json";
 /// Runs zedagent until the station says stop.
 ///
 /// # Errors
-/// A topic or file that it cannot go on without.
+/// Another process is this agent.
 pub async fn run(station: Station, limits: Limits) -> Result<(), Error> {
-    pid::write(&station, NAME)?;
-    force::forget_earlier_boot(&station)?;
-    let (outbox, inbox) = turn::inbox();
-    let (mut shell, found) = shell::Shell::open(&station, Tasks::new(outbox))?;
-    let (core, effects) = core::Zedagent::new(limits, found, station.clock.now(), station.clock.booted_at());
-    for effect in effects {
-        shell.perform(effect).await?;
-    }
-    shell.follow()?;
-    turn::run(NAME, core, shell, inbox, &station).await
+    let troubles = Troubles::open(&station.bus, station.clock, NAME);
+    let open = || {
+        pid::write(&station, NAME)?;
+        force::forget_earlier_boot(&station);
+        let (outbox, inbox) = turn::inbox();
+        let (shell, found) = shell::Shell::open(&station, Tasks::new(outbox))?;
+        Ok((shell, found, inbox, config::Config::open(&station.bus, &troubles)?))
+    };
+    let Some((mut shell, found, inbox, config)) = outlet::started(&station, &troubles, open).await? else {
+        return Ok(());
+    };
+    let core = core::Zedagent::new(limits, found, station.clock.now(), station.clock.booted_at());
+    shell.follow(config);
+    turn::run(core, shell, inbox, &station, &troubles).await
 }

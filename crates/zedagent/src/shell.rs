@@ -1,14 +1,17 @@
 //! Wires zedagent's topics and files to its facts, and its effects to topics and files.
 
-use agent::{Error, Hands, Station, Tasks, force, publication};
-use pubsub::{Change, FileRule, Publication};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use agent::{Error, Hands, Station, Tasks, Weight, force, publication, wire};
+use pubsub::{Change, Publication};
 use topics::{
-    DeviceOpPending, FORCE_FILE, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, NodeLeave, ZbootStatus,
-    ZedAgentStatus,
+    DeviceOp, DeviceOpPending, DrainStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus,
+    NodeLeave, Requester, ZbootStatus, ZedAgentStatus,
 };
 use tracing::{error, info, warn};
 
-use crate::config::{CONFIG_BYTES, Config};
+use crate::config::Config;
 use crate::core::{Effect, Event, Found, Said};
 use crate::{CONFIG, NAME, follow, saved};
 
@@ -22,10 +25,17 @@ pub(crate) struct Shell {
     request: Publication<NodeDrainRequest>,
     pending: Publication<DeviceOpPending>,
     status: Publication<ZedAgentStatus>,
+    /// A force file lets the operation of this agent go ahead.
+    forced: Arc<AtomicBool>,
+    /// It was used, and the command that it lets go ahead is not published yet.
+    used: bool,
 }
 
 impl Shell {
     /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
+    ///
+    /// # Errors
+    /// A topic or file of an earlier run cannot be had.
     pub(crate) fn open(station: &Station, tasks: Tasks<Event>) -> Result<(Self, Found), Error> {
         let bus = &station.bus;
         let shell = Self {
@@ -34,6 +44,8 @@ impl Shell {
             status: publication(bus, NAME)?,
             station: station.clone(),
             tasks,
+            forced: Arc::default(),
+            used: false,
         };
         let found = Found {
             counters: saved::counters(bus)?,
@@ -45,12 +57,11 @@ impl Shell {
     }
 
     /// Follows what this agent hears of.
-    pub(crate) fn follow(&mut self) -> Result<(), Error> {
+    pub(crate) fn follow(&mut self, config: Config) {
         let bus = self.station.bus.clone();
         self.tasks.follow_wall(self.station.clock, Event::Wall);
-        let mut config = Config::open(&bus)?;
-        let rule = FileRule { limit_bytes: CONFIG_BYTES, order: true };
-        self.tasks.follow_file(&bus, bus.path(CONFIG), rule, move |file| Some(config.take(file)));
+        let clock = self.station.clock;
+        self.tasks.events(format!("follow {CONFIG}"), move |outbox| config.follow(clock, outbox));
         let of_zedkube = bus.clone();
         self.tasks.events("follow zedkube", move |outbox| follow::zedkube(of_zedkube, outbox));
         let mut told = false;
@@ -63,14 +74,40 @@ impl Shell {
             Change::Put { value, .. } if !value.current_partition => {
                 Some(Event::ImageWaits(value.partition_state == "updating"))
             }
+            // baseosmgr was started again without partitions.
+            Change::Gone { old, .. } if !old.current_partition => Some(Event::ImageWaits(false)),
             Change::Put { .. }
             | Change::Gone { .. }
             | Change::Synced
             | Change::Restarted(_)
             | Change::Bad(_) => None,
         });
-        self.tasks.follow_force(&bus, |order| Event::Forced(forced(order)));
-        Ok(())
+        let lets_go = Arc::clone(&self.forced);
+        self.tasks.follow_force(&self.station, move |order| {
+            let order = forced(order);
+            lets_go.store(
+                order.is_some_and(|it| {
+                    it.status == DrainStatus::Complete && it.requested_by == Requester::DeviceOp
+                }),
+                Ordering::Relaxed,
+            );
+            Event::Forced(order)
+        });
+    }
+
+    /// What this status commands that the last one did not; empty where it commands nothing anew.
+    fn commands_anew(&self, status: &ZedAgentStatus) -> &'static str {
+        let said = self.status.get(NAME);
+        let anew = |is: fn(&ZedAgentStatus) -> bool| is(status) && !said.is_some_and(is);
+        if anew(|it| it.reboot_cmd) {
+            "the command to reboot"
+        } else if anew(|it| it.shutdown_cmd) {
+            "the command to shut down"
+        } else if anew(|it| it.poweroff_cmd) {
+            "the command to power off"
+        } else {
+            ""
+        }
     }
 }
 
@@ -88,8 +125,46 @@ fn forced(order: Result<Option<NodeDrainStatus>, String>) -> Option<NodeDrainSta
     }
 }
 
+/// Where the request is named among what waits.
+const REQUEST: &str = "NodeDrainRequest";
+/// The same of the status.
+const STATUS: &str = "ZedAgentStatus";
+
 impl Hands for Shell {
     type Effect = Effect;
+
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Journal(pending) => Weight::record(journal(pending.op)),
+            Effect::Forget(op) => Weight::record(journal(*op)),
+            Effect::SaveCounter(op, _) | Effect::DropCounter(op) => {
+                Weight::record(format!("counter of the last {}", op.word()))
+            }
+            Effect::Request(_) => Weight::promise(REQUEST, "the request for a drain"),
+            Effect::Withdraw => Weight::status(REQUEST),
+            Effect::Publish(status) => match self.commands_anew(status) {
+                "" => Weight::status(STATUS),
+                command => Weight::promise(STATUS, command),
+            },
+            Effect::UseForce => Weight::promise(FORCE_FILE, "the removal of the used force file"),
+            Effect::Say(_) => Weight::plain(),
+        }
+    }
+
+    /// The reboot that a person forces may be what cures the disk.
+    fn is_ordered(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Publish(_) => self.used || self.forced.load(Ordering::Relaxed),
+            Effect::UseForce => true,
+            Effect::Journal(_)
+            | Effect::Forget(_)
+            | Effect::SaveCounter(..)
+            | Effect::DropCounter(_)
+            | Effect::Request(_)
+            | Effect::Withdraw
+            | Effect::Say(_) => false,
+        }
+    }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
@@ -97,23 +172,32 @@ impl Hands for Shell {
                 let key = pending.op.word();
                 self.pending.publish(key, &pending).map_err(Error::pubsub("DeviceOpPending")).map(drop)
             }
-            Effect::Forget(op) => self.pending.unpublish(op.word()).map_err(Error::pubsub("DeviceOpPending")),
+            Effect::Forget(op) => wire::withdraw(&mut self.pending, op.word()),
             Effect::SaveCounter(op, command) => saved::keep_counter(&self.station.bus, op, &command),
             Effect::DropCounter(op) => saved::drop_counter(&self.station.bus, op),
             Effect::Request(request) => {
                 self.request.publish(GLOBAL, &request).map_err(Error::pubsub("NodeDrainRequest")).map(drop)
             }
-            Effect::Withdraw => self.request.unpublish(GLOBAL).map_err(Error::pubsub("NodeDrainRequest")),
+            Effect::Withdraw => wire::withdraw(&mut self.request, GLOBAL),
             Effect::Publish(status) => {
-                self.status.publish(NAME, &status).map_err(Error::pubsub("ZedAgentStatus")).map(drop)
+                self.status.publish(NAME, &status).map_err(Error::pubsub("ZedAgentStatus"))?;
+                self.used = false;
+                Ok(())
             }
-            Effect::UseForce => force::remove(&self.station.bus).map(drop),
+            Effect::UseForce => {
+                self.used = true;
+                force::remove(&self.station.bus).map(drop)
+            }
             Effect::Say(said) => {
                 say(&said);
                 Ok(())
             }
         }
     }
+}
+
+fn journal(op: DeviceOp) -> String {
+    format!("DeviceOpPending {}", op.word())
 }
 
 fn say(said: &Said) {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use agent::device::Choice;
+use agent::{device, zboot};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
@@ -255,7 +255,10 @@ pub(crate) struct Options {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// How the machine is taken down: record (only write down what would be done), systemd, or exec:/path/to/program.
     #[arg(long, value_name = "DEVICE", default_value_t)]
-    pub(crate) device: Choice,
+    pub(crate) device: device::Choice,
+    /// Where OS images go: none (updates are refused), or record (files under persist/zboot, for tests only).
+    #[arg(long, value_name = "PARTITIONS", default_value_t)]
+    pub(crate) partitions: zboot::Choice,
     /// JSON file with waits and counts other than the defaults, one object an agent.
     #[arg(long, value_name = "FILE")]
     pub(crate) limits: Option<PathBuf>,
@@ -318,13 +321,31 @@ mod tests {
     #[test]
     fn the_device_is_recorded_unless_another_one_is_asked_for_in_words() {
         let Command::Run(options) = parse("zedbox run --root /r").unwrap().command else { panic!("not run") };
-        assert_eq!(options.device, Choice::Record);
+        assert_eq!(options.device, device::Choice::Record);
         let Command::Run(options) = parse("zedbox run --root / --device systemd").unwrap().command else {
             panic!("not run")
         };
-        assert_eq!(options.device, Choice::Systemd);
+        assert_eq!(options.device, device::Choice::Systemd);
         let refused = parse("zedbox run --root / --device magic").unwrap_err().to_string();
         assert!(refused.contains("record, systemd or exec:"), "{refused}");
+    }
+
+    #[test]
+    fn b5_there_are_no_partitions_unless_they_are_asked_for_by_name() {
+        for agent in ["run", "baseosmgr"] {
+            let of = |words: &str| {
+                let words = format!("zedbox {agent} --root / --device systemd{words}");
+                match parse(&words).map(|it| it.command) {
+                    Ok(Command::Run(options) | Command::Baseosmgr(options)) => Ok(options.partitions),
+                    Ok(other) => panic!("{other:?}"),
+                    Err(refused) => Err(refused.to_string()),
+                }
+            };
+            assert_eq!(of("").unwrap(), zboot::Choice::None);
+            assert_eq!(of(" --partitions record").unwrap(), zboot::Choice::Record);
+            let refused = of(" --partitions sda").unwrap_err();
+            assert!(refused.contains("use none or record"), "{refused}");
+        }
     }
 
     #[test]
@@ -358,7 +379,13 @@ mod tests {
 
     #[test]
     fn the_kubeconfig_is_looked_for_where_the_cluster_software_puts_it() {
-        let options = Options { root: "/r".into(), kubeconfig: None, device: Choice::Record, limits: None };
+        let options = Options {
+            root: "/r".into(),
+            kubeconfig: None,
+            device: device::Choice::Record,
+            partitions: zboot::Choice::None,
+            limits: None,
+        };
         assert_eq!(options.kubeconfig(), Path::new("/r/run/.kube/k3s/k3s.yaml"));
     }
 }

@@ -11,8 +11,7 @@ mod teller;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use agent::Clock;
-use agent::device::Choice;
+use agent::{Clock, device, zboot};
 use anyhow::{Context as _, bail};
 use pubsub::{Bus, store};
 
@@ -88,7 +87,7 @@ fn feed(bus: &Bus, config: &str) -> anyhow::Result<()> {
 }
 
 fn setting(bus: &Bus, clock: Clock, kubeconfig: &Path) -> anyhow::Result<Setting> {
-    let device = Choice::Record;
+    let device = device::Choice::Record;
     Ok(Setting {
         boot_id: device.boot_id(bus)?,
         cluster: kubeops::Cluster::from_kubeconfig(kubeconfig.to_owned()),
@@ -96,6 +95,7 @@ fn setting(bus: &Bus, clock: Clock, kubeconfig: &Path) -> anyhow::Result<Setting
         bus: bus.clone(),
         clock,
         device,
+        partitions: zboot::Choice::Record,
     })
 }
 

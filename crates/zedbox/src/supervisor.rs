@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use agent::device::Choice;
-use agent::{Clock, Station, Stop, Stopper};
+use agent::{Clock, Station, Stop, Stopper, device, zboot};
 use anyhow::{Context as _, bail};
 use pubsub::Bus;
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,7 +47,8 @@ impl fmt::Display for Agent {
 pub(crate) struct Setting {
     pub(crate) bus: Bus,
     pub(crate) clock: Clock,
-    pub(crate) device: Choice,
+    pub(crate) device: device::Choice,
+    pub(crate) partitions: zboot::Choice,
     pub(crate) boot_id: String,
     pub(crate) limits: Limits,
     pub(crate) cluster: kubeops::Cluster,
@@ -104,6 +104,7 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
         cluster: kubeops::Cluster::from_kubeconfig(options.kubeconfig()),
         limits: Limits::read(options.limits.as_deref())?,
         device: options.device.clone(),
+        partitions: options.partitions,
         bus,
         clock,
         boot_id,
@@ -111,6 +112,7 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     tell_device(&options.device);
+    tell_partitions(options.partitions);
     options.device.check().context("use the device")?;
     let mut crew = Crew::start(agents, &setting);
     let left = tokio::select! {
@@ -128,14 +130,28 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
     }
 }
 
-fn tell_device(device: &Choice) {
+fn tell_device(device: &device::Choice) {
     match device {
-        Choice::Record => warn!(
+        device::Choice::Record => warn!(
             "device RECORD: no reboot, shutdown or power-off will happen; each is only written to <root>/{}. \
              Use --device systemd on a real device",
-            agent::device::RECORD
+            device::RECORD
         ),
-        Choice::Systemd | Choice::Exec(_) => warn!(%device, "this process can take this machine down"),
+        device::Choice::Systemd | device::Choice::Exec(_) => {
+            warn!(%device, "this process can take this machine down");
+        }
+    }
+}
+
+fn tell_partitions(partitions: zboot::Choice) {
+    match partitions {
+        // Only baseosmgr cares; it says so itself.
+        zboot::Choice::None => {}
+        zboot::Choice::Record => warn!(
+            "partitions RECORD: no OS image is installed; files under <root>/{} stand in for both partitions, and an \
+             update that is reported as done is one on these files. Not for a real device",
+            zboot::FOLDER
+        ),
     }
 }
 
@@ -168,8 +184,8 @@ async fn once(agent: Agent, setting: &Setting, stop: Stop) -> Result<(), agent::
     match agent {
         Agent::Zedagent => zedagent::run(station, limits.zedagent).await,
         Agent::Baseosmgr => {
-            let zboot = agent::zboot::FileStore::open(&setting.bus)?;
-            baseosmgr::run(station, limits.baseosmgr, Box::new(zboot)).await
+            let zboot = setting.partitions.open(&setting.bus)?;
+            baseosmgr::run(station, limits.baseosmgr, zboot).await
         }
         Agent::Nodeagent => {
             let device = setting.device.open(&setting.bus, setting.clock);

@@ -3,13 +3,12 @@
 //! libfaketime answers the processes when they ask for the wall clock and leaves the monotonic one alone. The kernel
 //! does not know of it and wakes nobody: each loop notices at its next turn, which a file brings about here.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pubsub::store;
 use scenarios::{At, World};
 use topics::{DeviceOpPending, DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainRequest};
 
@@ -31,14 +30,14 @@ async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_
     };
     let dir = tempfile::tempdir().unwrap();
     let (offset, script) = (dir.path().join("offset"), dir.path().join("zedbox"));
-    fs::write(&offset, "+0").unwrap();
+    store::replace(&offset, b"+0").unwrap();
     let text = format!(
         "#!/bin/sh\nexec env LD_PRELOAD={} FAKETIME_TIMESTAMP_FILE={} FAKETIME_NO_CACHE=1 NO_FAKE_STAT=1 \
          FAKETIME_DONT_FAKE_MONOTONIC=1 {ZEDBOX} \"$@\"\n",
         library.display(),
         offset.display()
     );
-    fs::write(&script, text).unwrap();
+    store::replace(&script, text.as_bytes()).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let mut world = World::of_processes(&script).await;
     let held = At::Status(DrainStatus::Cordoned);
@@ -56,7 +55,7 @@ async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_
     let wanted: DeviceOpPending = world.read(pending).unwrap();
     for (set, booted_at) in [("+10y", before.booted_at.plus(YEARS)), ("-10y", before.booted_at.minus(YEARS))]
     {
-        fs::write(&offset, set).unwrap();
+        store::replace(&offset, set.as_bytes()).unwrap();
         // Somebody says something that changes nothing: everybody has a turn.
         world.put(FORCE_FILE, set);
         let heard =

@@ -1,5 +1,6 @@
 //! `zedbox drain` as a person and a script call it, on copies of the trees in `run-fixtures`.
 
+#![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 #[path = "drain_cmd/force.rs"]

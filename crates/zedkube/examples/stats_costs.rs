@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agent::Clock;
+use agent::{Clock, Troubles};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
@@ -109,7 +109,8 @@ async fn ours() -> (String, String) {
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_member, member) = watch::channel(true);
     let cluster = kubeops::Cluster::from_client(meter.on(Client::new(sim.service(), "default")));
-    let task = stats::run(cluster, clock, leading, member, stats::Board::open(&bus).unwrap());
+    let board = stats::Board::open(&Troubles::open(&bus, clock, "zedkube")).unwrap();
+    let task = stats::run(cluster, clock, leading, member, board);
     let rows = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(bus.path("run/zedkube/KubeClusterInfo/global.json").exists());

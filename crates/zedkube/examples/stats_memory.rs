@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use agent::{Clock, wire};
+use agent::{Clock, Troubles, wire};
 use kubesim::{Sim, SimConfig};
 use pubsub::{Bus, Change};
 use serde_json::json;
@@ -90,7 +90,7 @@ async fn measure() {
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_member, member) = watch::channel(true);
-    let board = stats::Board::open(&bus).unwrap();
+    let board = stats::Board::open(&Troubles::open(&bus, clock, "zedkube")).unwrap();
     let cluster = kubeops::Cluster::from_kubeconfig(&kubeconfig);
     let mut seen =
         bus.subscription(&wire::name::<KubeClusterInfo>("zedkube"), wire::codec::<KubeClusterInfo>());

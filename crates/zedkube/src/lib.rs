@@ -6,10 +6,12 @@
 
 pub mod apps;
 pub mod core;
+mod duties;
 pub mod leader;
 mod leave;
 mod limits;
 mod prune;
+mod requests;
 mod server;
 mod shell;
 pub mod stats;
@@ -22,9 +24,10 @@ pub use limits::Limits;
 pub use server::trial;
 pub use target::Target;
 
-use agent::{Error, Hands as _, Station, Tasks, force, pid, turn};
+use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use kubeops::Cluster;
 use step::Core as _;
+use tokio::sync::watch;
 
 use crate::core::{Event, Membership};
 
@@ -55,43 +58,87 @@ pub async fn run_into(
     cluster: Cluster,
     pipe: apps::Pipe,
 ) -> Result<(), Error> {
-    pid::write(&station, NAME)?;
-    force::forget_earlier_boot(&station)?;
-    let (outbox, inbox) = turn::inbox();
+    let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let target = Target::default();
-    let leader = leader::Leader::open(&station, &limits, cluster.clone(), target.clone())?;
-    let apps = apps::Apps::open(&station, cluster.clone(), target.clone())?;
-    let board = stats::Board::open(&station.bus)?;
-    let (tasks, door) = (Tasks::new(outbox), leader.door());
-    let membership = leave::Leaver::open(&station, &limits)?;
-    let others = cluster.clone();
-    let (mut shell, earlier) = shell::Shell::open(&station, &limits, cluster, tasks, target.clone(), door)?;
+    let leader = leader::Leader::new(&station, &limits, cluster.clone(), target.clone());
+    let open = || {
+        pid::write(&station, NAME)?;
+        force::forget_earlier_boot(&station);
+        let (outbox, inbox) = turn::inbox();
+        let (tasks, door) = (Tasks::new(outbox), leader.door());
+        let membership = leave::Leaver::open(&station, &limits)?;
+        let opened = shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?;
+        Ok((inbox, membership, opened))
+    };
+    let Some((inbox, membership, (mut shell, earlier))) = outlet::started(&station, &troubles, open).await?
+    else {
+        return Ok(());
+    };
+    let others = cluster;
     let standing = membership.standing();
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let every = limits.prune();
-    let (mut core, effects) =
+    let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
     core.count_on(earlier.shown);
-    let recalled = core.recall(now, earlier.history);
+    first.extend(core.recall(now, earlier.history));
     // A node that was leaving is not given its cordon back before it is known what the config says now.
     let before = standing.borrow().membership;
-    let stood =
-        if before == Membership::Leaving { core.step(now, Event::Member(before)) } else { Vec::new() };
-    let leave = Box::pin(membership.run(others.clone(), target.clone(), shell.attempt_limit()));
-    let (clock, leading) = (station.clock, leader.leadership());
-    let prune = Box::pin(prune::run(others.clone(), clock, every, target, standing.clone(), leading.clone()));
-    let report = Box::pin(stats::report(others, clock, leading, standing.clone(), board));
-    let drain = Box::pin(async {
-        for effect in effects.into_iter().chain(recalled).chain(stood) {
-            shell.perform(effect).await?;
+    if before == Membership::Leaving {
+        first.extend(core.step(now, Event::Member(before)));
+    }
+    let (places, place) = watch::channel(None);
+    let attempt = shell.attempt_limit();
+    shell.follow(standing.clone(), place);
+    let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
+    // Each is restarted on its own; the drain neither ends nor waits when one of them fails (K5).
+    let election = duties::keep("election", &station, || leader.run(&troubles));
+    let leave = membership.run(others.clone(), target.clone(), attempt);
+    let status = duties::keep_until_stop("cluster status", &station, || {
+        let (station, standing, places) = (station.clone(), standing.clone(), places.clone());
+        let troubles = troubles.clone();
+        async move {
+            let speaker = status::Speaker::open(&troubles)?;
+            speaker.follow(station, standing, places).await;
+            Ok(())
         }
-        shell.follow(&standing);
-        turn::run(NAME, core, shell, inbox, &station).await
     });
-    let beside = async {
-        tokio::join!(report, leave, prune, Box::pin(apps.run(pipe)));
+    let prune = duties::keep_until_stop("replaced nodes", &station, || {
+        let (cluster, target, standing) = (others.clone(), target.clone(), standing.clone());
+        let leading = leader.leadership();
+        async move {
+            prune::run(cluster, station.clock, every, target, standing, leading).await;
+            Ok(())
+        }
+    });
+    let report = duties::keep_until_stop("statistics", &station, || {
+        let (troubles, cluster, standing) = (troubles.clone(), others.clone(), standing.clone());
+        let leading = leader.leadership();
+        async move {
+            let board = stats::Board::open(&troubles)?;
+            stats::report(cluster, station.clock, leading, standing, board).await;
+            Ok(())
+        }
+    });
+    let apps = duties::keep("applications", &station, || {
+        let (station, cluster, target) = (station.clone(), others.clone(), target.clone());
+        let (pipe, troubles) = (pipe.clone(), troubles.clone());
+        async move {
+            apps::Apps::open(&station, &troubles, cluster, target)?.run(pipe).await;
+            Ok(())
+        }
+    });
+    let beside = Box::pin(async {
+        tokio::join!(
+            Box::pin(election),
+            Box::pin(leave),
+            Box::pin(status),
+            Box::pin(prune),
+            Box::pin(report),
+            Box::pin(apps)
+        );
         Ok(())
-    };
+    });
     // In one task: if any hangs, the machine's watchdog sees it.
-    tokio::try_join!(drain, Box::pin(leader.run()), beside).map(|((), (), ())| ())
+    tokio::try_join!(drain, beside).map(|((), ())| ())
 }

@@ -85,8 +85,11 @@ pub struct Limits {
     pub lease_release_ms: u64,
     /// The cluster counts as gone when no look at the lease has come through for so long.
     pub lease_silence_ms: u64,
-    /// How long the cluster's config may be gone before that counts as one that says: in no cluster.
-    pub cluster_gone_ms: u64,
+    /// How long before the first step out of the cluster it is announced, once our zedagent has said that the config
+    /// puts this node into no cluster.
+    pub leave_notice_ms: u64,
+    /// The same where a zedagent of the reference says so: that must stay so long, and the config be fetched all along.
+    pub leave_unchanged_ms: u64,
     /// How long a cluster that is to be left may be out of reach, before its first step and at its last.
     pub leave_reach_ms: u64,
     /// Between two looks for control-plane nodes that have been replaced.
@@ -152,7 +155,8 @@ impl Default for Limits {
             lease_release_ms: 5_000,
             lease_silence_ms: 300_000,
             config_patience_ms: 300_000,
-            cluster_gone_ms: 60_000,
+            leave_notice_ms: 60_000,
+            leave_unchanged_ms: 600_000,
             leave_reach_ms: 600_000,
             prune_ms: 600_000,
             sticky_then: rules.sticky,
@@ -297,7 +301,8 @@ as_durations! {
     marks_gap: marks_gap_ms,
     lease_release: lease_release_ms,
     config_patience: config_patience_ms,
-    cluster_gone: cluster_gone_ms,
+    leave_notice: leave_notice_ms,
+    leave_unchanged: leave_unchanged_ms,
     leave_reach: leave_reach_ms,
     prune: prune_ms,
 }

@@ -1,17 +1,19 @@
 //! Wires zedkube's topics and files to its facts, and its effects to topics, files and the cluster.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::force::{OrderedBy, Orders};
 use agent::settings::{DRAIN_TIMEOUT, Properties};
-use agent::{Error, Hands, Station, Tasks, operator, publication};
+use agent::{Error, Hands, Station, Tasks, Weight, publication};
 use kubeops::gate::Verdict;
 use kubeops::{Cluster, NodeName};
 use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
 use tokio::sync::watch;
 use topics::{
-    ConfigItemValueMap, DrainHistory, DrainJournal, EdgeNodeInfo, FORCE_FILE, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, Requester, go_json,
+    Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
+    NodeDrainProgress, NodeDrainStatus,
 };
 use tracing::{error, info, warn};
 
@@ -19,10 +21,10 @@ use crate::core::{Author, Effect, Event, Force, Said};
 use crate::leader::Door;
 use crate::leave::Standing;
 use crate::limits::Limits;
-use crate::status::Speaker;
+use crate::status::Place;
 use crate::target::Target;
 use crate::work::Work;
-use crate::{GLOBAL, MISSPELT, NAME, WAIT, server};
+use crate::{GLOBAL, MISSPELT, NAME, WAIT, duties, requests, server};
 
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
@@ -46,9 +48,10 @@ pub(crate) struct Shell {
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
-    speaker: Speaker,
     election: Door,
     attempt: watch::Sender<Duration>,
+    /// A force file that counts says COMPLETE.
+    forced: Arc<AtomicBool>,
 }
 
 /// What an earlier run of this agent left.
@@ -75,12 +78,12 @@ impl Shell {
             progress: publication(bus, NAME)?,
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
-            speaker: Speaker::open(station)?,
             work: Work::new(cluster, station.clone(), limits.clone(), target),
             station: station.clone(),
             tasks,
             election,
             attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
+            forced: Arc::default(),
         };
         let earlier = Earlier {
             journal: shell.journal.get(GLOBAL).cloned(),
@@ -91,25 +94,19 @@ impl Shell {
     }
 
     /// Follows what this agent hears of.
-    pub(crate) fn follow(&mut self, standing: &watch::Receiver<Standing>) {
+    pub(crate) fn follow(
+        &mut self,
+        standing: watch::Receiver<Standing>,
+        place: watch::Receiver<Option<Place>>,
+    ) {
         let bus = self.station.bus.clone();
-        self.follow_standing(standing.clone());
+        self.follow_standing(standing);
         let target = self.work.target();
         self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => node_known(&target, &value),
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
-        for (agent, from) in [("zedagent", Requester::DeviceOp), ("baseosmgr", Requester::Update)] {
-            self.tasks.follow::<NodeDrainRequest>(&bus, agent, move |change| match change {
-                // Whose topic it is in says who asks.
-                Change::Put { value, .. } => {
-                    Some(Event::Request(from, Some(NodeDrainRequest { requested_by: from, ..value })))
-                }
-                Change::Gone { .. } => Some(Event::Request(from, None)),
-                Change::Synced => Some(Event::RequestsRead(from)),
-                Change::Restarted(_) | Change::Bad(_) => None,
-            });
-        }
+        requests::follow(&mut self.tasks, &bus, self.station.clock);
         let mut last = Properties::default();
         let attempt = self.attempt.clone();
         self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
@@ -126,7 +123,7 @@ impl Shell {
         });
         self.tasks.follow_wall(self.station.clock, Event::Wall);
         self.follow_files(&bus);
-        self.join_cluster(standing.clone());
+        self.serve(place);
     }
 
     /// How this node stands to its cluster, and each change of it.
@@ -146,27 +143,31 @@ impl Shell {
         self.attempt.subscribe()
     }
 
-    /// Says where this node is in its cluster, and serves its status there.
-    fn join_cluster(&mut self, standing: watch::Receiver<Standing>) {
-        let (places, place) = watch::channel(None);
-        let status = self.speaker.follow(self.station.clone(), standing, places);
-        self.tasks.events("cluster status", |_| status);
-        let server = server::run(
-            self.station.clone(),
-            self.work.limits(),
-            self.work.cluster(),
-            self.work.target(),
-            place,
-        );
-        self.tasks.events("status server", |_| server);
+    /// Serves this node's status where it is in its cluster.
+    fn serve(&mut self, place: watch::Receiver<Option<Place>>) {
+        let (station, work) = (self.station.clone(), self.work.clone());
+        self.tasks.events("status server", |_| async move {
+            let serve = || {
+                let at = (station.clone(), work.limits(), work.cluster(), work.target(), place.clone());
+                let server = server::run(at.0, at.1, at.2, at.3, at.4);
+                async {
+                    server.await;
+                    Ok(())
+                }
+            };
+            duties::keep_until_stop("status server", &station, serve).await;
+        });
     }
 
     fn follow_files(&mut self, bus: &Bus) {
-        self.follow_operator(bus);
-        let mut orders = Orders::open(bus);
+        let mut orders = Orders::open(&self.station);
+        let forced = Arc::clone(&self.forced);
         self.tasks.events(format!("follow {FORCE_FILE}"), move |outbox| async move {
             loop {
                 let (order, by) = orders.next().await;
+                let complete =
+                    |it: &Option<NodeDrainStatus>| it.is_some_and(|it| it.status == DrainStatus::Complete);
+                forced.store(order.as_ref().is_ok_and(complete), Ordering::Relaxed);
                 // Who orders is known before what.
                 if !outbox.send(Event::ForceBy(by.map(author))).await
                     || !outbox.send(Event::Force(force(order))).await
@@ -190,41 +191,6 @@ impl Shell {
             }
             Some(Event::Hold(matches!(file, FileState::Present(_))))
         });
-    }
-
-    /// The request of a person with a shell.
-    fn follow_operator(&mut self, bus: &Bus) {
-        let mut watch = operator::request(bus);
-        self.tasks.events(format!("follow {}", operator::FILE), move |outbox| async move {
-            // The first state, also that there is no such file or directory, is all that there is to read.
-            let mut read = Some(Event::RequestsRead(Requester::Operator));
-            loop {
-                for event in asked_by_hand(watch.next().await).into_iter().chain(read.take()) {
-                    if !outbox.send(event).await {
-                        return;
-                    }
-                }
-            }
-        });
-    }
-}
-
-/// What a person with a shell asks for; nothing where the file makes no sense: the last good one stands.
-fn asked_by_hand(file: FileState) -> Option<Event> {
-    let refused = |why: &str| {
-        error!(path = operator::FILE, error = why, "drain request refused; ask with `zedbox drain request`");
-        None
-    };
-    match file {
-        FileState::Absent => Some(Event::Request(Requester::Operator, None)),
-        FileState::Present(bytes) => match go_json::from_slice::<NodeDrainRequest>(&bytes) {
-            Ok(request) => {
-                let request = NodeDrainRequest { requested_by: Requester::Operator, ..request };
-                Some(Event::Request(Requester::Operator, Some(request)))
-            }
-            Err(cause) => refused(&cause.to_string()),
-        },
-        FileState::Bad(finding) => refused(&finding.reason),
     }
 }
 
@@ -263,8 +229,48 @@ fn force(order: Result<Option<NodeDrainStatus>, String>) -> Force {
     }
 }
 
+/// Whether this answers COMPLETE to somebody whom `before` does not.
+fn completes(before: Option<&NodeDrainProgress>, now: &NodeDrainProgress) -> bool {
+    let complete = |it: &&Answer| it.status == DrainStatus::Complete;
+    now.answers.iter().filter(complete).any(|it| before.is_none_or(|before| !before.answers.contains(it)))
+}
+
+/// What waits, in words.
+const ANSWER: &str = "the word that the drain is COMPLETE";
+
 impl Hands for Shell {
     type Effect = Effect;
+
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Journal(_) => Weight::record("DrainJournal"),
+            Effect::History(_) => Weight::status("DrainHistory"),
+            Effect::Progress(progress) if completes(self.progress.get(GLOBAL), progress) => {
+                Weight::promise("NodeDrainProgress", ANSWER)
+            }
+            Effect::Progress(_) => Weight::status("NodeDrainProgress"),
+            Effect::Status(status)
+                if status.status == DrainStatus::Complete && self.status.get(GLOBAL) != Some(status) =>
+            {
+                Weight::promise("NodeDrainStatus", ANSWER)
+            }
+            Effect::Status(_) => Weight::status("NodeDrainStatus"),
+            Effect::Cordon(..) => Weight::promise(RUN, "the cordon of this node"),
+            Effect::Drain(..) => Weight::promise(RUN, "the drain of this node"),
+            Effect::Probe(_) | Effect::Await(..) | Effect::Cancel => Weight::cancels(RUN),
+            Effect::Candidacy(_)
+            | Effect::Guard
+            | Effect::Look { .. }
+            | Effect::Gate(_)
+            | Effect::Taints(_)
+            | Effect::Say(_) => Weight::plain(),
+        }
+    }
+
+    /// The reboot that a person forces may be what cures the disk.
+    fn is_ordered(&self, effect: &Effect) -> bool {
+        matches!(effect, Effect::Progress(_) | Effect::Status(_)) && self.forced.load(Ordering::Relaxed)
+    }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {

@@ -13,10 +13,11 @@ use kubeops::reply::Reach;
 use kubeops::{
     Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Progress, Watched, node,
 };
+use step::Mono;
 use tokio::sync::watch;
 use topics::NodeDrainRequest;
 
-use crate::core::{Done, Event, Failure, RunId, Seen, Stayer};
+use crate::core::{Away, Done, Event, Failure, RunId, Seen, Stayer};
 use crate::limits::Limits;
 use crate::target::Target;
 
@@ -111,11 +112,13 @@ impl Work {
         let clock = self.station.clock;
         let outcome = {
             let drain = kubeops::drain(&self.cluster, &order, || clock.now(), &sender);
+            let reach = self.ask_in_trouble(run, receiver.clone(), &outbox);
             let tell = tell(run, receiver, outbox.clone());
             tokio::pin!(drain, tell);
             tokio::select! {
                 outcome = &mut drain => outcome,
                 () = &mut tell => drain.await,
+                () = reach => drain.await,
             }
         };
         let newest = sender.borrow().clone();
@@ -133,6 +136,40 @@ impl Work {
             }
         };
         outbox.send(Event::Drained(run, result)).await;
+    }
+
+    /// Asks whether the API answers for as long as an attempt has trouble with it, and tells since when it does not.
+    async fn ask_in_trouble(
+        &self,
+        run: RunId,
+        mut progress: watch::Receiver<Progress>,
+        outbox: &Outbox<Event>,
+    ) {
+        let clock = self.station.clock;
+        // Since when nothing has answered, and how often it was asked.
+        let mut silent = None::<(Mono, u32)>;
+        loop {
+            if silent.is_none() && progress.wait_for(|it| !it.trouble.is_empty()).await.is_err() {
+                return;
+            }
+            let asked = clock.now();
+            let silence = node::probe(&self.cluster).await.err().filter(Error::is_silence);
+            let was_silent = silent.is_some();
+            let away = silence.map(|error| {
+                let (since, tries) =
+                    silent.map_or((asked, 1), |(since, tries)| (since, tries.saturating_add(1)));
+                silent = Some((since, tries));
+                let (secs, address) = (clock.now().since(since).as_secs(), self.cluster.address());
+                Box::new(Away { secs, tries, address, why: error.line() })
+            });
+            if away.is_none() {
+                silent = None;
+            }
+            if (was_silent || away.is_some()) && !outbox.send(Event::Away(run, away)).await {
+                return;
+            }
+            clock.sleep_until(Some(clock.now() + self.limits.probe_pause())).await;
+        }
     }
 
     /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.

@@ -148,8 +148,6 @@ pub struct LastBoot {
 /// What an earlier run left on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Both partitions.
-    pub partitions: Partitions,
     /// Our own request that still stands.
     pub request: Option<NodeDrainRequest>,
     /// Statuses that still stand, with their keys.

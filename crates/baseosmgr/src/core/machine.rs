@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::zboot::{Label, PartitionState};
+use agent::zboot::{Label, PartitionState, Partitions};
 use step::{Core, Fault, Mono, planted};
 use topics::{BaseOsStatus, ZbootStatus};
 
@@ -59,12 +59,12 @@ pub(super) struct Said {
 }
 
 impl BaseOs {
-    /// A core that goes on from what an earlier run left on disk.
+    /// A core that goes on from the partitions and from what an earlier run left on disk.
     #[must_use]
-    pub fn new(limits: Limits, found: Found) -> Self {
+    pub fn new(limits: Limits, partitions: Partitions, found: Found) -> Self {
         Self {
             limits,
-            facts: Facts::new(found.partitions, found.counters),
+            facts: Facts::new(partitions, found.counters),
             own: found.request.as_ref().map(Own::survived),
             parting: Parting::default(),
             ordered: None,

@@ -1,4 +1,5 @@
-//! Decisions of baseosmgr: which image is written and switched, and when.
+//! Decisions of baseosmgr: which image is written and switched, and when; or, where no partitions are named, that
+//! none is.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -9,6 +10,7 @@ mod gate;
 mod machine;
 mod moves;
 mod pause;
+mod refusal;
 mod stage;
 mod status;
 
@@ -17,6 +19,7 @@ pub use event::{
     Write,
 };
 pub use machine::BaseOs;
+pub use refusal::Refusal;
 
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,11 @@ async fn a_pod_that_its_budget_holds_delays_no_other_and_goes_when_there_is_room
     let held = &seen.blockers[0];
     assert_eq!((held.code, held.pod.namespace.as_str()), (BlockCode::BudgetStuck, "shop"), "all are needed");
     attempt
-        .until(|it| it.blockers[0].reason.contains("budget shop/web allows 0 of 3; 3 healthy, 3 needed"))
+        .until(|it| {
+            it.blockers[0].reason.contains(
+                "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
+            )
+        })
         .await;
     attempt.pass(Duration::from_secs(120)).await;
     sim.edit(BUDGET, "shop", "web", |budget| budget["spec"]["minAvailable"] = json!(2));

@@ -76,7 +76,7 @@ impl NodeAgent {
                     self.status.all_domains_halted = true;
                     self.tell(now, out);
                     if order.operation == Operation::Shutdown {
-                        self.check(now, order, out)
+                        self.sync(now, order, out)
                     } else {
                         out.push(Effect::Sync);
                         Phase::Settling { order, until: now + self.limits.min_reboot_delay() }
@@ -94,6 +94,11 @@ impl NodeAgent {
                 | Phase::Refused { order, again_at: at }
                     if now >= *at =>
                 {
+                    self.sync(now, order.clone(), out)
+                }
+                Phase::Syncing { order, until } if now >= *until => {
+                    let secs = self.limits.last_sync().as_secs();
+                    out.push(Effect::Say(Note::NotSynced { secs }));
                     self.check(now, order.clone(), out)
                 }
                 Phase::Asked { order, leave_at } if due(*leave_at, now) => {
@@ -108,6 +113,7 @@ impl NodeAgent {
                 | Phase::Delay { .. }
                 | Phase::Halting { .. }
                 | Phase::Settling { .. }
+                | Phase::Syncing { .. }
                 | Phase::Checking { .. }
                 | Phase::Held { .. }
                 | Phase::Asked { .. }
@@ -117,6 +123,19 @@ impl NodeAgent {
                 | Phase::Leaving { .. } => return,
             };
             self.phase = next;
+        }
+    }
+
+    /// Before the last look: it may take long, and what was seen before it would be old by its end.
+    fn sync(&self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+        out.push(Effect::LastSync);
+        Phase::Syncing { order, until: now + self.limits.last_sync() }
+    }
+
+    /// Everything is on the disks.
+    pub(super) fn synced(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if let Phase::Syncing { order, .. } = &self.phase {
+            self.phase = self.check(now, order.clone(), out);
         }
     }
 

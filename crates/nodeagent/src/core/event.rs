@@ -37,6 +37,8 @@ pub enum Event {
     Space(Option<u64>),
     /// The controller's limits.
     Waits(Waits),
+    /// Answer to [`Effect::LastSync`]: everything is on the disks, or cannot be brought there.
+    Synced,
     /// Answer to [`Effect::Check`].
     Checked {
         /// What zedkube says right now; `None` where what was heard last has to do.
@@ -83,6 +85,8 @@ pub enum Source {
     Drain,
     /// DomainStatus of domainmgr.
     Applications,
+    /// ZbootStatus of baseosmgr, which says when it has published all partitions; there may be none.
+    Partitions,
 }
 
 /// Limits that the controller sets (spec agents.md 5).
@@ -151,9 +155,11 @@ pub enum Effect {
     },
     /// Read what zedkube says at this moment; answered by [`Event::Checked`].
     Check,
-    /// Bring everything to the disks.
+    /// Bring everything to the disks, while others come to rest.
     Sync,
-    /// Bring everything to the disks, then ask the device for it; answered by [`Event::Operated`].
+    /// Bring everything to the disks; answered by [`Event::Synced`]. It may take long.
+    LastSync,
+    /// Ask the device for it at once; answered by [`Event::Operated`].
     Operate(Order),
     /// Leave, so that the watchdog of the machine restarts it.
     Exit(Order),
@@ -188,6 +194,11 @@ pub enum Note {
     NotHalted {
         /// Their UUIDs.
         left: Vec<String>,
+    },
+    /// The disks take too long; the operation goes on.
+    NotSynced {
+        /// For so long.
+        secs: u64,
     },
     /// The drain that the operation waited for does not hold any more.
     Held {

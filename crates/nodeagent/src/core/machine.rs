@@ -135,6 +135,7 @@ impl NodeAgent {
             Event::Space(left) => self.space = left,
             Event::Waits(waits) => self.waits = waits,
             Event::Heard(source) => drop(self.heard.insert(source)),
+            Event::Synced => self.synced(now, out),
             Event::Operated { operation, outcome } => self.operated(now, operation, outcome, out),
             Event::Tick => {}
         }
@@ -240,6 +241,7 @@ impl NodeAgent {
             | Phase::Delay { .. }
             | Phase::Halting { .. }
             | Phase::Settling { .. }
+            | Phase::Syncing { .. }
             | Phase::Checking { .. }
             | Phase::Held { .. }
             | Phase::Asked { .. }
@@ -250,7 +252,8 @@ impl NodeAgent {
         }
         self.tell_verdicts(out);
         if let Some(until) = self.silent_until {
-            let known = self.heard.contains(&Source::Drain) && self.partitions.running().is_some();
+            let partitions = self.partitions.running().is_some() || self.heard.contains(&Source::Partitions);
+            let known = partitions && self.heard.contains(&Source::Drain);
             let late = now >= until;
             if !known && !late && self.phase == Phase::Idle {
                 return;

@@ -1,12 +1,12 @@
 //! How far an operation is. Pure: no clock, no I/O, no task.
 //!
 //! ```text
-//! Idle ─► Delay ─► Halting ─► Settling ─► Checking ─► Asked ─► Obeyed ─► Leaving     (reboot, power-off)
-//!            30 s    ≤ 300 s      30 s      ▲ │         │   120 s
-//!                       │          30 s Held┘◄┘         │
-//!                       └─────────────► Checking ─► Asked ─► Down      (shutdown; a stand-in)
-//!                                           ▲           │
-//!                                    Refused┘◄──────────┘ 30 s
+//! Idle ─► Delay ─► Halting ─► Settling ─► Syncing ─► Checking ─► Asked ─► Obeyed ─► Leaving  (reboot, power-off)
+//!            30 s    ≤ 300 s      30 s      ▲ ≤ 120 s   │           │   120 s
+//!                       │          30 s Held┘◄──────────┘           │
+//!                       └─────────────► Syncing ─► Checking ─► Asked ─► Down    (shutdown; a stand-in)
+//!                                           ▲                       │
+//!                                    Refused┘◄──────────────────────┘ 30 s
 //! ```
 
 use agent::device::Operation;
@@ -26,6 +26,8 @@ pub(super) enum Phase {
     Halting { order: Order, until: Mono, tell_at: Mono },
     /// All applications are down, or are no longer waited for.
     Settling { order: Order, until: Mono },
+    /// Everything is brought to the disks, for at most so long: nothing slow may come after the last look.
+    Syncing { order: Order, until: Mono },
     /// What zedkube says right now about the node is being read.
     Checking { order: Order },
     /// The node is being drained again, or that has failed: looked at when zedkube says something else, and then.
@@ -50,6 +52,7 @@ impl Phase {
             Self::Delay { order, .. }
             | Self::Halting { order, .. }
             | Self::Settling { order, .. }
+            | Self::Syncing { order, .. }
             | Self::Checking { order }
             | Self::Held { order, .. }
             | Self::Asked { order, .. }
@@ -68,7 +71,9 @@ impl Phase {
     /// When to look again.
     pub(super) fn due(&self) -> Option<Mono> {
         match self {
-            Self::Delay { until, .. } | Self::Settling { until, .. } => Some(*until),
+            Self::Delay { until, .. } | Self::Settling { until, .. } | Self::Syncing { until, .. } => {
+                Some(*until)
+            }
             Self::Halting { until, tell_at, .. } => Some(*until.min(tell_at)),
             Self::Asked { leave_at, .. } => *leave_at,
             Self::Obeyed { leave_at, .. } => Some(*leave_at),

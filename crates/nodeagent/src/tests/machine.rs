@@ -1,5 +1,8 @@
 //! Machines that refuse, hang or stay up.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::*;
 
 /// A machine that tells what it is asked for, and stays up.
@@ -13,22 +16,22 @@ impl Wall {
 }
 
 impl Device for Wall {
-    fn reboot(&mut self, _why: &str) -> Result<(), Error> {
+    fn reboot(&self, _why: &str) -> Result<(), Error> {
         self.say("reboot");
         Ok(())
     }
 
-    fn shutdown(&mut self, _why: &str) -> Result<(), Error> {
+    fn shutdown(&self, _why: &str) -> Result<(), Error> {
         self.say("shutdown");
         Ok(())
     }
 
-    fn power_off(&mut self, _why: &str) -> Result<(), Error> {
+    fn power_off(&self, _why: &str) -> Result<(), Error> {
         self.say("power off");
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
+    fn sync(&self) -> Result<(), Error> {
         self.say("sync");
         Ok(())
     }
@@ -53,21 +56,21 @@ async fn a_machine_that_stays_up_is_left_to_its_watchdog() {
 /// A machine that does this when it is told to restart, and nothing when it is told anything else.
 struct OnReboot<F>(F);
 
-impl<F: FnMut() + Send> Device for OnReboot<F> {
-    fn reboot(&mut self, _why: &str) -> Result<(), Error> {
+impl<F: Fn() + Send + Sync> Device for OnReboot<F> {
+    fn reboot(&self, _why: &str) -> Result<(), Error> {
         (self.0)();
         Ok(())
     }
 
-    fn shutdown(&mut self, _why: &str) -> Result<(), Error> {
+    fn shutdown(&self, _why: &str) -> Result<(), Error> {
         Ok(())
     }
 
-    fn power_off(&mut self, _why: &str) -> Result<(), Error> {
+    fn power_off(&self, _why: &str) -> Result<(), Error> {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
+    fn sync(&self) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -77,35 +80,35 @@ async fn a_machine_that_does_not_even_answer_is_left_to_its_watchdog() {
     let mut world = World::new();
     world.limits.hard_exit_ms = 1;
     let (let_go, hung) = mpsc::channel::<()>();
+    let hung = Mutex::new(hung);
     // It does not answer until it is let go.
-    world.start_with(Box::new(OnReboot(move || assert!(hung.recv().is_err()))));
+    world.start_with(Box::new(OnReboot(move || assert!(hung.lock().unwrap().recv().is_err()))));
     world.command_reboot();
     world.ended().await.unwrap();
     drop(let_go);
 }
 
 /// A machine that refuses twice.
-struct Grumpy(u32, mpsc::Sender<()>);
+struct Grumpy(AtomicU32, mpsc::Sender<()>);
 
 impl Device for Grumpy {
-    fn reboot(&mut self, _why: &str) -> Result<(), Error> {
-        self.0 += 1;
-        if self.0 < 3 {
+    fn reboot(&self, _why: &str) -> Result<(), Error> {
+        if self.0.fetch_add(1, Ordering::Relaxed) < 2 {
             return Err(Error::Device { operation: "reboot", by: "test".into(), reason: "not now".into() });
         }
         self.1.send(()).unwrap();
         Ok(())
     }
 
-    fn shutdown(&mut self, _why: &str) -> Result<(), Error> {
+    fn shutdown(&self, _why: &str) -> Result<(), Error> {
         Ok(())
     }
 
-    fn power_off(&mut self, _why: &str) -> Result<(), Error> {
+    fn power_off(&self, _why: &str) -> Result<(), Error> {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), Error> {
+    fn sync(&self) -> Result<(), Error> {
         Err(Error::Device { operation: "sync", by: "test".into(), reason: "no".into() })
     }
 }
@@ -114,7 +117,7 @@ impl Device for Grumpy {
 async fn a_machine_that_refuses_is_asked_until_it_obeys() {
     let mut world = World::new();
     let (obeyed, heard) = mpsc::channel();
-    world.start_with(Box::new(Grumpy(0, obeyed)));
+    world.start_with(Box::new(Grumpy(AtomicU32::new(0), obeyed)));
     world.command_reboot();
     tokio::task::spawn_blocking(move || heard.recv_timeout(TOO_LONG)).await.unwrap().unwrap();
     world.kill().await;
@@ -128,11 +131,70 @@ async fn p3_a_machine_is_not_asked_while_the_answer_says_that_the_node_is_draine
     let (asked, heard) = mpsc::channel();
     world.command_reboot();
     let bus = world.bus.clone();
-    let tell = move || asked.send(agent::wire::peek::<NodeDrainProgress>(&bus, "zedkube", "global")).unwrap();
+    let tell = move || {
+        asked.send(agent::wire::peek::<NodeDrainProgress>(&bus, "zedkube", "global").unwrap()).unwrap();
+    };
     world.start_with(Box::new(OnReboot(tell)));
     world.status(|it| it.all_domains_halted && it.wait_drain_in_progress).await;
     world.answers(DrainStatus::Complete);
     world.ended().await.unwrap();
     let seen = heard.iter().next().unwrap().unwrap();
     assert_eq!(seen.answers[0].status, DrainStatus::Complete);
+}
+
+/// A machine whose disks take until they are let go, and that tells what it is asked for.
+struct SlowDisks {
+    began: mpsc::Sender<()>,
+    let_go: Mutex<mpsc::Receiver<()>>,
+    asked: mpsc::Sender<Option<NodeDrainProgress>>,
+    bus: Bus,
+}
+
+impl Device for SlowDisks {
+    fn reboot(&self, _why: &str) -> Result<(), Error> {
+        let progress = agent::wire::peek(&self.bus, "zedkube", "global").unwrap();
+        self.asked.send(progress).unwrap();
+        Ok(())
+    }
+
+    fn shutdown(&self, _why: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn power_off(&self, _why: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.began.send(()).unwrap();
+        // Nothing is ever sent: it ends once it is let go, as does every later one at once.
+        assert!(self.let_go.lock().unwrap().recv().is_err());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn p3_a_drain_that_is_undone_while_the_disks_take_their_time_holds_the_machine_back() {
+    let mut world = World::new();
+    world.answers(DrainStatus::Complete);
+    let (began, syncs) = mpsc::channel();
+    let (let_go, held) = mpsc::channel();
+    let (asked, heard) = mpsc::channel();
+    let bus = world.bus.clone();
+    world.start_with(Box::new(SlowDisks { began, let_go: Mutex::new(held), asked, bus }));
+    world.command_reboot();
+    // The first sync, and the last one.
+    let both = move || (0..2).try_for_each(|_| syncs.recv_timeout(TOO_LONG)).map(|()| syncs);
+    let syncs = tokio::task::spawn_blocking(both).await.unwrap().unwrap();
+    world.answers(DrainStatus::Starting);
+    drop(let_go);
+    // It says that it is held back before it looks again.
+    world.status(|it| it.wait_drain_in_progress).await;
+    let third = move || syncs.recv_timeout(TOO_LONG);
+    tokio::task::spawn_blocking(third).await.unwrap().unwrap();
+    assert!(heard.try_recv().is_err(), "asked while the node is drained again");
+    world.answers(DrainStatus::Complete);
+    let seen = tokio::task::spawn_blocking(move || heard.recv_timeout(TOO_LONG)).await.unwrap().unwrap();
+    assert_eq!(seen.unwrap().answers[0].status, DrainStatus::Complete);
+    world.kill().await;
 }

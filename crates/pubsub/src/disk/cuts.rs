@@ -384,3 +384,48 @@ fn r2_a_plain_file_is_old_or_new_as_well() {
         }
     }
 }
+
+#[test]
+fn k3_a_start_that_cannot_read_what_is_there_fails_and_the_next_one_has_it_all() {
+    for name in names() {
+        let trial = Trial::new(&name);
+        let mut publication = trial.open(&trial.model).unwrap();
+        for value in ["old", "new"] {
+            publication.publish("a", &value.to_owned()).unwrap();
+        }
+        publication.signal_restarted().unwrap();
+        let before = trial.found(&trial.model);
+        drop(publication);
+        let calls = {
+            let model = trial.model.killed();
+            trial.open(&model).unwrap();
+            model.calls()
+        };
+        let mut failed = 0;
+        // The kinds of EIO and EMFILE have no name of their own.
+        for kind in [ErrorKind::Other, ErrorKind::OutOfMemory, ErrorKind::PermissionDenied] {
+            for at in 0..calls {
+                let model = trial.model.killed();
+                model.set_fault(Fault::Once(at, kind));
+                match trial.open(&model) {
+                    Ok(opened) => {
+                        assert_eq!(
+                            opened.get("a").map(String::as_str),
+                            Some("new"),
+                            "{kind:?} at {}",
+                            model.log()
+                        );
+                        assert_eq!(opened.restarted(), 1, "{kind:?} at {}", model.log());
+                    }
+                    Err(_) => failed += 1,
+                }
+                assert_eq!(trial.found(&model), before, "{kind:?} at {}", model.log());
+                model.set_fault(Fault::None);
+                let mut next = trial.open(&model).unwrap();
+                assert_eq!((next.get("a").map(String::as_str), next.restarted()), (Some("new"), 1));
+                assert_eq!(next.take_findings(), []);
+            }
+        }
+        assert!(failed > 0, "no call failed");
+    }
+}

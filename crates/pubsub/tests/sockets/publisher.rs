@@ -81,6 +81,39 @@ async fn d_p1_a_key_that_a_successor_removed_is_named_to_peers_that_come_later()
     }
 }
 
+#[tokio::test]
+async fn d_p1_a_key_that_was_removed_in_this_boot_is_named_by_every_later_publisher() {
+    let place = Place::new();
+    let mut first = place.publication();
+    for key in ["gone", "kept", "again"] {
+        first.publish(key, &text("1")).unwrap();
+    }
+    // Taken back by the very publisher that published it.
+    for key in ["gone", "again"] {
+        first.unpublish(key).unwrap();
+    }
+    first.publish("again", &text("2")).unwrap();
+    drop(first);
+    for _ in 0..3 {
+        let next = place.publication();
+        let peer = place.peer().await;
+        assert!(matches!(peer.hear().await, Record::Hello { .. }));
+        assert_eq!(peer.hear().await, delete("gone"));
+        assert_eq!(peer.hear().await, update("again", "2"));
+        assert_eq!(peer.hear().await, update("kept", "1"));
+        assert!(matches!(peer.hear().await, Record::Complete { .. }));
+        // Killed before anybody else came.
+        drop((peer, next));
+    }
+    place.publication().close().unwrap();
+    let _last = place.publication();
+    let peer = place.peer().await;
+    assert!(matches!(peer.hear().await, Record::Hello { .. }));
+    for key in ["again", "gone", "kept"] {
+        assert_eq!(peer.hear().await, delete(key));
+    }
+}
+
 /// The reference compares what it sent, members sorted, with what is on disk, members in order: each key whose two
 /// forms differ is sent at every wake-up.
 #[tokio::test]
@@ -333,7 +366,8 @@ async fn closing_tells_the_deletes_before_the_end() {
     assert_eq!(peer.hear().await, delete("a"));
     assert_eq!(peer.hear().await, restarted(0));
     assert_eq!(peer.message().await, None);
-    // Nobody is left to wait for: its tasks end by themselves.
+    // Nobody is left to wait for: its tasks end by themselves, and that of the bus with the bus.
+    drop(place);
     let tasks = tokio::runtime::Handle::current().metrics();
     let ended = async {
         while tasks.num_alive_tasks() > 0 {

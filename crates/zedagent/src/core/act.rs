@@ -16,6 +16,9 @@ use super::machine::{Gate, Way, Zedagent};
 const CARRIED_OUT: (&str, &str) =
     ("nodeagent to carry it out, and the boot after it", "see run/nodeagent/NodeAgentStatus/nodeagent.json");
 
+/// Why an operation goes without the drain that was asked for.
+const LEFT: &str = "the node is in no cluster any more";
+
 impl Zedagent {
     pub(super) fn ask(&mut self, now: Mono, op: DeviceOp, out: &mut Vec<Effect>) {
         let request = NodeDrainRequest {
@@ -120,7 +123,10 @@ impl Zedagent {
                 if self.drain.status.is_none_or(|it| it.status == DrainStatus::Unknown) {
                     out.push(Effect::Say(Said::Early(op)));
                 }
-                (String::new(), false)
+                // A drain that was asked for in a cluster that the node has left since was not for nothing: it is
+                // told that it never came.
+                let asked = self.pending.get(&op).is_some_and(|it| it.attempts > 0);
+                (if asked { LEFT.to_owned() } else { String::new() }, false)
             }
             Way::Skip { why, forced } => {
                 out.push(Effect::Say(Said::Skipped(op, why.clone())));
@@ -151,8 +157,11 @@ impl Zedagent {
             DeviceOp::Reboot => "Reboot",
             DeviceOp::Shutdown => "Shutdown",
         };
-        let drained = self.pending.get(&op).is_some_and(|it| it.attempts > 0);
-        if drained {
+        let pending = self.pending.get(&op);
+        let skip = pending.map_or("", |it| it.skip.as_str());
+        if !skip.is_empty() {
+            format!("Drain skipped ({skip}) and deferred {word} Cmd")
+        } else if pending.is_some_and(|it| it.attempts > 0) {
             format!("Drain complete and deferred {word} Cmd")
         } else if self.tested.contains(&op) {
             format!("TestComplete and deferred {word} Cmd")

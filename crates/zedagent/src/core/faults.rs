@@ -393,3 +393,53 @@ fn d_a10_a_config_that_is_read_again_says_no_failure_in_between() {
     }
     assert_eq!(said, [Success, ReadSaved, Success]);
 }
+
+/// The reason for the reboot that stands in the status after these effects.
+fn reboot_reason(effects: &[Effect]) -> String {
+    let published = effects.iter().find_map(|it| if let Effect::Publish(it) = it { Some(it) } else { None });
+    let status = published.filter(|it| it.reboot_cmd).expect("no reboot is commanded");
+    status.requested_reboot_reason.clone()
+}
+
+#[test]
+fn the_reason_of_a_reboot_says_whether_the_node_was_drained_skipped_forced_or_left_its_cluster() {
+    // Drained: the reference's words.
+    let (mut core, request) = asked();
+    let effects = core.step(T0, answer(&request, 9));
+    assert_eq!(reboot_reason(&effects), "Drain complete and deferred Reboot Cmd");
+
+    // A COMPLETE of zedkube that is none.
+    let (mut core, request) = asked();
+    let mut skipped = answer(&request, 9);
+    if let Event::Progress(Some(progress)) = &mut skipped {
+        progress.answers[0].skip = "the Kubernetes API did not answer for 300 s".into();
+    }
+    let effects = core.step(T0, skipped);
+    let told = "Drain skipped (the Kubernetes API did not answer for 300 s) and deferred Reboot Cmd";
+    assert_eq!(reboot_reason(&effects), told);
+    // It is the same after a restart of this agent.
+    let journal = effects
+        .iter()
+        .find_map(|it| if let Effect::Journal(pending) = it { Some(pending.clone()) } else { None })
+        .unwrap();
+    let (_, effects) = start(Found { pending: vec![journal], ..found("b1") });
+    assert_eq!(reboot_reason(&effects), told);
+
+    // Forced.
+    let (mut core, _) = asked();
+    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
+    let reason = reboot_reason(&core.step(T0, Event::Forced(Some(order))));
+    assert!(reason.starts_with("Drain skipped (forced {Complete 2} by "), "{reason}");
+
+    // The node left its cluster meanwhile.
+    let (mut core, _) = asked();
+    core.step(T0, Event::HasToLeave(false));
+    core.step(T0, Event::Progress(None));
+    core.step(T0, status(1, 1));
+    let Event::Config(wanted) = wants(7) else { panic!("no config") };
+    let effects = core.step(T0, Event::Config(Wanted { clustered: false, ..wanted }));
+    assert_eq!(
+        reboot_reason(&effects),
+        "Drain skipped (the node is in no cluster any more) and deferred Reboot Cmd"
+    );
+}

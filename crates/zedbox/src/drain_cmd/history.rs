@@ -2,10 +2,12 @@
 //!
 //! Not here: what is kept; zedkube decides that and bounds it.
 
-use agent::wire;
+use agent::{report, wire};
 use anyhow::Context as _;
 use pubsub::{Bus, store};
-use topics::{DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, go_json};
+use topics::{
+    DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, StepWord, go_json,
+};
 
 use super::seen::GLOBAL;
 use super::text::{clock_time, number, paragraph, row, span};
@@ -21,15 +23,33 @@ const LIMIT_BYTES: u64 = 1 << 20;
 pub(super) fn run(bus: &Bus, voice: &Voice) -> anyhow::Result<Exit> {
     let path = wire::path::<DrainHistory>(bus, "zedkube", GLOBAL);
     let doing = || format!("read the history {}; `zedbox check` shows more", path.display());
-    let history = match store::read(&path, LIMIT_BYTES).with_context(doing)? {
+    let mut history = match store::read(&path, LIMIT_BYTES).with_context(doing)? {
         Some(bytes) => go_json::from_slice::<DrainHistory>(&bytes).with_context(doing)?,
         None => DrainHistory::default(),
     };
+    match wire::peek(bus, "zedkube", GLOBAL) {
+        Ok(Some(progress)) => bring_up_to_date(&mut history, &progress),
+        Ok(None) => {}
+        Err(cause) => Voice::warn(&format!(
+            "a drain that runs is shown as of its last step, as its progress cannot be read: {}",
+            report::chain(&cause)
+        )),
+    }
     match voice.output {
         Output::Json => Voice::json(&history, false)?,
         Output::Text => Voice::print(&report(&history, voice.columns()))?,
     };
     Ok(Exit::Done)
+}
+
+/// The record of a drain that still runs is written at each step: how far it is now is in the progress.
+fn bring_up_to_date(history: &mut DrainHistory, progress: &NodeDrainProgress) {
+    let Some(record) = history.drains.first_mut().filter(|it| it.is_open()) else { return };
+    if (progress.requested_by, progress.requested_at) == (record.requested_by, record.requested_at) {
+        record.counts = progress.counts;
+        record.evicted = progress.evicted.max(record.evicted);
+        record.recordons = progress.recordons.max(record.recordons);
+    }
 }
 
 fn report(history: &DrainHistory, columns: usize) -> String {
@@ -46,7 +66,7 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
     let how = format!("{} ({})", name(record.status), record.status.number());
     let how = match (record.is_open(), record.steps.last()) {
         (true, _) => format!("{how}, continues"),
-        (false, Some(last)) => format!("{how}, {} after {}", last.step.word(), span(record.seconds)),
+        (false, Some(last)) => format!("{how}, {} after {}", last.step.text(), span(record.seconds)),
         (false, None) => how,
     };
     let head = format!("{}, requested {asked}: {how}", purpose(record.requested_by, &record.context));
@@ -73,13 +93,13 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
         add("blocked", &format!("[{}] {pod}{}", it.code, it.reason));
     }
     if record.more_blockers > 0 {
-        add("blocked", &format!("and {} more", record.more_blockers));
+        add("blocked", &format!("… and {} more", record.more_blockers));
     }
     for it in &record.left {
         add("left", &format!("in place by policy: {it}"));
     }
     if record.more_left > 0 {
-        add("left", &format!("and {} more", record.more_left));
+        add("left", &format!("… and {} more", record.more_left));
     }
     add("boot", &record.boot_id);
     out
@@ -90,9 +110,10 @@ fn step(step: &DrainStep, began: GoTime) -> (String, String) {
     let time = clock_time(step.at, step.at).replace(" UTC", "");
     let date = clock_time(step.at, began);
     let date = date.strip_suffix(" UTC").and_then(|it| it.strip_suffix(&time)).unwrap_or_default();
-    let nth = if step.attempt > 0 { format!(" {}", step.attempt) } else { String::new() };
+    let counted = matches!(step.step, StepWord::Attempt | StepWord::AttemptFailed);
+    let nth = if counted && step.attempt > 0 { format!(" {}", step.attempt) } else { String::new() };
     let text = if step.text.is_empty() { String::new() } else { format!(": {}", step.text) };
-    (time, format!("{date}{}{nth}{text}", step.step.word()))
+    (time, format!("{date}{}{nth}{text}", step.step.text()))
 }
 
 fn force(record: &ForceRecord, columns: usize) -> String {

@@ -76,7 +76,11 @@ fn sheet(plan: &Plan, columns: usize) -> String {
     }
     for blocker in &plan.blockers {
         out.push_str(&row("blocked", &format!("[{}] {}", blocker.code.text(), blocker.reason), columns));
-        out.push_str(&row("next step", blocker.code.next_step(), columns));
+        out.push_str(&row(
+            "next step",
+            &blocker.code.next_step(&blocker.pod.namespace, &blocker.pod.name),
+            columns,
+        ));
     }
     out.push_str(&paragraph("", &counts(plan), columns));
     out
@@ -212,7 +216,7 @@ struct BlockerForm {
     uid: String,
     code: &'static str,
     reason: String,
-    next_step: &'static str,
+    next_step: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -250,7 +254,7 @@ impl<'a> From<&'a Plan> for Form<'a> {
                     uid: it.pod.uid.to_string(),
                     code: it.code.text(),
                     reason: it.reason.clone(),
-                    next_step: it.code.next_step(),
+                    next_step: it.code.next_step(&it.pod.namespace, &it.pod.name),
                 })
                 .collect(),
             volumes: &plan.volumes,

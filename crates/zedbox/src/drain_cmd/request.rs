@@ -180,7 +180,7 @@ fn doubts(seen: &Seen, member: Option<bool>) -> Vec<String> {
 
 /// Whether this node is in a cluster; `None` while zedagent has not said.
 fn member(bus: &Bus) -> Option<bool> {
-    wire::peek::<EdgeNodeClusterConfig>(bus, "zedagent", GLOBAL)?.member()
+    wire::peek::<EdgeNodeClusterConfig>(bus, "zedagent", GLOBAL).ok()??.member()
 }
 
 /// The place of a person's request.

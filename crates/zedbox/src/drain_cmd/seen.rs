@@ -134,21 +134,8 @@ pub(super) struct Follow {
     pending: Subscription<DeviceOpPending>,
     updates: Subscription<BaseOsStatus>,
     force: FileWatch,
-    /// What has not been read once.
-    unread: BTreeSet<Source>,
-}
-
-/// What is followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
-    Status,
-    Progress,
-    Zedagent,
-    Baseosmgr,
-    Operator,
-    Pending,
-    Updates,
-    Force,
+    /// Whether the force file and the request of a person were read once.
+    files_read: (bool, bool),
 }
 
 impl Follow {
@@ -167,26 +154,28 @@ impl Follow {
             pending: topic(bus, "zedagent"),
             updates: topic(bus, "baseosmgr"),
             force: bus.file(bus.path(FORCE_FILE), order(force::LIMIT_BYTES)),
-            unread: BTreeSet::from([
-                Source::Status,
-                Source::Progress,
-                Source::Zedagent,
-                Source::Baseosmgr,
-                Source::Operator,
-                Source::Pending,
-                Source::Updates,
-                Source::Force,
-            ]),
+            files_read: (false, false),
             bus: bus.clone(),
         };
         let until = clock.now() + READING;
-        while !follow.unread.is_empty() && clock.now() < until {
+        while !follow.was_read() && clock.now() < until {
             tokio::select! {
                 () = follow.hear() => {}
                 () = clock.sleep_until(Some(until)) => {}
             }
         }
         follow
+    }
+
+    /// Whether each file and topic was read, or a topic is known not to be readable now.
+    fn was_read(&self) -> bool {
+        self.status.was_tried()
+            && self.progress.was_tried()
+            && self.zedagent.was_tried()
+            && self.baseosmgr.was_tried()
+            && self.pending.was_tried()
+            && self.updates.was_tried()
+            && self.files_read == (true, true)
     }
 
     /// Waits for the second file of a change that zedkube is in the middle of, but not for long.
@@ -222,44 +211,41 @@ impl Follow {
     async fn hear(&mut self) {
         let seen = &mut self.seen;
         let bus = &self.bus;
-        let (source, read) = tokio::select! {
+        tokio::select! {
             change = self.status.next() => {
                 seen.status = self.status.get(GLOBAL).copied();
-                (Source::Status, seen.note(bus, "zedkube", &change))
+                seen.note(bus, "zedkube", change);
             }
             change = self.progress.next() => {
                 seen.progress = self.progress.get(GLOBAL).cloned();
-                (Source::Progress, seen.note(bus, "zedkube", &change))
+                seen.note(bus, "zedkube", change);
             }
             change = self.zedagent.next() => {
                 seen.requested("zedagent", self.zedagent.get(GLOBAL));
-                (Source::Zedagent, seen.note(bus, "zedagent", &change))
+                seen.note(bus, "zedagent", change);
             }
             change = self.baseosmgr.next() => {
                 seen.requested("baseosmgr", self.baseosmgr.get(GLOBAL));
-                (Source::Baseosmgr, seen.note(bus, "baseosmgr", &change))
+                seen.note(bus, "baseosmgr", change);
             }
             change = self.pending.next() => {
                 seen.pending = self.pending.iter().map(|(key, op)| (key.to_owned(), op.clone())).collect();
-                (Source::Pending, seen.note(bus, "zedagent", &change))
+                seen.note(bus, "zedagent", change);
             }
             change = self.updates.next() => {
                 let waits = |it: &BaseOsStatus| !it.activated && !it.error_retry_condition.is_empty();
                 let all = self.updates.iter().filter(|(_, it)| waits(it));
                 seen.updates = all.map(|(key, it)| (key.to_owned(), it.clone())).collect();
-                (Source::Updates, seen.note(bus, "baseosmgr", &change))
+                seen.note(bus, "baseosmgr", change);
             }
             state = self.operator.next() => {
                 seen.asked(operator_file(bus), state);
-                (Source::Operator, true)
+                self.files_read.1 = true;
             }
             state = self.force.next() => {
                 seen.forced(bus.path(FORCE_FILE), state);
-                (Source::Force, true)
+                self.files_read.0 = true;
             }
-        };
-        if read {
-            self.unread.remove(&source);
         }
     }
 }
@@ -307,20 +293,14 @@ impl Seen {
         };
     }
 
-    /// Notes which files are broken; true when the first reading of the topic is through.
-    fn note<T: Topic>(&mut self, bus: &Bus, agent: &str, change: &Change<T>) -> bool {
+    /// Notes which files are broken.
+    fn note<T: Topic>(&mut self, bus: &Bus, agent: &str, change: Change<T>) {
         match change {
             Change::Put { key, .. } | Change::Gone { key, .. } => {
-                self.usable(&wire::path::<T>(bus, agent, key));
-                false
+                self.usable(&wire::path::<T>(bus, agent, &key));
             }
-            Change::Bad(Finding { path, reason }) => {
-                self.unusable(path.clone(), reason.clone());
-                // Reading it again would not help this user.
-                is_denied(path)
-            }
-            Change::Synced => true,
-            Change::Restarted(_) => false,
+            Change::Bad(Finding { path, reason }) => self.unusable(path, reason),
+            Change::Synced | Change::Restarted(_) => {}
         }
     }
 
@@ -350,4 +330,37 @@ fn closed(path: &Path) -> PathBuf {
         |it: &&Path| it.symlink_metadata().is_err_and(|cause| cause.kind() == ErrorKind::PermissionDenied);
     let below = path.ancestors().filter(unseen).last();
     below.and_then(Path::parent).unwrap_or(path).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k4_what_this_boot_has_written_is_shown_by_the_clock_of_now_and_what_another_has_written_is_not() {
+        let clock = Clock::new();
+        // Written before the first answer of a time server, by a zedkube that has died since.
+        let booted_at = GoTime::from_unix_nanos(0).unwrap_or_default();
+        let began = clock.now();
+        let started_at = booted_at.plus(began.since_start());
+        let id = RequestId { by: Requester::DeviceOp, at: started_at };
+        let asked = vec![topics::Asked { requested_by: id.by, requested_at: id.at, at: started_at }];
+        let of_boot = |boot_id: String| {
+            let progress = NodeDrainProgress {
+                boot_id,
+                booted_at,
+                started_at,
+                asked: asked.clone(),
+                ..Default::default()
+            };
+            Seen { progress: Some(progress), ..Seen::default() }.by_clock(clock)
+        };
+        let seen = of_boot(kernel_boot_id().unwrap());
+        let right = clock.booted_at().plus(began.since_start());
+        for shown in [seen.progress.as_ref().unwrap().started_at, seen.asked_at(id)] {
+            assert!(shown.apart(right) < Duration::from_secs(2), "{shown} where {right} is right");
+        }
+        let seen = of_boot("another".to_owned());
+        assert_eq!((seen.progress.as_ref().unwrap().started_at, seen.asked_at(id)), (started_at, started_at));
+    }
 }

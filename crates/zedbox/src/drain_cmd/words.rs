@@ -288,6 +288,9 @@ fn at_work(seen: &Seen, status: DrainStatus) -> &'static str {
         Some(DrainPhase::Forced) => "a person forced this status",
         Some(DrainPhase::Withdrawing) => "the request was withdrawn, the cordon is being removed",
         Some(DrainPhase::Leaving) => "waiting until the node has left its cluster",
+        Some(DrainPhase::AfterBoot) if seen.agreed().is_some_and(|it| it.gate.open) => {
+            "removing our cordon of the earlier boot"
+        }
         Some(DrainPhase::AfterBoot) => "our cordon of an earlier boot stays until the node is healthy",
         Some(
             DrainPhase::Idle

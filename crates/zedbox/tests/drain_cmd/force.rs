@@ -1,6 +1,7 @@
 //! `zedbox drain force`: the force file as the agents will read it, and everything that is refused.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use topics::FORCE_FILE;
@@ -105,7 +106,8 @@ fn links_and_directories_of_others_are_refused_by_name() {
         refused(&node.drain("force 9 --for reboot"), &["belongs to user 65534", "chown root"]);
         std::os::unix::fs::chown(&dir, Some(0), None).unwrap();
     } else {
-        println!("skipped: only root can give a directory away; run this as root");
+        writeln!(std::io::stderr(), "skipped: only root can give a directory away; run this as root")
+            .unwrap();
     }
     // A link in the file's place is not followed: it is named, and replaced when that is asked for.
     symlink(elsewhere.join("target"), node.path(FORCE_FILE)).unwrap();

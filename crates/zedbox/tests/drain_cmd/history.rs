@@ -33,7 +33,7 @@ fn a_drain_that_goes_on_and_one_over_midnight_are_told_so() {
     assert!(said.contains("CORDONED (5), continues"), "{}", told.out);
     node.put(FILE, &text.replace("{\"At\":\"2026-03-14T08:39:12Z\"", "{\"At\":\"2026-03-15T00:01:02Z\""));
     let told = node.drain("history");
-    assert!(told.out.contains("00:01:02   2026-03-15 complete"), "{}", told.out);
+    assert!(told.out.contains("00:01:02   2026-03-15 drained, verified"), "{}", told.out);
 }
 
 #[test]

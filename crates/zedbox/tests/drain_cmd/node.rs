@@ -1,7 +1,7 @@
 //! A node for one test: a copy of a tree under a root of its own, and the program called on it.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Lines};
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -87,10 +87,10 @@ impl Node {
 
     /// What the program says to a user who may enter `run` and no further; `None`, with the reason printed, where
     /// this test may not become another user.
-    #[expect(clippy::print_stdout, reason = "a part that is left out says so")]
     pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Told> {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: only root can become another user; run this as root");
+            writeln!(std::io::stderr(), "skipped: only root can become another user; run this as root")
+                .unwrap();
             return None;
         }
         let mode =

@@ -81,8 +81,8 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
         " evict application 0 web ",
         "kube-system/agent-edge-node-1 keep-daemonset application 0 - ",
         "blocked [budget-stuck] pod shop/web-",
-        "budget shop/web allows 0 of 2; 2 healthy, 2 needed",
-        "next step add a replica, mend the pods that are not Ready, or change the budget",
+        "PodDisruptionBudget shop/web allows no disruption: 2 of 2 pods healthy, 2 required",
+        "next step waiting does not help: add a replica, or change the budget",
         "node edge-node-1, cordon none: 2 pods; 1 leave, 0 going, 1 stay; 1 would be blocked; order: application 1",
     ] {
         assert!(said.contains(words), "no `{words}` in {}", told.out);

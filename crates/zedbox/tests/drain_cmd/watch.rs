@@ -15,7 +15,8 @@ fn started_before_zedkube_it_tells_each_change_and_ends_with_complete() {
     let line = watch.until("2 of 4 gone, 1 terminating, 0 waiting, 1 blocked");
     // A time, then words.
     assert_eq!(line.split_whitespace().next().unwrap().len(), "2026-03-14T09:41:00Z".len(), "{line}");
-    watch.until("blocked [budget] pod shop/web-5f7d-e757f is held: budget shop/web allows 0 of 3");
+    watch
+        .until("blocked [budget] pod shop/web-5f7d-e757f: PodDisruptionBudget shop/web allows no disruption");
     node.zedkube_tells("drain-9-complete");
     watch.until("no longer blocked: pod shop/web-5f7d-e757f");
     watch.until("complete: drained: 4 pods evicted, none left");

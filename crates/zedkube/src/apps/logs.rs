@@ -7,10 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use agent::{Clock, Stop, report};
+use agent::{Clock, Outlet, Stop, report};
 use kubeops::apps::{Line, Log, Order, Then};
 use kubeops::{Cluster, Error};
-use pubsub::Publication;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use topics::AppLogMarks;
@@ -33,7 +32,7 @@ pub(super) struct Desk {
     pub(super) cluster: Cluster,
     pub(super) clock: Clock,
     pub(super) stop: Stop,
-    pub(super) marks: Publication<AppLogMarks>,
+    pub(super) marks: Outlet<AppLogMarks>,
     pub(super) pipe: Pipe,
 }
 
@@ -92,7 +91,7 @@ struct Hand {
     readings: JoinSet<Piece>,
     /// Containers whose trouble has been logged.
     troubled: BTreeSet<Source>,
-    /// The last failure to write, so that it is told once.
+    /// The last failure to hand lines on, so that it is told once.
     failure: String,
 }
 
@@ -162,13 +161,11 @@ impl Hand {
     /// Writes the marks that have changed.
     fn keep(&mut self) {
         for (key, marks) in self.course.changed() {
-            let result = match marks {
-                Some(marks) => self.desk.marks.publish(&key, &marks).map(drop),
-                None if self.desk.marks.get(&key).is_some() => self.desk.marks.unpublish(&key),
-                None => Ok(()),
-            };
             // The next line of this application writes them all again.
-            self.is_done("write AppLogMarks", result.map_err(|cause| report::chain(&cause)));
+            match marks {
+                Some(marks) => self.desk.marks.put(&key, &marks),
+                None => self.desk.marks.take(&key),
+            };
         }
     }
 
@@ -176,7 +173,7 @@ impl Hand {
         let Err(cause) = result else { return true };
         let told = format!("{doing}: {cause}");
         if told != self.failure {
-            warn!(error = told, "logs of applications are held up, or will be told twice after a crash");
+            warn!(error = told, "logs of applications are held up");
             self.failure = told;
         }
         false

@@ -1,11 +1,14 @@
 //! Where lines of applications go: past the agent's own log and its filter.
 
 use std::io;
+use std::sync::Arc;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::Mutex;
 
 /// A stream of lines.
-pub struct Pipe(Box<dyn AsyncWrite + Send + Unpin>);
+#[derive(Clone)]
+pub struct Pipe(Arc<Mutex<dyn AsyncWrite + Send + Unpin>>);
 
 impl std::fmt::Debug for Pipe {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -24,12 +27,13 @@ impl Pipe {
     /// Any other place.
     #[must_use]
     pub fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self(Box::new(writer))
+        Self(Arc::new(Mutex::new(writer)))
     }
 
     /// Hands `bytes` over. Dropping it leaves a part of them unsaid.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes).await?;
-        self.0.flush().await
+        let mut writer = self.0.lock().await;
+        writer.write_all(bytes).await?;
+        writer.flush().await
     }
 }

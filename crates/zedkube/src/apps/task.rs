@@ -2,20 +2,19 @@
 //!
 //! It runs beside the drain, with an inbox of its own: neither waits for the other.
 
-use agent::{Clock, Error, Outbox, Station, Tasks, publication, report, turn, wire};
+use agent::{Clock, Error, Outbox, Outlet, Station, Tasks, Troubles, turn, wire};
 use kubeops::Cluster;
 use kubeops::apps::{Pods, Told};
-use pubsub::{Bus, Change, Codec, Publication};
+use pubsub::{Bus, Change, Codec};
 use tokio::sync::watch;
 use topics::{AppInstanceConfig, AppLogMarks, ENClusterAppStatus, go_json};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use super::app::App;
 use super::book::{Act, Book};
 use super::course::Scene;
 use super::logs;
 use super::pipe::Pipe;
-use crate::NAME;
 use crate::target::{Target, Values};
 
 enum Heard {
@@ -29,8 +28,8 @@ pub struct Apps {
     station: Station,
     cluster: Cluster,
     target: Target,
-    status: Publication<ENClusterAppStatus>,
-    marks: Publication<AppLogMarks>,
+    status: Outlet<ENClusterAppStatus>,
+    marks: Outlet<AppLogMarks>,
 }
 
 impl Apps {
@@ -38,11 +37,15 @@ impl Apps {
     ///
     /// # Errors
     /// Another process publishes them, or their directories cannot be used.
-    pub fn open(station: &Station, cluster: Cluster, target: Target) -> Result<Self, Error> {
-        let bus = &station.bus;
+    pub fn open(
+        station: &Station,
+        troubles: &Troubles,
+        cluster: Cluster,
+        target: Target,
+    ) -> Result<Self, Error> {
         Ok(Self {
-            status: publication(bus, NAME)?,
-            marks: publication(bus, NAME)?,
+            status: Outlet::open(troubles)?,
+            marks: Outlet::open(troubles)?,
             station: station.clone(),
             cluster,
             target,
@@ -64,24 +67,23 @@ impl Apps {
 struct Teller {
     clock: Clock,
     cluster: Cluster,
-    status: Publication<ENClusterAppStatus>,
+    status: Outlet<ENClusterAppStatus>,
     scenes: watch::Sender<Scene>,
     book: Book,
     pods: Option<Pods>,
-    /// The last failure of the watch and of writing, so that each is told once.
+    /// The last failure of the watch, so that it is told once.
     trouble: Option<String>,
-    failure: String,
 }
 
 impl Teller {
     fn new(
         clock: Clock,
         cluster: Cluster,
-        status: Publication<ENClusterAppStatus>,
+        status: Outlet<ENClusterAppStatus>,
         scenes: watch::Sender<Scene>,
     ) -> Self {
         let book = Book::new(status.iter().map(|(key, status)| (key.to_owned(), status.clone())));
-        Self { clock, cluster, status, scenes, book, pods: None, trouble: None, failure: String::new() }
+        Self { clock, cluster, status, scenes, book, pods: None, trouble: None }
     }
 
     async fn run(&mut self, station: &Station, mut names: Values) {
@@ -145,25 +147,14 @@ impl Teller {
     fn publish(&mut self) {
         let now = self.clock.now();
         while let Some(act) = self.book.due(now) {
-            let result = match &act {
+            let done = match &act {
                 Act::Publish(key, status) => {
                     info!(app = key, designated = status.is_dnid_node, here = status.scheduled_on_this_node,
                         status = %status.app_kube_status.number(), "application in the cluster");
-                    self.status.publish(key, status).map(drop)
+                    self.status.put(key, status)
                 }
-                Act::Withdraw(key) => self.status.unpublish(key),
+                Act::Withdraw(key) => self.status.take(key),
             };
-            let done = result.is_ok();
-            if let Err(cause) = result {
-                let error = report::chain(&cause);
-                if error != self.failure {
-                    error!(
-                        topic = "ENClusterAppStatus",
-                        error, "not written, tried again; make room under /run"
-                    );
-                    self.failure = error;
-                }
-            }
             self.book.done(now, act, done);
         }
     }

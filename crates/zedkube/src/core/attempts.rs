@@ -88,6 +88,7 @@ impl Zedkube {
     }
 
     pub(super) fn drained(&mut self, now: Mono, result: Result<Done, Box<Failure>>, out: &mut Vec<Effect>) {
+        self.away = None;
         let Run::Draining { attempt, now: last, .. } = &self.run else { return };
         let (attempt, last) = (*attempt, last.clone());
         match result {

@@ -44,6 +44,8 @@ pub enum Event {
     Cordoned(RunId, Result<CordonOwner, String>),
     /// How far [`Effect::Drain`] is.
     Draining(RunId, Box<Progress>),
+    /// Whether the API answers while [`Effect::Drain`] has trouble with it.
+    Away(RunId, Option<Box<Away>>),
     /// Answer to [`Effect::Drain`].
     Drained(RunId, Result<Done, Box<Failure>>),
     /// Answer to [`Effect::Await`]: what has changed, in words.
@@ -114,6 +116,19 @@ pub struct Done {
     pub recordons: u32,
     /// What a rule has let pass.
     pub left: Vec<Left>,
+}
+
+/// The API does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Away {
+    /// How long that has been so without a break.
+    pub secs: u64,
+    /// How often it was asked.
+    pub tries: u32,
+    /// Its address, or where that comes from.
+    pub address: String,
+    /// What happened last.
+    pub why: String,
 }
 
 /// An attempt that came to nothing.

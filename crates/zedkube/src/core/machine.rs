@@ -13,7 +13,7 @@ use topics::{
 
 use super::after_boot::AfterBoot;
 use super::candidacy::Candidacy;
-use super::facts::{Effect, Event, Force, Membership, RunId, Said};
+use super::facts::{Away, Effect, Event, Force, Membership, RunId, Said};
 use super::gap::Gap;
 use super::history::History;
 use super::resume::{Before, Resume};
@@ -37,6 +37,8 @@ pub struct Zedkube {
     pub(super) hold: bool,
     pub(super) run: Run,
     pub(super) run_id: RunId,
+    /// The API does not answer in this attempt.
+    pub(super) away: Option<Box<Away>>,
     /// The request in whose name the run works.
     pub(super) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
@@ -107,6 +109,7 @@ impl Zedkube {
             hold: false,
             run: Run::Idle,
             run_id: 0,
+            away: None,
             serves: None,
             started_at: GoTime::ZERO,
             asked: Vec::new(),
@@ -256,11 +259,14 @@ impl Zedkube {
             Err(trouble) => trouble,
         };
         let limit = self.properties.time(settings::DRAIN_SKIP);
-        if now.since(away_since) >= limit && !planted(Fault::K2) {
+        // A drain that was under way holds: an API that is away for one cause would release every draining node.
+        let under_way = self.resume.is_some();
+        if now.since(away_since) >= limit && !under_way && !planted(Fault::K2) {
             let skip = format!("the Kubernetes API was not reachable for {} s: {trouble}", limit.as_secs());
             self.skip(now, skip, out);
         } else {
-            let again = (now + self.limits.probe_pause()).min(away_since + limit);
+            let pause = now + self.limits.probe_pause();
+            let again = if under_way { pause } else { pause.min(away_since + limit) };
             self.run = Run::Probing { away_since, again: Some(again), trouble };
         }
     }
@@ -388,6 +394,7 @@ impl Core for Zedkube {
             Event::Probed(run, result) if run == self.run_id => self.probed(now, result, &mut out),
             Event::Cordoned(run, result) if run == self.run_id => self.cordoned(now, result, &mut out),
             Event::Draining(run, newest) if run == self.run_id => self.draining(newest),
+            Event::Away(run, away) if run == self.run_id => self.away = away,
             Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
             Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
@@ -398,6 +405,7 @@ impl Core for Zedkube {
             Event::Probed(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
+            | Event::Away(..)
             | Event::Drained(..)
             | Event::BlockerChanged(..)
             | Event::Looked(..)

@@ -44,7 +44,7 @@ mod voided;
 mod world;
 
 pub use candidacy::Candidacy;
-pub use facts::{Author, Done, Effect, Event, Failure, Force, Membership, RunId, Said, Seen, Stayer};
+pub use facts::{Author, Away, Done, Effect, Event, Failure, Force, Membership, RunId, Said, Seen, Stayer};
 pub(crate) use history::{short, shorten};
 pub use machine::Zedkube;
 pub(crate) use resume::{kept_marks, marks, ms};

@@ -146,6 +146,24 @@ fn a_request_that_came_while_nobody_ran_gets_attempts_of_its_own() {
 }
 
 #[test]
+fn an_api_that_is_away_when_zedkube_restarts_in_mid_drain_is_waited_for_and_never_skipped() {
+    let (mut bench, reboot) = pausing();
+    bench.wait();
+    let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..Limits::default() };
+    let mut bench = Bench::at(bench.now, limits, Some(bench.core.journal()));
+    bench.ask(&reboot);
+    bench.join();
+    let run = bench.run();
+    for _ in 0..200 {
+        bench.hear(Event::Probed(run, Err("connection refused".into())));
+        assert_eq!(bench.wait(), Duration::from_secs(5));
+    }
+    assert_eq!((bench.status(), bench.core.progress().skip.as_str()), ((5, 2), ""));
+    let next = bench.core.progress().next_step;
+    assert!(next.ends_with("the drain that was under way continues by itself once it answers"), "{next}");
+}
+
+#[test]
 fn an_attempt_of_another_boot_is_not_gone_on_with() {
     let (bench, reboot) = pausing();
     let journal = DrainJournal { boot_id: "b0".into(), ..bench.core.journal() };

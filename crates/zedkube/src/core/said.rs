@@ -9,14 +9,16 @@ use step::Core as _;
 use topics::{DrainPhase, NodeDrainProgress, PodCounts, Requester};
 
 use super::bench::{Bench, T0, done_with, failed, request, wall};
-use super::{Effect, Event, Failure, Said};
+use super::{Away, Effect, Event, Failure, Said};
 use crate::limits::Limits;
 
 fn blocker(pod: &str, code: BlockCode) -> Blocker {
     Blocker {
         pod: PodRef { namespace: "shop".into(), name: pod.into(), uid: PodUid::new(format!("uid-{pod}")) },
         code,
-        reason: format!("pod shop/{pod} is held: budget shop/web allows 0 of 3; 2 healthy, 2 needed"),
+        reason: format!(
+            "pod shop/{pod}: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"
+        ),
         since: T0 + Duration::from_secs(4),
     }
 }
@@ -75,10 +77,10 @@ fn o1_a_reader_finds_every_member_of_an_attempt() {
     let codes: Vec<_> =
         said.blockers.iter().map(|it| (it.pod.as_str(), it.code.as_str(), it.since)).collect();
     assert_eq!(codes, [("shop/web-1", "budget-stuck", at(4)), ("shop/web-2", "sticky", at(4))]);
-    let step = BlockCode::BudgetStuck.next_step();
+    let step = BlockCode::BudgetStuck.next_step("shop", "web-1");
     assert_eq!(said.next_step, format!("shop/web-1: {step} (1 more in Blockers)"));
     assert!(
-        said.reason.starts_with("3 of 9 pods gone, 1 blocked: pod shop/web-1 is held"),
+        said.reason.starts_with("3 of 9 pods gone, 1 blocked: pod shop/web-1: PodDisruptionBudget"),
         "{}",
         said.reason
     );
@@ -91,8 +93,40 @@ fn o2_each_reason_has_its_own_next_step() {
         let newest = Progress { blockers: vec![blocker("web-1", code)], ..Progress::default() };
         bench.hear(Event::Draining(run, Box::new(newest)));
         bench.wait();
-        assert_eq!(writes(&bench)[0].next_step, format!("shop/web-1: {}", code.next_step()));
+        assert_eq!(writes(&bench)[0].next_step, format!("shop/web-1: {}", code.next_step("shop", "web-1")));
     }
+}
+
+#[test]
+fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_do() {
+    let (mut bench, run) = draining();
+    let counts = Counts { total: 4, gone: 1, going: 3, ..Counts::default() };
+    bench.hear(Event::Draining(run, Box::new(Progress { counts, trouble: "watch".into(), ..pods(3) })));
+    let away = |tries| Away {
+        secs: 35,
+        tries,
+        address: "https://10.1.2.3:6443".into(),
+        why: "reach the API: no answer within 15 s".into(),
+    };
+    bench.hear(Event::Away(run, Some(Box::new(away(7)))));
+    let said = bench.core.progress();
+    assert_eq!(
+        said.reason,
+        "no answer from the Kubernetes API at https://10.1.2.3:6443 for 35 s, tried 7 times: reach \
+         the API: no answer within 15 s; 1 of 4 pods were gone then"
+    );
+    assert_eq!(
+        said.next_step,
+        "check the network and the cluster software of this node: `systemctl status k3s`; the drain continues by \
+         itself once the API answers, until Deadline; `zedbox drain force complete --for reboot` lets the \
+         operation go ahead without the rest of the drain"
+    );
+    // It is held however long that lasts, and told no more once there is an answer.
+    bench.now = T0 + Duration::from_hours(23);
+    bench.hear(Event::Away(run, Some(Box::new(away(9000)))));
+    assert_eq!(bench.status(), (5, 2));
+    bench.hear(Event::Away(run, None));
+    assert!(bench.core.progress().reason.starts_with("1 of 4 pods gone"), "{}", bench.core.progress().reason);
 }
 
 #[test]
@@ -171,7 +205,7 @@ fn a_drain_that_fails_for_good_still_shows_its_attempt_and_who_blocked() {
     }
     let said = *writes(&bench).last().unwrap();
     assert_eq!((said.phase, said.attempt, said.blockers.len()), (DrainPhase::FailedDrain, 5, 1));
-    assert!(said.next_step.starts_with("shop/web-1: look at the pod"), "{}", said.next_step);
+    assert!(said.next_step.starts_with("shop/web-1: check the pod"), "{}", said.next_step);
 }
 
 #[test]

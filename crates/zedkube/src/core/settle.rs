@@ -90,6 +90,7 @@ impl Zedkube {
 
     pub(super) fn end_run(&mut self, out: &mut Vec<Effect>) {
         self.run_id += 1;
+        self.away = None;
         self.serves = None;
         self.floor = None;
         self.resume = None;

@@ -2,6 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+use agent::settings;
 use kubeops::{Counts, Phase, Progress, listed};
 use step::Mono;
 use topics::{
@@ -10,7 +11,7 @@ use topics::{
 };
 
 use super::attempts::add_left;
-use super::facts::{Force, Membership};
+use super::facts::{Away, Force, Membership};
 use super::history::kept_short;
 use super::machine::Zedkube;
 use super::resume::Kept;
@@ -184,15 +185,27 @@ impl Zedkube {
     fn run_words(&self) -> Words {
         match &self.run {
             Run::Idle => self.idle_words(),
-            Run::Taken => words(DrainPhase::Checking, "a request was taken", "nothing"),
+            Run::Taken => words(DrainPhase::Checking, "request accepted", "nothing"),
             Run::Probing { trouble, .. } if trouble.is_empty() => {
-                words(DrainPhase::Checking, "looks whether the Kubernetes API is there", "nothing")
+                words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
             }
-            Run::Probing { trouble, .. } => words(
-                DrainPhase::Checking,
-                format!("the Kubernetes API is not there: {trouble}"),
-                "check that the cluster software runs on this node; without it the drain is skipped in the end",
-            ),
+            Run::Probing { trouble, .. } => {
+                let then = if self.resume.is_some() {
+                    "the drain that was under way continues by itself once it answers".to_owned()
+                } else {
+                    let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
+                    format!(
+                        "once it has been unreachable for {secs} s, without a break, the drain is skipped"
+                    )
+                };
+                words(
+                    DrainPhase::Checking,
+                    format!("the Kubernetes API is not reachable: {trouble}"),
+                    format!(
+                        "check that the cluster software runs on this node: `systemctl status k3s`; {then}"
+                    ),
+                )
+            }
             Run::Cordoning { trouble, .. } if trouble.is_empty() => {
                 words(DrainPhase::Cordoning, "makes the node unschedulable", "nothing")
             }
@@ -201,7 +214,10 @@ impl Zedkube {
                 format!("try {tried} of {} to cordon failed: {trouble}", self.limits.cordon_tries),
                 "compare `kubectl get nodes` with the device's name, and look at the API server",
             ),
-            Run::Draining { now, .. } => draining_words(now),
+            Run::Draining { now, .. } => match &self.away {
+                Some(away) => self.away_words(away),
+                None => draining_words(now),
+            },
             Run::Pausing { attempt, reason, last, .. } => words(
                 DrainPhase::Pausing,
                 format!("attempt {attempt} of {} failed: {reason}", self.limits.drain_tries),
@@ -298,6 +314,32 @@ impl Zedkube {
         }
     }
 
+    /// The API does not answer in an attempt: it is waited for, and what that means is told.
+    fn away_words(&self, away: &Away) -> Words {
+        let Away { secs, tries, address, why } = away;
+        let PodCounts { total, gone, .. } = self.counts();
+        let force = match self.shown_request().requested_by {
+            Requester::Operator => "`zedbox drain cancel` withdraws your request",
+            Requester::Update => {
+                "`zedbox drain force complete --for update` lets the update go ahead without the rest of the drain"
+            }
+            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
+                "`zedbox drain force complete --for reboot` lets the operation go ahead without the rest of the drain"
+            }
+        };
+        words(
+            DrainPhase::Draining,
+            format!(
+                "no answer from the Kubernetes API at {address} for {secs} s, tried {tries} times: {why}; {gone} of \
+                 {total} pods were gone then"
+            ),
+            format!(
+                "check the network and the cluster software of this node: `systemctl status k3s`; the drain continues \
+                 by itself once the API answers, until Deadline; {force}"
+            ),
+        )
+    }
+
     /// The last drain of an operation in this boot, when it failed and its request is gone: the requester pauses before
     /// it asks again.
     fn failed_before(&self) -> Option<String> {
@@ -380,7 +422,7 @@ fn draining_words(now: &Progress) -> Words {
 /// What a person can do about the first blocker, by name; empty when nothing blocks.
 fn next_step(blockers: &[kubeops::Blocker]) -> String {
     let Some(first) = blockers.first() else { return String::new() };
-    let step = format!("{}: {}", first.pod, first.code.next_step());
+    let step = format!("{}: {}", first.pod, first.next_step());
     match blockers.len() {
         1 => step,
         all => format!("{step} ({} more in Blockers)", all - 1),

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use agent::{Clock, Outbox};
+use agent::Clock;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::core::Event;
 use crate::core::Candidacy;
 
-/// Tells the election what the drain leaves of it.
+/// Tells the election what the drain leaves of it. The election may be down at any moment: nothing here waits for it
+/// but the hand-over of the lease, and that for a limited time.
 pub(crate) struct Door {
-    outbox: Outbox<Event>,
+    candidacy: watch::Sender<Option<Candidacy>>,
     clear: watch::Receiver<bool>,
     clock: Clock,
     patience: Duration,
@@ -19,40 +19,34 @@ pub(crate) struct Door {
 
 impl Door {
     pub(super) fn new(
-        outbox: Outbox<Event>,
+        candidacy: watch::Sender<Option<Candidacy>>,
         clear: watch::Receiver<bool>,
         clock: Clock,
         patience: Duration,
     ) -> Self {
-        Self { outbox, clear, clock, patience }
+        Self { candidacy, clear, clock, patience }
     }
 
     /// Passes `candidacy` on. Once it is closed, waits until the lease is given back, or until that takes too long:
     /// a drain that is done must not fail because of it. Dropping it loses the wait alone.
     pub(crate) async fn tell(&mut self, candidacy: Candidacy) {
-        if self.outbox.send(Event::Candidacy(candidacy)).await && candidacy == Candidacy::Closed {
-            self.cleared("the drain").await;
+        self.candidacy.send_replace(Some(candidacy));
+        if candidacy == Candidacy::Closed {
+            cleared(&mut self.clear, self.clock, self.patience, "the drain").await;
         }
     }
+}
 
-    /// Leaves the election, and waits likewise.
-    pub(super) async fn leave(&mut self) {
-        if self.outbox.send(Event::Leaving).await {
-            self.cleared("leaving").await;
-        }
-    }
-
-    async fn cleared(&mut self, what: &str) {
-        let late = self.clock.sleep_until(Some(self.clock.now() + self.patience));
-        tokio::select! {
-            biased;
-            // An error means that the election has ended: then nobody is waited for.
-            ended = self.clear.wait_for(|clear| *clear) => drop(ended),
-            () = late => warn!(
-                secs = self.patience.as_secs_f32(),
-                "the lease could not be given back in time, {what} goes on without; the others take it once it has \
-                 run out"
-            ),
-        }
+/// Waits until the lease is given back, or until that takes too long.
+pub(super) async fn cleared(clear: &mut watch::Receiver<bool>, clock: Clock, patience: Duration, what: &str) {
+    let late = clock.sleep_until(Some(clock.now() + patience));
+    tokio::select! {
+        biased;
+        // An error means that the election has ended: then nobody is waited for.
+        ended = clear.wait_for(|clear| *clear) => drop(ended),
+        () = late => warn!(
+            secs = patience.as_secs_f32(),
+            "the lease could not be given back in time, {what} goes on without; the others take it once it has run out"
+        ),
     }
 }

@@ -1,8 +1,6 @@
 //! Wires the election to its topics and to the API server.
 
-use std::time::Duration;
-
-use agent::{Error, Hands, Inbox, Outbox, Station, Stop, Tasks, publication, turn};
+use agent::{Error, Hands, Station, Stop, Tasks, Troubles, Weight, publication, turn};
 use kubeops::lease::{self, Said};
 use kubeops::{Cluster, NodeName};
 use pubsub::{Change, Publication};
@@ -12,7 +10,8 @@ use topics::{KubeLeaderElectInfo, ZedAgentStatus};
 use tracing::{info, warn};
 
 use super::core::{Candidate, Effect, Event, Leadership};
-use super::door::Door;
+use super::door::{Door, cleared};
+use crate::core::Candidacy;
 use crate::limits::Limits;
 use crate::target::Target;
 use crate::{GLOBAL, NAME};
@@ -23,78 +22,83 @@ const CALL: &str = "call";
 /// This node's part in the election, to be run beside the drain.
 pub struct Leader {
     station: Station,
-    core: Candidate,
-    desk: Desk,
-    inbox: Inbox<Event>,
-    outbox: Outbox<Event>,
-    clear: watch::Receiver<bool>,
-    leads: watch::Receiver<Leadership>,
-    release_limit: Duration,
+    limits: Limits,
+    cluster: Cluster,
+    target: Target,
+    candidacy: watch::Sender<Option<Candidacy>>,
+    clear: watch::Sender<bool>,
+    leads: watch::Sender<Leadership>,
 }
 
 impl Leader {
-    /// Becomes the publisher of `KubeLeaderElectInfo`.
-    pub(crate) fn open(
-        station: &Station,
-        limits: &Limits,
-        cluster: Cluster,
-        target: Target,
-    ) -> Result<Self, Error> {
-        let (outbox, inbox) = turn::inbox();
-        // Nothing is known of an earlier run's lease, and nobody waits before the first turn.
-        let (clear, cleared) = watch::channel(true);
-        let (leads, leadership) = watch::channel(Leadership::default());
-        let desk = Desk {
+    /// Takes no part yet.
+    pub(crate) fn new(station: &Station, limits: &Limits, cluster: Cluster, target: Target) -> Self {
+        Self {
             station: station.clone(),
+            limits: limits.clone(),
             cluster,
             target,
-            tasks: Tasks::new(outbox.clone()),
-            info: publication(&station.bus, NAME)?,
-            leads,
-            clear,
-        };
-        Ok(Self {
-            station: station.clone(),
-            core: Candidate::new(limits.lease_times(), limits.config_patience()),
-            desk,
-            inbox,
-            outbox,
-            clear: cleared,
-            leads: leadership,
-            release_limit: limits.lease_release(),
-        })
+            candidacy: watch::Sender::new(None),
+            // Nothing is known of an earlier run's lease, and nobody waits before the first turn.
+            clear: watch::Sender::new(true),
+            leads: watch::Sender::new(Leadership::default()),
+        }
     }
 
     /// The way in for the drain.
     pub(crate) fn door(&self) -> Door {
-        Door::new(self.outbox.clone(), self.clear.clone(), self.station.clock, self.release_limit)
+        let (clear, patience) = (self.clear.subscribe(), self.limits.lease_release());
+        Door::new(self.candidacy.clone(), clear, self.station.clock, patience)
     }
 
     /// Who acts as the leader looks here, see [`Leadership::holds`].
     #[must_use]
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        self.leads.clone()
+        self.leads.subscribe()
     }
 
-    /// Takes part until the station says stop; then the lease is given back.
+    /// Takes part until the station says stop; then the lease is given back. It may be run again after a failure:
+    /// in between this node does not lead, and the drain waits for no lease.
     ///
     /// # Errors
-    /// The topic cannot be published.
-    pub(crate) async fn run(mut self) -> Result<(), Error> {
-        let mut door = self.door();
-        let mut stop = self.station.stop.clone();
+    /// The topic cannot be had or published.
+    pub(crate) async fn run(&self, troubles: &Troubles) -> Result<(), Error> {
+        let ended = self.take_part(troubles).await;
+        self.leads.send_replace(Leadership::default());
+        self.clear.send_replace(true);
+        ended
+    }
+
+    async fn take_part(&self, troubles: &Troubles) -> Result<(), Error> {
+        let (outbox, inbox) = turn::inbox();
+        let mut desk = Desk {
+            station: self.station.clone(),
+            cluster: self.cluster.clone(),
+            target: self.target.clone(),
+            tasks: Tasks::new(outbox.clone()),
+            info: publication(&self.station.bus, NAME)?,
+            leads: self.leads.clone(),
+            clear: self.clear.clone(),
+        };
+        let mut core = Candidate::new(self.limits.lease_times(), self.limits.config_patience());
         // Whatever a killed run has left published is not so.
-        for effect in self.core.step(self.station.clock.now(), Candidate::tick()) {
-            self.desk.perform(effect).await?;
-        }
-        self.desk.follow();
+        let first = core.step(self.station.clock.now(), Candidate::tick());
+        desk.follow(self.candidacy.subscribe());
+        let mut stop = self.station.stop.clone();
+        let mut clear = self.clear.subscribe();
+        let (clock, patience) = (self.station.clock, self.limits.lease_release());
         // It goes on after the stop, until it has given the lease back.
         let (_stopper, unstopped) = Stop::new();
         let station = Station { stop: unstopped, ..self.station.clone() };
-        let turns = turn::beside(self.core, self.desk, self.inbox, &station);
+        let leave = async {
+            stop.stopped().await;
+            if outbox.send(Event::Leaving).await {
+                cleared(&mut clear, clock, patience, "leaving").await;
+            }
+        };
         tokio::select! {
-            ended = turns => ended,
-            () = async { stop.stopped().await; door.leave().await } => Ok(()),
+            ended = turn::beside((core, first), desk, inbox, &station, troubles) => ended,
+            () = leave => Ok(()),
         }
     }
 }
@@ -111,7 +115,19 @@ struct Desk {
 }
 
 impl Desk {
-    fn follow(&mut self) {
+    fn follow(&mut self, mut candidacy: watch::Receiver<Option<Candidacy>>) {
+        self.tasks.events("follow the drain", move |outbox| async move {
+            loop {
+                let now = *candidacy.borrow_and_update();
+                let heard = match now {
+                    Some(now) => outbox.send(Event::Candidacy(now)).await,
+                    None => true,
+                };
+                if !heard || candidacy.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
         let bus = self.station.bus.clone();
         self.tasks.follow::<ZedAgentStatus>(&bus, "zedagent", |change| match change {
             Change::Put { value, .. } => Some(Event::Config(Some(value.config_get_status))),
@@ -141,6 +157,17 @@ fn named(node: &NodeName) -> Event {
 
 impl Hands for Desk {
     type Effect = Effect;
+
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Publish(_) => Weight::status("KubeLeaderElectInfo"),
+            Effect::Leadership(_)
+            | Effect::Clear(_)
+            | Effect::Read(_)
+            | Effect::Write(..)
+            | Effect::Say(_) => Weight::plain(),
+        }
+    }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {

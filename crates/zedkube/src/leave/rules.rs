@@ -1,8 +1,9 @@
 //! Whether this node is in its cluster, on its way out, or outside.
 //!
-//! What sends a node out is a config that says so after one that said otherwise, heard in this run of the agent or
-//! kept from an earlier one. A config that is gone counts as such only after a while: that file is never removed
-//! by zedagent, and a Node object is not deleted for a moment without it.
+//! What sends a node out is a positive word, after a config that said otherwise, heard in this run of the agent or kept
+//! from an earlier one: our zedagent says that the device config has no cluster section, or a zedagent of the reference
+//! says `Valid: false` for a while in which it fetches the device config. A file that is gone says nothing. The first
+//! step is announced.
 //! Pure: no clock, no I/O, no task.
 
 use std::sync::Arc;
@@ -12,9 +13,11 @@ use kubeops::leave::{End, Stage, State};
 use kubeops::{Marks, Progress};
 use step::Mono;
 use topics::{
-    CipherBlockStatus, DrainMarks, EdgeNodeClusterConfig, GoTime, LeavePhase, NodeLeave, cut_text as cut,
+    CipherBlockStatus, ConfigGetStatus, ConfigMembership, DrainMarks, EdgeNodeClusterConfig, GoTime,
+    LeavePhase, NodeLeave, cut_text as cut,
 };
 
+use crate::Limits;
 use crate::core::{Membership, blocker, kept_marks, marks, ms, short, shorten};
 
 /// Longest text of the record, and most pods in it: it is on flash.
@@ -39,20 +42,81 @@ pub(crate) struct Standing {
 #[derive(Debug)]
 pub(super) struct Rules {
     record: NodeLeave,
+    /// The last config that was decided upon.
     config: Option<Arc<EdgeNodeClusterConfig>>,
-    gone_at: Option<Mono>,
-    patience: Duration,
+    /// Whether its file is still there.
+    stands: bool,
+    /// What our zedagent says of the device config.
+    decision: ConfigMembership,
+    fetch: Fetch,
+    /// Since when there is a word that counts, and which.
+    word: Option<(Mono, Word)>,
+    notice: Duration,
+    unchanged: Duration,
+    config_patience: Duration,
     boot_id: String,
 }
 
+/// Whether the device config is fetched, as ZedAgentStatus has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fetch {
+    Good,
+    /// It reads as failed since then, as it does during each fetch.
+    Failing(Mono),
+    Bad,
+}
+
+/// What is heard.
+#[derive(Debug)]
+pub(super) enum Fact {
+    /// EdgeNodeClusterConfig; `None` when its file is gone.
+    Config(Option<Box<EdgeNodeClusterConfig>>),
+    /// ClusterDecision; unknown when its file is gone.
+    Decision(ConfigMembership),
+    /// `ConfigGetStatus`; `None` when ZedAgentStatus is gone.
+    Fetch(Option<ConfigGetStatus>),
+}
+
+/// A positive word for leaving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// Our zedagent has read a whole device config without a cluster section.
+    Decided,
+    /// A zedagent of the reference says `Valid: false`, which it says of a bad section too.
+    Reference,
+}
+
+impl Word {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Decided => "the device config has no cluster section any more: the node leaves its cluster",
+            Self::Reference => {
+                "EdgeNodeClusterConfig says Valid: false while the device config is fetched: if that stays, the node \
+                 leaves its cluster"
+            }
+        }
+    }
+}
+
 impl Rules {
-    /// Goes on from `record` in this boot. A config may be gone for `patience`.
-    pub(super) fn new(mut record: NodeLeave, patience: Duration, boot_id: &str) -> Self {
+    /// Goes on from `record` in this boot.
+    pub(super) fn new(mut record: NodeLeave, limits: &Limits, boot_id: &str) -> Self {
         if record.boot_id != boot_id {
             // Points on another boot's clock mean nothing here.
             (record.boot_id, record.marks) = (String::new(), DrainMarks::default());
         }
-        Self { record, config: None, gone_at: None, patience, boot_id: boot_id.to_owned() }
+        Self {
+            record,
+            config: None,
+            stands: false,
+            decision: ConfigMembership::Unknown,
+            fetch: Fetch::Bad,
+            word: None,
+            notice: limits.leave_notice(),
+            unchanged: limits.leave_unchanged(),
+            config_patience: limits.config_patience(),
+            boot_id: boot_id.to_owned(),
+        }
     }
 
     /// Where the drain of a walk that was cut off in this boot stood.
@@ -65,55 +129,149 @@ impl Rules {
         &self.record
     }
 
-    /// Hears a config. One that is not decided upon says nothing.
-    pub(super) fn config(&mut self, config: EdgeNodeClusterConfig) {
-        if config.initialized {
-            self.config = Some(Arc::new(config));
-            self.gone_at = None;
+    /// Hears a fact. A config that is not decided upon says nothing, and one that is gone says no more than that.
+    pub(super) fn hear(&mut self, now: Mono, fact: Fact) {
+        match fact {
+            Fact::Config(None) => self.stands = false,
+            Fact::Config(Some(config)) if config.initialized => {
+                (self.config, self.stands) = (Some(config.into()), true);
+            }
+            Fact::Config(Some(_)) => {}
+            Fact::Decision(decision) => self.decision = decision,
+            Fact::Fetch(status) => {
+                self.fetch = match status {
+                    Some(ConfigGetStatus::Success) => Fetch::Good,
+                    Some(ConfigGetStatus::Fail) => match self.fetch {
+                        Fetch::Good => Fetch::Failing(now),
+                        before @ (Fetch::Failing(_) | Fetch::Bad) => before,
+                    },
+                    None
+                    | Some(
+                        ConfigGetStatus::Never
+                        | ConfigGetStatus::TemporaryFail
+                        | ConfigGetStatus::ReadSaved
+                        | ConfigGetStatus::Stranger(_),
+                    ) => Fetch::Bad,
+                };
+            }
         }
     }
 
-    /// Hears that there is no config any more.
-    pub(super) fn gone(&mut self, now: Mono) {
-        self.gone_at.get_or_insert(now);
+    /// The word for leaving that is given right now, or why there is none that counts. Absence is no word, whose ever.
+    fn heard_word(&self, now: Mono) -> Result<Word, &'static str> {
+        if !self.stands {
+            return Err("the file of EdgeNodeClusterConfig is gone, which says nothing; the node stays");
+        }
+        match (self.decision, self.fetch) {
+            (ConfigMembership::NoCluster, _) => Ok(Word::Decided),
+            (ConfigMembership::Member, _) => Err(
+                "EdgeNodeClusterConfig says Valid: false, but ClusterDecision says member; the node stays",
+            ),
+            (ConfigMembership::Unknown, Fetch::Good) => Ok(Word::Reference),
+            (ConfigMembership::Unknown, Fetch::Failing(since)) if now < since + self.config_patience => {
+                Ok(Word::Reference)
+            }
+            (ConfigMembership::Unknown, Fetch::Failing(_) | Fetch::Bad) => Err(
+                "EdgeNodeClusterConfig says Valid: false, but the device config is not fetched (ConfigGetStatus in \
+                 ZedAgentStatus is not 1), so this may be a bad section; the node stays",
+            ),
+        }
+    }
+
+    /// When the first step is taken.
+    fn due(&self) -> Option<Mono> {
+        self.word.map(|(since, word)| {
+            since
+                + match word {
+                    Word::Decided => self.notice,
+                    Word::Reference => self.unchanged,
+                }
+        })
     }
 
     /// When time alone decides something.
     pub(super) fn next_wake(&self) -> Option<Mono> {
-        self.gone_at.map(|at| at + self.patience)
+        let lost = match (self.word, self.fetch) {
+            (Some((_, Word::Reference)), Fetch::Failing(since)) => Some(since + self.config_patience),
+            _ => None,
+        };
+        self.due().into_iter().chain(lost).min()
     }
 
     /// Draws the conclusions; `wall` is for what begins now.
     pub(super) fn settle(&mut self, now: Mono, wall: GoTime) -> Standing {
-        if self.next_wake().is_some_and(|at| now >= at) {
-            self.gone_at = None;
-            self.config = Some(Arc::new(EdgeNodeClusterConfig {
-                initialized: true,
-                ..EdgeNodeClusterConfig::default()
-            }));
-        }
         let phase = self.record.phase;
-        let membership = match &self.config {
+        let membership = match self.config.clone() {
             // An order to leave that stood before is not forgotten, but nothing is done before it is heard again.
             None if phase.is_under_way() => Membership::Leaving,
             None => Membership::Undecided,
             Some(config) if config.valid => {
-                self.joined(&Arc::clone(config));
+                self.word = None;
+                self.joined(&config);
                 Membership::Member
             }
-            Some(_) if phase == LeavePhase::Member => {
-                self.record.phase = LeavePhase::Reaching;
-                self.record.started_at = wall;
-                "the config says that this node is in no cluster any more"
-                    .clone_into(&mut self.record.reason);
-                "nothing".clone_into(&mut self.record.next_step);
-                Membership::Leaving
-            }
             Some(_) if phase.is_under_way() => Membership::Leaving,
+            Some(_) if phase.has_to_leave() => self.told_to_leave(now, wall),
             Some(_) => Membership::Outside,
         };
-        let left = self.record.config.as_ref().filter(|_| membership == Membership::Leaving);
-        Standing { membership, config: self.config.clone(), left: left.cloned().map(Arc::new) }
+        if membership != Membership::Member {
+            self.word = None;
+        }
+        let of_before = || self.record.config.clone().map(Arc::new);
+        let left = if membership == Membership::Leaving { of_before() } else { None };
+        // Until the first step the node lives by the config of its cluster.
+        let waits = matches!(self.record.phase, LeavePhase::Unconfirmed | LeavePhase::Announced);
+        let config =
+            if waits && membership == Membership::Member { of_before() } else { self.config.clone() };
+        Standing { membership, config, left }
+    }
+
+    /// A member hears a config that reads as one of a node in no cluster.
+    fn told_to_leave(&mut self, now: Mono, wall: GoTime) -> Membership {
+        let (word, before) = (self.heard_word(now), self.word);
+        self.word = match (word, before) {
+            (Err(_), _) => None,
+            // A second word of the same kind is the same word.
+            (Ok(word), Some((since, before))) if before == word => Some((since, word)),
+            (Ok(word), _) => Some((now, word)),
+        };
+        let (due, same_word) = (self.due(), self.word == before);
+        let record = &mut self.record;
+        if matches!(record.phase, LeavePhase::Member) {
+            record.started_at = wall;
+        }
+        let (phase, reason, deadline) = match (word, due) {
+            (Ok(word), Some(due)) if now < due => (LeavePhase::Announced, word.reason(), Some(due)),
+            (Ok(word), _) => (LeavePhase::Reaching, word.reason(), None),
+            (Err(why), _) => (LeavePhase::Unconfirmed, why, None),
+        };
+        if same_word && (phase, reason) == (record.phase, record.reason.as_str()) {
+            return Membership::Member;
+        }
+        record.phase = phase;
+        reason.clone_into(&mut record.reason);
+        record.deadline = deadline.map_or(GoTime::ZERO, |due| wall.plus(due.since(now)));
+        match phase {
+            LeavePhase::Announced => "to keep the node: restore the cluster section of the device config before Deadline",
+            LeavePhase::Unconfirmed => {
+                "if the node is to stay: check the cluster section and that zedagent runs; if it is to go: nothing, it \
+                 leaves once that is confirmed"
+            }
+            LeavePhase::Outside
+            | LeavePhase::Member
+            | LeavePhase::Reaching
+            | LeavePhase::Cordoning
+            | LeavePhase::RemovingApps
+            | LeavePhase::CheckingReplicas
+            | LeavePhase::Draining
+            | LeavePhase::Deleting
+            | LeavePhase::Left
+            | LeavePhase::Alone
+            | LeavePhase::NotReached
+            | LeavePhase::Failed => "nothing",
+        }
+        .clone_into(&mut record.next_step);
+        if phase == LeavePhase::Reaching { Membership::Leaving } else { Membership::Member }
     }
 
     fn joined(&mut self, config: &EdgeNodeClusterConfig) {
@@ -254,111 +412,5 @@ fn doing(stage: Stage) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use topics::GoUuid;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    fn at(secs: u64) -> Mono {
-        Mono::from_start(Duration::from_secs(secs))
-    }
-
-    fn wall() -> GoTime {
-        "2026-03-14T09:26:53Z".parse().unwrap()
-    }
-
-    fn config(valid: bool) -> EdgeNodeClusterConfig {
-        EdgeNodeClusterConfig { initialized: true, valid, cluster_name: "c".into(), ..Default::default() }
-    }
-
-    fn kept(phase: LeavePhase) -> Rules {
-        Rules::new(NodeLeave { phase, ..NodeLeave::default() }, PATIENCE, "b1")
-    }
-
-    fn standing(rules: &mut Rules, secs: u64) -> Membership {
-        rules.settle(at(secs), wall()).membership
-    }
-
-    #[test]
-    fn a_member_whose_config_says_otherwise_leaves_and_is_outside_when_it_has_left() {
-        let mut rules = kept(LeavePhase::Outside);
-        assert_eq!((standing(&mut rules, 0), rules.walks()), (Membership::Undecided, false));
-        rules.config(EdgeNodeClusterConfig::default());
-        assert_eq!(standing(&mut rules, 0), Membership::Undecided, "not decided upon");
-        rules.config(config(true));
-        assert_eq!((standing(&mut rules, 0), rules.walks()), (Membership::Member, false));
-        // As after a restart of zedagent: what stood stands (D-A12).
-        rules.config(EdgeNodeClusterConfig::default());
-        assert_eq!((standing(&mut rules, 0), rules.walks()), (Membership::Member, false));
-        rules.config(config(false));
-        assert_eq!((standing(&mut rules, 1), rules.walks()), (Membership::Leaving, true));
-        assert_eq!((rules.record().phase, rules.record().started_at), (LeavePhase::Reaching, wall()));
-        assert_eq!(rules.record().cluster_name, "c", "which cluster is left stays known");
-        rules.ended(&End::Left, &["x".repeat(1000)], "n1", wall());
-        assert_eq!((standing(&mut rules, 2), rules.walks()), (Membership::Outside, false));
-        assert!(rules.record().passed_over[0].len() < 500, "the record is on flash");
-        rules.config(config(true));
-        assert_eq!(standing(&mut rules, 3), Membership::Member);
-        assert_eq!(rules.record().ended_at, GoTime::ZERO, "what was before is not told of another cluster");
-    }
-
-    #[test]
-    fn what_an_earlier_run_left_decides_what_a_config_means() {
-        for (phase, before, after) in [
-            (LeavePhase::Outside, Membership::Undecided, Membership::Outside),
-            (LeavePhase::Member, Membership::Undecided, Membership::Leaving),
-            (LeavePhase::Draining, Membership::Leaving, Membership::Leaving),
-            (LeavePhase::Left, Membership::Undecided, Membership::Outside),
-            (LeavePhase::NotReached, Membership::Undecided, Membership::Outside),
-        ] {
-            let mut rules = kept(phase);
-            assert_eq!((standing(&mut rules, 0), rules.walks()), (before, false), "{phase:?}");
-            rules.config(config(false));
-            let walks = after == Membership::Leaving;
-            assert_eq!((standing(&mut rules, 0), rules.walks()), (after, walks), "{phase:?}");
-        }
-    }
-
-    #[test]
-    fn a_config_that_says_member_again_ends_the_leave() {
-        let mut rules = kept(LeavePhase::Cordoning);
-        rules.config(config(false));
-        assert_eq!((standing(&mut rules, 0), rules.walks()), (Membership::Leaving, true));
-        rules.config(config(true));
-        assert_eq!((standing(&mut rules, 1), rules.walks()), (Membership::Member, false));
-    }
-
-    #[test]
-    fn a_config_that_is_gone_for_a_moment_changes_nothing() {
-        let mut rules = kept(LeavePhase::Outside);
-        rules.gone(at(0));
-        assert_eq!(standing(&mut rules, 0), Membership::Undecided);
-        rules.config(config(true));
-        assert_eq!((standing(&mut rules, 70), rules.next_wake()), (Membership::Member, None));
-        rules.gone(at(100));
-        rules.gone(at(130));
-        assert_eq!((standing(&mut rules, 159), rules.next_wake()), (Membership::Member, Some(at(160))));
-        assert_eq!((standing(&mut rules, 160), rules.walks()), (Membership::Leaving, true));
-    }
-
-    #[test]
-    fn each_end_is_told_with_what_a_person_can_do() {
-        let why = || "x".to_owned();
-        for (end, phase, by_hand) in [
-            (End::Left, LeavePhase::Left, false),
-            (End::Gone, LeavePhase::Left, false),
-            (End::Alone, LeavePhase::Alone, false),
-            (End::NotOurs(why()), LeavePhase::Failed, true),
-            (End::NotReached(why()), LeavePhase::NotReached, true),
-            (End::Stays(why()), LeavePhase::Failed, true),
-        ] {
-            let mut rules = kept(LeavePhase::Deleting);
-            rules.ended(&end, &[], "n1", wall());
-            let record = rules.record();
-            assert_eq!((record.phase, record.ended_at), (phase, wall()), "{end:?}");
-            assert_eq!(record.next_step.contains("kubectl delete node n1"), by_hand, "{end:?}");
-            assert_eq!(record.cluster_id, GoUuid::default());
-        }
-    }
-}
+#[path = "rules_tests.rs"]
+mod tests;

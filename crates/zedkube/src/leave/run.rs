@@ -4,16 +4,18 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use agent::{Error, Station, Tasks, publication, report, turn};
+use agent::{Error, Station, Tasks, publication, report, turn, wire};
 use kubeops::leave::{End, Leave, State, leave};
 use kubeops::{Cluster, CordonOwner};
-use pubsub::{Change, Publication};
+use pubsub::{Bus, Change, Publication};
 use step::Mono;
 use tokio::sync::watch;
-use topics::{EdgeNodeClusterConfig, NodeLeave};
+use topics::{
+    ClusterDecision, ConfigMembership, EdgeNodeClusterConfig, LeavePhase, NodeLeave, ZedAgentStatus,
+};
 use tracing::{error, info, warn};
 
-use super::rules::{Rules, Standing};
+use super::rules::{Fact, Rules, Standing};
 use crate::core::Membership;
 use crate::limits::Limits;
 use crate::target::Target;
@@ -26,7 +28,8 @@ type Walked = (End, Vec<String>, String);
 pub(crate) struct Leaver {
     station: Station,
     limits: Limits,
-    topic: Publication<NodeLeave>,
+    /// `None` while it cannot be had: then this node counts as what the config says, and no walk begins.
+    topic: Option<Publication<NodeLeave>>,
     rules: Rules,
     standing: watch::Sender<Standing>,
     /// The failure to write that was told last.
@@ -34,20 +37,22 @@ pub(crate) struct Leaver {
 }
 
 impl Leaver {
-    /// Becomes the publisher of the record, with what an earlier run left.
+    /// Becomes the publisher of the record, if that can be, with what an earlier run left.
     ///
     /// # Errors
-    /// The topic cannot be had.
+    /// The record cannot be read: whether the node was leaving is not known then.
     pub(crate) fn open(station: &Station, limits: &Limits) -> Result<Self, Error> {
-        let topic: Publication<NodeLeave> = publication(&station.bus, NAME)?;
-        let record = topic.get(GLOBAL).cloned().unwrap_or_default();
-        let mut rules = Rules::new(record, limits.cluster_gone(), &station.boot_id);
+        let record =
+            wire::peek::<NodeLeave>(&station.bus, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?;
+        let record = record.unwrap_or_default();
+        let mut rules = Rules::new(record, limits, &station.boot_id);
         let standing = rules.settle(station.clock.now(), station.clock.wall());
         let (standing, _) = watch::channel(standing);
         Ok(Self {
             station: station.clone(),
             limits: limits.clone(),
-            topic,
+            // What fails here is logged and tried again with the first write.
+            topic: publication(&station.bus, NAME).ok(),
             rules,
             standing,
             failure: String::new(),
@@ -64,11 +69,7 @@ impl Leaver {
     pub(crate) async fn run(mut self, cluster: Cluster, target: Target, limit: watch::Receiver<Duration>) {
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
-        tasks.follow::<EdgeNodeClusterConfig>(&self.station.bus, "zedagent", |change| match change {
-            Change::Put { value, .. } => Some(Some(Box::new(value))),
-            Change::Gone { .. } => Some(None),
-            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
-        });
+        follow(&mut tasks, &self.station.bus);
         let mut stop = self.station.stop.clone();
         let mut walk: Option<Pin<Box<dyn Future<Output = Walked> + Send>>> = None;
         let (to_state, mut state) = watch::channel(State::default());
@@ -76,7 +77,9 @@ impl Leaver {
         let (mut due, mut written_at) = (None::<Mono>, Mono::START);
         loop {
             let now = self.station.clock.now();
+            let before = self.rules.record().phase;
             let standing = self.rules.settle(now, self.station.clock.wall());
+            self.announce(before);
             // The record first: whoever walks must be found walking after a power cut. All else waits for no disk.
             let again = (!self.write()).then(|| now + self.limits.probe_pause());
             if again.is_none() || standing.membership != Membership::Leaving {
@@ -95,8 +98,7 @@ impl Leaver {
             tokio::select! {
                 () = stop.stopped() => return,
                 heard = inbox.recv() => match heard {
-                    Some(Some(config)) => self.rules.config(*config),
-                    Some(None) => self.rules.gone(self.station.clock.now()),
+                    Some(fact) => self.rules.hear(self.station.clock.now(), fact),
                     None => return,
                 },
                 () = self.station.clock.sleep_until(self.rules.next_wake()), if self.rules.next_wake().is_some() => {}
@@ -164,10 +166,8 @@ impl Leaver {
 
     /// Whether the record is on disk.
     fn write(&mut self) -> bool {
-        if self.topic.get(GLOBAL).is_none() && *self.rules.record() == NodeLeave::default() {
-            return true;
-        }
-        let Err(cause) = self.topic.publish(GLOBAL, self.rules.record()) else {
+        let written = self.publish();
+        let Err(cause) = written else {
             self.failure.clear();
             return true;
         };
@@ -183,6 +183,34 @@ impl Leaver {
         false
     }
 
+    fn publish(&mut self) -> Result<(), Error> {
+        let topic = match &mut self.topic {
+            Some(topic) => topic,
+            none => none.insert(publication(&self.station.bus, NAME)?),
+        };
+        if topic.get(GLOBAL).is_none() && *self.rules.record() == NodeLeave::default() {
+            return Ok(());
+        }
+        topic.publish(GLOBAL, self.rules.record()).map(drop).map_err(Error::pubsub("NodeLeave"))
+    }
+
+    /// Logs what a config that reads as one of a node in no cluster leads to.
+    fn announce(&self, before: LeavePhase) {
+        let record = self.rules.record();
+        let (reason, next_step) = (record.reason.as_str(), record.next_step.as_str());
+        match (before, record.phase) {
+            (before, now) if before == now => {}
+            (_, LeavePhase::Announced) => {
+                warn!(deadline = %record.deadline, reason, next_step, "leaving the cluster: announced");
+            }
+            (_, LeavePhase::Unconfirmed) => warn!(reason, next_step, "leaving the cluster: not confirmed"),
+            (LeavePhase::Announced | LeavePhase::Unconfirmed, LeavePhase::Member) => {
+                info!("leaving the cluster: called off before the first step, the config says member");
+            }
+            _ => {}
+        }
+    }
+
     fn tell(&self, standing: Standing) {
         self.standing.send_if_modified(|held| {
             let other = *held != standing;
@@ -193,6 +221,29 @@ impl Leaver {
             other
         });
     }
+}
+
+fn follow(tasks: &mut Tasks<Fact>, bus: &Bus) {
+    tasks.follow::<EdgeNodeClusterConfig>(bus, "zedagent", |change| match change {
+        Change::Put { value, .. } => Some(Fact::Config(Some(Box::new(value)))),
+        Change::Gone { .. } => Some(Fact::Config(None)),
+        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    tasks.follow::<ClusterDecision>(bus, "zedagent", |change| match change {
+        Change::Put { value, .. } => Some(Fact::Decision(value.membership)),
+        Change::Gone { .. } => Some(Fact::Decision(ConfigMembership::Unknown)),
+        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    let mut last = None;
+    tasks.follow::<ZedAgentStatus>(bus, "zedagent", move |change| {
+        let status = match change {
+            Change::Put { value, .. } => Some(value.config_get_status),
+            Change::Gone { .. } => None,
+            Change::Synced | Change::Restarted(_) | Change::Bad(_) => return None,
+        };
+        // The rest of that topic is no news here.
+        (last.replace(status) != Some(status)).then_some(Fact::Fetch(status))
+    });
 }
 
 /// The end of the walk; never while there is none.

@@ -1,12 +1,12 @@
 //! What page and figures tell, as it is on disk at this moment: this node's name and topics of this agent. No config,
 //! so no secret, comes in here.
 
-use agent::wire::{path, peek};
+use agent::wire;
 use pubsub::{Bus, FILE_LIMIT_BYTES, store};
 use serde::Deserialize;
 use topics::{
     DrainHistory, EdgeNodeInfo, KubeClusterInfo, KubeLeaderElectInfo, KubeNodeInfo, KubeStatsState,
-    NodeDrainProgress,
+    NodeDrainProgress, Topic,
 };
 
 use crate::NAME;
@@ -51,7 +51,12 @@ impl View {
     }
 }
 
+/// For display: what cannot be read now is there again at the next look.
+fn peek<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Option<T> {
+    wire::peek(bus, agent, key).ok().flatten()
+}
+
 fn nodes(bus: &Bus) -> Option<Vec<KubeNodeInfo>> {
-    let bytes = store::read(&path::<KubeClusterInfo>(bus, NAME, GLOBAL), FILE_LIMIT_BYTES).ok()??;
+    let bytes = store::read(&wire::path::<KubeClusterInfo>(bus, NAME, GLOBAL), FILE_LIMIT_BYTES).ok()??;
     serde_json::from_slice::<Nodes>(&bytes).ok()?.nodes
 }

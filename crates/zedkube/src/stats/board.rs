@@ -1,18 +1,15 @@
 //! The two topics of the statistics. Dropped, they are taken back: a task that is cancelled publishes nothing more.
 
-use agent::{Error, publication};
-use pubsub::{Bus, Publication};
+use agent::{Error, Outlet, Troubles};
 use topics::{KubeClusterInfo, KubeStatsState};
-use tracing::{error, warn};
+use tracing::error;
 
-use crate::{GLOBAL, NAME};
+use crate::GLOBAL;
 
 /// Publishes `KubeClusterInfo` and `KubeStatsState`.
 pub struct Board {
-    info: Publication<KubeClusterInfo>,
-    state: Publication<KubeStatsState>,
-    /// The last failure, so that it is told once.
-    failure: String,
+    info: Outlet<KubeClusterInfo>,
+    state: Outlet<KubeStatsState>,
 }
 
 impl Board {
@@ -20,42 +17,23 @@ impl Board {
     ///
     /// # Errors
     /// Another process publishes them, or their directories cannot be used.
-    pub fn open(bus: &Bus) -> Result<Self, Error> {
-        Ok(Self { info: publication(bus, NAME)?, state: publication(bus, NAME)?, failure: String::new() })
+    pub fn open(troubles: &Troubles) -> Result<Self, Error> {
+        Ok(Self { info: Outlet::open(troubles)?, state: Outlet::open(troubles)? })
     }
 
     /// Publishes the cluster, if it is another; whether that succeeded. The next round tries again.
     pub(super) fn publish(&mut self, info: &KubeClusterInfo) -> bool {
-        let result = self.info.publish(GLOBAL, info).map(drop);
-        self.report("publish KubeClusterInfo", result)
+        self.info.put(GLOBAL, info)
     }
 
     /// Takes the cluster back; whether nobody sees it any more.
     pub(super) fn withdraw(&mut self) -> bool {
-        if self.info.get(GLOBAL).is_none() {
-            return true;
-        }
-        let result = self.info.unpublish(GLOBAL);
-        self.report("withdraw KubeClusterInfo", result)
+        self.info.take(GLOBAL)
     }
 
     /// Says how it is going.
     pub(super) fn tell(&mut self, state: &KubeStatsState) {
-        let result = self.state.publish(GLOBAL, state).map(drop);
-        self.report("publish KubeStatsState", result);
-    }
-
-    fn report(&mut self, doing: &str, result: Result<(), pubsub::Error>) -> bool {
-        let Err(cause) = result else {
-            self.failure.clear();
-            return true;
-        };
-        let told = format!("{doing}: {}", agent::report::chain(&cause));
-        if told != self.failure {
-            warn!(error = told, "the statistics of the cluster cannot be written");
-            self.failure = told;
-        }
-        false
+        self.state.put(GLOBAL, state);
     }
 }
 

@@ -3,21 +3,18 @@
 //! It has an inbox of its own: nothing here waits for the drain, nor the drain for this.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
-use agent::{Error, Station, Tasks, publication, report, turn};
-use pubsub::{Change, Publication};
+use agent::{Error, Outlet, Station, Tasks, Troubles, turn};
+use pubsub::Change;
 use tokio::sync::watch;
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
-use tracing::{error, info};
+use tracing::info;
 
 use super::rules::{Facts, Place, Verdict, place};
+use crate::GLOBAL;
+use crate::duties;
 use crate::leave::Standing;
 use crate::token::{self, Answer};
-use crate::{GLOBAL, NAME};
-
-/// After so long a value that could not be written is written again.
-const WRITE_PAUSE: Duration = Duration::from_secs(5);
 
 enum Heard {
     Network(Box<DeviceNetworkStatus>),
@@ -37,15 +34,15 @@ impl From<Answer> for Heard {
 /// can be started again at once.
 pub(crate) struct Speaker(Arc<Mutex<Said>>);
 
-type Said = Publication<EdgeNodeClusterStatus>;
+type Said = Outlet<EdgeNodeClusterStatus>;
 
 impl Speaker {
     /// Becomes the publisher.
     ///
     /// # Errors
     /// The topic cannot be had.
-    pub(crate) fn open(station: &Station) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Mutex::new(publication(&station.bus, NAME)?))))
+    pub(crate) fn open(troubles: &Troubles) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Mutex::new(Outlet::open(troubles)?))))
     }
 
     /// Follows the facts as long as the speaker is there. Dropping it leaves what was published last.
@@ -75,7 +72,16 @@ async fn run(
     });
     let (sealed, asked) = watch::channel(None);
     let here = station.clone();
-    tasks.events("token", move |outbox| token::follow(here, asked, outbox));
+    tasks.events("token", move |outbox| async move {
+        let follow = || {
+            let token = token::follow(here.clone(), asked.clone(), outbox.clone());
+            async {
+                token.await;
+                Ok(())
+            }
+        };
+        duties::keep_until_stop("cluster token", &here, follow).await;
+    });
     let mut facts = Facts::default();
     loop {
         facts.stands(&standing.borrow_and_update());
@@ -86,20 +92,13 @@ async fn run(
             other
         });
         let Some(speaker) = said.upgrade() else { return };
-        let result = {
+        let again = {
             let mut said = speaker.lock().unwrap_or_else(PoisonError::into_inner);
             let verdict = facts.judge(said.get(GLOBAL), station.clock.wall());
-            publish(&mut said, verdict, &places)
+            publish(&mut said, verdict, &places);
+            said.next_try()
         };
         drop(speaker);
-        let again = result.err().map(|cause| {
-            let error = report::chain(&cause);
-            error!(
-                topic = "EdgeNodeClusterStatus",
-                error, "not written, tried again in 5 s; make room under /run"
-            );
-            station.clock.now() + WRITE_PAUSE
-        });
         tokio::select! {
             heard = inbox.recv() => match heard {
                 Some(heard) => take(&mut facts, heard),
@@ -122,33 +121,33 @@ fn take(facts: &mut Facts, heard: Heard) {
 }
 
 /// Says what is to be said; the server is told its place last, and only what was said.
-fn publish(
-    said: &mut Said,
-    verdict: Verdict,
-    places: &watch::Sender<Option<Place>>,
-) -> Result<(), pubsub::Error> {
+fn publish(said: &mut Said, verdict: Verdict, places: &watch::Sender<Option<Place>>) {
     let now = match verdict {
-        Verdict::Keep => return Ok(()),
+        Verdict::Keep => return,
         Verdict::Stay => said.get(GLOBAL).and_then(place),
         Verdict::Nothing => {
             if said.get(GLOBAL).is_some() {
-                said.unpublish(GLOBAL)?;
+                if !said.take(GLOBAL) {
+                    return;
+                }
                 info!("this node is in no cluster, EdgeNodeClusterStatus taken back");
             }
             None
         }
         Verdict::Status(status) => {
-            said.publish(GLOBAL, &status)?;
+            if !said.put(GLOBAL, &status) {
+                return;
+            }
             place(&status)
         }
     };
     places.send_if_modified(|place| std::mem::replace(place, now) != now);
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NAME;
     use crate::core::Membership;
     use agent::{Clock, Stop, wire};
     use pubsub::{Bus, store};
@@ -186,10 +185,11 @@ mod tests {
         let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: String::new() };
         let (sender, mut places) = watch::channel(None);
         let stands = watch::Sender::new(Standing::default());
-        let speaker = Speaker::open(&station).unwrap();
+        let troubles = Troubles::open(&station.bus, station.clock, NAME);
+        let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();
         task.spawn(speaker.follow(station.clone(), stands.subscribe(), sender));
-        let said = || wire::peek::<EdgeNodeClusterStatus>(&bus, NAME, GLOBAL);
+        let said = || wire::peek::<EdgeNodeClusterStatus>(&bus, NAME, GLOBAL).unwrap();
         stands.send_replace(standing(Membership::Member));
         write(root.path(), NETWORK, &network("10.244.244.2"));
         let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
@@ -209,7 +209,7 @@ mod tests {
         write(root.path(), NETWORK, &network("10.244.244.3"));
         drop((task, speaker));
         let (sender, mut places) = watch::channel(None);
-        let speaker = Speaker::open(&station).unwrap();
+        let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();
         task.spawn(speaker.follow(station, stands.subscribe(), sender));
         assert_eq!(*places.wait_for(Option::is_some).await.unwrap(), Some(place));

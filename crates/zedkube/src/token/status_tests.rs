@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::{Clock, Station, Stop};
+use agent::{Clock, Station, Stop, Troubles};
 use pubsub::{Bus, store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -52,7 +52,8 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
     };
     let standing = watch::Sender::new(stands(Membership::Member, &config));
     let (sender, mut places) = watch::channel(None);
-    let speaker = Speaker::open(&station).unwrap();
+    let troubles = Troubles::open(&bus, station.clock, "zedkube");
+    let speaker = Speaker::open(&troubles).unwrap();
     let mut task = JoinSet::new();
     task.spawn(speaker.follow(station.clone(), standing.subscribe(), sender));
     places.wait_for(Option::is_some).await.unwrap();
@@ -74,7 +75,7 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
     standing.send_replace(Standing { left, ..stands(Membership::Leaving, &config) });
     drop((task, speaker));
     store::remove(&bus.path(STATUS)).unwrap();
-    let speaker = Speaker::open(&station).unwrap();
+    let speaker = Speaker::open(&troubles).unwrap();
     let (sender, mut places) = watch::channel(None);
     let mut task = JoinSet::new();
     task.spawn(speaker.follow(station, standing.subscribe(), sender));

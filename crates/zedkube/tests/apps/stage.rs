@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper};
+use agent::{Clock, Station, Stop, Stopper, Troubles};
 use kube::Client;
 use kubeops::NodeName;
 use kubesim::{Sim, SimConfig};
@@ -126,7 +126,8 @@ impl Stage {
         let cluster = kubeops::Cluster::from_client(Client::new(self.sim.service(), "default"));
         let target = Target::default();
         target.set(NodeName::parse("n1").unwrap(), String::new());
-        let apps = Apps::open(&station, cluster, target).unwrap();
+        let troubles = Troubles::open(&self.bus, self.clock, "zedkube");
+        let apps = Apps::open(&station, &troubles, cluster, target).unwrap();
         let mut task = JoinSet::new();
         task.spawn(apps.run(pipe));
         self.agent = Some((stopper, task));

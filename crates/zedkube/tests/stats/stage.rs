@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::Clock;
+use agent::{Clock, Troubles};
 use kube::Client;
 use kubesim::{Sim, SimConfig};
 use pubsub::Bus;
@@ -57,7 +57,7 @@ impl Stage {
     pub(crate) fn start(&mut self) {
         let cluster = kubeops::Cluster::from_client(Client::new(self.sim.service(), "default"));
         let (leading, member) = (self.leading.subscribe(), self.member.subscribe());
-        let board = stats::Board::open(&self.bus).unwrap();
+        let board = stats::Board::open(&Troubles::open(&self.bus, self.clock, "zedkube")).unwrap();
         self.task.spawn(stats::run(cluster, self.clock, leading, member, board));
     }
 

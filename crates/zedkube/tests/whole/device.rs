@@ -12,6 +12,7 @@ use kube::Client;
 use kubesim::{Fault, Sim, SimConfig};
 use pubsub::{Bus, FileRule, FileState, store};
 use serde_json::{Value, json};
+use step::Mono;
 use tempfile::TempDir;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use topics::{
@@ -26,6 +27,7 @@ use crate::diary::Diary;
 pub(crate) const DEVICE: &str = "11111111-1111-4111-8111-111111111111";
 pub(crate) const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
 const CLUSTER: &str = "run/zedagent/EdgeNodeClusterConfig/global.json";
+pub(crate) const DECISION: &str = "run/zedagent/ClusterDecision/global.json";
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 /// What does not come within this time of the paused clock does not come.
 const PATIENCE: Duration = Duration::from_hours(48);
@@ -95,6 +97,7 @@ impl Device {
         let topics = [
             "run/zedagent/NodeDrainRequest",
             "run/baseosmgr/NodeDrainRequest",
+            "run/zedagent/ClusterDecision",
             "run/zedagent/EdgeNodeClusterConfig",
             "run/zedagent/EdgeNodeInfo",
             "run/zedagent/ConfigItemValueMap",
@@ -122,6 +125,11 @@ impl Device {
         device
     }
 
+    /// The paused clock.
+    pub(crate) fn now(&self) -> Mono {
+        self.clock.now()
+    }
+
     pub(crate) fn write(&self, path: &str, text: &str) {
         store::replace(&self.bus.path(path), text.as_bytes()).unwrap();
     }
@@ -135,13 +143,16 @@ impl Device {
         Some(String::from_utf8(bytes).unwrap())
     }
 
+    /// What our zedagent says of a config with a cluster section, or without one.
     pub(crate) fn member(&self, valid: bool) {
-        self.write(CLUSTER, &json!({ "Initialized": true, "Valid": valid }).to_string());
+        let decided = if valid { "member" } else { "no-cluster" };
+        self.write(DECISION, &json!({ "Membership": decided }).to_string());
+        self.valid(valid);
     }
 
-    /// The config of the cluster is no longer there.
-    pub(crate) fn lose_config(&self) {
-        self.remove(CLUSTER);
+    /// What a zedagent of the reference says.
+    pub(crate) fn valid(&self, valid: bool) {
+        self.write(CLUSTER, &json!({ "Initialized": true, "Valid": valid }).to_string());
     }
 
     /// Changes files. The agent has heard of it, and is at rest, when this returns; no other time has passed.

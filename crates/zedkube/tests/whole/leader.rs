@@ -3,9 +3,16 @@
 
 use std::time::Duration;
 
+use agent::{Clock, Station, Stop, Stopper};
+use kube::Client;
 use kubesim::Fault;
+use pubsub::{Bus, store};
 use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
 use topics::{DrainStatus, KubeLeaderElectInfo, Requester, go_json};
+
+use zedkube::Limits;
 
 use crate::device::Device;
 
@@ -174,4 +181,67 @@ async fn l2_d_k17_a_leader_whose_cluster_is_cut_off_says_so_and_stands_again_whe
     assert_eq!(info(&device).leader_identity, "");
     device.sim.faults().clear();
     device.until_line(LEADS, 2).await;
+}
+
+/// zedkube of the other node, on files of its own.
+struct Other {
+    bus: Bus,
+    stopper: Stopper,
+    task: JoinSet<()>,
+    _root: TempDir,
+}
+
+impl Other {
+    fn beside(device: &Device) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let write =
+            |path: &str, value: Value| store::replace(&bus.path(path), value.to_string().as_bytes()).unwrap();
+        write(
+            "run/zedagent/EdgeNodeClusterConfig/global.json",
+            json!({ "Initialized": true, "Valid": true }),
+        );
+        let info = json!({ "DeviceName": "N2", "DeviceID": "22222222-2222-4222-8222-222222222222" });
+        write("run/zedagent/EdgeNodeInfo/global.json", info);
+        write("run/zedagent/ZedAgentStatus/global.json", json!({ "ConfigGetStatus": 1 }));
+        let (stopper, stop) = Stop::new();
+        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
+        let cluster = kubeops::Cluster::from_client(Client::new(device.sim.service(), "default"));
+        let mut task = JoinSet::new();
+        task.spawn(async move { zedkube::run(station, Limits::default(), cluster).await.unwrap() });
+        Self { bus, stopper, task, _root: root }
+    }
+
+    fn reports(&self) -> bool {
+        self.bus.path(REPORT).exists()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l5_the_cluster_is_without_a_report_for_less_than_thirty_seconds_when_its_leader_drains() {
+    const LOOK: Duration = Duration::from_millis(250);
+    let mut device = leading().await;
+    let mut other = Other::beside(&device);
+    // At any time of its own rhythm: it looks at the lease each 15 to 18 s.
+    for quiet_secs in [60, 35, 41] {
+        device.pass(Duration::from_secs(quiet_secs)).await;
+        assert!(device.text(REPORT).is_some() && !other.reports(), "one report, the leader's");
+        device.ask(US, quiet_secs).await;
+        let (mut drained_for, mut silent_for) = (Duration::ZERO, Duration::ZERO);
+        while !other.reports() {
+            let ours = device.text(REPORT).is_some();
+            assert!(drained_for < Duration::from_secs(600), "the drain does not get to its end");
+            assert!(silent_for < Duration::from_secs(30), "nobody has reported for {silent_for:?}");
+            device.pass(LOOK).await;
+            *(if ours { &mut drained_for } else { &mut silent_for }) += LOOK;
+        }
+        assert_eq!(device.text(REPORT), None, "L2: two nodes report");
+        // Back to the start: the other one ends, and the drained one gets its cordon back and stands again.
+        other.stopper.stop();
+        while other.task.join_next().await.is_some() {}
+        let led = device.diary.count(LEADS);
+        device.withdraw(US).await;
+        device.until_line(LEADS, led + 1).await;
+        other = Other::beside(&device);
+    }
 }

@@ -12,6 +12,8 @@ const US: Requester = Requester::DeviceOp;
 const RECORD: &str = "persist/status/zedkube/NodeLeave/global.json";
 const OVER: &str = "leaving the cluster: over";
 const NODE: &str = "/api/v1/nodes/n1";
+/// From the announcement into the middle of the first steps.
+const ANNOUNCED: Duration = Duration::from_secs(90);
 
 fn record(device: &Device) -> NodeLeave {
     go_json::from_slice(device.text(RECORD).unwrap().as_bytes()).unwrap()
@@ -45,7 +47,7 @@ async fn draining_out() -> Device {
     let mut device = Device::idle().await;
     with_replicas(&device);
     device.change(|device| device.member(false)).await;
-    device.pass(Duration::from_secs(30)).await;
+    device.pass(ANNOUNCED).await;
     assert_eq!(record(&device).phase, LeavePhase::Draining);
     device
 }
@@ -158,7 +160,7 @@ async fn after_a_power_cut_the_cluster_that_is_being_left_is_reached_as_before()
         assert_eq!(device.text(PLACE), None, "{cut}");
         device.member(false);
         device.start().await;
-        device.pass(Duration::from_secs(30)).await;
+        device.pass(ANNOUNCED).await;
         assert_eq!(record(&device).phase, LeavePhase::Draining, "{cut}");
         assert_eq!(device.text(PLACE).as_ref(), Some(&said), "{cut}");
     }
@@ -240,24 +242,11 @@ async fn a_leave_that_is_called_off_gives_the_cordon_back_and_serves_who_waits()
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_config_file_nothing_happens_for_a_minute() {
-    let mut device = Device::idle().await;
-    device.change(Device::lose_config).await;
-    device.pass(Duration::from_secs(50)).await;
-    assert_eq!((device.status(), is_there(&device)), (status(2, 1), true));
-    device.change(|device| device.member(true)).await;
-    device.pass(Duration::from_secs(100)).await;
-    assert!(is_there(&device));
-    device.change(Device::lose_config).await;
-    device.until_line(OVER, 1).await;
-    assert!(!is_there(&device));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_cluster_out_of_reach_is_given_up_in_time_and_the_record_says_what_to_do() {
     let mut device = Device::idle().await;
     device.sim.faults().script("GET", "/api/v1/nodes", u32::MAX, Fault::Hang);
     device.change(|device| device.member(false)).await;
+    device.pass(ANNOUNCED).await;
     device.ask(US, 1).await;
     assert_eq!(device.status(), status(3, 2));
     device.until_line(OVER, 1).await;

@@ -48,6 +48,26 @@ async fn ten_conflicts_end_in_failed_cordon_and_only_a_new_request_tries_again()
 }
 
 #[tokio::test(start_paused = true)]
+async fn d_k12_each_failed_cordon_is_told_with_its_own_error_and_the_end_with_the_last_one() {
+    let mut device = Device::idle().await;
+    device.conflicts(9);
+    let last = Fault::status(500, "InternalError");
+    device.sim.faults().script("PATCH", "/api/v1/nodes/n1", 1, last);
+    device.ask(US, 1).await;
+    device.until(DrainStatus::FailedCordon, US, 1).await;
+    let lines = device.diary.lines();
+    let mut failures = lines.iter().filter(|it| it.text.contains("nodedrain-step:drain-cordon-failure"));
+    for nth in 1..=9 {
+        let line = failures.next().unwrap();
+        assert!(line.text.contains("scripted Conflict"), "{nth}: {}", line.text);
+    }
+    let line = failures.next().unwrap();
+    assert!(line.text.contains("scripted InternalError") && !line.text.contains("Conflict"), "{}", line.text);
+    let reason = device.progress().reason;
+    assert!(reason.contains("scripted InternalError") && !reason.contains("Conflict"), "{reason}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn d_k1_five_attempts_300_seconds_apart_and_then_failed_drain() {
     let mut device = Device::idle().await;
     device.refusals(5);

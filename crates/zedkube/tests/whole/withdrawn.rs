@@ -63,6 +63,8 @@ async fn withdrawn(state: DrainStatus, foreign: bool) {
         device.start().await;
     } else if state != DrainStatus::NotRequested {
         device.withdraw(US).await;
+        // New evictions stop within this time (D19).
+        device.pass(Duration::from_secs(5)).await;
     }
     assert_eq!(device.diary.ever_complete(), state == DrainStatus::Complete, "{told}");
     let evictions = device.sim.faults().count("POST", "/eviction");

@@ -159,13 +159,8 @@ fn partitions_are_told_before_anything_is_heard_and_then_said_to_be_ready() {
     use crate::core::{BaseOs, Counters, Effect, Found};
     use step::{Core as _, Mono};
     let world = World::bare();
-    let found = Found {
-        partitions: world.partitions,
-        request: None,
-        statuses: vec![],
-        counters: Counters::default(),
-    };
-    let mut core = BaseOs::new(crate::Limits::default(), found);
+    let found = Found { request: None, statuses: vec![], counters: Counters::default() };
+    let mut core = BaseOs::new(crate::Limits::default(), world.partitions, found);
     assert_eq!(core.next_wake(), Some(Mono::START));
     let told = core.step(Mono::START, Event::Tick);
     let partitions: Vec<_> = told.iter().take(2).map(|effect| matches!(effect, Effect::Zboot(_))).collect();

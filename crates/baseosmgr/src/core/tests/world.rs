@@ -100,9 +100,9 @@ impl World {
             b: partition(Label::B, PartitionState::Unused, "", "/dev/sda3"),
         };
         let (counters, limits) = (Counters::default(), Limits::default());
-        let found = Found { partitions: partitions.clone(), request: None, statuses: vec![], counters };
+        let found = Found { request: None, statuses: vec![], counters };
         let mut world = Self {
-            core: BaseOs::new(limits, found),
+            core: BaseOs::new(limits, partitions.clone(), found),
             now: Mono::START,
             partitions,
             request: None,
@@ -332,12 +332,11 @@ impl World {
         self.results.clear();
         self.write = None;
         let found = Found {
-            partitions: self.partitions.clone(),
             request: self.request.clone(),
             statuses: self.statuses.clone().into_iter().collect(),
             counters: self.counters,
         };
-        self.core = BaseOs::new(self.limits, found);
+        self.core = BaseOs::new(self.limits, self.partitions.clone(), found);
         self.hear_all().unwrap();
     }
 

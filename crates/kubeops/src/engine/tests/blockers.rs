@@ -35,7 +35,7 @@ fn o2_a_held_pod_is_told_with_names_and_numbers() {
     assert_eq!(blocker.code, BlockCode::Budget);
     assert_eq!(
         blocker.reason,
-        "pod shop/a is held: budget shop/web allows 0 of 3; 2 healthy, 2 needed; \
+        "pod shop/a: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; \
          pod shop/web-b on node n2 is not Ready since 14:03 UTC"
     );
     let many = held(0, 2, 2, 7, vec![not_ready(); 5]);
@@ -57,10 +57,10 @@ fn d7_a_budget_that_cannot_open_by_itself_is_told_so() {
     for ((allowed, healthy, desired, expected), found, code) in table {
         let blocker = held(allowed, healthy, desired, expected, found.clone());
         assert_eq!(blocker.code, code, "{allowed} {healthy} {desired} {expected} {found:?}");
-        assert!(!code.next_step().is_empty());
+        assert!(!code.next_step("shop", "a").is_empty());
     }
     let reason = held(0, 2, 2, 3, vec![not_ready(), unplaced("0/3 nodes are available")]).reason;
-    let expected = "pod shop/a is held: budget shop/web allows 0 of 3; 2 healthy, 2 needed; \
+    let expected = "pod shop/a: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; \
                     no other node can take pod shop/web-c (0/3 nodes are available)";
     assert_eq!(reason, expected);
 }

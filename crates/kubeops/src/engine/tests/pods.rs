@@ -132,7 +132,7 @@ fn d16_a_budget_with_room_again_wakes_its_pods_at_once_and_only_when_it_changed(
     bench.hear(hindered(vec![]));
     assert_eq!(
         bench.engine.progress(bench.now).blockers[0].reason,
-        "pod shop/a is held: budget shop/web allows 0 of 3; 2 healthy, 2 needed"
+        "pod shop/a: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"
     );
     bench.hear(budgets(1));
     assert_eq!(bench.evictions.len(), 2);

@@ -22,8 +22,8 @@ fn d6_a_pod_with_two_budgets_waits_with_all_names_and_leaves_when_all_have_room(
     }
     assert_eq!(
         bench.blockers()[0].reason,
-        "pod shop/a is held until all its budgets have room: budget shop/one allows 0 of 3; 2 healthy, 2 needed; \
-         budget shop/other allows 1 of 3; 3 healthy, 2 needed"
+        "pod shop/a waits until all its budgets allow a disruption: PodDisruptionBudget shop/one allows no disruption: 2 of 3 pods healthy, 2 required; \
+         PodDisruptionBudget shop/other allows 1 disruption: 3 of 3 pods healthy, 2 required"
     );
     assert_eq!(bench.blockers()[0].code, BlockCode::ManyBudgets);
     bench.hear(two(1, 1));

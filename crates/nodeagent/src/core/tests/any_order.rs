@@ -49,7 +49,7 @@ fn fact(limits_may_be_reached: bool) -> impl Strategy<Value = Event> {
         3 => (prop::sample::select(vec!["a", "b"]), any::<bool>()).prop_map(|(key, on)| application(key, on)),
         1 => prop::sample::select(vaults).prop_map(Event::Vault),
         1 => prop::option::of(0..2_u64).prop_map(Event::Space),
-        1 => prop::sample::select(vec![Source::Drain, Source::Applications]).prop_map(Event::Heard),
+        1 => prop::sample::select(vec![Source::Drain, Source::Applications, Source::Partitions]).prop_map(Event::Heard),
         2 => operated,
     ]
 }

@@ -46,12 +46,51 @@ fn p3_a_node_that_is_drained_again_is_not_taken_down_before_that_drain_is_comple
     }
 }
 
-#[test]
-fn what_is_read_at_the_last_moment_counts_and_not_what_was_heard() {
+/// A reboot whose disks are in sync after `secs`: what the core asks for then.
+fn synced_after(secs: u64) -> (Bench, Vec<Effect>) {
     let mut bench = latched(Requester::DeviceOp, Reboot);
     bench.wait(59);
     bench.now = Mono::from_start(Duration::from_secs(60));
-    let effects = bench.core.step(bench.now, Event::Tick);
+    assert!(bench.core.step(bench.now, Event::Tick).contains(&Effect::LastSync));
+    bench.now = bench.now + Duration::from_secs(secs);
+    let effects = bench.core.step(bench.now, Event::Synced);
+    (bench, effects)
+}
+
+#[test]
+fn p3_the_last_look_comes_after_the_disks_are_in_sync_and_nothing_comes_between_it_and_the_device() {
+    let (mut bench, effects) = synced_after(100);
+    assert_eq!(effects, [Effect::Check]);
+    // The drain was undone while the disks took their time.
+    let undone = NodeDrainStatus { status: DrainStatus::Starting, requested_by: Requester::DeviceOp };
+    bench.hear(Event::Checked { status: Some(undone), answers: Vec::new() });
+    assert_eq!(bench.operations(), []);
+
+    let (mut bench, _) = synced_after(100);
+    let still = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
+    let effects = bench.core.step(bench.now, Event::Checked { status: Some(still), answers: Vec::new() });
+    let [Effect::Operate(order)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(order.operation, Reboot);
+}
+
+#[test]
+fn disks_that_never_come_to_an_end_hold_nothing_up_for_ever() {
+    let mut bench = latched(Requester::DeviceOp, Reboot);
+    bench.wait(59);
+    bench.now = Mono::from_start(Duration::from_secs(60));
+    bench.core.step(bench.now, Event::Tick);
+    bench.wait(119);
+    assert_eq!(bench.operations(), []);
+    bench.wait(1);
+    assert_eq!(bench.operations(), [(180, Reboot, BootReason::RebootCmd)]);
+    assert!(bench.done.contains(&(180, Effect::Say(Note::NotSynced { secs: 120 }))));
+    // Late, and nobody waits for it any more.
+    assert_eq!(bench.hear(Event::Synced), []);
+}
+
+#[test]
+fn what_is_read_at_the_last_moment_counts_and_not_what_was_heard() {
+    let (mut bench, effects) = synced_after(0);
     assert!(effects.contains(&Effect::Check));
     let status = NodeDrainStatus { status: DrainStatus::Cordoned, requested_by: Requester::DeviceOp };
     bench.hear(Event::Checked { status: Some(status), answers: Vec::new() });
@@ -67,10 +106,7 @@ fn an_answer_counts_more_than_a_status_that_names_somebody_else() {
         [(DrainStatus::Complete, true), (DrainStatus::FailedDrain, false), (DrainStatus::Starting, false)]
     {
         for status in [DrainStatus::Starting, DrainStatus::Complete] {
-            let mut bench = latched(Requester::DeviceOp, Reboot);
-            bench.wait(59);
-            bench.now = Mono::from_start(Duration::from_secs(60));
-            bench.core.step(bench.now, Event::Tick);
+            let (mut bench, _) = synced_after(0);
             let status = Some(NodeDrainStatus { status, requested_by: Requester::Update });
             bench.hear(Event::Checked { status, answers: vec![answer(told)] });
             assert_eq!(bench.operations().len(), usize::from(goes), "{told:?} beside {status:?}");

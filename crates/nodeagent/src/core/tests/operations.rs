@@ -22,6 +22,7 @@ fn a_reboot_is_announced_reasoned_settled_and_only_then_asked_for() {
             (30, "reason"),
             (30, "publish"),
             (30, "sync"),
+            (60, "last sync"),
             (60, "operate"),
             (180, "exit")
         ]
@@ -45,7 +46,7 @@ fn also_without_any_delay_it_is_announced_before_anything_is_done() {
     bench.done.clear();
     bench.command(Reboot);
     let kinds: Vec<_> = bench.kinds().into_iter().map(|(_, kind)| kind).collect();
-    assert_eq!(kinds, ["journal", "publish", "reason", "publish", "sync", "operate"]);
+    assert_eq!(kinds, ["journal", "publish", "reason", "publish", "sync", "last sync", "operate"]);
 }
 
 #[test]
@@ -62,7 +63,10 @@ fn a_shutdown_ends_with_applications_down_and_stores_no_reason() {
     let mut bench = Bench::new();
     bench.command(Shutdown);
     bench.wait(30);
-    assert_eq!(bench.kinds(), [(0, "journal"), (0, "publish"), (30, "publish"), (30, "operate")]);
+    assert_eq!(
+        bench.kinds(),
+        [(0, "journal"), (0, "publish"), (30, "publish"), (30, "last sync"), (30, "operate")]
+    );
     bench.hear(Event::Operated { operation: Shutdown, outcome: Ok(Took::Machine) });
     bench.wait(3600);
     assert_eq!(bench.kinds().last(), Some(&(30, "journal done")));
@@ -318,6 +322,24 @@ fn the_first_status_waits_for_the_facts_it_speaks_of() {
     bench.hear(Event::Heard(Source::Drain));
     assert!(bench.status().update_inprogress);
     assert_eq!(bench.published().len(), 1);
+}
+
+#[test]
+fn b5_a_device_without_partitions_waits_for_none_of_them() {
+    let mut bench = Bench::with(Found::default());
+    bench.contact(ConfigGetStatus::Success);
+    bench.hear(Event::Heard(Source::Drain));
+    bench.hear(Event::Heard(Source::Applications));
+    assert_eq!(bench.published(), []);
+    // baseosmgr has published all partitions that there are.
+    bench.hear(Event::Heard(Source::Partitions));
+    let status = bench.status();
+    assert_eq!((status.cur_part.as_str(), status.update_inprogress), ("", false));
+    bench.wait(60);
+    assert!(!bench.done.iter().any(|it| it.1 == Effect::Say(Note::Unheard)), "{:?}", bench.done);
+    bench.command(Reboot);
+    bench.wait(60);
+    assert_eq!(bench.operations(), [(120, Reboot, BootReason::RebootCmd)]);
 }
 
 #[test]

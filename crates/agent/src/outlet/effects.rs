@@ -1,0 +1,309 @@
+//! The effects of a core on their way out: each is performed, kept, or let go.
+
+use step::Mono;
+
+use super::queue::{Held, Queue, Rank};
+use super::{Pause, Troubles};
+use crate::turn::Hands;
+use crate::{Clock, Error};
+
+/// The effects of one core.
+pub(crate) struct Effects<E> {
+    queue: Queue<E>,
+    pause: Pause,
+    troubles: Troubles,
+    clock: Clock,
+    /// The record that the others wait for, as it was told last, with what waits.
+    told: Option<(String, Vec<String>)>,
+}
+
+impl<E: Clone + Send> Effects<E> {
+    pub(crate) fn new(troubles: Troubles, clock: Clock) -> Self {
+        Self { queue: Queue::default(), pause: Pause::default(), troubles, clock, told: None }
+    }
+
+    /// When something is to be tried again.
+    pub(crate) fn next_try(&self) -> Option<Mono> {
+        self.pause.next
+    }
+
+    /// Performs the effects of one step in their order. Dropping it may leave the rest undone.
+    ///
+    /// # Errors
+    /// That of an effect that writes nothing.
+    pub(crate) async fn perform<H>(&mut self, hands: &mut H, effects: Vec<E>) -> Result<(), Error>
+    where
+        H: Hands<Effect = E> + Send,
+    {
+        for effect in effects {
+            let weight = hands.weight(&effect);
+            if weight.rank == Rank::Plain {
+                self.queue.waits(&weight, false);
+                hands.perform(effect).await?;
+            } else if self.queue.waits(&weight, hands.is_ordered(&effect)) {
+                self.queue.keep(Held { weight, effect });
+            } else {
+                self.attempt(hands, Held { weight, effect }).await;
+            }
+        }
+        self.let_ordered_go(hands).await;
+        self.tell();
+        Ok(())
+    }
+
+    /// Tries again what has failed, in its order.
+    pub(crate) async fn try_again<H>(&mut self, hands: &mut H)
+    where
+        H: Hands<Effect = E> + Send,
+    {
+        let mut failed = false;
+        while let Some(held) = self.queue.ordered.pop_front() {
+            if let Err(held) = self.done(hands, held).await {
+                self.queue.ordered.push_front(held);
+                failed = true;
+                break;
+            }
+        }
+        for held in std::mem::take(&mut self.queue.late) {
+            if let Err(held) = self.done(hands, held).await {
+                self.queue.late.push(held);
+                failed = true;
+            }
+        }
+        if failed {
+            self.pause.failed(self.clock.now());
+        } else {
+            self.pause.over();
+        }
+        self.tell();
+    }
+
+    /// What a person has ordered goes ahead of the records that it would wait for.
+    async fn let_ordered_go<H>(&mut self, hands: &mut H)
+    where
+        H: Hands<Effect = E> + Send,
+    {
+        let ordered = |it: &Held<E>| it.weight.rank == Rank::Promise && hands.is_ordered(&it.effect);
+        if !self.queue.ordered.iter().any(ordered) {
+            return;
+        }
+        let (go, stay): (Vec<_>, Vec<_>) = self.queue.ordered.drain(..).partition(ordered);
+        self.queue.ordered.extend(stay);
+        for held in go {
+            self.attempt(hands, held).await;
+        }
+    }
+
+    async fn attempt<H>(&mut self, hands: &mut H, held: Held<E>)
+    where
+        H: Hands<Effect = E> + Send,
+    {
+        if let Err(held) = self.done(hands, held).await {
+            self.queue.keep(held);
+            // One more failure does not put off what is to be tried already.
+            if self.pause.next.is_none() {
+                self.pause.failed(self.clock.now());
+            }
+        }
+    }
+
+    async fn done<H>(&mut self, hands: &mut H, held: Held<E>) -> Result<(), Held<E>>
+    where
+        H: Hands<Effect = E> + Send,
+    {
+        match hands.perform(held.effect.clone()).await {
+            Ok(()) => {
+                self.troubles.over(&held.weight.key);
+                Ok(())
+            }
+            Err(cause) => {
+                self.troubles.note(&held.weight.key, &cause);
+                Err(held)
+            }
+        }
+    }
+
+    /// Says what waits for the first in the queue.
+    fn tell(&mut self) {
+        if self.queue.is_empty() {
+            self.pause.over();
+        }
+        let now = self.queue.ordered.front().map(|it| (it.weight.key.to_string(), self.queue.waiting()));
+        if self.told != now {
+            if let Some((before, _)) = self.told.take()
+                && now.as_ref().is_none_or(|(key, _)| *key != before)
+            {
+                self.troubles.holds(&before, Vec::new());
+            }
+            if let Some((key, waiting)) = &now {
+                self.troubles.holds(key, waiting.clone());
+            }
+            self.told = now;
+        }
+        self.troubles.publish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Weight, station};
+    use std::time::Duration;
+    use topics::{AgentTrouble, go_json};
+
+    /// What the hands are asked for.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Do {
+        Journal(u8),
+        Request,
+        Withdraw,
+        Status(u8),
+        Command,
+        Leave,
+    }
+
+    /// A disk that takes nothing while it is full; it keeps what was done.
+    #[derive(Default)]
+    struct Fake {
+        full: bool,
+        run_full: bool,
+        ordered: bool,
+        tried: u32,
+        done: Vec<Do>,
+    }
+
+    impl Hands for Fake {
+        type Effect = Do;
+
+        fn weight(&self, effect: &Do) -> Weight {
+            match effect {
+                Do::Journal(_) => Weight::record("journal"),
+                Do::Request => Weight::promise("request", "the request"),
+                Do::Withdraw => Weight::status("request"),
+                Do::Status(_) => Weight::status("status"),
+                Do::Command => Weight::promise("command", "the command"),
+                Do::Leave => Weight::plain(),
+            }
+        }
+
+        fn is_ordered(&self, effect: &Do) -> bool {
+            self.ordered && *effect == Do::Command
+        }
+
+        async fn perform(&mut self, effect: Do) -> Result<(), Error> {
+            let fails = match effect {
+                Do::Journal(_) => self.full,
+                Do::Request | Do::Status(_) => self.run_full,
+                Do::Withdraw | Do::Command => false,
+                Do::Leave => return Err(Error::Effect { doing: "stay", reason: "told to leave".to_owned() }),
+            };
+            self.tried += 1;
+            if fails {
+                let source = std::io::Error::from_raw_os_error(28);
+                let path = "/persist/status/x/tmp1".into();
+                return Err(Error::pubsub("x")(pubsub::Error::Io { step: "write", path, source }));
+            }
+            self.done.push(effect);
+            Ok(())
+        }
+    }
+
+    struct Bench {
+        effects: Effects<Do>,
+        hands: Fake,
+        root: tempfile::TempDir,
+        clock: Clock,
+    }
+
+    impl Bench {
+        fn new(hands: Fake) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let (_stopper, station) = station(root.path(), "");
+            let clock = station.clock;
+            let troubles = Troubles::open(&station.bus, clock, "zedagent");
+            Self { effects: Effects::new(troubles, clock), hands, root, clock }
+        }
+
+        async fn step(&mut self, effects: &[Do]) {
+            self.effects.perform(&mut self.hands, effects.to_vec()).await.unwrap();
+        }
+
+        /// Lets the next try come; how long that took.
+        async fn again(&mut self) -> Duration {
+            let began = self.clock.now();
+            self.clock.sleep_until(self.effects.next_try()).await;
+            self.effects.try_again(&mut self.hands).await;
+            self.clock.now().since(began)
+        }
+
+        fn told(&self) -> Option<AgentTrouble> {
+            let file = self.root.path().join("run/zedagent/AgentTrouble/global.json");
+            std::fs::read(file).ok().map(|bytes| go_json::from_slice(&bytes).unwrap())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k2_no_promise_goes_out_before_its_record_and_statuses_do_and_all_in_order_once_the_disk_is_back()
+    {
+        let mut bench = Bench::new(Fake { full: true, ..Fake::default() });
+        bench.step(&[Do::Journal(1), Do::Request, Do::Status(1)]).await;
+        assert_eq!(bench.hands.done, [Do::Status(1)]);
+        bench.step(&[Do::Journal(2), Do::Command, Do::Status(2)]).await;
+        assert_eq!(bench.hands.done, [Do::Status(1), Do::Status(2)]);
+        let told = bench.told().unwrap().troubles.remove(0);
+        assert_eq!((told.what.as_str(), told.path.as_str()), ("journal", "/persist/status/x"));
+        assert_eq!(told.holds, ["the request", "the command"]);
+        // The pause grows, and stays short enough for five seconds after the recovery.
+        let mut longest = Duration::ZERO;
+        for _ in 0..20 {
+            longest = longest.max(bench.again().await);
+        }
+        assert!((Duration::from_secs(3)..Duration::from_secs(5)).contains(&longest), "{longest:?}");
+        bench.hands.full = false;
+        bench.again().await;
+        let all = [Do::Journal(1), Do::Request, Do::Journal(2), Do::Command];
+        assert_eq!(bench.hands.done[2..], all, "in their order, each once");
+        assert_eq!((bench.told(), bench.effects.next_try()), (None, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k2_what_was_withdrawn_while_it_waited_is_never_asked_for() {
+        let mut bench = Bench::new(Fake { full: true, ..Fake::default() });
+        bench.step(&[Do::Journal(1), Do::Request]).await;
+        bench.step(&[Do::Withdraw, Do::Journal(2)]).await;
+        bench.hands.full = false;
+        bench.again().await;
+        assert_eq!(bench.hands.done, [Do::Withdraw, Do::Journal(2)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k2_a_command_that_a_person_orders_goes_ahead_of_its_record_also_when_the_order_comes_later() {
+        let mut bench = Bench::new(Fake { full: true, ..Fake::default() });
+        bench.step(&[Do::Journal(1), Do::Request, Do::Command]).await;
+        assert_eq!(bench.hands.done, []);
+        bench.hands.ordered = true;
+        bench.step(&[]).await;
+        assert_eq!(bench.hands.done, [Do::Command]);
+        bench.hands.full = false;
+        bench.again().await;
+        assert_eq!(bench.hands.done, [Do::Command, Do::Journal(1), Do::Request]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k2_of_a_status_that_cannot_be_written_the_newest_is_tried_again() {
+        let mut bench = Bench::new(Fake { run_full: true, ..Fake::default() });
+        bench.step(&[Do::Status(1)]).await;
+        bench.step(&[Do::Status(2)]).await;
+        bench.hands.run_full = false;
+        bench.again().await;
+        assert_eq!(bench.hands.done, [Do::Status(2)]);
+        assert_eq!(bench.hands.tried, 3);
+    }
+
+    #[tokio::test]
+    async fn an_effect_of_no_weight_that_fails_ends_the_agent() {
+        let mut bench = Bench::new(Fake::default());
+        let ended = bench.effects.perform(&mut bench.hands, vec![Do::Leave]).await;
+        assert!(ended.unwrap_err().to_string().contains("told to leave"));
+    }
+}

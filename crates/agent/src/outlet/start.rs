@@ -1,0 +1,58 @@
+//! The start of an agent: what it needs is opened, and tried again until it can be had.
+
+use tracing::info;
+
+use super::{Pause, Troubles};
+use crate::watchdog::Watchdog;
+use crate::{Error, Station};
+
+/// Opens what an agent cannot begin without: its topics and what an earlier run left. A disk that cannot be read or
+/// written is told and tried again: an agent that ended would meet the same disk, and one that began without its
+/// records would take them for none. `None` when the station says stop meanwhile.
+///
+/// # Errors
+/// Another process is this agent, or a value has no form: waiting helps nothing.
+pub async fn started<T>(
+    station: &Station,
+    troubles: &Troubles,
+    mut open: impl FnMut() -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
+    let agent = troubles.agent();
+    let what = format!("start of {agent}");
+    let mut watchdog = Watchdog::new(agent, &station.bus, station.clock);
+    let mut pause = Pause::default();
+    let mut stop = station.stop.clone();
+    loop {
+        match open() {
+            Ok(all) => {
+                if pause.failed > 0 {
+                    info!(agent, "starts after all");
+                }
+                troubles.over(&what);
+                return Ok(Some(all));
+            }
+            Err(cause) if may_pass(&cause) => {
+                troubles.note(&what, &cause);
+                troubles.holds(&what, vec![format!("all that {agent} does")]);
+                troubles.publish();
+                pause.failed(station.clock.now());
+            }
+            Err(cause) => return Err(cause),
+        }
+        watchdog.touch();
+        tokio::select! {
+            () = stop.stopped() => return Ok(None),
+            () = station.clock.sleep_until(pause.next) => {}
+        }
+    }
+}
+
+fn may_pass(cause: &Error) -> bool {
+    match cause {
+        Error::Pubsub { source, .. } => {
+            matches!(source, pubsub::Error::Io { .. } | pubsub::Error::Refused { .. })
+        }
+        Error::Read { .. } | Error::Device { .. } | Error::Effect { .. } => true,
+        Error::Already { .. } | Error::Encode { .. } => false,
+    }
+}

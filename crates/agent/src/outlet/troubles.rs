@@ -1,0 +1,308 @@
+//! What an agent cannot write or read at present, for its file under `/run` and for its log.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pubsub::{Bus, Publication};
+use step::Mono;
+use topics::{AgentTrouble, Trouble};
+use tracing::{error, info, warn};
+
+use crate::{Clock, Error, report, wire};
+
+/// Key of the topic.
+const GLOBAL: &str = "global";
+
+/// The troubles of one agent. Copies are the same troubles.
+#[derive(Clone)]
+pub struct Troubles(Arc<Mutex<Board>>);
+
+/// A trouble that is told.
+struct Known {
+    trouble: Trouble,
+    /// Of its last error, so that the same one is told once.
+    kind: String,
+    since: Mono,
+}
+
+struct Board {
+    agent: &'static str,
+    bus: Bus,
+    clock: Clock,
+    topic: Option<Publication<AgentTrouble>>,
+    /// By what it is.
+    all: BTreeMap<String, Known>,
+    /// The file does not say yet what is so.
+    behind: bool,
+    /// That the file itself cannot be written was told.
+    mute: bool,
+}
+
+impl Troubles {
+    /// Becomes the publisher of the troubles of `agent`. Where that is not possible it is tried again with each
+    /// trouble. To be called within a runtime.
+    #[must_use]
+    pub fn open(bus: &Bus, clock: Clock, agent: &'static str) -> Self {
+        let troubles = Self(Arc::new(Mutex::new(Board {
+            agent,
+            bus: bus.clone(),
+            clock,
+            topic: None,
+            all: BTreeMap::new(),
+            behind: true,
+            mute: false,
+        })));
+        // What an earlier run has left there is looked at anew.
+        troubles.publish();
+        troubles
+    }
+
+    /// The files under the root of this agent.
+    pub(super) fn bus(&self) -> Bus {
+        self.lock().bus.clone()
+    }
+
+    /// The clock of this agent.
+    pub(super) fn clock(&self) -> Clock {
+        self.lock().clock
+    }
+
+    /// The agent whose troubles these are.
+    #[must_use]
+    pub fn agent(&self) -> &'static str {
+        self.lock().agent
+    }
+
+    /// `what` could not be written or read; it is tried again.
+    pub fn note(&self, what: &str, cause: &Error) {
+        let failure = Failure::of(cause);
+        let trouble = Trouble {
+            what: what.to_owned(),
+            path: failure.path.map(|it| it.display().to_string()).unwrap_or_default(),
+            error: failure.text,
+            next_step: failure.next_step,
+            ..Trouble::default()
+        };
+        if self.keep(&trouble, failure.kind) {
+            let Trouble { what, path, error, next_step, .. } = trouble;
+            error!(
+                agent = self.agent(),
+                what, path, error, next_step, "in trouble, tried again until it works"
+            );
+        }
+    }
+
+    /// A trouble in words of its own, which are for the caller to log; since when is found out here.
+    pub fn tell(&self, trouble: &Trouble) {
+        self.keep(trouble, trouble.error.clone());
+        self.publish();
+    }
+
+    /// `what` is in order again, or wanted no longer.
+    pub fn over(&self, what: &str) {
+        let mut board = self.lock();
+        if let Some(Known { trouble, since, .. }) = board.all.remove(what) {
+            let secs = board.clock.now().since(since).as_secs();
+            info!(agent = board.agent, what, path = trouble.path, secs, "in order again after {secs} s");
+            board.behind = true;
+        }
+        drop(board);
+        self.publish();
+    }
+
+    /// Ends the troubles that begin with `prefix` and are not among `still`.
+    pub fn only(&self, prefix: &str, still: &[String]) {
+        let gone: Vec<String> = {
+            let board = self.lock();
+            board.all.keys().filter(|it| it.starts_with(prefix) && !still.contains(it)).cloned().collect()
+        };
+        for what in gone {
+            self.over(&what);
+        }
+    }
+
+    /// What waits for `what`, in words.
+    pub(super) fn holds(&self, what: &str, waiting: Vec<String>) {
+        let mut board = self.lock();
+        if let Some(known) = board.all.get_mut(what)
+            && known.trouble.holds != waiting
+        {
+            known.trouble.holds = waiting;
+            board.behind = true;
+        }
+    }
+
+    /// Brings the file up to date. One that cannot be written is tried again the next time.
+    pub(super) fn publish(&self) {
+        let mut board = self.lock();
+        if !board.behind {
+            return;
+        }
+        match board.write() {
+            Ok(()) => (board.behind, board.mute) = (false, false),
+            Err(_) if board.mute => {}
+            Err(cause) => {
+                board.mute = true;
+                warn!(agent = board.agent, error = %report::chain(&cause), "cannot tell of its troubles; the log tells of them");
+            }
+        }
+    }
+
+    /// False where it is known already.
+    fn keep(&self, new: &Trouble, kind: String) -> bool {
+        let mut board = self.lock();
+        let mut new = Known { trouble: new.clone(), kind, since: board.clock.now() };
+        match board.all.get(&new.trouble.what) {
+            Some(before) if before.kind == new.kind => return false,
+            Some(before) => {
+                new.since = before.since;
+                if new.trouble.holds.is_empty() {
+                    new.trouble.holds.clone_from(&before.trouble.holds);
+                }
+            }
+            None => {}
+        }
+        board.all.insert(new.trouble.what.clone(), new);
+        board.behind = true;
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Board> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Board {
+    fn write(&mut self) -> Result<(), Error> {
+        let topic = match &mut self.topic {
+            Some(topic) => topic,
+            None => self.topic.insert(wire::publication(&self.bus, self.agent)?),
+        };
+        if self.all.is_empty() {
+            return wire::withdraw(topic, GLOBAL);
+        }
+        let booted_at = self.clock.booted_at();
+        let told = |it: &Known| {
+            let since = booted_at.plus(it.since.since_start());
+            Trouble { since, ..it.trouble.clone() }
+        };
+        let value = AgentTrouble::fit(self.all.values().map(told).collect());
+        topic.publish(GLOBAL, &value).map(drop).map_err(Error::pubsub(<AgentTrouble as topics::Topic>::NAME))
+    }
+}
+
+/// What an error says to a person.
+struct Failure {
+    path: Option<PathBuf>,
+    text: String,
+    /// The same for errors that are told once.
+    kind: String,
+    next_step: String,
+}
+
+impl Failure {
+    fn of(cause: &Error) -> Self {
+        let whole = |next_step: &str| {
+            let text = report::chain(cause);
+            Self { path: None, kind: text.clone(), text, next_step: next_step.to_owned() }
+        };
+        match cause {
+            Error::Pubsub { source: pubsub::Error::Io { step, path, source }, .. } => {
+                Self::io(step, path, source)
+            }
+            Error::Pubsub { source: pubsub::Error::Refused { path, .. }, .. } => {
+                Self { path: Some(path.clone()), ..whole("put the file in order, or remove it") }
+            }
+            Error::Read { path, source } => Self::io("read", path, source),
+            Error::Pubsub { .. }
+            | Error::Already { .. }
+            | Error::Encode { .. }
+            | Error::Device { .. }
+            | Error::Effect { .. } => whole("do what the error says; it is tried again"),
+        }
+    }
+
+    fn io(step: &str, path: &Path, source: &io::Error) -> Self {
+        let path = lasting(path);
+        let (dir, top) = (path.display(), mount(path));
+        let is = |kinds: [io::ErrorKind; 2]| kinds.contains(&source.kind());
+        let let_go = "`zedbox drain force complete --for reboot` lets a waiting reboot go ahead";
+        let next_step = if is([io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
+            format!("make room: `du -xh {top} | sort -h | tail` shows what takes it")
+        } else if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
+            format!(
+                "look with `dmesg` why {top} became read-only, then `mount -o remount,rw {top}`; if only a restart can \
+                 mend it, {let_go}"
+            )
+        } else if source.kind() == io::ErrorKind::PermissionDenied {
+            format!("give {dir} to the user that this agent runs as")
+        } else {
+            format!(
+                "look with `dmesg` for errors of the disk of {top}; if only a restart can mend it, {let_go}"
+            )
+        };
+        Self {
+            path: Some(path.to_owned()),
+            text: format!("cannot {step} it: {source}"),
+            kind: format!("{step} {:?}", source.kind()),
+            next_step,
+        }
+    }
+}
+
+/// The directory of a temporary file, which has another name each time; any other path as it is.
+fn lasting(path: &Path) -> &Path {
+    let is_temp = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
+        name.strip_prefix("tmp").is_some_and(|rest| rest.bytes().all(|it| it.is_ascii_digit()))
+    });
+    path.parent().filter(|_| is_temp).unwrap_or(path)
+}
+
+/// Down to `persist` or `run`, which are file systems of their own on a device.
+fn mount(path: &Path) -> std::path::Display<'_> {
+    let top = path.ancestors().find(|it| it.ends_with("persist") || it.ends_with("run"));
+    top.unwrap_or(path).display()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::station;
+    use topics::go_json;
+
+    fn full(path: &str) -> Error {
+        let source = io::Error::from_raw_os_error(28);
+        Error::pubsub("DeviceOpPending")(pubsub::Error::Io { step: "write", path: path.into(), source })
+    }
+
+    #[tokio::test]
+    async fn a_trouble_is_in_the_file_with_path_error_and_next_step_until_it_is_over() {
+        let root = tempfile::tempdir().unwrap();
+        let (_stopper, station) = station(root.path(), "");
+        let troubles = Troubles::open(&station.bus, station.clock, "zedagent");
+        let file = root.path().join("run/zedagent/AgentTrouble/global.json");
+        assert!(!file.exists());
+        troubles.note("DeviceOpPending reboot", &full("/x/persist/status/a/tmp00000006710000000012"));
+        troubles.holds("DeviceOpPending reboot", vec!["the request for a drain".to_owned()]);
+        troubles.publish();
+        let told = || go_json::from_slice::<AgentTrouble>(&std::fs::read(&file).unwrap()).unwrap();
+        let first = told().troubles.remove(0);
+        assert_eq!(first.path, "/x/persist/status/a");
+        assert_eq!(first.error, "cannot write it: No space left on device (os error 28)");
+        assert_eq!(first.next_step, "make room: `du -xh /x/persist | sort -h | tail` shows what takes it");
+        assert_eq!(first.holds, ["the request for a drain"]);
+        // Another temporary name is no other trouble.
+        troubles.note("DeviceOpPending reboot", &full("/x/persist/status/a/tmp00000006710000000099"));
+        assert_eq!(told().troubles, [first]);
+        // What an earlier run has left is not told on.
+        drop(troubles);
+        let troubles = Troubles::open(&station.bus, station.clock, "zedagent");
+        assert!(!file.exists());
+        troubles.tell(&Trouble { what: "x".to_owned(), ..Trouble::default() });
+        assert!(file.exists());
+        troubles.over("x");
+        assert!(!file.exists());
+    }
+}

@@ -1,0 +1,137 @@
+//! What baseosmgr does where no partitions are named: it refuses every image, and says so in its status.
+//!
+//! Nothing is written, no drain is requested and nothing restarts. `INSTALLED` is never said, not even of the version
+//! that runs: nobody here has seen the machine boot it (goals B4, B5).
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use step::{Core, Mono};
+use topics::{BaseOsConfig, BaseOsStatus, ErrorSeverity, SwState};
+
+use super::event::{Effect, Event, Found, Note, Source};
+
+/// What helps.
+const RETRY: &str = "a device config without this image, or baseosmgr started with --partitions";
+
+/// Refuses every image.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    heard: BTreeSet<Source>,
+    configs: BTreeMap<String, BaseOsConfig>,
+    /// How far the content of each tree is.
+    trees: BTreeMap<String, SwState>,
+    /// Statuses as they stand published.
+    published: BTreeMap<String, BaseOsStatus>,
+    /// What a drain request of an earlier run, which had partitions, asked for.
+    request: Option<String>,
+    /// Said at the first step.
+    opening: Vec<Effect>,
+}
+
+impl Refusal {
+    /// Goes on from what an earlier run left on disk.
+    #[must_use]
+    pub fn new(found: Found) -> Self {
+        let request = found.request.map(|it| it.context);
+        let mut opening = vec![Effect::ZbootReady, Effect::Manager(found.counters.current_retry)];
+        if request.is_some() {
+            // It may be taking the machine down for an image that the earlier run switched to: then the node stays
+            // drained for that.
+            opening.push(Effect::AskNodeagent);
+        }
+        Self {
+            heard: BTreeSet::new(),
+            configs: BTreeMap::new(),
+            trees: BTreeMap::new(),
+            published: found.statuses.into_iter().collect(),
+            request,
+            opening,
+        }
+    }
+
+    fn publish(&mut self, out: &mut Vec<Effect>) {
+        if !self.heard.contains(&Source::Configs) || !self.heard.contains(&Source::Trees) {
+            return;
+        }
+        let gone: Vec<String> =
+            self.published.keys().filter(|key| !self.configs.contains_key(*key)).cloned().collect();
+        for key in gone {
+            self.published.remove(&key);
+            out.push(Effect::Unpublish { key });
+        }
+        for (key, config) in &self.configs {
+            let fetched = self.trees.get(&config.content_tree_uuid).copied();
+            let status = refused(config, fetched.unwrap_or_else(|| SwState::from(0)));
+            if self.published.get(key) != Some(&status) {
+                self.published.insert(key.clone(), status.clone());
+                out.push(Effect::Status { key: key.clone(), status: Box::new(status) });
+            }
+        }
+    }
+}
+
+/// As the reference shows an image that it refuses: the state follows the content, no partition is named.
+fn refused(config: &BaseOsConfig, fetched: SwState) -> BaseOsStatus {
+    BaseOsStatus {
+        base_os_version: config.base_os_version.clone(),
+        content_tree_uuid: config.content_tree_uuid.clone(),
+        state: fetched,
+        error: format!(
+            "update to {} refused: this device has no image partitions (--partitions none); nothing was written, and \
+             no drain or reboot follows",
+            config.base_os_version
+        ),
+        error_severity: ErrorSeverity::Error,
+        error_retry_condition: RETRY.to_owned(),
+        ..BaseOsStatus::default()
+    }
+}
+
+impl Core for Refusal {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, _now: Mono, event: Event) -> Vec<Effect> {
+        let mut out = std::mem::take(&mut self.opening);
+        match event {
+            Event::Config { key, value: Some(config) } => drop(self.configs.insert(key, config)),
+            Event::Config { key, value: None } => drop(self.configs.remove(&key)),
+            Event::Tree { key, value: Some(tree) } => drop(self.trees.insert(key, tree.state)),
+            Event::Tree { key, value: None } => drop(self.trees.remove(&key)),
+            Event::Heard(source) => drop(self.heard.insert(source)),
+            Event::GoingDown(going_down) => {
+                if let Some(context) = self.request.take() {
+                    if going_down {
+                        out.push(Effect::Say(Note::Kept { context }));
+                    } else {
+                        out.extend([Effect::Say(Note::Withdrawn { context }), Effect::Withdraw]);
+                    }
+                }
+            }
+            Event::Drain(_)
+            | Event::Progress(_)
+            | Event::Cluster(_)
+            | Event::HasToLeave(_)
+            | Event::Forced(_)
+            | Event::TestComplete { .. }
+            | Event::LastBoot(_)
+            | Event::FallbackCounter(_)
+            | Event::Asked { .. }
+            | Event::Stored { .. }
+            | Event::Written { .. }
+            | Event::Refused { .. }
+            | Event::Tick => {}
+        }
+        self.publish(&mut out);
+        out
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        (!self.opening.is_empty()).then_some(Mono::START)
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}

@@ -1,0 +1,85 @@
+//! A device without image partitions.
+
+use super::*;
+
+/// A clustered node with an image to be switched to, whose agent has no partitions.
+async fn without_partitions() -> Device {
+    let mut device = Device::new();
+    // What this run says of its stand-in partitions is not to be left.
+    device.until::<ZbootStatus>("baseosmgr", "IMGB", |_| true).await;
+    device.kill().await;
+    device.want();
+    device.loaded();
+    device.start_with(None);
+    device
+}
+
+#[tokio::test]
+async fn b5_without_partitions_an_update_is_refused_with_the_reason_and_nobody_is_asked_for_a_drain() {
+    let mut device = without_partitions().await;
+    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    assert!(status.error.contains("14.5.0-k-amd64 refused"), "{}", status.error);
+    assert!(status.error.contains("no image partitions"), "{}", status.error);
+    assert!(!status.error_time.is_zero() && !status.error_retry_condition.is_empty());
+    assert_eq!((status.state, status.activated), (SwState::Loaded, false));
+    assert_eq!((status.partition_label.as_str(), status.partition_state.as_str()), ("", ""));
+    device.until_gone::<ZbootStatus>("baseosmgr", "IMGA").await;
+    device.until_gone::<ZbootStatus>("baseosmgr", "IMGB").await;
+
+    // The whole way of an update: a COMPLETE, a passed test, the version that runs. Nothing of it makes a difference.
+    device.zedkube(DrainStatus::Complete, Requester::Update);
+    device.put("nodeagent", "IMGA", &ZbootConfig { partition_label: "IMGA".into(), test_complete: true });
+    let running = BaseOsConfig { base_os_version: OLD.to_owned(), ..sample("activate") };
+    device.put("zedagent", KEY, &running);
+    let refused = |it: &BaseOsStatus| it.base_os_version == OLD && !it.error.is_empty();
+    let status = device.until::<BaseOsStatus>("baseosmgr", KEY, refused).await;
+    assert_ne!(status.state, SwState::Installed);
+    assert!(!status.activated);
+    device.stop().await;
+    assert!(!device.file::<NodeDrainRequest>("global").exists(), "a drain was asked for");
+    assert!(!device.bus.path("persist/zboot/IMGB.img").exists(), "an image was written");
+}
+
+#[tokio::test]
+async fn b5_others_learn_that_there_are_no_partitions_and_an_image_that_is_not_wanted_any_more_goes() {
+    let device = without_partitions().await;
+    let mut partitions =
+        device.bus.subscription::<ZbootStatus>(&wire::name::<ZbootStatus>("baseosmgr"), wire::codec());
+    // After the last words of the run before.
+    let told = async {
+        let mut ready = false;
+        while !ready || partitions.iter().count() > 0 {
+            if let Change::Restarted(count) = partitions.next().await {
+                ready = count > 0;
+            }
+        }
+    };
+    tokio::time::timeout(TOO_LONG, told).await.expect("nobody is told that all partitions are published");
+    let retries = device.until::<BaseOSMgrStatus>("baseosmgr", "global", |_| true).await;
+    assert_eq!(retries.current_retry_update_counter, 0);
+    device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    agent::publication::<BaseOsConfig>(&device.bus, "zedagent").unwrap().unpublish(KEY).unwrap();
+    device.until_gone::<BaseOsStatus>("baseosmgr", KEY).await;
+}
+
+#[tokio::test]
+async fn b5_a_request_of_a_run_that_had_partitions_goes_unless_the_machine_is_going_down_for_it() {
+    for going_down in [false, true] {
+        let mut device = Device::new();
+        device.want();
+        device.loaded();
+        device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
+        device.kill().await;
+        let status = NodeAgentStatus { device_reboot: going_down, ..NodeAgentStatus::default() };
+        device.put("nodeagent", "nodeagent", &status);
+        device.start_with(None);
+        // The answer of nodeagent is heard before the facts of a new config.
+        device.until::<BaseOsStatus>("baseosmgr", KEY, |it| it.error.contains("no image partitions")).await;
+        if going_down {
+            device.stop().await;
+            assert!(device.file::<NodeDrainRequest>("global").exists(), "the node is no longer drained");
+        } else {
+            device.until_gone::<NodeDrainRequest>("baseosmgr", "global").await;
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Reads that fail, planted by a test for its own thread (goal K3).
+
+use std::cell::Cell;
+
+use rustix::io::Errno;
+
+use super::Call;
+
+thread_local! {
+    static PLANTED: Cell<Option<(Call, Errno)>> = const { Cell::new(None) };
+}
+
+/// From now on `call` fails so; `None` ends it.
+pub(crate) fn plant(planted: Option<(Call, Errno)>) {
+    PLANTED.set(planted);
+}
+
+pub(super) fn failure(call: Call) -> Result<(), Errno> {
+    match PLANTED.get() {
+        Some((planted, error)) if planted == call => Err(error),
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Bus, Change, Codec, FileRule, FileState, FileWatch, Name, Subscription, store};
+
+    /// Of the runtime's time, which passes at once.
+    const LONG: Duration = Duration::from_secs(600);
+    const CALLS: [Call; 4] = [Call::Open, Call::LookAt, Call::Read, Call::List];
+    const ERRORS: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::IO, Errno::NOMEM, Errno::ACCESS];
+
+    fn codec() -> Codec<Vec<u8>> {
+        Codec { encode: |bytes| Ok(bytes.clone()), decode: |bytes| Ok(bytes.to_vec()) }
+    }
+
+    fn follow(bus: &Bus) -> Subscription<Vec<u8>> {
+        bus.subscription(&Name::volatile("agent", "Topic"), codec())
+    }
+
+    async fn silent(topic: &mut Subscription<Vec<u8>>) -> bool {
+        tokio::time::timeout(LONG, topic.next()).await.is_err()
+    }
+
+    async fn state(file: &mut FileWatch) -> Option<FileState> {
+        tokio::time::timeout(LONG, file.next()).await.ok()
+    }
+
+    async fn said(topic: &mut Subscription<Vec<u8>>) -> String {
+        match tokio::time::timeout(LONG, topic.next()).await.unwrap() {
+            Change::Put { key, .. } => format!("put {key}"),
+            Change::Gone { key, .. } => format!("gone {key}"),
+            Change::Synced => "synced".to_owned(),
+            Change::Restarted(count) => format!("restarted {count}"),
+            Change::Bad(finding) => format!("bad {finding}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k3_a_topic_that_cannot_be_read_at_the_start_is_not_empty_and_is_read_once_it_can_be() {
+        for (call, error) in CALLS.into_iter().flat_map(|call| ERRORS.map(|error| (call, error))) {
+            let root = tempfile::tempdir().unwrap();
+            let bus = Bus::open(root.path()).unwrap();
+            store::replace(&bus.path("run/agent/Topic/a.json"), b"1").unwrap();
+            plant(Some((call, error)));
+            let mut topic = follow(&bus);
+            let bad = said(&mut topic).await;
+            let why = std::io::Error::from(error).to_string();
+            assert!(
+                bad.starts_with("bad ") && bad.contains(&why) && bad.contains("run/agent/Topic"),
+                "{bad}"
+            );
+            assert!(topic.was_tried());
+            assert!(silent(&mut topic).await, "{call:?} {error:?}: reported again, or taken for absence");
+            plant(None);
+            assert_eq!([said(&mut topic).await, said(&mut topic).await], ["put a", "synced"]);
+            assert!(silent(&mut topic).await);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k3_a_topic_keeps_its_values_while_it_cannot_be_read_and_nothing_is_gone() {
+        for (call, error) in CALLS.into_iter().flat_map(|call| ERRORS.map(|error| (call, error))) {
+            let root = tempfile::tempdir().unwrap();
+            let bus = Bus::open(root.path()).unwrap();
+            let file = |key: &str| bus.path(&format!("run/agent/Topic/{key}.json"));
+            let mut topic = follow(&bus);
+            assert_eq!(said(&mut topic).await, "synced");
+            store::replace(&file("a"), b"1").unwrap();
+            store::replace(&file("b"), b"1").unwrap();
+            assert_eq!([said(&mut topic).await, said(&mut topic).await], ["put a", "put b"]);
+            // The directory is another one with other values; each call is needed to see that.
+            std::fs::remove_dir_all(bus.path("run/agent")).unwrap();
+            std::fs::create_dir_all(bus.path("run/agent/Topic")).unwrap();
+            store::replace(&file("a"), b"2").unwrap();
+            plant(Some((call, error)));
+            let mut first = said(&mut topic).await;
+            // There is no such file to be looked at or read, which is known.
+            if matches!(call, Call::LookAt | Call::Read) && first == "gone b" {
+                first = said(&mut topic).await;
+            }
+            assert!(first.starts_with("bad "), "{call:?} {error:?}: {first}");
+            assert_eq!(topic.get("a").unwrap(), b"1");
+            assert!(silent(&mut topic).await);
+            plant(None);
+            while topic.get("a").unwrap() != b"2" || topic.get("b").is_some() {
+                said(&mut topic).await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k3_a_file_that_cannot_be_read_is_neither_absent_nor_changed() {
+        let order = FileRule { limit_bytes: 9, order: true };
+        let plain = FileRule { limit_bytes: 9, order: false };
+        for rule in [order, plain] {
+            for (call, error) in CALLS.into_iter().flat_map(|call| ERRORS.map(|error| (call, error))) {
+                if call == Call::List || (rule.order && error == Errno::ACCESS) {
+                    continue;
+                }
+                let root = tempfile::tempdir().unwrap();
+                let bus = Bus::open(root.path()).unwrap();
+                store::replace(&bus.path("a"), b"1").unwrap();
+                plant(Some((call, error)));
+                let mut file = bus.file(bus.path("a"), rule);
+                assert_eq!(state(&mut file).await, None, "{call:?} {error:?}");
+                plant(None);
+                assert_eq!(state(&mut file).await, Some(FileState::Present(b"1".to_vec())));
+                plant(Some((call, error)));
+                store::replace(&bus.path("a"), b"2").unwrap();
+                assert_eq!(state(&mut file).await, None, "{call:?} {error:?}");
+                plant(None);
+                assert_eq!(state(&mut file).await, Some(FileState::Present(b"2".to_vec())));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_order_that_may_not_be_opened_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        plant(Some((Call::Open, Errno::ACCESS)));
+        let state = bus.file(bus.path("a"), FileRule { limit_bytes: 9, order: true }).next().await;
+        plant(None);
+        assert!(
+            matches!(&state, FileState::Bad(finding) if finding.path == Path::new(&bus.path("a"))),
+            "{state:?}"
+        );
+    }
+}

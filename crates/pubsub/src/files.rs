@@ -1,0 +1,194 @@
+//! What a publisher has on disk: the files of its topic with their content. Those of a volatile topic that somebody
+//! removes are written again.
+//!
+//! Not here: values, and who is told of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tracing::warn;
+
+use crate::error::chain;
+use crate::folder::{Folder, Former, Place};
+use crate::name::RESTARTED;
+use crate::watch::{Bell, Dirt, Follows, Hub};
+use crate::{Error, Retry};
+
+/// Whoever removes a file again and again is answered no more often.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The files of one topic, by name.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: Folder,
+    held: BTreeMap<String, Arc<[u8]>>,
+    /// Another directory took the place of ours, and not everything is in it yet.
+    renew: bool,
+}
+
+/// Shared by a publication and its [`Keeper`].
+pub(crate) type Shared = Arc<Mutex<Files>>;
+
+pub(crate) fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Files {
+    pub(crate) const fn new(folder: Folder) -> Self {
+        Self { folder, held: BTreeMap::new(), renew: false }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
+    }
+
+    pub(crate) fn names(&self) -> Result<Vec<OsString>, Error> {
+        self.folder.names()
+    }
+
+    /// Reads a file; what it holds stays from then on.
+    pub(crate) fn load(&mut self, name: &str) -> Result<Option<Arc<[u8]>>, Error> {
+        let bytes: Option<Arc<[u8]>> = self.folder.read(name)?.map(Into::into);
+        if let Some(bytes) = &bytes {
+            self.held.insert(name.to_owned(), Arc::clone(bytes));
+        }
+        Ok(bytes)
+    }
+
+    /// A file that was loaded and is of no use stays as it is, and is not written again.
+    pub(crate) fn disown(&mut self, name: &str) {
+        self.held.remove(name);
+    }
+
+    /// Whether the file is there.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.folder.has(name)
+    }
+
+    /// As [`Folder::replace`].
+    pub(crate) fn replace(&mut self, name: &str, bytes: &[u8], former: Former) -> Result<Place, Error> {
+        let place = self.folder.replace(name, bytes, former)?;
+        match self.held.get_mut(name) {
+            Some(held) => *held = bytes.into(),
+            None => drop(self.held.insert(name.to_owned(), bytes.into())),
+        }
+        Ok(place)
+    }
+
+    /// As [`Folder::remove`].
+    pub(crate) fn remove(&mut self, names: &[&str]) -> Result<Place, Error> {
+        let place = self.folder.remove(names.iter().copied())?;
+        for name in names {
+            self.held.remove(*name);
+        }
+        Ok(place)
+    }
+
+    /// Notes where a change went to, for the next [`Files::catch_up`].
+    pub(crate) fn note(&mut self, place: Place) {
+        self.renew |= place == Place::New;
+    }
+
+    /// Writes everything again where the directory was removed or replaced behind our back.
+    pub(crate) fn catch_up(&mut self, place: Place) -> Result<(), Error> {
+        self.note(place);
+        if !self.renew {
+            return Ok(());
+        }
+        self.renew = false;
+        let names: Vec<String> = self.held.keys().cloned().collect();
+        let written = self.write_again(names);
+        self.renew |= written.is_err();
+        written
+    }
+
+    /// Values first, then the counter of starts.
+    fn write_again(&mut self, names: Vec<String>) -> Result<(), Error> {
+        let (counter, values): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name == RESTARTED);
+        for name in values.iter().chain(&counter) {
+            if let Some(bytes) = self.held.get(name) {
+                let place = self.folder.replace(name, bytes, Former::Dropped)?;
+                self.note(place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes again what has vanished, of these names or of all. Returns how many files that were.
+    fn restore(&mut self, names: Option<&BTreeSet<OsString>>) -> Result<usize, Error> {
+        let wanted = |name: &&String| {
+            names.is_none_or(|names| names.contains(name.as_str().as_ref() as &std::ffi::OsStr))
+        };
+        let gone: Vec<String> =
+            self.held.keys().filter(wanted).filter(|name| !self.folder.has(name)).cloned().collect();
+        let count = gone.len();
+        self.write_again(gone)?;
+        // Notices another directory in the place of ours.
+        let place = if names.is_none() { self.folder.remove([])? } else { Place::Same };
+        self.catch_up(place)?;
+        Ok(count)
+    }
+}
+
+/// Follows the directory of a volatile topic, and writes again what somebody removes there. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    task: AbortHandle,
+    files: Shared,
+}
+
+impl Keeper {
+    /// `None` outside of a runtime: then the next publish writes again what is missing.
+    pub(crate) fn start(hub: Arc<Hub>, files: &Shared) -> Option<Self> {
+        let runtime = Handle::try_current().ok()?;
+        let bell = Hub::bell(&lock(files).folder.path(""), Follows::Own);
+        let task = runtime.spawn(keep(hub, bell, Arc::downgrade(files))).abort_handle();
+        Some(Self { task, files: Arc::clone(files) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.task.abort();
+        // A turn that is under way on another thread has its end; a later one finds nothing to write.
+        lock(&self.files).held.clear();
+    }
+}
+
+async fn keep(hub: Arc<Hub>, bell: Arc<Bell>, files: Weak<Mutex<Files>>) {
+    let mut retry = Retry::default();
+    loop {
+        let names = match bell.take() {
+            Dirt::None => tokio::select! {
+                biased;
+                () = hub.wait(&bell) => continue,
+                () = retry.due() => None,
+            },
+            Dirt::Names(names) if !retry.is_failing() => Some(names),
+            Dirt::Names(_) | Dirt::All => None,
+        };
+        let Some(files) = files.upgrade() else { return };
+        let attended = if names.is_none() { hub.attend(&bell) } else { Ok(()) };
+        let restored = attended.and_then(|()| lock(&files).restore(names.as_ref()));
+        drop(files);
+        let path = bell.dir().display();
+        match restored {
+            Ok(0) => retry.worked(),
+            Ok(count) => {
+                retry.worked();
+                warn!(%path, count, "files of this topic were removed by somebody else and are written again");
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => {
+                if retry.failed() {
+                    warn!(%path, error = chain(&error), "cannot restore the files of this topic, retrying");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Keys of a topic that were taken back in this boot, kept beside its socket under `/run` so that every later publisher
+//! can name them: a subscriber that was away when a key went keeps it until it is told.
+//!
+//! Not here: who is told.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
+
+use crate::error::chain;
+use crate::{Error, store};
+
+/// More keys than this and the oldest are forgotten.
+const MOST_KEYS: usize = 1_000;
+/// No list is longer: keys have 250 bytes at most.
+const LIMIT_BYTES: u64 = 256 << 10;
+/// What follows a topic in the name of the list.
+const SUFFIX: &str = ".removed";
+/// No key holds it.
+const SEPARATOR: u8 = 0;
+
+/// The list, the oldest first.
+#[derive(Debug)]
+pub(crate) struct Removed {
+    path: PathBuf,
+    keys: VecDeque<String>,
+}
+
+impl Removed {
+    /// The list beside `socket`.
+    ///
+    /// # Errors
+    /// It cannot be read, so nothing is known of it.
+    pub(crate) fn load(socket: &Path) -> Result<Self, Error> {
+        let path = socket.with_extension(SUFFIX.trim_start_matches('.'));
+        let bytes = match store::read(&path, LIMIT_BYTES) {
+            Ok(bytes) => bytes.unwrap_or_default(),
+            Err(error) if error.is_refusal() => {
+                warn!(path = %path.display(), error = chain(&error), "ignored the list of removed keys");
+                Vec::new()
+            }
+            Err(error) => return Err(error),
+        };
+        let keys = bytes.split(|byte| *byte == SEPARATOR).filter_map(|key| std::str::from_utf8(key).ok());
+        let keys = keys.filter(|key| !key.is_empty()).map(str::to_owned).collect();
+        Ok(Self { path, keys })
+    }
+
+    /// The keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(String::as_str)
+    }
+
+    /// Adds keys that are about to go, and leaves out those that are published again. That the list cannot be written
+    /// hinders nothing: it matters only to a subscriber that is away, and only after this publisher has died.
+    pub(crate) fn add<'a>(
+        &mut self,
+        gone: impl Iterator<Item = &'a str>,
+        is_published: impl Fn(&str) -> bool,
+    ) {
+        let gone: BTreeSet<&str> = gone.collect();
+        if gone.is_empty() {
+            return;
+        }
+        self.keys.retain(|key| !gone.contains(key.as_str()) && !is_published(key));
+        self.keys.extend(gone.into_iter().map(str::to_owned));
+        let over = self.keys.len().saturating_sub(MOST_KEYS);
+        self.keys.drain(..over);
+        let mut bytes = Vec::new();
+        for key in &self.keys {
+            bytes.extend_from_slice(key.as_bytes());
+            bytes.push(SEPARATOR);
+        }
+        if let Err(error) = store::replace(&self.path, &bytes) {
+            warn!(path = %self.path.display(), error = chain(&error), "cannot note removed keys for the next publisher");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_thousand_keys_are_kept_and_those_that_are_published_again_are_not() {
+        let root = tempfile::tempdir().unwrap();
+        let socket = root.path().join("Topic.sock");
+        let mut removed = Removed::load(&socket).unwrap();
+        for number in 0..=MOST_KEYS {
+            removed.keys.push_back(format!("key-{number}"));
+        }
+        removed.add(["a\nb", "key-7"].into_iter(), |key| key == "key-9");
+        let again = Removed::load(&socket).unwrap();
+        let keys: Vec<&str> = again.iter().collect();
+        assert_eq!(keys.len(), MOST_KEYS);
+        assert_eq!(keys[MOST_KEYS - 2..], ["a\nb", "key-7"]);
+        assert_eq!(keys[0], "key-1");
+        assert!(!keys.contains(&"key-9"));
+        let longest = MOST_KEYS * 251;
+        assert!(u64::try_from(longest).unwrap() <= LIMIT_BYTES);
+    }
+
+    #[test]
+    fn a_list_that_is_no_file_is_ignored_and_one_that_cannot_be_read_is_not_taken_for_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let socket = root.path().join("Topic.sock");
+        std::os::unix::fs::symlink("/etc/hostname", root.path().join("Topic.removed")).unwrap();
+        assert_eq!(Removed::load(&socket).unwrap().iter().count(), 0);
+        Removed::load(Path::new("/proc/self/mem/Topic.sock")).unwrap_err();
+    }
+}

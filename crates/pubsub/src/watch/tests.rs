@@ -1,0 +1,165 @@
+//! Bells, watches and what rings them.
+
+use super::*;
+use crate::{Change, Codec, FileRule, FileState, FileWatch, Subscription, store};
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn bell(hub: &Hub, dir: &Path, follows: Follows) -> Arc<Bell> {
+    let bell = Hub::bell(dir, follows);
+    hub.attend(&bell).unwrap();
+    assert_eq!(bell.take(), Dirt::All);
+    bell
+}
+
+fn names(names: &[&str]) -> Dirt {
+    Dirt::Names(names.iter().map(OsString::from).collect())
+}
+
+fn codec() -> Codec<Vec<u8>> {
+    Codec { encode: |bytes| Ok(bytes.clone()), decode: |bytes| Ok(bytes.to_vec()) }
+}
+
+#[test]
+fn an_overflow_makes_everyone_read_again() {
+    let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+    let bell = bell(&hub, root.path(), Follows::Topic);
+    assert_eq!(bell.take(), Dirt::None);
+    hub.bells.ring(&Heard::Everything);
+    assert_eq!(bell.take(), Dirt::All);
+}
+
+#[test]
+fn files_that_nobody_follows_wake_nobody() {
+    let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+    let topic = bell(&hub, root.path(), Follows::Topic);
+    let single = bell(&hub, root.path(), Follows::File("b.json".into()));
+    let below = bell(&hub, &root.path().join("c"), Follows::Topic);
+    let heard = |name: &str| hub.bells.ring(&Heard::Name(root.path(), name.as_ref()));
+    for name in ["tmp00000000010000000001", "a.json.bak", "a.lock"] {
+        heard(name);
+    }
+    assert_eq!((topic.take(), single.take()), (Dirt::None, Dirt::None));
+    heard("a.json");
+    assert_eq!((topic.take(), single.take()), (names(&["a.json"]), Dirt::None));
+    heard("b.json");
+    assert_eq!((topic.take(), single.take()), (names(&["b.json"]), names(&["b.json"])));
+    assert_eq!(below.take(), Dirt::None);
+    heard("c");
+    assert_eq!((topic.take(), single.take(), below.take()), (Dirt::None, Dirt::None, Dirt::All));
+}
+
+#[test]
+fn a_directory_that_is_made_while_watches_are_placed_is_watched() {
+    let hub = Hub::open();
+    for _ in 0..300 {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("run/agent/Topic");
+        let bell = Hub::bell(&dir, Follows::Topic);
+        assert_eq!(bell.take(), Dirt::All);
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                fs::create_dir_all(&dir).unwrap();
+            });
+            start.wait();
+            hub.attend(&bell).unwrap();
+        });
+        // Either it is watched itself, or the kernel has an event on the way to it.
+        let kernel = hub.kernel.get().unwrap();
+        drop(kernel.drain(|heard| hub.bells.ring(&heard)));
+        let heard = bell.take() == Dirt::All;
+        assert!(heard || kernel.watched().contains(&dir), "nobody will hear what happens there");
+    }
+}
+
+#[test]
+fn very_many_names_become_one_full_read() {
+    let bell = Hub::bell(Path::new("/x"), Follows::Topic);
+    bell.take();
+    for number in 0..=MOST_NAMES {
+        bell.ring(format!("{number}").into());
+    }
+    assert_eq!(bell.take(), Dirt::All);
+}
+
+#[test]
+fn directories_that_nobody_follows_any_more_are_watched_no_more() {
+    let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+    let [first, second] = ["a", "b"].map(|name| root.path().join(name));
+    fs::create_dir(&first).unwrap();
+    fs::create_dir(&second).unwrap();
+    drop(bell(&hub, &first, Follows::Topic));
+    let _kept = bell(&hub, &second, Follows::Topic);
+    assert_eq!(hub.kernel.get().unwrap().watched(), [root.path().to_owned(), second]);
+}
+
+#[test]
+fn a_bus_outlives_the_runtime_in_which_it_was_followed() {
+    let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+    let mut topic = Subscription::new(hub, root.path().to_owned(), codec());
+    for round in [b"1", b"2"] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            // Waits in vain once, so that the events are this runtime's.
+            while let Some(change) = tokio::select! {
+                biased;
+                change = topic.next() => Some(change),
+                () = std::future::ready(()) => None,
+            } {
+                drop(change);
+            }
+            store::replace(&root.path().join("a.json"), round).unwrap();
+            while topic.get("a") != Some(&round.to_vec()) {
+                tokio::time::timeout(Duration::from_secs(60), topic.next()).await.unwrap();
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn k3_a_queue_of_events_that_could_not_be_opened_is_opened_later_and_files_are_watched_by_it() {
+    static DESCRIPTORS: AtomicBool = AtomicBool::new(false);
+    let open = || if DESCRIPTORS.load(Ordering::Relaxed) { Kernel::open() } else { Err(Errno::MFILE.into()) };
+    // A look would come too late.
+    let (hub, root) = (Hub::of(open, Duration::from_secs(3_600)), tempfile::tempdir().unwrap());
+    let mut topic = Subscription::new(Arc::clone(&hub), root.path().to_owned(), codec());
+    assert_eq!(topic.next().await, Change::Synced);
+    let write = || store::replace(&root.path().join("a.json"), b"1").unwrap();
+    let read = tokio::time::timeout(Duration::from_secs(60), topic.next());
+    let (change, ()) = tokio::join!(read, async {
+        write();
+        DESCRIPTORS.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(change.unwrap(), Change::Put { key: "a".to_owned(), value: b"1".to_vec(), old: None });
+    assert_eq!(hub.kernel.get().unwrap().watched().last().unwrap(), root.path());
+}
+
+#[tokio::test]
+async fn where_the_kernel_watches_nothing_changes_are_found_by_looking() {
+    let (hub, root) =
+        (Hub::of(|| Err(Errno::MFILE.into()), Duration::from_millis(5)), tempfile::tempdir().unwrap());
+    let dir = root.path().join("run/agent/Topic");
+    let mut topic = Subscription::new(Arc::clone(&hub), dir.clone(), codec());
+    let rule = FileRule { limit_bytes: 9, order: false };
+    let mut file = FileWatch::new(hub, dir.join("a.json"), rule);
+    assert_eq!((topic.next().await, file.next().await), (Change::Synced, FileState::Absent));
+    for round in [b"1", b"2"] {
+        // Of the same length, within the same second, by a rename.
+        store::replace(&dir.join("a.json"), round).unwrap();
+        while topic.get("a") != Some(&round.to_vec()) {
+            topic.next().await;
+        }
+        while file.next().await != FileState::Present(round.to_vec()) {}
+    }
+    fs::remove_dir_all(root.path().join("run")).unwrap();
+    while topic.get("a").is_some() {
+        topic.next().await;
+    }
+    while file.next().await != FileState::Absent {}
+    store::replace(&dir.join("a.json"), b"3").unwrap();
+    while topic.get("a") != Some(&b"3".to_vec()) {
+        topic.next().await;
+    }
+}

@@ -1,0 +1,293 @@
+//! Real agents on a real file system that is full, can only be read, was wiped, or holds what a later version wrote
+//! (goals K2).
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use pubsub::store;
+use scenarios::{Agent, World, reboot_config};
+use topics::{
+    AgentTrouble, DrainStatus, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, Trouble, ZedAgentStatus,
+};
+
+/// Goals K2: after so long all goes on.
+const RECOVERY: Duration = Duration::from_secs(5);
+const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
+const FALLBACK: &str = agent::force::FALLBACK;
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Full,
+    ReadOnly,
+}
+
+/// A small file system in the place of `persist`; the device config lies on one of its own, as a controller goes on
+/// sending it.
+struct Disk {
+    persist: PathBuf,
+    fault: Fault,
+}
+
+impl Disk {
+    /// `None`, with the reason printed, where this process may not mount.
+    #[expect(clippy::print_stdout, reason = "a part that is left out says so")]
+    fn under(world: &World, fault: Fault) -> Option<Self> {
+        let disk = Self { persist: world.bus.path("persist"), fault };
+        let counter = world.text("persist/status/rebootConfig").unwrap();
+        for dir in [disk.persist.clone(), disk.persist.join("config")] {
+            fs::create_dir_all(&dir).unwrap();
+            let mounted =
+                Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&dir).output();
+            match mounted {
+                Ok(output) if output.status.success() => {}
+                Ok(output) => {
+                    println!(
+                        "skipped: no mount, run this as root: {}",
+                        String::from_utf8_lossy(&output.stderr)
+                    );
+                    return None;
+                }
+                Err(cause) => {
+                    println!("skipped: mount cannot be called: {cause}");
+                    return None;
+                }
+            }
+        }
+        world.put("persist/status/rebootConfig", &counter);
+        world.config(&reboot_config(6));
+        Some(disk)
+    }
+
+    fn fail(&self) {
+        match self.fault {
+            Fault::Full => {
+                let mut ballast = fs::File::create(self.persist.join("ballast")).unwrap();
+                while ballast.write_all(&[0; 4096]).is_ok() {}
+            }
+            Fault::ReadOnly => self.remount("ro"),
+        }
+    }
+
+    fn mend(&self) {
+        match self.fault {
+            Fault::Full => fs::remove_file(self.persist.join("ballast")).unwrap(),
+            Fault::ReadOnly => self.remount("rw"),
+        }
+    }
+
+    fn remount(&self, how: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.persist).status();
+        assert!(done.unwrap().success(), "remount {how}");
+    }
+
+    /// The sentence of the system.
+    fn words(&self) -> &'static str {
+        match self.fault {
+            Fault::Full => "No space left on device",
+            Fault::ReadOnly => "Read-only file system",
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        for dir in [self.persist.join("config"), self.persist.clone()] {
+            drop(Command::new("umount").arg("-l").arg(dir).status());
+        }
+    }
+}
+
+/// Waits until `agent` says that `held` waits, and returns the trouble.
+async fn trouble(world: &World, disk: &Disk, agent: Agent, held: &str) -> Trouble {
+    let find = |it: &AgentTrouble| {
+        let holds = |it: &&Trouble| it.holds.iter().any(|words| words.contains(held));
+        it.troubles.iter().find(holds).cloned()
+    };
+    let what = format!("{held} to wait");
+    world.until::<AgentTrouble>(agent.name(), &what, |it| it.is_some_and(|it| find(it).is_some())).await;
+    let file = format!("run/{}/AgentTrouble/global.json", agent.name());
+    let trouble = world.read::<AgentTrouble>(&file).as_ref().and_then(find).unwrap();
+    assert!(trouble.path.starts_with(disk.persist.to_str().unwrap()), "{trouble:?}");
+    assert!(trouble.error.contains(disk.words()), "{trouble:?}");
+    assert!(trouble.next_step.contains(disk.persist.to_str().unwrap()), "{trouble:?}");
+    assert!(!trouble.since.is_zero(), "{trouble:?}");
+    trouble
+}
+
+async fn no_trouble(world: &World) {
+    for agent in Agent::ALL {
+        world.until::<AgentTrouble>(agent.name(), "no trouble any more", |it| it.is_none()).await;
+    }
+}
+
+/// The supervisor has started no agent again.
+fn no_agent_ended(world: &World) {
+    for entry in fs::read_dir(world.bus.path("log")).unwrap() {
+        let path = entry.unwrap().path();
+        let said = fs::read_to_string(&path).unwrap();
+        assert!(said.contains("starts") && !said.contains("starts again"), "{}: {said}", path.display());
+    }
+}
+
+async fn a_reboot_beside(fault: Fault) {
+    let clock = agent::Clock::new();
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    let Some(disk) = Disk::under(&world, fault) else { return };
+    world.cluster.block().await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    // No request without its record.
+    disk.fail();
+    world.ask_reboot(7);
+    trouble(&world, &disk, Agent::Zedagent, "the request for a drain").await;
+    assert!(world.text(REQUEST).is_none());
+    disk.mend();
+    let began = clock.now();
+    world.until::<NodeDrainRequest>("zedagent", "the request", |it| it.is_some()).await;
+    assert!(clock.now().since(began) < RECOVERY);
+    no_trouble(&world).await;
+    // No COMPLETE without its record.
+    world.status(DrainStatus::Cordoned).await;
+    disk.fail();
+    world.cluster.unblock().await;
+    trouble(&world, &disk, Agent::Zedkube, "COMPLETE").await;
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+    let said: NodeDrainStatus = world.read("run/zedkube/NodeDrainStatus/global.json").unwrap();
+    assert_ne!(said.status, DrainStatus::Complete);
+    assert_eq!(world.recorded(), []);
+    disk.mend();
+    let began = clock.now();
+    world.status(DrainStatus::Complete).await;
+    assert!(clock.now().since(began) < RECOVERY);
+    world.recorded_count(1).await;
+    // The next boot finds the disk in trouble; no agent had ended until now.
+    world.reboot().await;
+    disk.fail();
+    world.start(Agent::Zedagent);
+    world
+        .until::<AgentTrouble>("zedagent", "the counter to wait", |it| {
+            it.is_some_and(|it| it.troubles.iter().any(|it| it.what.contains("counter")))
+        })
+        .await;
+    world.start(Agent::Baseosmgr);
+    trouble(&world, &disk, Agent::Baseosmgr, "all that baseosmgr does").await;
+    world.start(Agent::Zedkube);
+    // It removes the reasons of the last boot, which makes room.
+    world.start(Agent::Nodeagent);
+    disk.mend();
+    world.executed(7).await;
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    no_trouble(&world).await;
+    assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
+    assert_eq!(world.cluster.evicted_twice(), [""; 0]);
+    no_agent_ended(&world);
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn k2_with_persist_full_no_agent_ends_and_a_reboot_goes_on_once_there_is_room() {
+    a_reboot_beside(Fault::Full).await;
+}
+
+#[tokio::test]
+async fn k2_with_persist_read_only_no_agent_ends_and_a_reboot_goes_on_once_it_can_be_written() {
+    a_reboot_beside(Fault::ReadOnly).await;
+}
+
+#[tokio::test]
+async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_written() {
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    let Some(disk) = Disk::under(&world, Fault::ReadOnly) else { return };
+    world.cluster.block().await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    disk.fail();
+    world.ask_reboot(7);
+    trouble(&world, &disk, Agent::Zedagent, "the request for a drain").await;
+    world.put(FALLBACK, r#"{"Status":9,"RequestedBy":2}"#);
+    let commanded = |it: Option<&ZedAgentStatus>| it.is_some_and(|it| it.reboot_cmd);
+    world.until::<ZedAgentStatus>("zedagent", "the command to reboot", commanded).await;
+    world.until_file(FALLBACK, "the force file to be used up", |text| text.is_none()).await;
+    let goes_down = |it: Option<&NodeAgentStatus>| it.is_some_and(|it| it.device_reboot);
+    world.until::<NodeAgentStatus>("nodeagent", "the reboot to be under way", goes_down).await;
+    // The stand-in writes to the same disk; what was commanded is on record by then.
+    disk.mend();
+    world.recorded_count(1).await;
+    no_trouble(&world).await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
+    no_agent_ended(&world);
+    world.kill_all().await;
+}
+
+/// A device in mid-drain that loses power: our cordon stands on its node.
+async fn cordoned_and_off() -> World {
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    world.cluster.block().await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    assert!(world.cluster.cordoned().await);
+    world.reboot().await;
+    world
+}
+
+/// No agent ends, none asks the device, and the node is given back.
+async fn comes_back(mut world: World) {
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    assert_eq!(world.recorded(), []);
+    no_agent_ended(&world);
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn after_persist_was_wiped_with_our_cordon_standing_each_agent_starts_and_the_node_ends_schedulable() {
+    let mut world = cordoned_and_off().await;
+    fs::remove_dir_all(world.bus.path("persist")).unwrap();
+    // The controller sends its config again; what the device has carried out is not known any more.
+    world.ask_reboot(7);
+    world.start_all();
+    world
+        .until_file("persist/status/rebootConfig", "the counter to be taken as the first one", |text| {
+            text.is_some_and(|it| it.contains("\"Counter\":7,"))
+        })
+        .await;
+    comes_back(world).await;
+}
+
+#[tokio::test]
+async fn after_a_downgrade_with_our_cordon_standing_each_agent_starts_and_the_node_ends_schedulable() {
+    let mut world = cordoned_and_off().await;
+    // Every file that an agent keeps is of another shape, as a later version may write it; no backup helps.
+    let mut folders = vec![world.bus.path("persist/status")];
+    let mut broken = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_none_or(|ext| ext != "lock") {
+                store::replace(
+                    &path,
+                    br#"{"Format":9,"Counter":{"Of":"later"},"Status":"drained","Phase":[]}"#,
+                )
+                .unwrap();
+                broken += 1;
+            }
+        }
+    }
+    assert!(broken >= 4, "{broken}");
+    world.ask_reboot(7);
+    world.start_all();
+    comes_back(world).await;
+}

@@ -1,0 +1,124 @@
+//! Side duties that fail: each restarts on its own, and the drain takes no notice (goal K5).
+
+use std::time::Duration;
+
+use pubsub::{Codec, Name, Publication};
+use serde_json::{Value, json};
+use topics::{DrainStatus, Requester};
+
+use crate::device::Device;
+
+const US: Requester = Requester::DeviceOp;
+const ELECTION: &str = "run/zedkube/KubeLeaderElectInfo";
+/// Topics of side duties, by directory.
+const TOPICS: [&str; 7] = [
+    ELECTION,
+    "run/zedkube/KubeClusterInfo",
+    "run/zedkube/KubeStatsState",
+    "run/zedkube/ENClusterAppStatus",
+    "run/zedkube/AppLogMarks",
+    "run/zedkube/EdgeNodeClusterStatus",
+    "persist/status/zedkube/NodeLeave",
+];
+
+/// A member whose config is fetched: it would lead.
+async fn device() -> Device {
+    let device = Device::new().await;
+    device.write("run/zedagent/ZedAgentStatus/zedagent.json", &json!({ "ConfigGetStatus": 1 }).to_string());
+    device
+}
+
+/// How long a drain takes, from the request to COMPLETE.
+async fn drain(device: &mut Device, nth: u64) -> Duration {
+    let began = device.now();
+    device.ask(US, nth).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+    device.now().since(began)
+}
+
+async fn without_trouble() -> Duration {
+    let mut device = device().await;
+    device.start().await;
+    device.pass(Duration::from_mins(5)).await;
+    drain(&mut device, 1).await
+}
+
+/// A file stands where the topic's directory was or is to be.
+fn replaced(device: &Device, topic: &str) {
+    let at = device.bus.path(topic);
+    if at.exists() {
+        std::fs::remove_dir_all(&at).unwrap();
+    }
+    std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+    pubsub::store::replace(&at, b"in the way").unwrap();
+}
+
+/// Another process publishes the topic.
+fn held(device: &Device, topic: &str) -> Publication<Value> {
+    let (folder, name) = topic.rsplit_once('/').unwrap();
+    let name = if folder.starts_with("persist") {
+        Name::persistent("zedkube", name)
+    } else {
+        Name::volatile("zedkube", name)
+    };
+    let codec = Codec {
+        encode: |value: &Value| Ok(value.to_string().into_bytes()),
+        decode: |bytes| Ok(serde_json::from_slice(bytes)?),
+    };
+    device.bus.publication(name, codec).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn k5_a_side_duty_whose_topic_cannot_be_had_from_the_start_on_neither_ends_nor_delays_a_drain() {
+    let usual = without_trouble().await;
+    for topic in TOPICS {
+        for locked in [false, true] {
+            let case = format!("{topic}, {}", if locked { "locked" } else { "replaced by a file" });
+            let mut device = device().await;
+            let lock = if locked {
+                Some(held(&device, topic))
+            } else {
+                replaced(&device, topic);
+                None
+            };
+            device.start().await;
+            device.pass(Duration::from_mins(5)).await;
+            let took = drain(&mut device, 1).await;
+            assert!(took <= usual + Duration::from_secs(1), "{case}: {took:?}, without {usual:?}");
+            let said = device.diary.count("is restarted") + device.diary.count("topic=\"NodeLeave\"");
+            assert!((1..=2).contains(&said), "{case}: {said} lines\n{:#?}", device.diary.lines());
+            drop(lock);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k5_a_side_duty_whose_directory_is_lost_on_the_way_neither_ends_nor_delays_a_drain() {
+    let usual = without_trouble().await;
+    for topic in TOPICS {
+        let mut device = device().await;
+        device.start().await;
+        device.pass(Duration::from_mins(5)).await;
+        device.change(|device| replaced(device, topic)).await;
+        let took = drain(&mut device, 1).await;
+        // The hand-over of the lease may take its five seconds, where the election itself is struck.
+        let more = if topic == ELECTION { 5 } else { 1 };
+        assert!(took <= usual + Duration::from_secs(more), "{topic}: {took:?}, without {usual:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k5_an_election_that_could_not_begin_begins_once_its_topic_can_be_had() {
+    let mut device = device().await;
+    replaced(&device, ELECTION);
+    device.start().await;
+    device.pass(Duration::from_mins(10)).await;
+    assert_eq!(device.diary.count("election"), 1, "said once: {:#?}", device.diary.lines());
+    std::fs::remove_file(device.bus.path(ELECTION)).unwrap();
+    let began = device.now();
+    device.until_line("leader election: this node leads lease", 1).await;
+    assert!(device.now().since(began) < Duration::from_mins(2), "{:?}", device.now().since(began));
+    // The drain's word from before the election could begin has not been lost.
+    drain(&mut device, 1).await;
+    assert_eq!(device.diary.count("leader election: lease given back"), 1);
+}
