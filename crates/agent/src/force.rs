@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use pubsub::{Bus, FileRule, FileState, FileWatch, store};
-use topics::{FORCE_FILE, GoTime, NodeDrainStatus, read_force};
+use topics::{FORCE_FILE, ForceFile, GoTime, NodeDrainStatus, read_force};
 use tracing::warn;
 
 use crate::{Error, Station, Tasks, report};
@@ -73,6 +73,10 @@ pub struct OrderedBy {
     pub name: String,
     /// When the file was written, as its time stamp says.
     pub written: GoTime,
+    /// Who gave it by its own words, as whoever called `sudo`, or empty.
+    pub by: String,
+    /// Why, or empty.
+    pub reason: String,
 }
 
 /// The force file as a level, with who gave the order.
@@ -108,10 +112,16 @@ impl Orders {
             None | Some(FileState::Absent) => (second, &at_second),
             Some(FileState::Present(_) | FileState::Bad(_)) => (first, &at_first),
         };
+        let note = match file {
+            Some(FileState::Present(bytes)) => ForceFile::read(bytes),
+            None | Some(FileState::Absent | FileState::Bad(_)) => ForceFile::default(),
+        };
         let by = watch.author().map(|it| OrderedBy {
             uid: it.uid,
             name: user_name(&self.station.bus, it.uid).unwrap_or_default(),
             written: jiff::Timestamp::try_from(it.written).map(GoTime::from).unwrap_or_default(),
+            by: note.by,
+            reason: note.reason,
         });
         let file = (*file).clone().unwrap_or(FileState::Absent);
         if matches!(at_first, Some(FileState::Present(_)))
@@ -194,6 +204,26 @@ mod tests {
         // `/run` goes with a boot; where it does not, the identity tells.
         forget_earlier_boot(&station(root.path(), "boot-2").1);
         assert!(!there());
+    }
+
+    #[tokio::test]
+    async fn s6_an_order_says_who_gives_it_and_why_and_one_that_does_not_is_as_good() {
+        let root = tempfile::tempdir().unwrap();
+        let (_stopper, here) = station(root.path(), "boot-1");
+        forget_earlier_boot(&here);
+        for (more, by, reason) in [
+            (r#","Reason":"server is lost","By":"field""#, "field", "server is lost"),
+            ("", "", ""),
+            // What is no text says nothing, and spoils nothing.
+            (r#","Reason":7,"By":["field"]"#, "", ""),
+        ] {
+            let text = format!(r#"{{"Status":9,"RequestedBy":2{more}}}"#);
+            store::replace(&here.bus.path(FORCE_FILE), text.as_bytes()).unwrap();
+            let (order, author) = Orders::open(&here).next().await;
+            assert_eq!(order.unwrap().unwrap().to_string(), "{Complete 2}", "{text}");
+            let author = author.unwrap();
+            assert_eq!((author.by.as_str(), author.reason.as_str()), (by, reason), "{text}");
+        }
     }
 
     #[tokio::test]

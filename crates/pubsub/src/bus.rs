@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::file::{FileRule, FileWatch};
+use crate::lock;
 use crate::watch::Hub;
 use crate::{Codec, Error, FromWire, Name, Publication, SocketSubscription, Subscription, ToWire};
 
@@ -48,6 +49,15 @@ impl Bus {
         codec: Codec<T>,
     ) -> Result<Publication<T>, Error> {
         Publication::open(&self.hub, &self.root, name, codec)
+    }
+
+    /// Whether a live process publishes `name`, also one of another PID namespace; `None` where nobody ever did, or
+    /// a publisher without our locks.
+    ///
+    /// # Errors
+    /// The lock may not be read.
+    pub fn is_published(&self, name: &Name) -> Result<Option<bool>, Error> {
+        lock::is_held(&name.dir(&self.root))
     }
 
     /// Tells subscribers of a publication over a socket as well, `<root>/run/<agent>/<topic>.sock`, from now until

@@ -3,13 +3,17 @@
 //! Beside it, as the directory itself may be removed and made anew, and readers need not know the file.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use fs2::FileExt as _;
+use fs2::FileExt;
 use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
 use crate::store;
+
+/// So often a lock is tried for that others hold for a moment to look whether it is free.
+const LOOKERS: usize = 1000;
 
 /// Held as long as the topic is published.
 #[derive(Debug)]
@@ -20,23 +24,89 @@ pub(crate) struct Lock {
 impl Lock {
     /// Takes the lock of the topic in `dir`.
     pub(crate) fn take(topic: &str, dir: &Path) -> Result<Self, Error> {
-        let mut path = dir.as_os_str().to_owned();
-        path.push(".lock");
-        let path = PathBuf::from(path);
+        let path = beside(dir);
         if let Some(parent) = path.parent() {
             store::make_dirs(parent)?;
         }
-        // Not open for writing: the file system can still be made read-only under it.
-        let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)
-            .map(File::from)
-            .map_err(|error| Error::io("open lock", &path)(error.into()))?;
-        match file.try_lock_exclusive() {
-            Ok(()) => Ok(Self { _held: file }),
-            Err(error) if error.kind() == fs2::lock_contended_error().kind() => {
-                Err(Error::Taken { topic: topic.to_owned(), lock: path })
+        let file = open(&path, OFlags::CREATE).map_err(Error::io("open lock", &path))?;
+        for _ in 0..LOOKERS {
+            if locked(file.try_lock_exclusive()).map_err(Error::io("lock", &path))? {
+                return Ok(Self { _held: file });
             }
-            Err(error) => Err(Error::io("lock", path)(error)),
+            if !locked(FileExt::try_lock_shared(&file)).map_err(Error::io("lock", &path))? {
+                break;
+            }
+            // No publisher has it, but somebody who looks, for a moment.
+            FileExt::unlock(&file).map_err(Error::io("unlock", &path))?;
+            std::thread::yield_now();
         }
+        Err(Error::Taken { topic: topic.to_owned(), lock: path })
+    }
+}
+
+/// Whether a live process publishes the topic in `dir`, whatever PID namespace it is in; `None` where no publisher
+/// has ever made the lock.
+pub(crate) fn is_held(dir: &Path) -> Result<Option<bool>, Error> {
+    let path = beside(dir);
+    match open(&path, OFlags::empty()) {
+        Ok(file) => {
+            let free = locked(FileExt::try_lock_shared(&file)).map_err(Error::io("lock", &path))?;
+            Ok(Some(!free))
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(Error::io("open lock", path)(error)),
+    }
+}
+
+fn beside(dir: &Path) -> PathBuf {
+    let mut path = dir.as_os_str().to_owned();
+    path.push(".lock");
+    PathBuf::from(path)
+}
+
+/// Not open for writing: the file system can still be made read-only under it.
+fn open(path: &Path, create: OFlags) -> io::Result<File> {
+    let flags = create | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map(File::from).map_err(Into::into)
+}
+
+/// False when another one has it.
+fn locked(tried: io::Result<()>) -> io::Result<bool> {
+    match tried {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == fs2::lock_contended_error().kind() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k8_a_topic_has_a_publisher_as_long_as_its_lock_is_held() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("run/zedkube/NodeDrainStatus");
+        assert_eq!(is_held(&dir).unwrap(), None);
+        let lock = Lock::take("t", &dir).unwrap();
+        assert_eq!(is_held(&dir).unwrap(), Some(true));
+        assert!(matches!(Lock::take("t", &dir), Err(Error::Taken { .. })));
+        drop(lock);
+        assert_eq!(is_held(&dir).unwrap(), Some(false));
+    }
+
+    #[test]
+    fn whoever_looks_at_a_lock_keeps_no_publisher_from_it() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("t");
+        drop(Lock::take("t", &dir).unwrap());
+        std::thread::scope(|scope| {
+            let lookers = scope.spawn(|| (0..20_000).for_each(|_| assert!(is_held(&dir).unwrap().is_some())));
+            while !lookers.is_finished() {
+                drop(Lock::take("t", &dir).unwrap());
+            }
+        });
     }
 }

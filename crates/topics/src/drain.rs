@@ -202,6 +202,31 @@ pub fn parse_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
 /// Where a person with a shell forces a NodeDrainStatus, under the root.
 pub const FORCE_FILE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
+/// A force file as `zedbox drain force` writes it: an order, and beside it who gives it why. The reference, and whoever
+/// asks only for the order, leaves the latter two out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ForceFile {
+    /// The status that is ordered.
+    pub status: DrainStatus,
+    /// For whose request.
+    pub requested_by: Requester,
+    /// Why, in a person's words, or empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Who gives the order, by name, or empty: whoever called `sudo`, not the file's owner.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub by: String,
+}
+
+impl ForceFile {
+    /// What a force file says beside its order; nothing where that does not make sense.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Self {
+        go_json::from_slice(bytes).unwrap_or_default()
+    }
+}
+
 /// Reads the content of a force file and judges whether it is a clear order.
 ///
 /// # Errors
@@ -218,7 +243,7 @@ pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
             refuse(format!("status {number} does not exist; write a Status from 1 to 9"))
         }
         (_, Requester::Operator) => refuse(
-            "requester 4 is a person who can take the request back (zedbox drain cancel); write RequestedBy 2 \
+            "requester 4 is a person who can withdraw the request (zedbox drain cancel); write RequestedBy 2 \
              (reboot, shutdown) or 3 (update)"
                 .to_owned(),
         ),
@@ -226,7 +251,8 @@ pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
             refuse(format!("requester {number} does not exist; write RequestedBy 2 (reboot, shutdown) or 3 (update)"))
         }
         (DrainStatus::Complete, Requester::Unset | Requester::None) => refuse(
-            "complete for nobody; write RequestedBy 2 to release a reboot or shutdown, 3 to release an update"
+            "COMPLETE needs a target: `zedbox drain force complete --for reboot` or `--for update`; in the file, \
+             RequestedBy 2 (reboot, shutdown) or 3 (update)"
                 .to_owned(),
         ),
         (

@@ -236,6 +236,10 @@ pub struct ForceRecord {
     pub owner_uid: u32,
     /// Name of that user, or empty.
     pub owner: String,
+    /// Who wrote it by its own words, as whoever called `sudo`; empty in a file written by hand.
+    pub by: String,
+    /// Why, in a person's words, or empty.
+    pub reason: String,
     /// What it ordered; status 0 when it was refused.
     pub order: NodeDrainStatus,
     /// Why it was refused, or empty.
@@ -246,6 +250,25 @@ pub struct ForceRecord {
     pub released_at: GoTime,
     /// When the file was gone; zero while it stands.
     pub gone_at: GoTime,
+}
+
+impl ForceRecord {
+    /// Who gave the order, as `field (file of root, uid 0)`, or `root (uid 0)` where only the owner is known.
+    #[must_use]
+    pub fn who(&self) -> String {
+        let owner = match (self.owner_known, self.owner.as_str()) {
+            (false, _) => None,
+            (true, "") => Some(format!("uid {}", self.owner_uid)),
+            (true, name) => Some(format!("{name}, uid {}", self.owner_uid)),
+        };
+        match (self.by.as_str(), owner) {
+            ("", None) => "an unknown user".to_owned(),
+            ("", Some(_)) if self.owner.is_empty() => format!("uid {}", self.owner_uid),
+            ("", Some(_)) => format!("{} (uid {})", self.owner, self.owner_uid),
+            (by, None) => by.to_owned(),
+            (by, Some(owner)) => format!("{by} (file of {owner})"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -274,6 +274,8 @@ pub struct Answer {
     pub status: DrainStatus,
     /// Why the drain was left out, or empty.
     pub skip: String,
+    /// A person forced this answer: `Skip` says how.
+    pub forced: bool,
     /// When this answer was given.
     pub at: GoTime,
 }

@@ -16,11 +16,11 @@ const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
 #[command(
     after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone.\n\
     Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why) or check found something,\n\
-    2 wrong words on the command line; those of drain are told by `zedbox drain --help`."
+    2 invalid arguments; `zedbox drain --help` lists those of drain."
 )]
 pub(crate) struct Args {
     /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`; `kube_client` only when named.
-    #[arg(long, global = true, value_name = "FILTER")]
+    #[arg(long, global = true, value_name = "FILTER", value_parser = log_filter)]
     pub(crate) log: Option<String>,
     /// What to do.
     #[command(subcommand)]
@@ -40,12 +40,25 @@ pub(crate) enum Command {
     Nodeagent(Options),
     /// Run zedkube alone: cordons and drains this node.
     Zedkube(Options),
-    /// Hold topic files, or trees of them, against their schemas.
+    /// Validate topic files, or trees of them, against their schemas.
     Check(CheckOptions),
     /// Show a whole drained reboot on an embedded three-node cluster.
     Demo(DemoOptions),
-    /// Look at the drain of this node, ask for one, take it back, or force its status.
+    /// Show, request, withdraw or force the drain of this node.
     Drain(DrainCommand),
+}
+
+/// Whether the words filter the log.
+fn log_filter(text: &str) -> Result<String, String> {
+    const EXAMPLES: &str =
+        "use a level (error, warn, info, debug, trace, off) or a list such as info,zedkube=debug";
+    crate::filter(text).map_err(|cause| format!("{cause}; {EXAMPLES}"))?;
+    let level = |word: &str| word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+    // The library takes a lone word that is no level for the name of a target, and nothing is logged.
+    match text.split(',').map(str::trim).find(|word| !level(word) && !word.contains(['=', '['])) {
+        Some(word) => Err(format!("`{word}` is not a level; {EXAMPLES}")),
+        None => Ok(text.to_owned()),
+    }
 }
 
 /// The drain of this node, over the files of the agents: no controller is needed.
@@ -53,14 +66,17 @@ pub(crate) enum Command {
 #[command(
     arg_required_else_help = true,
     after_help = "Exit codes:\n  \
-    0    done, or nothing is asked for\n  \
+    0    done; no drain requested; or drained: the node is proved empty under a cordon\n  \
     1    it could not be done; standard error says why and what to do\n  \
-    2    wrong words on the command line\n  \
-    3    a drain is under way\n  \
-    4    a drain is under way, and something blocks it; or a plan foresees that\n  \
-    5    the drain failed (status 6 or 8)\n  \
-    6    nothing is known: zedkube has published nothing, or its file is broken\n  \
-    130  watching was ended with Ctrl-C, or nobody reads any more; the drain goes on\n\
+    2    invalid arguments\n  \
+    3    a drain is under way, or an operation is pending\n  \
+    4    a drain is under way, and something blocks it; or a plan predicts that\n  \
+    5    NOT DRAINED: the drain failed (status 6 or 8)\n  \
+    6    not known: zedkube has published nothing, or its file is broken\n  \
+    7    NOT DRAINED: COMPLETE, but the drain was skipped\n  \
+    8    NOT DRAINED: the request was withdrawn\n  \
+    9    NOT DRAINED: a person forced the status\n  \
+    130  watching was ended with Ctrl-C, or nobody reads any more; the drain continues\n\
     With -o json standard output holds JSON and nothing else; errors and warnings are text on standard error."
 )]
 pub(crate) struct DrainCommand {
@@ -81,39 +97,40 @@ pub(crate) enum Output {
     /// For people: at most as wide as the terminal; 80 columns when it is none.
     #[default]
     Text,
-    /// For programs: members stand as in the topic files.
+    /// For programs: members as in the topic files.
     Json,
 }
 
 /// What can be done about the drain of this node.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum DrainAction {
-    /// Say how far the drain is, what blocks it, since when, until when, and what to do.
+    /// Show how far the drain is, what blocks it, since when, until when, and what to do.
     Status(StatusOptions),
-    /// Follow the drain until it is complete (0), failed (5) or taken back (0); Ctrl-C ends this with 130.
+    /// Follow the drain until the node is drained (0), or the drain failed (5), was skipped (7), withdrawn (8) or
+    /// forced (9); Ctrl-C ends this with 130.
     ///
-    /// On a terminal the sheet of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
+    /// On a terminal the output of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
     /// with `-o json`.
     Watch,
-    /// Tell the last ten drains with their steps, and who gave which force file when, also after a reboot.
+    /// Show the last ten drains with their steps, and who wrote which force file when and why, also after a reboot.
     History,
-    /// Foretell a drain: which pods leave in which order, and what would block it (4). Nothing is written.
+    /// Predict a drain: which pods leave in which order, and what would block it (4). Nothing is written.
     Plan(PlanOptions),
     /// Ask zedkube to cordon and drain this node, for work on it. Nothing is rebooted.
     Request(RequestOptions),
-    /// Take the request of a person back: evictions stop, and zedkube removes its own cordon.
+    /// Withdraw a person's request: evictions stop, and zedkube removes its own cordon.
     Cancel,
-    /// Force a status when you know better than the drain: a waiting operation goes ahead.
+    /// Force a status when you know better than the drain: a pending operation goes ahead.
     Force(ForceOptions),
 }
 
 /// What a person asks for.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct RequestOptions {
-    /// Why, in at most 200 bytes; it stands in the status, the log and the report with your name.
+    /// Why, in at most 200 bytes; status, log and report show it with your name.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
-    /// Go on as `watch` until this request is answered.
+    /// Continue as `watch` until this request is answered; the exit code is that of `watch`.
     #[arg(long)]
     pub(crate) wait: bool,
 }
@@ -124,7 +141,7 @@ pub(crate) struct RequestOptions {
     1 notsupported    as if the node were in no cluster, while the file stays\n  \
     2 notrequested, 3 requested, 4 starting, 5 cordoned, 6 failedcordon, 7 drainretrying, 8 faileddrain:\n    \
     shown while the file stays\n  \
-    9 complete        the waiting operation goes ahead without a proved drain; used once")]
+    9 complete        the pending operation goes ahead without a proved drain; used once")]
 pub(crate) struct ForceOptions {
     /// Number or name of the status, as `9` or `complete`.
     #[arg(value_name = "STATUS", value_parser = drain_status, required_unless_present = "remove")]
@@ -132,14 +149,17 @@ pub(crate) struct ForceOptions {
     /// Whose operation it is for; needed with complete.
     #[arg(long = "for", value_name = "WHOM", value_enum)]
     pub(crate) whom: Option<Whom>,
-    /// Replace a force file that stands already.
+    /// Why, in at most 200 bytes; history and log show it with your name [default: no reason given].
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Replace an existing force file.
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Force complete also when no such operation waits now.
+    /// Force complete also when no such operation is pending now.
     #[arg(long)]
     pub(crate) even_if_nobody_waits: bool,
     /// Remove the force file.
-    #[arg(long, conflicts_with_all = ["status", "whom", "replace", "even_if_nobody_waits"])]
+    #[arg(long, conflicts_with_all = ["status", "whom", "reason", "replace", "even_if_nobody_waits"])]
     pub(crate) remove: bool,
 }
 
@@ -165,26 +185,24 @@ impl Whom {
 
 /// A status by its number, or by its name in any case, with or without `-`, `_` and blanks.
 fn drain_status(text: &str) -> Result<DrainStatus, String> {
-    if let Ok(number) = text.parse::<u8>() {
-        return Ok(DrainStatus::from(number));
-    }
     let bare = |text: &str| text.replace(['-', '_', ' '], "").to_lowercase();
     let known = (1..=9).map(DrainStatus::from);
-    known.clone().find(|status| bare(status.text()) == bare(text)).ok_or_else(|| {
+    let is = |status: &DrainStatus| bare(status.text()) == bare(text) || text.parse() == Ok(status.number());
+    known.clone().find(is).ok_or_else(|| {
         let names: Vec<String> = known.map(|it| format!("{} {}", it.number(), bare(it.text()))).collect();
-        format!("no status is called so; there are {}", names.join(", "))
+        format!("no such status; known are {}", names.join(", "))
     })
 }
 
-/// How the state of a drain is told.
+/// How the state of a drain is shown.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct StatusOptions {
-    /// Reckon "ago" and "in" from this moment, for files that were copied from a node earlier [default: now].
+    /// Compute "ago" and "in" from this moment, for files that were copied from a node earlier [default: now].
     #[arg(long, value_name = "TIME")]
     pub(crate) as_of: Option<GoTime>,
 }
 
-/// Whose drain is foretold.
+/// Whose drain is predicted.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct PlanOptions {
     /// Node object to plan for [default: this device's, by its name].
@@ -332,13 +350,24 @@ mod tests {
 
     #[test]
     fn a_status_has_a_number_and_a_name() {
-        for (text, number) in
-            [("9", 9), ("complete", 9), ("not-supported", 1), ("FAILED_DRAIN", 8), ("12", 12)]
-        {
+        for (text, number) in [("9", 9), ("complete", 9), ("not-supported", 1), ("FAILED_DRAIN", 8)] {
             assert_eq!(drain_status(text).unwrap().number(), number, "{text}");
         }
-        for wrong in ["", "done", "-1", "999", "unknown"] {
+        for wrong in ["", "done", "-1", "0", "12", "999", "unknown"] {
             assert!(drain_status(wrong).unwrap_err().contains("9 complete"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_log_filter_that_would_log_nothing_is_refused_with_examples() {
+        for good in
+            ["warn", "info,zedkube=debug", "off,kube_client=debug", "INFO,zedagent=trace", "zedkube[{node}]"]
+        {
+            assert_eq!(log_filter(good).unwrap(), good);
+        }
+        for (wrong, named) in [("loud", "`loud`"), ("zedkube=loud", ""), ("info,zedkube", "`zedkube`")] {
+            let refused = log_filter(wrong).unwrap_err();
+            assert!(refused.contains(named) && refused.contains("info,zedkube=debug"), "{wrong}: {refused}");
         }
     }
 

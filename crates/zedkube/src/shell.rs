@@ -212,7 +212,7 @@ fn node_known(target: &Target, info: &EdgeNodeInfo) -> Option<Event> {
 }
 
 fn author(by: OrderedBy) -> Author {
-    Author { uid: by.uid, name: by.name, written: by.written }
+    Author { uid: by.uid, name: by.name, written: by.written, by: by.by, reason: by.reason }
 }
 
 fn force(order: Result<Option<NodeDrainStatus>, String>) -> Force {
@@ -358,7 +358,7 @@ fn say(said: &Said) {
         Said::Withdrawn => {
             info!("all requests were withdrawn: the drain is cancelled and our cordon removed");
         }
-        Said::Forced(order) => warn!("NodeDrainStatus is forced to {order}"),
+        Said::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
         Said::GivenBack => info!("removed our own cordon"),
         Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
         Said::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),

@@ -1,14 +1,17 @@
-//! What somebody who watches a drain is told: a line for each change, and how it ends.
+//! What somebody who watches a drain reads: a line for each change, and how it ends.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use topics::RequestId;
+use topics::{CordonOwner, RequestId};
 
 use super::seen::{OPERATOR, Seen};
 use super::stand::Stand;
-use super::status::{name, phase_words, purpose};
+use super::words::{beyond_counts, name, phase_words, purpose};
 use crate::Exit;
+
+/// What the last words begin with when the node was not drained.
+pub(super) const NOT_DRAINED: &str = "NOT DRAINED";
 
 /// Which drain is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,53 +101,80 @@ impl Course {
                 self.under_way = true;
                 None
             }
-            Stand::Complete if settled => Some(End { exit: Exit::Done, words: complete(seen) }),
-            Stand::Failed if settled => Some(End { exit: Exit::DrainFailed, words: failed(seen) }),
-            Stand::Idle if settled && self.under_way && seen.requests.is_empty() => Some(taken_back()),
-            Stand::Unknown | Stand::Idle | Stand::Complete | Stand::Failed => None,
+            stand @ (Stand::Complete | Stand::Skipped | Stand::Forced | Stand::Unproved | Stand::Failed)
+                if settled =>
+            {
+                Some(End { exit: stand.exit(), words: outcome(seen, stand) })
+            }
+            Stand::Idle if settled && self.under_way && seen.requests.is_empty() => Some(withdrawn()),
+            Stand::Unknown
+            | Stand::Idle
+            | Stand::Complete
+            | Stand::Skipped
+            | Stand::Forced
+            | Stand::Unproved
+            | Stand::Failed => None,
         }
     }
 }
 
 fn end_of_own(seen: &Seen, id: RequestId) -> Option<End> {
     if seen.requests.get(OPERATOR).is_none_or(|it| it.requested_at != id.at) {
-        return Some(taken_back());
+        return Some(withdrawn());
     }
-    match seen.stand_of(id) {
-        Stand::Complete => {
-            let words = format!("{}; the node stays cordoned until `zedbox drain cancel`", complete(seen));
-            Some(End { exit: Exit::Done, words })
+    let stand = seen.stand_of(id);
+    let ways = match stand {
+        Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Blocked | Stand::Unproved => return None,
+        Stand::Complete if foreign(seen) => "`zedbox drain cancel` leaves that cordon in place",
+        Stand::Complete => "the node stays cordoned until `zedbox drain cancel`",
+        Stand::Skipped | Stand::Forced => {
+            "do not work on this node yet: fix the cause, then `zedbox drain cancel` and `zedbox drain request` again"
         }
-        Stand::Failed => {
-            let ways = "`zedbox drain request` asks again, `zedbox drain cancel` gives up";
-            Some(End { exit: Exit::DrainFailed, words: format!("{}; {ways}", failed(seen)) })
+        Stand::Failed => "`zedbox drain request` asks again, `zedbox drain cancel` gives up",
+    };
+    Some(End { exit: stand.exit(), words: format!("{}; {ways}", outcome(seen, stand)) })
+}
+
+fn withdrawn() -> End {
+    End { exit: Exit::Withdrawn, words: format!("{NOT_DRAINED}: the request was withdrawn") }
+}
+
+/// How a drain ended, in words that claim no more than is known.
+fn outcome(seen: &Seen, stand: Stand) -> String {
+    let reason = seen.agreed().map(|it| it.reason.as_str()).unwrap_or_default();
+    let or = |other: &str| if reason.is_empty() { other.to_owned() } else { reason.to_owned() };
+    match stand {
+        Stand::Complete if foreign(seen) => {
+            format!("complete: {}; the cordon is not ours: somebody else set it", or("drained"))
         }
-        Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Blocked => None,
+        Stand::Complete => format!("complete: {}", or("drained")),
+        Stand::Unproved => {
+            "COMPLETE, but this zedkube does not report whether the node was drained".to_owned()
+        }
+        Stand::Failed => format!("{NOT_DRAINED}: {}", or("the drain failed; the log of zedkube says why")),
+        Stand::Skipped => format!("{NOT_DRAINED}: {}{}", or("the drain was skipped"), cordon(seen)),
+        Stand::Forced => format!("{NOT_DRAINED}: {}{}", or("a person forced the status"), cordon(seen)),
+        Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Blocked => reason.to_owned(),
     }
 }
 
-fn taken_back() -> End {
-    End { exit: Exit::Done, words: "taken back: nothing is asked for any more".to_owned() }
+fn foreign(seen: &Seen) -> bool {
+    seen.agreed().is_some_and(|it| it.cordon == CordonOwner::Foreign)
 }
 
-fn complete(seen: &Seen) -> String {
-    match seen.agreed() {
-        Some(progress) if !progress.reason.is_empty() => format!("complete: {}", progress.reason),
-        Some(_) | None => "complete".to_owned(),
+fn cordon(seen: &Seen) -> &'static str {
+    match seen.agreed().map(|it| it.cordon) {
+        Some(CordonOwner::None) => "; the node is not cordoned",
+        Some(CordonOwner::Ours) => "; the node is cordoned",
+        Some(CordonOwner::Foreign) => "; the node is cordoned by somebody else",
+        None => "",
     }
 }
 
-fn failed(seen: &Seen) -> String {
-    match seen.agreed() {
-        Some(progress) => format!("failed: {}", progress.reason),
-        None => "failed; the log of zedkube says why".to_owned(),
-    }
-}
-
-/// Everything but times and blockers in one line: what is equal is not told again.
+/// Everything but times and blockers in one line: what is equal is not repeated.
 fn line(seen: &Seen) -> String {
     let Some(status) = seen.drain_status() else {
-        return "nothing is known: zedkube has published nothing yet".to_owned();
+        return "UNKNOWN: zedkube has published nothing yet".to_owned();
     };
     let mut line = format!("{} ({}): {}", name(status), status.number(), phase_words(seen));
     if let Some(progress) = seen.agreed() {
@@ -156,7 +186,7 @@ fn line(seen: &Seen) -> String {
             let (gone, total, going, waiting, blocked) =
                 (counts.gone, counts.total, counts.going, counts.waiting, counts.blocked);
             line = format!(
-                "{line}; {gone} of {total} gone, {going} going, {waiting} waiting, {blocked} blocked"
+                "{line}; {gone} of {total} gone, {going} terminating, {waiting} waiting, {blocked} blocked"
             );
         }
         if !progress.tier.is_empty() {
@@ -168,8 +198,16 @@ fn line(seen: &Seen) -> String {
         if progress.attempt > 0 {
             line = format!("{line}; attempt {} of {}", progress.attempt, progress.max_attempts);
         }
+        // What is over says it in its last words.
+        let reason = beyond_counts(progress);
+        if matches!(seen.stand(), Stand::UnderWay | Stand::Blocked) && !reason.is_empty() {
+            line = format!("{line}; {reason}");
+        }
     }
-    if seen.live.running { line } else { format!("{line}; zedkube does not run") }
+    for pending in seen.pending().filter(|_| seen.requests.is_empty()) {
+        line = format!("{line}; {} waits for {}", pending.op.word(), pending.waiting_for);
+    }
+    if seen.live.is_dead() { format!("{line}; zedkube is not running") } else { line }
 }
 
 #[cfg(test)]
@@ -200,7 +238,7 @@ mod tests {
     #[test]
     fn idle_is_an_end_only_after_something_was_under_way() {
         let way = [DrainStatus::NotRequested, DrainStatus::Cordoned, DrainStatus::NotRequested].map(seen);
-        assert_eq!(exits(Goal::Any, &way), [None, None, Some(Exit::Done)]);
+        assert_eq!(exits(Goal::Any, &way), [None, None, Some(Exit::Withdrawn)]);
         let way = [DrainStatus::Unknown, DrainStatus::NotSupported, DrainStatus::NotRequested].map(seen);
         assert_eq!(exits(Goal::Any, &way), [None; 3]);
     }
@@ -257,7 +295,7 @@ mod tests {
             told(DrainStatus::Complete, Requester::Operator, DrainStatus::Complete),
         ];
         assert_eq!(exits(Goal::Own(mine.id()), &way), [None, None, None, Some(Exit::Done)]);
-        assert_eq!(exits(Goal::Own(mine.id()), &[seen(DrainStatus::NotRequested)]), [Some(Exit::Done)]);
+        assert_eq!(exits(Goal::Own(mine.id()), &[seen(DrainStatus::NotRequested)]), [Some(Exit::Withdrawn)]);
     }
 
     #[test]

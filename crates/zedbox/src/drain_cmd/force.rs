@@ -4,17 +4,22 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use agent::Clock;
 use agent::force::LIMIT_BYTES;
 use anyhow::{Context as _, bail};
 use pubsub::{Bus, FileState, store};
 use serde::Serialize;
-use topics::{DrainStatus, FORCE_FILE, NodeDrainStatus, Requester, go_json, read_force};
+use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, read_force};
 
 use super::person;
-use super::seen::{Follow, Seen, order};
+use super::seen::{Follow, Seen};
 use super::voice::Voice;
+use super::words::name;
 use crate::Exit;
-use crate::args::{ForceOptions, Output, Whom};
+use crate::args::{ForceOptions, Output, Surroundings, Whom};
+
+/// What stands in the file of an order without a reason.
+const NO_REASON: &str = "no reason given";
 
 /// What became of the force file, for programs.
 #[derive(Debug, Serialize)]
@@ -29,10 +34,30 @@ struct Done<'a> {
 }
 
 /// Writes or removes the force file.
-pub(super) async fn run(bus: &Bus, options: &ForceOptions, voice: &Voice) -> anyhow::Result<Exit> {
-    let seen = Follow::open(bus).await.seen().clone();
+pub(super) async fn run(
+    bus: &Bus,
+    clock: Clock,
+    options: &ForceOptions,
+    surroundings: &Surroundings,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
+    let seen = Follow::open(bus, clock).await.seen().clone();
     match options.status {
-        Some(status) if !options.remove => write(bus, &seen, status, options, voice).await,
+        Some(DrainStatus::Complete) if options.whom.is_none() => {
+            Voice::warn("COMPLETE needs a target: `--for reboot` or `--for update`");
+            Ok(Exit::Usage)
+        }
+        Some(status) if !options.remove => {
+            let reason =
+                options.reason.as_deref().map_or(Ok(NO_REASON), person::reason).context("force a status")?;
+            let order = ForceFile {
+                status,
+                requested_by: options.whom.map_or(Requester::None, Whom::requester),
+                reason: reason.to_owned(),
+                by: person::name(surroundings),
+            };
+            write(bus, &seen, &order, options, voice).await
+        }
         Some(_) | None => remove(bus, &seen, voice),
     }
 }
@@ -40,16 +65,15 @@ pub(super) async fn run(bus: &Bus, options: &ForceOptions, voice: &Voice) -> any
 async fn write(
     bus: &Bus,
     seen: &Seen,
-    status: DrainStatus,
+    order: &ForceFile,
     options: &ForceOptions,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let doing = || format!("force {}", super::status::name(status));
-    let requested_by = options.whom.map_or(Requester::None, Whom::requester);
-    let forced = NodeDrainStatus { status, requested_by };
-    let bytes = go_json::to_vec(&forced).with_context(doing)?;
+    let status = order.status;
+    let doing = || format!("force {}", name(status));
+    let bytes = go_json::to_vec(order).with_context(doing)?;
     // The agents' own judgement, in their words.
-    read_force(&bytes).with_context(doing)?;
+    let forced = read_force(&bytes).with_context(doing)?;
     let waits = waits(seen, options.whom);
     if status == DrainStatus::Complete && waits.is_none() && !options.even_if_nobody_waits {
         bail!(
@@ -62,7 +86,7 @@ async fn write(
     refuse_directory(&file).with_context(doing)?;
     put(&file, &bytes, options.replace).with_context(doing)?;
     // Seen with the agents' eyes: what they refuse must not look done.
-    match bus.file(&file, order(LIMIT_BYTES)).next().await {
+    match bus.file(&file, super::seen::order(LIMIT_BYTES)).next().await {
         FileState::Bad(finding) => bail!("{}: the agents refuse the file: {}", doing(), finding.reason),
         // An agent may have used it up already.
         FileState::Absent | FileState::Present(_) => {}
@@ -96,11 +120,11 @@ fn remove(bus: &Bus, seen: &Seen, voice: &Voice) -> anyhow::Result<Exit> {
             let what = match (&seen.force, order) {
                 (_, Some(order)) => format!("it ordered {order}"),
                 (Some(forced), None) => format!("it was refused: {}", forced.refused),
-                (None, None) => "it was empty of orders".to_owned(),
+                (None, None) => "it could not be read".to_owned(),
             };
             voice.paragraph(&format!(
-                "Removed {}; {what}. What is under way shows again; an operation that went ahead by it is not \
-                 called back.",
+                "Removed {}; {what}. The real status shows again; an operation that went ahead because of it is not \
+                 stopped.",
                 file.display()
             ))?
         }
@@ -108,7 +132,7 @@ fn remove(bus: &Bus, seen: &Seen, voice: &Voice) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Puts the order there; an order that stands is replaced only when that is asked for.
+/// Puts the order there; an existing one is replaced only when that is asked for.
 fn put(file: &Path, bytes: &[u8], replace: bool) -> anyhow::Result<()> {
     if replace {
         return store::replace(file, bytes).map_err(person::root_needed);
@@ -121,7 +145,7 @@ fn put(file: &Path, bytes: &[u8], replace: bool) -> anyhow::Result<()> {
         Err(error) => format!("cannot be used ({error})"),
     };
     bail!(
-        "{} stands already and {held}; add --replace, or remove it with `zedbox drain force --remove`",
+        "{} exists already and {held}; add --replace, or remove it with `zedbox drain force --remove`",
         file.display()
     )
 }
@@ -156,8 +180,8 @@ fn waits(seen: &Seen, whom: Option<Whom>) -> Option<String> {
 
 fn nobody(whom: Option<Whom>) -> &'static str {
     match whom {
-        Some(Whom::Update) => "no update waits (baseosmgr has no NodeDrainRequest)",
-        Some(Whom::Reboot) | None => "no reboot or shutdown waits (zedagent has no NodeDrainRequest)",
+        Some(Whom::Update) => "no update is pending (baseosmgr has no NodeDrainRequest)",
+        Some(Whom::Reboot) | None => "no reboot or shutdown is pending (zedagent has no NodeDrainRequest)",
     }
 }
 
@@ -165,7 +189,7 @@ fn nobody(whom: Option<Whom>) -> &'static str {
 fn effect(status: DrainStatus, waits: Option<&str>, whom: Option<Whom>) -> String {
     match (status, waits) {
         (DrainStatus::Complete, Some(waits)) => {
-            format!("the waiting {waits} goes ahead WITHOUT a proved drain. The file is used once.")
+            format!("the pending {waits} goes ahead WITHOUT a proved drain. The file is used once.")
         }
         (DrainStatus::Complete, None) => {
             let next = if whom == Some(Whom::Update) { "update" } else { "reboot or shutdown" };
@@ -193,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_stands_is_shown_and_stays() {
+    fn an_existing_order_is_shown_and_stays() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("d/f");
         put(&file, b"one", false).unwrap();

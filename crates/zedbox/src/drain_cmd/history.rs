@@ -2,7 +2,7 @@
 //!
 //! Not here: what is kept; zedkube decides that and bounds it.
 
-use agent::wire;
+use agent::{report, wire};
 use anyhow::Context as _;
 use pubsub::{Bus, store};
 use topics::{
@@ -10,9 +10,9 @@ use topics::{
 };
 
 use super::seen::GLOBAL;
-use super::status::{name, purpose};
-use super::text::{clock_time, paragraph, row, span};
+use super::text::{clock_time, number, paragraph, row, span};
 use super::voice::Voice;
+use super::words::{name, purpose, recordons};
 use crate::Exit;
 use crate::args::Output;
 
@@ -22,13 +22,18 @@ const LIMIT_BYTES: u64 = 1 << 20;
 /// Prints the report.
 pub(super) fn run(bus: &Bus, voice: &Voice) -> anyhow::Result<Exit> {
     let path = wire::path::<DrainHistory>(bus, "zedkube", GLOBAL);
-    let doing = || format!("read the history {}; `zedbox check` tells more", path.display());
+    let doing = || format!("read the history {}; `zedbox check` shows more", path.display());
     let mut history = match store::read(&path, LIMIT_BYTES).with_context(doing)? {
         Some(bytes) => go_json::from_slice::<DrainHistory>(&bytes).with_context(doing)?,
         None => DrainHistory::default(),
     };
-    if let Ok(Some(progress)) = wire::peek(bus, "zedkube", GLOBAL) {
-        bring_up_to_date(&mut history, &progress);
+    match wire::peek(bus, "zedkube", GLOBAL) {
+        Ok(Some(progress)) => bring_up_to_date(&mut history, &progress),
+        Ok(None) => {}
+        Err(cause) => Voice::warn(&format!(
+            "a drain that runs is shown as of its last step, as its progress cannot be read: {}",
+            report::chain(&cause)
+        )),
     }
     match voice.output {
         Output::Json => Voice::json(&history, false)?,
@@ -49,7 +54,7 @@ fn bring_up_to_date(history: &mut DrainHistory, progress: &NodeDrainProgress) {
 
 fn report(history: &DrainHistory, columns: usize) -> String {
     if history.drains.is_empty() && history.forced.is_empty() {
-        return paragraph("", "No drain and no force file is known of on this node.", columns);
+        return paragraph("", "No drain and no force file is recorded on this node.", columns);
     }
     let drains = history.drains.iter().map(|it| drain(it, columns));
     let forced = history.forced.iter().map(|it| force(it, columns));
@@ -60,16 +65,16 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
     let asked = clock_time(record.requested_at, GoTime::ZERO);
     let how = format!("{} ({})", name(record.status), record.status.number());
     let how = match (record.is_open(), record.steps.last()) {
-        (true, _) => format!("{how}, still running"),
+        (true, _) => format!("{how}, continues"),
         (false, Some(last)) => format!("{how}, {} after {}", last.step.text(), span(record.seconds)),
         (false, None) => how,
     };
-    let head = format!("{}, asked {asked}: {how}", purpose(record.requested_by, &record.context));
+    let head = format!("{}, requested {asked}: {how}", purpose(record.requested_by, &record.context));
     let mut out = row("drain", &head, columns);
     let mut add = |label: &str, text: &str| out.push_str(&row(label, text, columns));
     for (nth, it) in record.steps.iter().enumerate() {
         if nth == 3 && record.steps_left_out > 0 {
-            add("", &format!("... {} steps more", record.steps_left_out));
+            add("", &format!("... {} more", number(record.steps_left_out, "step")));
         }
         let (time, text) = step(it, record.started_at);
         add(&time, &text);
@@ -79,10 +84,9 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
     if counts.blocked > 0 {
         pods = format!("{pods}, {} blocked", counts.blocked);
     }
-    let attempts = if record.attempts == 1 { "attempt" } else { "attempts" };
-    add("pods", &format!("{pods}; {} evicted in {} {attempts}", record.evicted, record.attempts));
+    add("pods", &format!("{pods}; {} evicted in {}", record.evicted, number(record.attempts, "attempt")));
     if record.recordons > 0 {
-        add("cordon", &format!("found removed and set again {} times", record.recordons));
+        add("cordon", &recordons(record.recordons));
     }
     for it in &record.blockers {
         let pod = if it.reason.contains(&it.pod) { String::new() } else { format!("pod {}: ", it.pod) };
@@ -92,10 +96,10 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
         add("blocked", &format!("… and {} more", record.more_blockers));
     }
     for it in &record.left {
-        add("stays", it);
+        add("left", &format!("in place by policy: {it}"));
     }
     if record.more_left > 0 {
-        add("stays", &format!("… and {} more", record.more_left));
+        add("left", &format!("… and {} more", record.more_left));
     }
     add("boot", &record.boot_id);
     out
@@ -115,18 +119,17 @@ fn step(step: &DrainStep, began: GoTime) -> (String, String) {
 fn force(record: &ForceRecord, columns: usize) -> String {
     let time = |at: GoTime| clock_time(at, GoTime::ZERO);
     let what = if record.refused.is_empty() { record.order.to_string() } else { "an order".to_owned() };
-    let who = match (record.owner_known, record.owner.as_str()) {
-        (false, _) => "an unknown user".to_owned(),
-        (true, "") => format!("uid {}", record.owner_uid),
-        (true, name) => format!("{name} (uid {})", record.owner_uid),
-    };
-    let mut out = row("force file", &format!("{what} by {who}, seen {}", time(record.seen_at)), columns);
+    let head = format!("{what} by {}, seen {}", record.who(), time(record.seen_at));
+    let mut out = row("force file", &head, columns);
     let mut add = |label: &str, text: &str| out.push_str(&row(label, text, columns));
+    if !record.reason.is_empty() {
+        add("reason", &record.reason);
+    }
     add("effect", &record.effect);
     if !record.written_at.is_zero() {
         add("written", &time(record.written_at));
     }
-    let gone = if record.gone_at.is_zero() { "it stands".to_owned() } else { time(record.gone_at) };
+    let gone = if record.gone_at.is_zero() { "not yet".to_owned() } else { time(record.gone_at) };
     add("gone", &gone);
     out
 }

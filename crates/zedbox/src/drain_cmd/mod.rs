@@ -14,6 +14,7 @@ mod status;
 mod text;
 mod voice;
 mod watch;
+mod words;
 
 use agent::Clock;
 use anyhow::Context as _;
@@ -45,7 +46,7 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
         DrainAction::Status(options) => status::run(&bus, clock, options, voice).await,
         DrainAction::Request(options) => request::ask(&bus, clock, options, surroundings, voice).await,
         DrainAction::Cancel => request::cancel(&bus, clock, voice).await,
-        DrainAction::Force(options) => force::run(&bus, options, voice).await,
+        DrainAction::Force(options) => force::run(&bus, clock, options, surroundings, voice).await,
         DrainAction::Plan(options) => plan::run(&bus, options, voice).await,
         DrainAction::History => history::run(&bus, voice),
         DrainAction::Watch => watch::run(&bus, clock, Goal::Any, voice).await,

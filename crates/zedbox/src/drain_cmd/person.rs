@@ -1,27 +1,46 @@
-//! The person at the shell: the name that goes into requests, and the right to write.
+//! The person at the shell: the name that goes into requests and force files, the reason, and the right to write.
 
 use std::io;
 
+use anyhow::bail;
 use pubsub::store;
 use rustix::process::{geteuid, getuid};
 
 use crate::args::Surroundings;
 
+/// A reason has to fit into a line of a log and of a console.
+const REASON_BYTES: usize = 200;
 /// Names of users by number.
 const USERS: &str = "/etc/passwd";
 /// It is not longer.
 const USERS_BYTES: u64 = 1 << 20;
+/// Who logged in, also after `su`; the kernel keeps it. Source: proc(5).
+const LOGIN: &str = "/proc/self/loginuid";
+/// No number is longer.
+const NUMBER_BYTES: u64 = 64;
+/// Nobody logged in: a service, or a kernel without audit.
+const NO_LOGIN: u32 = u32::MAX;
 /// A user's name is not longer.
 const NAME_CHARS: usize = 32;
 
-/// Who asks: whoever called `sudo`, else the user of this process by name, else by number.
+/// Who asks: whoever called `sudo`, else whoever logged in, else the user of this process; by name, else by number.
 pub(super) fn name(surroundings: &Surroundings) -> String {
     let sudo = surroundings.sudo_user.clone().filter(|name| plain(name));
     sudo.unwrap_or_else(|| {
-        let uid = getuid().as_raw();
-        let users = store::read(USERS.as_ref(), USERS_BYTES).ok().flatten().unwrap_or_default();
-        of_number(&String::from_utf8_lossy(&users), uid).unwrap_or_else(|| format!("uid {uid}"))
+        let login = store::read(LOGIN.as_ref(), NUMBER_BYTES).ok().flatten();
+        let login = login.and_then(|it| String::from_utf8_lossy(&it).trim().parse().ok());
+        named(login.filter(|uid| *uid != NO_LOGIN).unwrap_or_else(|| getuid().as_raw()))
     })
+}
+
+/// The user whose rights this process has.
+pub(super) fn user() -> String {
+    named(geteuid().as_raw())
+}
+
+fn named(uid: u32) -> String {
+    let users = store::read(USERS.as_ref(), USERS_BYTES).ok().flatten().unwrap_or_default();
+    of_number(&String::from_utf8_lossy(&users), uid).unwrap_or_else(|| format!("uid {uid}"))
 }
 
 /// The user `uid` in a text of the form of `/etc/passwd`.
@@ -40,12 +59,27 @@ fn plain(name: &str) -> bool {
     !name.is_empty() && name.chars().count() <= NAME_CHARS && name.chars().all(letter)
 }
 
+/// A reason as it may go into a request or a force file: one plain line.
+pub(super) fn reason(text: &str) -> anyhow::Result<&str> {
+    let text = text.trim();
+    if text.is_empty() {
+        bail!("the reason is empty; say why, as --reason \"new disk in bay 2\"");
+    }
+    if text.len() > REASON_BYTES {
+        bail!("the reason has {} bytes, the limit is {REASON_BYTES}; shorten it", text.len());
+    }
+    if text.chars().any(char::is_control) {
+        bail!("the reason holds control characters; write it in one plain line");
+    }
+    Ok(text)
+}
+
 /// Adds who must run this to an error for want of permission.
 pub(super) fn root_needed(error: pubsub::Error) -> anyhow::Error {
     let denied = matches!(&error, pubsub::Error::Io { source, .. }
         if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem));
     let error = anyhow::Error::new(error);
-    if denied && !geteuid().is_root() { error.context("it takes root, run it with sudo") } else { error }
+    if denied && !geteuid().is_root() { error.context("this needs root, run it with sudo") } else { error }
 }
 
 #[cfg(test)]
@@ -59,6 +93,23 @@ mod tests {
         let users = "root:x:0:0:root:/root:/bin/sh\nfield:x:1000:1000::/:/bin/sh\nbad name:x:7:7::/:\n";
         assert_eq!(of_number(users, 1000).unwrap(), "field");
         assert_eq!((of_number(users, 7), of_number(users, 8)), (None, None));
+    }
+
+    #[test]
+    fn a_reason_is_one_plain_line_of_at_most_200_bytes() {
+        assert_eq!(reason("  new disk ").unwrap(), "new disk");
+        assert!(reason(&"x".repeat(200)).is_ok());
+        for (text, word) in [
+            ("", "empty"),
+            (" \t", "empty"),
+            ("a\nb", "control"),
+            ("a\x1b[2J", "control"),
+            (&"x".repeat(201), "201 bytes"),
+            (&"\u{e9}".repeat(101), "202 bytes"),
+        ] {
+            let told = reason(text).unwrap_err().to_string();
+            assert!(told.contains(word), "{text:?}: {told}");
+        }
     }
 
     #[test]

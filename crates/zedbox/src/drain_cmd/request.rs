@@ -1,4 +1,4 @@
-//! `zedbox drain request` and `cancel`: a person's own NodeDrainRequest, published and taken back.
+//! `zedbox drain request` and `cancel`: a person's own NodeDrainRequest, published and withdrawn.
 //!
 //! Not here: requests of the controller; those belong to zedagent and baseosmgr.
 
@@ -14,14 +14,14 @@ use super::course::Goal;
 use super::person;
 use super::seen::{Follow, GLOBAL, OPERATOR, Seen, operator_file};
 use super::stand::Stand;
-use super::status::request_words;
 use super::voice::Voice;
 use super::watch;
+use super::words::request_words;
 use crate::Exit;
 use crate::args::{Output, RequestOptions, Surroundings};
 
-/// A reason has to fit into a line of a log and of a console.
-const REASON_BYTES: usize = 200;
+/// What `request` does, in errors.
+const REQUEST: &str = "request a drain";
 
 /// What became of a request, for programs.
 #[derive(Debug, Serialize)]
@@ -43,9 +43,9 @@ pub(super) async fn ask(
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let reason = reason(&options.reason)?;
-    let seen = Follow::open(bus).await.seen().clone();
-    let mut own = publication(bus, "ask for a drain")?;
+    let reason = person::reason(&options.reason).context(REQUEST)?;
+    let seen = Follow::open(bus, clock).await.seen().clone();
+    let mut own = publication(bus, REQUEST)?;
     let file = operator_file(bus);
     refuse_second(&own, &seen, &file, clock.wall())?;
     let request = NodeDrainRequest {
@@ -53,8 +53,8 @@ pub(super) async fn ask(
         requested_by: Requester::Operator,
         context: format!("operator {}: {reason}", person::name(surroundings)),
     };
-    own.publish(GLOBAL, &request).context("ask for a drain")?;
-    // The file stays, and whoever takes it back needs the lock.
+    own.publish(GLOBAL, &request).context(REQUEST)?;
+    // The file stays, and whoever withdraws it needs the lock.
     drop(own);
     let member = member(bus);
     for line in doubts(&seen, member) {
@@ -69,8 +69,8 @@ pub(super) async fn ask(
         Output::Text => {
             let follow = if options.wait { "" } else { "`zedbox drain watch` follows it; " };
             voice.paragraph(&format!(
-                "Asked for a drain: {} says \"{}\". zedkube cordons this node and evicts its pods; nothing is \
-                 rebooted. {follow}`zedbox drain cancel` takes the request back and gives the node free again.",
+                "Requested a drain: {} says \"{}\". zedkube cordons this node and evicts its pods; nothing is \
+                 rebooted. {follow}`zedbox drain cancel` withdraws the request and makes the node schedulable again.",
                 file.display(),
                 request.context
             ))?;
@@ -80,28 +80,28 @@ pub(super) async fn ask(
         return Ok(Exit::Done);
     }
     if member == Some(false) {
-        Voice::warn("does not wait: without a cluster nothing is drained");
-        return Ok(Exit::Done);
+        Voice::warn("NOT DRAINED: this node is in no cluster, so nothing is drained; not waiting");
+        return Ok(Exit::Skipped);
     }
     watch::run(bus, clock, Goal::Own(id), voice).await
 }
 
-/// Takes a person's own request back.
+/// Withdraws a person's own request.
 pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
     let file = operator_file(bus);
-    let seen = Follow::open(bus).await.seen().clone();
+    let seen = Follow::open(bus, clock).await.seen().clone();
     if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         let others: Vec<String> = seen
             .requests
             .iter()
             .map(|(agent, it)| {
                 format!(
-                    "; the one {} belongs to the controller, by {agent}: take the command back there",
-                    request_words(it, clock.wall())
+                    "; the one {} belongs to the controller ({agent}): withdraw the command there",
+                    request_words(it, it.requested_at, clock.wall())
                 )
             })
             .collect();
-        bail!("cancel: no request of a person stands, there is no {}{}", file.display(), others.concat());
+        bail!("cancel: no person has requested a drain, there is no {}{}", file.display(), others.concat());
     }
     let mut own = publication(bus, "cancel the request")?;
     let request = own.get(GLOBAL).cloned();
@@ -117,15 +117,15 @@ pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Re
         }
         Output::Text => {
             let what = match &request {
-                Some(it) => request_words(it, clock.wall()),
-                None => "which nobody could read".to_owned(),
+                Some(it) => request_words(it, it.requested_at, clock.wall()),
+                None => "which could not be read".to_owned(),
             };
-            voice.paragraph(&format!("Took the request back, {what}: removed {}.", file.display()))?;
+            voice.paragraph(&format!("Withdrew the request, {what}: removed {}.", file.display()))?;
             voice.paragraph(after_cancel(&seen))?;
         }
     }
-    if !seen.live.running {
-        Voice::warn("zedkube does not run: it acts on this once it does");
+    if seen.live.is_dead() {
+        Voice::warn("zedkube is not running: it acts on this once it runs");
     }
     Ok(Exit::Done)
 }
@@ -134,7 +134,7 @@ pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Re
 fn after_cancel(seen: &Seen) -> &'static str {
     let others = seen.requests.keys().any(|agent| *agent != OPERATOR);
     if others {
-        return "A request of the controller still stands: the drain goes on for that one, and the node stays cordoned.";
+        return "The controller's request still exists: the drain continues for that one, and the node stays cordoned.";
     }
     match seen.drain_status() {
         Some(
@@ -143,7 +143,7 @@ fn after_cancel(seen: &Seen) -> &'static str {
             | DrainStatus::Unknown
             | DrainStatus::Stranger(_),
         )
-        | None => "zedkube had not taken it: nothing is to be undone.",
+        | None => "zedkube had not accepted it: there is nothing to undo.",
         Some(
             DrainStatus::Requested
             | DrainStatus::Starting
@@ -153,18 +153,18 @@ fn after_cancel(seen: &Seen) -> &'static str {
             | DrainStatus::FailedDrain
             | DrainStatus::Complete,
         ) => {
-            "zedkube stops evicting and removes its own cordon; pods that have left come back only as the scheduler \
-             places them."
+            "zedkube stops evicting and removes its own cordon; evicted pods come back only as the scheduler places \
+             them."
         }
     }
 }
 
-/// What a person should know who asks for a drain in this state.
+/// What a person should know who requests a drain in this state.
 fn doubts(seen: &Seen, member: Option<bool>) -> Vec<String> {
     let mut lines = Vec::new();
-    if !seen.live.running {
+    if seen.live.is_dead() {
         lines.push(
-            "zedkube does not run (no live process in run/zedkube.pid): nobody takes the request until it does"
+            "zedkube is not running (nobody holds its lock): start it, or the request is not served"
                 .to_owned(),
         );
     }
@@ -173,7 +173,7 @@ fn doubts(seen: &Seen, member: Option<bool>) -> Vec<String> {
         lines.push("this node is in no cluster: there is nothing to drain".to_owned());
     }
     if let Some(order) = seen.force.as_ref().and_then(|it| it.order) {
-        lines.push(format!("a force file orders {order}; `zedbox drain force --remove` takes it away"));
+        lines.push(format!("a force file orders {order}; `zedbox drain force --remove` removes it"));
     }
     lines
 }
@@ -188,14 +188,14 @@ fn own_name() -> Name {
     wire::name::<NodeDrainRequest>(OPERATOR)
 }
 
-/// Becomes the publisher for a moment. It tells by files alone: a socket would end with this program.
+/// Becomes the publisher for a moment, by files alone: a socket would end with this program.
 fn publication(bus: &Bus, doing: &str) -> anyhow::Result<Publication<NodeDrainRequest>> {
     bus.publication(own_name(), wire::codec::<NodeDrainRequest>())
         .map_err(person::root_needed)
         .with_context(|| doing.to_owned())
 }
 
-/// A request that failed may be made anew; any other one that stands is kept.
+/// A request that failed may be made again; any other one is kept.
 fn refuse_second(
     own: &Publication<NodeDrainRequest>,
     seen: &Seen,
@@ -207,31 +207,13 @@ fn refuse_second(
         if seen.stand_of(standing.id()) == Stand::Failed {
             return Ok(());
         }
-        let words = request_words(standing, now);
-        bail!("ask for a drain: {path} stands already, {words}; `zedbox drain cancel` takes it back");
+        let words = request_words(standing, standing.requested_at, now);
+        bail!("{REQUEST}: {path} exists already, {words}; `zedbox drain cancel` withdraws it");
     }
     if file.symlink_metadata().is_ok() {
-        bail!("ask for a drain: {path} is there and cannot be read; `zedbox drain cancel` removes it");
+        bail!("{REQUEST}: {path} exists and cannot be read; `zedbox drain cancel` removes it");
     }
     Ok(())
-}
-
-/// The reason as it may stand in a request.
-fn reason(text: &str) -> anyhow::Result<&str> {
-    let text = text.trim();
-    if text.is_empty() {
-        bail!("ask for a drain: the reason is empty; say why, as --reason \"new disk in bay 2\"");
-    }
-    if text.len() > REASON_BYTES {
-        bail!(
-            "ask for a drain: the reason has {} bytes, the limit is {REASON_BYTES}; shorten it",
-            text.len()
-        );
-    }
-    if text.chars().any(char::is_control) {
-        bail!("ask for a drain: the reason holds control characters; write it in one plain line");
-    }
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -240,26 +222,9 @@ mod tests {
     use crate::drain_cmd::seen::Live;
 
     #[test]
-    fn a_reason_is_one_plain_line_of_at_most_200_bytes() {
-        assert_eq!(reason("  new disk ").unwrap(), "new disk");
-        assert!(reason(&"x".repeat(200)).is_ok());
-        for (text, word) in [
-            ("", "empty"),
-            (" \t", "empty"),
-            ("a\nb", "control"),
-            ("a\x1b[2J", "control"),
-            (&"x".repeat(201), "201 bytes"),
-            (&"\u{e9}".repeat(101), "202 bytes"),
-        ] {
-            let told = reason(text).unwrap_err().to_string();
-            assert!(told.contains(word), "{text:?}: {told}");
-        }
-    }
-
-    #[test]
     fn what_is_undone_depends_on_how_far_it_was_and_who_else_asks() {
         let mut seen = Seen::default();
-        assert!(after_cancel(&seen).contains("nothing is to be undone"));
+        assert!(after_cancel(&seen).contains("nothing to undo"));
         let status = DrainStatus::Cordoned;
         seen.status = Some(topics::NodeDrainStatus { status, requested_by: Requester::Operator });
         assert!(after_cancel(&seen).contains("removes its own cordon"));
@@ -269,10 +234,13 @@ mod tests {
 
     #[test]
     fn a_dead_zedkube_no_cluster_and_a_force_file_are_told() {
-        let mut seen = Seen { live: Live { running: true, ..Live::default() }, ..Seen::default() };
+        let mut seen = Seen { live: Live { running: Some(true), ..Live::default() }, ..Seen::default() };
         assert_eq!(doubts(&seen, Some(true)).len(), 0);
         assert!(doubts(&seen, Some(false))[0].contains("in no cluster"));
-        seen.live.running = false;
-        assert!(doubts(&seen, None)[0].contains("does not run"));
+        seen.live.running = Some(false);
+        assert!(doubts(&seen, None)[0].contains("not running"));
+        // What is not known is not said.
+        seen.live.running = None;
+        assert_eq!(doubts(&seen, None).len(), 0);
     }
 }

@@ -1,16 +1,19 @@
 //! What the files say about the drain of this node, read as the agents read them, once or for good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use agent::device::kernel_boot_id;
-use agent::{Clock, force, operator, pid, report, wire};
+use agent::{Clock, force, operator, report, wire};
 use pubsub::{Bus, Change, FileRule, FileState, FileWatch, Finding, Subscription};
+use rustix::fs::Access;
+use rustix::io::Errno;
 use serde::Serialize;
 use topics::{
-    DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, RequestId,
-    Requester, Topic, go_json, read_force,
+    BaseOsStatus, DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
+    RequestId, Requester, Topic, go_json, read_force,
 };
 
 /// Key of topics that have one value.
@@ -32,6 +35,8 @@ pub(super) fn operator_file(bus: &Bus) -> PathBuf {
 
 /// zedkube writes progress and status one after the other; longer than this they differ only when it died between.
 pub(super) const SETTLING: Duration = Duration::from_millis(300);
+/// The first reading of all files takes at most so long; what could not be read by then is not known.
+const READING: Duration = Duration::from_secs(5);
 
 /// All that is known right now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -41,16 +46,20 @@ pub(super) struct Seen {
     pub(super) status: Option<NodeDrainStatus>,
     /// The same with all that a person needs to know; a zedkube of the reference does not tell it.
     pub(super) progress: Option<NodeDrainProgress>,
-    /// The standing requests by the agent that publishes them.
+    /// The requests by the agent that publishes them.
     pub(super) requests: BTreeMap<&'static str, NodeDrainRequest>,
     /// Reboots and shutdowns that are wanted, by name.
     pub(super) pending: BTreeMap<String, DeviceOpPending>,
+    /// OS images that wait for another try after an error, by content tree.
+    pub(super) updates: BTreeMap<String, BaseOsStatus>,
     /// The force file; `None` without one.
     pub(super) force: Option<Forced>,
     /// Whether zedkube runs.
     pub(super) live: Live,
     /// Files that cannot be used, and why.
     pub(super) broken: BTreeMap<PathBuf, String>,
+    /// Files and directories that this user may not read.
+    pub(super) denied: BTreeSet<PathBuf>,
 }
 
 /// The force file.
@@ -84,25 +93,25 @@ impl Seen {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Live {
-    /// The process that its pid file names is alive on this machine.
-    pub(super) running: bool,
-    /// That process; 0 when none runs.
-    #[serde(rename = "PID")]
-    pub(super) pid: u32,
+    /// A process, of whatever PID namespace, holds the lock of zedkube's topics; null where that cannot be told.
+    pub(super) running: Option<bool>,
     /// When it last had a turn, by its touch file; zero without one.
     pub(super) last_turn: GoTime,
 }
 
 impl Live {
-    /// The live zedkube of `bus`, as far as its files tell.
+    /// The live zedkube of `bus`, as far as its lock and its touch file tell.
     pub(super) fn of(bus: &Bus) -> Self {
-        // A link or an unreadable file names no process that could be trusted.
-        let pid = pid::running(&bus.path("run/zedkube.pid"), "zedkube").unwrap_or_default();
         Self {
-            running: pid.is_some(),
-            pid: pid.unwrap_or_default(),
+            // A lock that may not be read tells nothing.
+            running: bus.is_published(&wire::name::<NodeDrainStatus>("zedkube")).unwrap_or_default(),
             last_turn: touched(&bus.path("run/zedkube.touch")),
         }
+    }
+
+    /// Certainly no process serves zedkube's topics.
+    pub(super) const fn is_dead(self) -> bool {
+        matches!(self.running, Some(false))
     }
 }
 
@@ -113,7 +122,7 @@ fn touched(path: &Path) -> GoTime {
     nanos.and_then(GoTime::from_unix_nanos).unwrap_or_default()
 }
 
-/// Follows the files for good: before zedkube runs, and while it starts anew.
+/// Follows the files for good: before zedkube runs, and while it restarts.
 pub(super) struct Follow {
     bus: Bus,
     seen: Seen,
@@ -123,12 +132,15 @@ pub(super) struct Follow {
     baseosmgr: Subscription<NodeDrainRequest>,
     operator: FileWatch,
     pending: Subscription<DeviceOpPending>,
+    updates: Subscription<BaseOsStatus>,
     force: FileWatch,
+    /// Whether the force file and the request of a person were read once.
+    files_read: (bool, bool),
 }
 
 impl Follow {
     /// Reads all files once and follows them from then on. To be called within a runtime.
-    pub(super) async fn open(bus: &Bus) -> Self {
+    pub(super) async fn open(bus: &Bus, clock: Clock) -> Self {
         fn topic<T: Topic>(bus: &Bus, agent: &str) -> Subscription<T> {
             bus.subscription(&wire::name::<T>(agent), wire::codec::<T>())
         }
@@ -140,26 +152,30 @@ impl Follow {
             baseosmgr: topic(bus, "baseosmgr"),
             operator: operator::request(bus),
             pending: topic(bus, "zedagent"),
+            updates: topic(bus, "baseosmgr"),
             force: bus.file(bus.path(FORCE_FILE), order(force::LIMIT_BYTES)),
+            files_read: (false, false),
             bus: bus.clone(),
         };
-        let force = follow.force.next().await;
-        follow.forced(force);
-        let operator = follow.operator.next().await;
-        follow.asked(operator);
-        while !follow.was_read() {
-            follow.hear().await;
+        let until = clock.now() + READING;
+        while !follow.was_read() && clock.now() < until {
+            tokio::select! {
+                () = follow.hear() => {}
+                () = clock.sleep_until(Some(until)) => {}
+            }
         }
         follow
     }
 
-    /// Whether each topic was read, or is known not to be readable now.
+    /// Whether each file and topic was read, or a topic is known not to be readable now.
     fn was_read(&self) -> bool {
         self.status.was_tried()
             && self.progress.was_tried()
             && self.zedagent.was_tried()
             && self.baseosmgr.was_tried()
             && self.pending.was_tried()
+            && self.updates.was_tried()
+            && self.files_read == (true, true)
     }
 
     /// Waits for the second file of a change that zedkube is in the middle of, but not for long.
@@ -194,85 +210,126 @@ impl Follow {
 
     async fn hear(&mut self) {
         let seen = &mut self.seen;
-        let broken = &mut seen.broken;
         let bus = &self.bus;
         tokio::select! {
             change = self.status.next() => {
-                note(bus, "zedkube", &change, broken);
                 seen.status = self.status.get(GLOBAL).copied();
+                seen.note(bus, "zedkube", change);
             }
             change = self.progress.next() => {
-                note(bus, "zedkube", &change, broken);
                 seen.progress = self.progress.get(GLOBAL).cloned();
+                seen.note(bus, "zedkube", change);
             }
-            change = self.zedagent.next() => request(bus, "zedagent", &self.zedagent, &change, seen),
-            change = self.baseosmgr.next() => request(bus, "baseosmgr", &self.baseosmgr, &change, seen),
-            state = self.operator.next() => self.asked(state),
+            change = self.zedagent.next() => {
+                seen.requested("zedagent", self.zedagent.get(GLOBAL));
+                seen.note(bus, "zedagent", change);
+            }
+            change = self.baseosmgr.next() => {
+                seen.requested("baseosmgr", self.baseosmgr.get(GLOBAL));
+                seen.note(bus, "baseosmgr", change);
+            }
             change = self.pending.next() => {
-                note(bus, "zedagent", &change, broken);
                 seen.pending = self.pending.iter().map(|(key, op)| (key.to_owned(), op.clone())).collect();
+                seen.note(bus, "zedagent", change);
             }
-            state = self.force.next() => self.forced(state),
+            change = self.updates.next() => {
+                let waits = |it: &BaseOsStatus| !it.activated && !it.error_retry_condition.is_empty();
+                let all = self.updates.iter().filter(|(_, it)| waits(it));
+                seen.updates = all.map(|(key, it)| (key.to_owned(), it.clone())).collect();
+                seen.note(bus, "baseosmgr", change);
+            }
+            state = self.operator.next() => {
+                seen.asked(operator_file(bus), state);
+                self.files_read.1 = true;
+            }
+            state = self.force.next() => {
+                seen.forced(bus.path(FORCE_FILE), state);
+                self.files_read.0 = true;
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn requested(&mut self, agent: &'static str, request: Option<&NodeDrainRequest>) {
+        match request {
+            Some(request) => drop(self.requests.insert(agent, request.clone())),
+            None => drop(self.requests.remove(agent)),
         }
     }
 
     /// The request of a person, by the rule for orders that zedkube goes by.
-    fn asked(&mut self, state: FileState) {
-        let file = operator_file(&self.bus);
-        let read = match state {
-            FileState::Absent => Ok(None),
-            FileState::Present(bytes) => go_json::from_slice::<NodeDrainRequest>(&bytes)
-                .map(Some)
-                .map_err(|cause| report::chain(&cause)),
-            FileState::Bad(finding) => Err(finding.reason),
-        };
-        self.seen.broken.remove(&file);
-        self.seen.requests.remove(OPERATOR);
-        match read {
-            // Whose file it is says who asks.
-            Ok(request) => self.seen.requests.extend(
-                request.map(|it| (OPERATOR, NodeDrainRequest { requested_by: Requester::Operator, ..it })),
-            ),
-            Err(reason) => drop(self.seen.broken.insert(file, reason)),
+    fn asked(&mut self, file: PathBuf, state: FileState) {
+        self.usable(&file);
+        self.requests.remove(OPERATOR);
+        match state {
+            FileState::Absent => {}
+            FileState::Present(bytes) => match go_json::from_slice::<NodeDrainRequest>(&bytes) {
+                // Whose file it is says who asks.
+                Ok(it) => {
+                    let request = NodeDrainRequest { requested_by: Requester::Operator, ..it };
+                    self.requests.insert(OPERATOR, request);
+                }
+                Err(cause) => self.unusable(file, report::chain(&cause)),
+            },
+            FileState::Bad(finding) => self.unusable(file, finding.reason),
         }
     }
 
-    fn forced(&mut self, state: FileState) {
+    fn forced(&mut self, file: PathBuf, state: FileState) {
+        self.usable(&file);
         let refused = |refused: String| Some(Forced { order: None, refused });
-        self.seen.force = match state {
+        self.force = match state {
             FileState::Absent => None,
             FileState::Present(bytes) => match read_force(&bytes) {
                 Ok(order) => Some(Forced { order: Some(order), refused: String::new() }),
                 Err(cause) => refused(cause.to_string()),
             },
+            FileState::Bad(finding) if is_denied(&file) => {
+                self.unusable(file, finding.reason);
+                None
+            }
             FileState::Bad(finding) => refused(finding.reason),
         };
     }
-}
 
-fn request(
-    bus: &Bus,
-    agent: &'static str,
-    topic: &Subscription<NodeDrainRequest>,
-    change: &Change<NodeDrainRequest>,
-    seen: &mut Seen,
-) {
-    match topic.get(GLOBAL) {
-        Some(request) => drop(seen.requests.insert(agent, request.clone())),
-        None => drop(seen.requests.remove(agent)),
-    }
-    note(bus, agent, change, &mut seen.broken);
-}
-
-/// Notes which files are broken.
-fn note<T: Topic>(bus: &Bus, agent: &str, change: &Change<T>, broken: &mut BTreeMap<PathBuf, String>) {
-    match change {
-        Change::Put { key, .. } | Change::Gone { key, .. } => {
-            broken.remove(&wire::path::<T>(bus, agent, key));
+    /// Notes which files are broken.
+    fn note<T: Topic>(&mut self, bus: &Bus, agent: &str, change: Change<T>) {
+        match change {
+            Change::Put { key, .. } | Change::Gone { key, .. } => {
+                self.usable(&wire::path::<T>(bus, agent, &key));
+            }
+            Change::Bad(Finding { path, reason }) => self.unusable(path, reason),
+            Change::Synced | Change::Restarted(_) => {}
         }
-        Change::Bad(Finding { path, reason }) => drop(broken.insert(path.clone(), reason.clone())),
-        Change::Synced | Change::Restarted(_) => {}
     }
+
+    fn usable(&mut self, path: &Path) {
+        self.broken.remove(path);
+        self.denied.retain(|it| !path.starts_with(it));
+    }
+
+    fn unusable(&mut self, path: PathBuf, reason: String) {
+        if is_denied(&path) {
+            self.denied.insert(closed(&path));
+        } else {
+            self.broken.insert(path, reason);
+        }
+    }
+}
+
+/// Whether this user may not read it, or not even see whether it is there.
+fn is_denied(path: &Path) -> bool {
+    rustix::fs::access(path, Access::READ_OK) == Err(Errno::ACCESS)
+}
+
+/// The uppermost directory on the way to `path` in which nothing can be looked up, or `path` itself: what is in it,
+/// and whether it exists, is not known.
+fn closed(path: &Path) -> PathBuf {
+    let unseen =
+        |it: &&Path| it.symlink_metadata().is_err_and(|cause| cause.kind() == ErrorKind::PermissionDenied);
+    let below = path.ancestors().filter(unseen).last();
+    below.and_then(Path::parent).unwrap_or(path).to_owned()
 }
 
 #[cfg(test)]

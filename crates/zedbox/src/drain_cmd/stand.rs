@@ -1,6 +1,9 @@
 //! Where the drain stands, in one word, and how a program that asked for it ends.
 
-use topics::{Blocker, DrainStatus, NodeDrainProgress, NodeDrainRequest, RequestId};
+use topics::{
+    Answer, Blocker, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainRequest,
+    PendingState, RequestId,
+};
 
 use super::seen::{REQUESTERS, Seen};
 use crate::Exit;
@@ -10,14 +13,20 @@ use crate::Exit;
 pub(super) enum Stand {
     /// Nothing can be told.
     Unknown,
-    /// Nothing is asked for, or there is nothing to drain.
+    /// No drain requested, or there is nothing to drain.
     Idle,
-    /// Asked for or at work.
+    /// Requested, at work, or an operation is pending that will request a drain.
     UnderWay,
     /// At work, and something does not leave.
     Blocked,
-    /// Done, or left out with a reason.
+    /// Drained: proved empty under a cordon.
     Complete,
+    /// COMPLETE without a drain, for a reason.
+    Skipped,
+    /// A person forced the status.
+    Forced,
+    /// COMPLETE, and nothing tells whether the node was drained: a zedkube of the reference.
+    Unproved,
     /// Given up.
     Failed,
 }
@@ -30,7 +39,27 @@ impl Stand {
             Self::UnderWay => Exit::UnderWay,
             Self::Blocked => Exit::Blocked,
             Self::Failed => Exit::DrainFailed,
-            Self::Unknown => Exit::Unknown,
+            Self::Skipped => Exit::Skipped,
+            Self::Forced => Exit::Forced,
+            Self::Unknown | Self::Unproved => Exit::Unknown,
+        }
+    }
+
+    /// How a request stands that has this answer.
+    fn answered(answer: &Answer) -> Option<Self> {
+        match answer.status {
+            DrainStatus::Complete if answer.forced => Some(Self::Forced),
+            DrainStatus::Complete if !answer.skip.is_empty() => Some(Self::Skipped),
+            DrainStatus::Complete => Some(Self::Complete),
+            DrainStatus::FailedCordon | DrainStatus::FailedDrain => Some(Self::Failed),
+            DrainStatus::Unknown
+            | DrainStatus::NotSupported
+            | DrainStatus::NotRequested
+            | DrainStatus::Requested
+            | DrainStatus::Starting
+            | DrainStatus::Cordoned
+            | DrainStatus::DrainRetrying
+            | DrainStatus::Stranger(_) => None,
         }
     }
 }
@@ -58,49 +87,67 @@ impl Seen {
 
     /// Where the drain of this node stands.
     pub(super) fn stand(&self) -> Stand {
-        match self.drain_status() {
-            None | Some(DrainStatus::Unknown | DrainStatus::Stranger(_)) => Stand::Unknown,
-            // Asked for, and not yet taken.
-            Some(DrainStatus::NotRequested) if !self.requests.is_empty() => Stand::UnderWay,
-            Some(DrainStatus::NotSupported | DrainStatus::NotRequested) => Stand::Idle,
-            Some(
-                DrainStatus::Requested
-                | DrainStatus::Starting
-                | DrainStatus::Cordoned
-                | DrainStatus::DrainRetrying,
-            ) => {
+        let Some(status) = self.drain_status() else { return Stand::Unknown };
+        let forced = self.agreed().is_some_and(|it| it.phase == DrainPhase::Forced);
+        match status {
+            DrainStatus::Unknown | DrainStatus::Stranger(_) => Stand::Unknown,
+            DrainStatus::NotSupported | DrainStatus::FailedCordon | DrainStatus::FailedDrain if forced => {
+                Stand::Forced
+            }
+            // Requested, and not yet accepted.
+            DrainStatus::NotRequested if !self.requests.is_empty() => Stand::UnderWay,
+            DrainStatus::NotSupported | DrainStatus::NotRequested if self.waits() => Stand::UnderWay,
+            DrainStatus::NotSupported | DrainStatus::NotRequested => Stand::Idle,
+            DrainStatus::Requested
+            | DrainStatus::Starting
+            | DrainStatus::Cordoned
+            | DrainStatus::DrainRetrying => {
                 let held = |it: &NodeDrainProgress| !it.blockers.is_empty() || it.counts.blocked > 0;
                 if self.agreed().is_some_and(held) { Stand::Blocked } else { Stand::UnderWay }
             }
-            Some(DrainStatus::FailedCordon | DrainStatus::FailedDrain) => Stand::Failed,
-            Some(DrainStatus::Complete) => Stand::Complete,
+            DrainStatus::FailedCordon | DrainStatus::FailedDrain => Stand::Failed,
+            DrainStatus::Complete => self.complete(),
         }
+    }
+
+    /// What kind of COMPLETE it is; with several answers the one that claims least.
+    fn complete(&self) -> Stand {
+        let Some(progress) = self.agreed() else { return Stand::Unproved };
+        let stands: Vec<Stand> = progress.answers.iter().filter_map(Stand::answered).collect();
+        if progress.phase == DrainPhase::Forced || stands.contains(&Stand::Forced) {
+            Stand::Forced
+        } else if !progress.skip.is_empty() || stands.contains(&Stand::Skipped) {
+            Stand::Skipped
+        } else {
+            Stand::Complete
+        }
+    }
+
+    /// Reboots and shutdowns that wait for something.
+    pub(super) fn pending(&self) -> impl Iterator<Item = &DeviceOpPending> {
+        self.pending.values().filter(|it| it.state == PendingState::Pending)
+    }
+
+    /// Whether an operation waits that nobody has requested a drain for yet, or does so again later.
+    fn waits(&self) -> bool {
+        self.pending().next().is_some() || !self.updates.is_empty()
     }
 
     /// Where the drain for one request stands, by the answers to that request alone: another requester's COMPLETE
     /// is none of its business.
     pub(super) fn stand_of(&self, id: RequestId) -> Stand {
         let answer = self.progress.as_ref().and_then(|it| it.answer(id));
-        match answer.map(|it| it.status) {
-            Some(DrainStatus::Complete) => Stand::Complete,
-            Some(DrainStatus::FailedCordon | DrainStatus::FailedDrain) => Stand::Failed,
-            Some(
-                DrainStatus::Unknown
-                | DrainStatus::NotSupported
-                | DrainStatus::NotRequested
-                | DrainStatus::Requested
-                | DrainStatus::Starting
-                | DrainStatus::Cordoned
-                | DrainStatus::DrainRetrying
-                | DrainStatus::Stranger(_),
-            )
-            | None => match self.stand() {
-                Stand::Blocked => Stand::Blocked,
-                Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Complete | Stand::Failed => {
-                    Stand::UnderWay
-                }
-            },
-        }
+        answer.and_then(Stand::answered).unwrap_or(match self.stand() {
+            Stand::Blocked => Stand::Blocked,
+            Stand::Unknown
+            | Stand::Idle
+            | Stand::UnderWay
+            | Stand::Complete
+            | Stand::Skipped
+            | Stand::Forced
+            | Stand::Unproved
+            | Stand::Failed => Stand::UnderWay,
+        })
     }
 
     /// The request that is being served, or the first that waits for it.
@@ -114,7 +161,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use topics::{Answer, NodeDrainStatus, Requester};
+    use topics::{NodeDrainStatus, Requester};
 
     fn seen(status: u8) -> Seen {
         let status = DrainStatus::from(status);
@@ -134,7 +181,8 @@ mod tests {
             (6, Exit::DrainFailed),
             (7, Exit::UnderWay),
             (8, Exit::DrainFailed),
-            (9, Exit::Done),
+            // A zedkube of the reference does not say how it came to this.
+            (9, Exit::Unknown),
             (10, Exit::Unknown),
             (255, Exit::Unknown),
         ];
@@ -153,8 +201,56 @@ mod tests {
         held.progress = Some(progress);
         assert_eq!(held.stand(), Stand::Blocked);
         // What was told before the status changed says nothing about now.
-        held.status = seen(9).status;
-        assert_eq!(held.stand(), Stand::Complete);
+        held.status = seen(8).status;
+        assert_eq!(held.stand(), Stand::Failed);
+    }
+
+    #[test]
+    fn k7_a_complete_is_a_proof_only_without_a_skip_and_without_force() {
+        let complete = |skip: &str, forced: bool| {
+            let mut told = seen(9);
+            let answer =
+                Answer { status: DrainStatus::Complete, skip: skip.to_owned(), forced, ..Answer::default() };
+            told.progress = Some(NodeDrainProgress {
+                status: DrainStatus::Complete,
+                answers: vec![Answer { skip: String::new(), forced: false, ..answer.clone() }, answer],
+                ..NodeDrainProgress::default()
+            });
+            told
+        };
+        for (skip, forced, exit) in [
+            ("", false, Exit::Done),
+            ("the API was not reachable", false, Exit::Skipped),
+            ("forced", true, Exit::Forced),
+        ] {
+            assert_eq!(complete(skip, forced).stand().exit(), exit, "{skip}");
+        }
+        // After a restart of zedkube its answers are the record; before, the run itself says why.
+        let mut skipped = complete("", false);
+        skipped.progress.as_mut().unwrap().skip = "every other node is cordoned".to_owned();
+        assert_eq!(skipped.stand(), Stand::Skipped);
+        // Of a status that a person holds up nothing is believed.
+        for status in [1, 6, 8, 9] {
+            let mut held = seen(status);
+            held.progress = Some(NodeDrainProgress {
+                status: DrainStatus::from(status),
+                phase: DrainPhase::Forced,
+                ..NodeDrainProgress::default()
+            });
+            assert_eq!(held.stand(), Stand::Forced, "{status}");
+        }
+    }
+
+    #[test]
+    fn an_operation_that_waits_without_a_request_is_under_way() {
+        for status in [1, 2] {
+            let mut told = seen(status);
+            let op = DeviceOpPending { state: PendingState::Commanded, ..DeviceOpPending::default() };
+            told.pending.insert("reboot".to_owned(), op.clone());
+            assert_eq!(told.stand(), Stand::Idle, "{status}");
+            told.pending.insert("reboot".to_owned(), DeviceOpPending { state: PendingState::Pending, ..op });
+            assert_eq!(told.stand(), Stand::UnderWay, "{status}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use topics::GoTime;
 
 /// Columns of the labels on the left, with the blanks behind them.
 const LABEL: usize = 11;
+/// A terminal of fewer lines is written to as if it had these.
+const FEWEST_LINES: usize = 4;
 /// Columns of a bar between its brackets.
 const BAR: usize = 20;
 
@@ -75,21 +77,86 @@ pub(super) fn row(label: &str, text: &str, columns: usize) -> String {
     paragraph(&format!("{label:<LABEL$}"), text, columns)
 }
 
-/// Lines behind a cut: the next step and whether zedkube runs.
-const TAIL: usize = 3;
+/// How much a row matters where not all of them have room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Weight {
+    /// The first line, the first blocker, the next step.
+    Essential,
+    /// What else holds the drain up, or what it has come to.
+    Cause,
+    /// How far it is.
+    Course,
+    /// Good to know.
+    Detail,
+}
 
-/// `text` in fewer than `rows` lines: what is too much goes from the middle, before the last lines.
-pub(super) fn fit(text: &str, rows: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let room = rows.saturating_sub(1).max(TAIL + 2);
-    if lines.len() <= room {
-        return text.to_owned();
+/// Rows of a screen, in the order in which they are read, each with its weight.
+#[derive(Debug)]
+pub(super) struct Sheet {
+    rows: Vec<(Weight, Vec<String>)>,
+    /// Of the first row.
+    colour: Option<&'static str>,
+}
+
+impl Sheet {
+    pub(super) fn new(headline: &str, colour: Option<&'static str>) -> Self {
+        let mut sheet = Self { rows: Vec::new(), colour };
+        sheet.add(Weight::Essential, headline);
+        sheet
     }
-    let cut = lines.len() - room + 1;
-    let (head, tail) = lines.split_at(lines.len() - TAIL);
-    let (head, _) = head.split_at(head.len() - cut);
-    let more = format!("... {cut} lines more");
-    lines_of(head.iter().chain([&more.as_str()]).chain(tail), "\n")
+
+    pub(super) fn add(&mut self, weight: Weight, row: &str) {
+        self.rows.push((weight, row.lines().map(str::to_owned).collect()));
+    }
+
+    /// All of it.
+    pub(super) fn text(&self, colours: bool) -> String {
+        let lines = |(at, (_, lines)): (usize, &(Weight, Vec<String>))| match self
+            .colour
+            .filter(|_| colours && at == 0)
+        {
+            Some(colour) => format!("\x1b[1;{colour}m{}\x1b[0m\n", lines.join("\n")),
+            None => lines_of(lines, "\n"),
+        };
+        self.rows.iter().enumerate().map(lines).collect()
+    }
+
+    /// What fits into fewer than `rows` lines: the lightest rows go first, the last of them before others; then the
+    /// longest of the rest is cut.
+    pub(super) fn fit(mut self, rows: usize) -> Self {
+        let room = rows.saturating_sub(1).max(FEWEST_LINES);
+        let height = |sheet: &Self| sheet.rows.iter().map(|(_, lines)| lines.len()).sum::<usize>();
+        let mut dropped = 0;
+        // A line is needed to say that something is missing.
+        while height(&self) + usize::from(dropped > 0) > room {
+            let heaviest = self.rows.iter().map(|(weight, _)| *weight).max();
+            let last = self
+                .rows
+                .iter()
+                .rposition(|(weight, _)| Some(*weight) == heaviest && *weight > Weight::Essential);
+            if let Some(last) = last {
+                dropped += self.rows.remove(last).1.len();
+                continue;
+            }
+            let longest = self.rows.iter_mut().max_by_key(|(_, lines)| lines.len());
+            let Some((_, lines)) = longest.filter(|(_, lines)| lines.len() > 1) else { break };
+            lines.pop();
+            dropped += 1;
+        }
+        if dropped > 0 {
+            self.rows.push((
+                Weight::Essential,
+                vec![format!("... {} more: zedbox drain status", number(dropped, "line"))],
+            ));
+        }
+        self
+    }
+}
+
+/// `1 attempt`, `2 attempts`.
+pub(super) fn number<N: std::fmt::Display + Copy + PartialEq + From<u8>>(count: N, of: &str) -> String {
+    let end = if count == 1.into() { "" } else { "s" };
+    format!("{count} {of}{end}")
 }
 
 /// How many rows of a terminal `text` takes, colours not counted.
@@ -201,17 +268,37 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_that_is_too_high_loses_lines_in_its_middle() {
-        let text: String = lines_of((1..=20).map(|line| line.to_string()), "\n");
-        assert_eq!(fit(&text, 24), text);
-        let cut = fit(&text, 10);
-        assert_eq!(cut.lines().count(), 9);
-        assert!(
-            cut.starts_with("1\n2\n3\n4\n5\n... 12 lines more") && cut.ends_with("18\n19\n20\n"),
-            "{cut}"
+    fn a_sheet_that_is_too_high_loses_the_lightest_rows_first_and_is_cut_last() {
+        let sheet = || {
+            let mut sheet = Sheet::new("state 1\nstate 2\n", Some("33"));
+            for (weight, row) in [
+                (Weight::Course, "pods"),
+                (Weight::Detail, "tier"),
+                (Weight::Essential, "blocked 1\nblocked 2\nblocked 3"),
+                (Weight::Cause, "pending"),
+                (Weight::Essential, "next step"),
+                (Weight::Detail, "zedkube"),
+            ] {
+                sheet.add(weight, row);
+            }
+            sheet
+        };
+        let whole = sheet().text(false);
+        assert_eq!(sheet().fit(11).text(false), whole);
+        let all = "state 1\nstate 2\npods\nblocked 1\nblocked 2\nblocked 3\npending\nnext step\n";
+        assert_eq!(sheet().fit(10).text(false), format!("{all}... 2 lines more: zedbox drain status\n"));
+        let least = "state 1\nblocked 1\nnext step\n... 7 lines more: zedbox drain status\n";
+        assert_eq!(
+            (sheet().fit(5).text(false).as_str(), sheet().fit(0).text(false).as_str()),
+            (least, least)
         );
-        // A window of no height still gets the first line and the last ones.
-        assert_eq!(fit(&text, 0).lines().count(), 5);
+        // What was cut leaves no colour behind.
+        assert!(sheet().fit(5).text(true).starts_with("\x1b[1;33mstate 1\x1b[0m\n"));
+    }
+
+    #[test]
+    fn one_is_one_and_others_are_many() {
+        assert_eq!([0, 1, 2].map(|it: u32| number(it, "attempt")), ["0 attempts", "1 attempt", "2 attempts"]);
     }
 
     #[test]

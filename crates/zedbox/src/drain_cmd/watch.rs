@@ -2,7 +2,7 @@
 //! lines elsewhere.
 //!
 //! The files are followed by their events. Only what causes none is looked at each second: the clock, and whether
-//! zedkube's process lives.
+//! zedkube lives.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use pubsub::Bus;
 use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::course::{Course, End, Goal};
+use super::course::{Course, End, Goal, NOT_DRAINED};
 use super::seen::{Follow, SETTLING, Seen};
 use super::status::{sheet, warnings};
-use super::text::{clean, fit, height, lines_of, seconds};
+use super::text::{clean, height, lines_of, seconds};
 use super::voice::Voice;
 use crate::Exit;
 use crate::args::Output;
 
 /// A sheet is drawn ten times a second at most.
 const DRAW_PAUSE: Duration = Duration::from_millis(100);
-/// The clock on the sheet moves, and zedkube's process is looked at.
+/// The clock on the sheet moves, and zedkube's lock is looked at.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Follows the drain that is the `goal` until it has ended, Ctrl-C is pressed, or nobody reads any more.
 pub(super) async fn run(bus: &Bus, clock: Clock, goal: Goal, voice: &Voice) -> anyhow::Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
     let mut resized = signal(SignalKind::window_change()).context("listen for the terminal's size")?;
-    let mut follow = Follow::open(bus).await;
+    let mut follow = Follow::open(bus, clock).await;
     let mut course = Course::new(goal);
     let mut teller = Teller { voice, clock, shown: String::new(), last: None };
     for line in warnings(bus, follow.seen()) {
@@ -61,7 +61,7 @@ pub(super) async fn run(bus: &Bus, clock: Clock, goal: Goal, voice: &Voice) -> a
         tokio::select! {
             biased;
             _ = interrupt.recv() => {
-                teller.last_words("watching ended; the drain goes on as it is")?;
+                teller.last_words("watching ended; the drain continues")?;
                 return Ok(Exit::Interrupted);
             }
             _ = resized.recv() => stale = true,
@@ -115,7 +115,7 @@ impl Teller<'_> {
     fn draw(&mut self, seen: &Seen) -> anyhow::Result<bool> {
         let (columns, rows) = self.voice.size();
         let seen = seen.clone().by_clock(self.clock);
-        let sheet = fit(&sheet(&seen, self.clock.wall(), columns, self.voice.colours), rows);
+        let sheet = sheet(&seen, self.clock.wall(), columns).fit(rows).text(self.voice.colours);
         let up = height(&self.shown, columns);
         let back = if up > 0 { format!("\r\x1b[{up}A") } else { String::new() };
         let lines = lines_of(sheet.lines(), "\x1b[K\r\n");
@@ -131,7 +131,10 @@ impl Teller<'_> {
                 Voice::warn(&words);
                 return Ok(());
             }
-            Output::Text if self.voice.redraws => format!("\r{words}\n"),
+            Output::Text if self.voice.redraws => match words.strip_prefix(NOT_DRAINED) {
+                Some(rest) if self.voice.colours => format!("\r\x1b[1;31m{NOT_DRAINED}\x1b[0m{rest}\n"),
+                Some(_) | None => format!("\r{words}\n"),
+            },
             Output::Text => format!("{} {words}\n", seconds(self.clock.wall())),
         };
         // It is over, whether or not somebody still reads.

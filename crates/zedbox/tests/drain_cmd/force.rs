@@ -26,11 +26,15 @@ fn complete_for_a_waiting_reboot_is_written_for_root_alone_with_a_warning() {
     assert_eq!(told.code, 0, "{told:?}");
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        said.contains("the waiting reboot goes ahead WITHOUT a proved drain. The file is used once."),
+        said.contains("the pending reboot goes ahead WITHOUT a proved drain. The file is used once."),
         "{said}"
     );
     assert!(told.err.contains("WARNING: no drain is proved"), "{}", told.err);
-    assert_eq!(node.text(FORCE_FILE), r#"{"Status":9,"RequestedBy":2}"#);
+    let user =
+        String::from_utf8(std::process::Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let written =
+        format!(r#"{{"Status":9,"RequestedBy":2,"Reason":"no reason given","By":"{}"}}"#, user.trim());
+    assert_eq!(node.text(FORCE_FILE), written);
     assert_eq!((mode(&node, FORCE_FILE), mode(&node, "persist/kube-status")), (0o600, 0o700));
     let status = node.drain("status");
     assert!(status.out.contains("orders\n           {Complete 2}"), "{}", status.out);
@@ -39,8 +43,11 @@ fn complete_for_a_waiting_reboot_is_written_for_root_alone_with_a_warning() {
 #[test]
 fn complete_for_nobody_who_waits_is_refused_unless_it_is_meant() {
     let node = Node::of("cluster-idle");
-    refused(&node.drain("force 9 --for reboot"), &["no reboot or shutdown waits", "--even-if-nobody-waits"]);
-    refused(&node.drain("force 9 --for update"), &["no update waits", "--even-if-nobody-waits"]);
+    refused(
+        &node.drain("force 9 --for reboot"),
+        &["no reboot or shutdown is pending", "--even-if-nobody-waits"],
+    );
+    refused(&node.drain("force 9 --for update"), &["no update is pending", "--even-if-nobody-waits"]);
     assert!(!node.path(FORCE_FILE).exists());
     let told = node.drain("force 9 --for update --even-if-nobody-waits -o json");
     assert_eq!(told.code, 0, "{told:?}");
@@ -51,27 +58,34 @@ fn complete_for_nobody_who_waits_is_refused_unless_it_is_meant() {
 }
 
 #[test]
-fn what_the_agents_would_refuse_is_refused_in_their_words() {
+fn what_the_agents_would_refuse_is_refused_in_words_of_the_command_line() {
     let node = Node::of("drain-5-cordoned");
-    refused(&node.drain("force complete"), &["complete for nobody", "RequestedBy 2"]);
-    refused(&node.drain("force 0 --for reboot"), &["no status to force"]);
-    refused(&node.drain("force 12 --for reboot"), &["status 12 does not exist"]);
-    assert!(!node.path(FORCE_FILE).exists());
-    for words in ["force", "force done --for reboot", "force 9 --for operator", "force 9 --remove"] {
+    for (words, named) in [
+        ("force", "STATUS"),
+        ("force 9", "COMPLETE needs a target: `--for reboot` or `--for update`"),
+        ("force complete", "COMPLETE needs a target"),
+        ("force 0 --for reboot", "no such status; known are 1 notsupported"),
+        ("force 12 --for reboot", "no such status"),
+        ("force done --for reboot", "no such status"),
+        ("force 9 --for operator", "reboot"),
+        ("force 9 --remove", "--remove"),
+    ] {
         let told = node.drain(words);
         assert_eq!((told.code, told.out.as_str()), (2, ""), "{words}: {told:?}");
+        assert!(told.err.contains(named) && !told.err.contains("RequestedBy"), "{words}: {}", told.err);
     }
+    assert!(!node.path(FORCE_FILE).exists());
     assert_eq!(node.drain("force not-supported").code, 0);
-    assert_eq!(node.text(FORCE_FILE), r#"{"Status":1,"RequestedBy":1}"#);
+    assert!(node.text(FORCE_FILE).starts_with(r#"{"Status":1,"RequestedBy":1,"#));
 }
 
 #[test]
-fn an_order_that_stands_is_named_with_its_content_and_replaced_only_when_asked() {
+fn an_existing_order_is_named_with_its_content_and_replaced_only_when_asked() {
     let node = Node::of("forced");
     let told = node.drain("force notsupported");
     refused(&told, &[FORCE_FILE, r#"holds {"Status":9,"RequestedBy":2}"#, "--replace"]);
     assert_eq!(node.drain("force notsupported --replace").code, 0);
-    assert_eq!(node.text(FORCE_FILE), r#"{"Status":1,"RequestedBy":1}"#);
+    assert!(node.text(FORCE_FILE).starts_with(r#"{"Status":1,"RequestedBy":1,"#));
 }
 
 #[test]
@@ -120,4 +134,20 @@ fn a_user_without_the_right_is_told_to_use_sudo() {
     let node = Node::of("drain-5-cordoned");
     let Some(told) = node.drain_as_nobody("force notsupported") else { return };
     refused(&told, &["run it with sudo"]);
+}
+
+#[test]
+fn s6_the_file_names_who_forces_and_why() {
+    let node = Node::of("failed-drain-8");
+    for (reason, words) in [(" ", "the reason is empty"), ("a\nb", "control characters")] {
+        refused(&node.drain_with("force 9 --for reboot --reason", reason), &[words]);
+    }
+    assert!(!node.path(FORCE_FILE).exists());
+    let mut command = node.command("force 9 --for reboot --reason");
+    let told = Told::of(command.arg("disk \"2\" burns").env("SUDO_USER", "field").output().unwrap());
+    assert_eq!(told.code, 0, "{told:?}");
+    let text = r#"{"Status":9,"RequestedBy":2,"Reason":"disk \"2\" burns","By":"field"}"#;
+    assert_eq!(node.text(FORCE_FILE), text);
+    // The order itself is what a reader of the reference takes from it.
+    assert_eq!(topics::read_force(text.as_bytes()).unwrap().to_string(), "{Complete 2}");
 }

@@ -29,7 +29,8 @@ fn a_drain_that_goes_on_and_one_over_midnight_are_told_so() {
         &text.replace("2026-03-14T08:39:12Z\",\"Status\":9", "0001-01-01T00:00:00Z\",\"Status\":5"),
     );
     let told = node.drain("history");
-    assert!(told.out.contains("CORDONED (5), still"), "{}", told.out);
+    let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("CORDONED (5), continues"), "{}", told.out);
     node.put(FILE, &text.replace("{\"At\":\"2026-03-14T08:39:12Z\"", "{\"At\":\"2026-03-15T00:01:02Z\""));
     let told = node.drain("history");
     assert!(told.out.contains("00:01:02   2026-03-15 drained, verified"), "{}", told.out);
@@ -39,7 +40,7 @@ fn a_drain_that_goes_on_and_one_over_midnight_are_told_so() {
 fn without_a_history_it_says_so_and_a_broken_one_names_the_file_and_the_next_step() {
     let node = Node::empty();
     let told = node.drain("history");
-    assert_eq!((told.code, told.out.as_str()), (0, "No drain and no force file is known of on this node.\n"));
+    assert_eq!((told.code, told.out.as_str()), (0, "No drain and no force file is recorded on this node.\n"));
     node.put(FILE, "{\"Drains\":[");
     let told = node.drain("history");
     assert_eq!((told.code, told.out.as_str()), (1, ""));

@@ -1,6 +1,6 @@
 //! A node for one test: a copy of a tree under a root of its own, and the program called on it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use pubsub::store;
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-/// The moment from which the tests reckon.
+/// The moment from which the tests compute.
 pub(crate) const NOW: &str = "2026-03-14T09:41:00Z";
+/// A user without rights.
+const NOBODY: u32 = 65_534;
 
 /// The repository.
 pub(crate) fn top() -> &'static Path {
@@ -21,7 +24,7 @@ pub(crate) fn top() -> &'static Path {
 /// A root directory, and what stands in for zedkube on it.
 pub(crate) struct Node {
     dir: TempDir,
-    zedkube: Option<Child>,
+    zedkube: Option<File>,
 }
 
 impl Node {
@@ -37,12 +40,13 @@ impl Node {
         node
     }
 
-    /// The same with a live process that is called zedkube.
+    /// The same with somebody who holds the lock of zedkube's topics, as zedkube does as long as it lives.
     pub(crate) fn with_zedkube(mut self) -> Self {
-        let sleeper = Command::new("cat").arg0("zedkube").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-        let sleeper = sleeper.unwrap();
-        self.put("run/zedkube.pid", &sleeper.id().to_string());
-        self.zedkube = Some(sleeper);
+        let path = self.path("run/zedkube/NodeDrainStatus.lock");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let lock = File::create(path).unwrap();
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        self.zedkube = Some(lock);
         self
     }
 
@@ -82,36 +86,32 @@ impl Node {
     }
 
     /// What the program says to a user who may enter `run` and no further; `None`, with the reason printed, where
-    /// no other user can be had.
+    /// this test may not become another user.
     pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Told> {
+        if !rustix::process::geteuid().is_root() {
+            writeln!(std::io::stderr(), "skipped: only root can become another user; run this as root")
+                .unwrap();
+            return None;
+        }
         let mode =
             |path: &Path, mode: u32| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         mode(self.root(), 0o755);
         mode(&self.path("run"), 0o755);
         for entry in fs::read_dir(self.path("run")).unwrap() {
             let path = entry.unwrap().path();
-            mode(&path, if path.is_dir() { 0o700 } else { 0o600 });
+            // As the agents leave them.
+            mode(&path, if path.is_dir() { 0o700 } else { 0o644 });
+        }
+        if self.path("persist").exists() {
+            mode(&self.path("persist"), 0o700);
         }
         // The program where everybody may run it.
         let program = self.path("zedbox");
         fs::copy(env!("CARGO_BIN_EXE_zedbox"), &program).unwrap();
-        let line = format!("{} drain {words} --root {}", program.display(), self.root().display());
-        let told = match Command::new("su").args(["nobody", "-s", "/bin/sh", "-c", &line]).output() {
-            Ok(output) => Told::of(output),
-            Err(cause) => {
-                writeln!(
-                    std::io::stderr(),
-                    "skipped: su cannot be called: {cause}; run this as root where su is installed"
-                )
-                .unwrap();
-                return None;
-            }
-        };
-        if told.err.contains("su:") {
-            writeln!(std::io::stderr(), "skipped: su refuses, run this as root: {}", told.err).unwrap();
-            return None;
-        }
-        Some(told)
+        let mut command = Command::new(program);
+        command.args(["drain", "--root"]).arg(self.root()).args(words.split_whitespace());
+        command.env_clear().current_dir("/").uid(NOBODY).gid(NOBODY);
+        Some(Told::of(command.output().unwrap()))
     }
 
     /// What the program says and how it ends.
@@ -131,16 +131,7 @@ impl Node {
 
 impl Node {
     pub(crate) fn kill_zedkube(&mut self) {
-        if let Some(mut zedkube) = self.zedkube.take() {
-            drop(zedkube.kill());
-            drop(zedkube.wait());
-        }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.kill_zedkube();
+        self.zedkube = None;
     }
 }
 

@@ -3,7 +3,10 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use topics::{NodeDrainProgress, NodeDrainRequest, Requester, go_json};
+use topics::{
+    Answer, CordonOwner, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
+    Requester, go_json,
+};
 
 use crate::node::Node;
 
@@ -13,15 +16,26 @@ fn request(node: &Node) -> NodeDrainRequest {
     go_json::from_slice(node.text(FILE).as_bytes()).unwrap()
 }
 
-/// zedkube answers the standing request of a person in this tree's words.
+/// zedkube answers the request of a person in this tree's words.
 fn answer(node: &Node, tree: &str) {
+    answer_with(node, tree, |_| {});
+}
+
+/// The same with a change.
+fn answer_with(node: &Node, tree: &str, change: impl FnOnce(&mut NodeDrainProgress)) {
     let request = request(node);
-    node.zedkube_tells(tree);
     let file = "run/zedkube/NodeDrainProgress/global.json";
-    let mut progress: NodeDrainProgress = go_json::from_slice(node.text(file).as_bytes()).unwrap();
+    let text = fs::read_to_string(crate::node::top().join("run-fixtures").join(tree).join(file)).unwrap();
+    let mut progress: NodeDrainProgress = go_json::from_slice(text.as_bytes()).unwrap();
     let answer = &mut progress.answers[0];
     (answer.requested_by, answer.requested_at) = (Requester::Operator, request.requested_at);
+    change(&mut progress);
     node.put(file, &String::from_utf8(go_json::to_vec(&progress).unwrap()).unwrap());
+    let status = NodeDrainStatus { status: progress.status, requested_by: Requester::Operator };
+    node.put(
+        "run/zedkube/NodeDrainStatus/global.json",
+        &String::from_utf8(go_json::to_vec(&status).unwrap()).unwrap(),
+    );
 }
 
 #[test]
@@ -63,7 +77,7 @@ fn a_second_request_is_refused_with_the_first_ones_file_reason_and_way_out() {
     let before = node.text(FILE);
     let told = node.drain("request --reason second");
     assert_eq!((told.code, told.out.as_str()), (1, ""));
-    for words in [FILE, "stands already", ": first, asked", "`zedbox drain cancel`"] {
+    for words in [FILE, "exists already", ": first, requested", "`zedbox drain cancel`"] {
         assert!(told.err.contains(words), "no `{words}` in {}", told.err);
     }
     assert_eq!(node.text(FILE), before);
@@ -90,13 +104,15 @@ fn a_reason_that_is_empty_too_long_or_steers_a_terminal_is_refused_and_nothing_i
 
 #[test]
 fn nobody_who_would_drain_and_no_cluster_are_warned_of() {
-    let told = Node::of("single-node").drain("request --reason disk");
+    let mut node = Node::of("single-node").with_zedkube();
+    node.kill_zedkube();
+    let told = node.drain("request --reason disk");
     assert_eq!(told.code, 0);
-    assert!(told.err.contains("zedkube does not run"), "{}", told.err);
+    assert!(told.err.contains("zedkube is not running"), "{}", told.err);
     assert!(told.err.contains("this node is in no cluster"), "{}", told.err);
     let waited = Node::of("single-node").drain("request --reason disk --wait");
-    assert_eq!(waited.code, 0);
-    assert!(waited.err.contains("does not wait"), "{}", waited.err);
+    assert_eq!(waited.code, 7);
+    assert!(waited.err.contains("NOT DRAINED") && waited.err.contains("not waiting"), "{}", waited.err);
 }
 
 #[test]
@@ -123,21 +139,72 @@ fn a_waiting_request_ends_by_its_own_answer_and_not_by_the_controllers() {
 }
 
 #[test]
-fn a_waiting_request_ends_when_it_failed_or_was_taken_back_elsewhere() {
+fn k7_a_waiting_request_ends_with_5_when_it_failed_and_with_8_when_it_was_withdrawn_elsewhere() {
     let node = Node::of("cluster-idle").with_zedkube();
     let mut asked = node.start("request --reason disk --wait");
     asked.until("NOTREQUESTED (2)");
     answer(&node, "failed-drain-8");
-    asked.until("failed: could not drain");
+    asked.until("NOT DRAINED: could not drain");
     assert_eq!(asked.end(), 5);
     assert_eq!(node.drain("cancel").code, 0);
     node.zedkube_tells("cluster-idle");
     let mut asked = node.start("request --reason disk --wait -o json");
     asked.until("operator");
     assert_eq!(node.drain("cancel").code, 0);
-    assert_eq!(asked.end(), 0);
+    assert_eq!(asked.end(), 8);
     for line in &asked.read {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn k7_a_skip_is_7_and_says_that_the_node_was_neither_drained_nor_cordoned() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    let mut asked = node.start("request --reason disk --wait");
+    asked.until("NOTREQUESTED (2)");
+    let file = "run/zedkube/NodeDrainProgress/global.json";
+    let request = request(&node);
+    let why = "the Kubernetes API was not reachable for 300 s";
+    let answer = Answer {
+        requested_by: Requester::Operator,
+        requested_at: request.requested_at,
+        status: DrainStatus::Complete,
+        skip: why.to_owned(),
+        ..Answer::default()
+    };
+    let progress = NodeDrainProgress {
+        status: DrainStatus::Complete,
+        phase: DrainPhase::Skipped,
+        skip: why.to_owned(),
+        reason: format!("drain skipped: {why}"),
+        answers: vec![answer],
+        ..NodeDrainProgress::default()
+    };
+    node.put(file, &String::from_utf8(go_json::to_vec(&progress).unwrap()).unwrap());
+    node.put("run/zedkube/NodeDrainStatus/global.json", r#"{"Status":9,"RequestedBy":4}"#);
+    let last = asked.until("NOT DRAINED: drain skipped");
+    assert_eq!(asked.end(), 7);
+    assert!(
+        last.contains(why) && last.contains("the node is not cordoned; do not work on this node"),
+        "{last}"
+    );
+    let told = node.drain("status");
+    assert_eq!(told.code, 7, "{told:?}");
+    assert!(told.out.starts_with("COMPLETE (9): NOT DRAINED: the drain was skipped"), "{}", told.out);
+}
+
+#[test]
+fn k7_a_node_that_is_empty_under_somebody_elses_cordon_is_0_and_that_is_said() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    let mut asked = node.start("request --reason disk --wait");
+    asked.until("NOTREQUESTED (2)");
+    answer_with(&node, "drain-9-complete", |it| it.cordon = CordonOwner::Foreign);
+    let last = asked.until("complete: drained");
+    assert_eq!(asked.end(), 0);
+    for words in
+        ["the cordon is not ours: somebody else set it", "`zedbox drain cancel` leaves that cordon in place"]
+    {
+        assert!(last.contains(words), "no `{words}` in {last}");
     }
 }
 
@@ -148,13 +215,13 @@ fn cancel_removes_a_persons_request_only_and_says_what_follows() {
     let told = node.drain("cancel");
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!((told.code, told.err.as_str()), (0, ""));
-    assert!(said.contains("Took the request back, by operator") && said.contains(FILE), "{said}");
-    assert!(said.contains("A request of the controller still stands"), "{said}");
+    assert!(said.contains("Withdrew the request, by operator") && said.contains(FILE), "{said}");
+    assert!(said.contains("The controller's request still exists"), "{said}");
     assert!(!node.path(FILE).exists() && node.path("run/zedagent/NodeDrainRequest/global.json").exists());
     let again = node.drain("cancel");
     assert_eq!((again.code, again.out.as_str()), (1, ""));
     for words in
-        [FILE, "no request of a person stands", "for a reboot", "belongs to the controller, by zedagent"]
+        [FILE, "no person has requested a drain", "for a reboot", "belongs to the controller (zedagent)"]
     {
         assert!(again.err.contains(words), "no `{words}` in {}", again.err);
     }

@@ -1,28 +1,32 @@
 //! `zedbox drain status`: what it says of every state, and how it ends.
 
+use std::fs::File;
 use std::os::unix::fs::symlink;
+use std::time::{Duration, UNIX_EPOCH};
+
+use topics::DeviceOpPending;
 
 use crate::node::{NOW, Node};
 
 /// Every tree with its exit code and what its first line begins with.
 const TREES: [(&str, i32, &str); 13] = [
-    ("cluster-idle", 0, "NOTREQUESTED (2): nothing is asked for"),
-    ("drain-3-requested", 3, "REQUESTED (3): the request is taken; for a reboot, asked 09:30:00 UTC, 11 min"),
+    ("cluster-idle", 0, "NOTREQUESTED (2): no drain requested"),
+    ("drain-3-requested", 3, "REQUESTED (3): request accepted; for a reboot, requested 09:30:00 UTC, 11 min"),
     ("drain-4-starting", 3, "STARTING (4): "),
+    ("drain-5-cordoned", 4, "CORDONED (5): pods are being evicted; for a reboot, requested 09:30:00 UTC, 11"),
     (
-        "drain-5-cordoned",
-        4,
-        "CORDONED (5): pods leave; for a reboot, asked 09:30:00 UTC, 11 min ago; attempt",
+        "drain-5-detaching",
+        3,
+        "CORDONED (5): all pods are gone, their volumes are being detached; for a reboot",
     ),
-    ("drain-5-detaching", 3, "CORDONED (5): pods have left, their volumes are being detached; for a reboot"),
     ("drain-7-retrying", 4, "DRAINRETRYING (7): "),
     ("drain-9-complete", 0, "COMPLETE (9): drained; for a reboot"),
-    ("failed-cordon-6", 5, "FAILEDCORDON (6): gave up cordoning"),
-    ("failed-drain-8", 5, "FAILEDDRAIN (8): gave up draining"),
-    ("forced", 0, "COMPLETE (9): done without a drain"),
-    ("malformed", 6, "UNKNOWN: nothing is known"),
+    ("failed-cordon-6", 5, "FAILEDCORDON (6): NOT DRAINED: cordoning failed"),
+    ("failed-drain-8", 5, "FAILEDDRAIN (8): NOT DRAINED: the drain failed"),
+    ("forced", 9, "COMPLETE (9): NOT DRAINED: a person forced this status"),
+    ("malformed", 6, "UNKNOWN: no drain status is known"),
     ("single-node", 0, "NOTSUPPORTED (1): this node is in no cluster"),
-    ("update-5-cordoned", 4, "CORDONED (5): pods leave; for OS image 2e1f0d3c-"),
+    ("update-5-cordoned", 4, "CORDONED (5): pods are being evicted; for OS image"),
 ];
 
 #[test]
@@ -38,7 +42,8 @@ fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
         assert_eq!(json.code, code, "{tree}");
         let json = json.json();
         let members: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
-        let known = ["Broken", "Force", "Live", "Pending", "Progress", "Requests", "Status"];
+        let known =
+            ["Broken", "Denied", "Force", "Live", "Pending", "Progress", "Requests", "Status", "Updates"];
         assert_eq!(members, known, "{tree}");
     }
 }
@@ -48,15 +53,19 @@ fn a_blocked_drain_names_counts_blockers_deadline_and_the_next_step() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
     let told = node.drain(&format!("status --as-of {NOW}"));
     for words in [
-        "[##########..........] 2 of 4 gone, 1 going, 1 blocked",
+        "[##########..........] 2 of 4 gone, 1 terminating, 1 blocked",
         "deadline   2026-03-15 09:30:02 UTC, in 23 h 49 min",
         "[budget] pod shop/web-5f7d-e757f: PodDisruptionBudget shop/web allows",
         "since 09:30:04 UTC,",
         "next step  shop/web-5f7d-e757f: wait until the budget allows a disruption, or",
-        "zedkube    runs",
     ] {
         assert!(told.out.contains(words), "no `{words}` in\n{}", told.out);
     }
+    // Of a copy that was made at another time nothing is said about the process.
+    assert!(!told.out.contains("running"), "{}", told.out);
+    assert!(node.drain("status").out.contains("\nzedkube    running"));
+    let json = node.drain(&format!("status -o json --as-of {NOW}")).json();
+    assert_eq!(json["Live"]["Running"], serde_json::Value::Null);
     let json = node.drain("status -o json").json();
     assert_eq!(json["Live"]["Running"], true);
     assert_eq!(json["Progress"]["Blockers"][0]["Code"], "budget");
@@ -83,10 +92,89 @@ fn trouble_with_the_api_is_told_beside_blockers_and_nothing_is_told_twice() {
 }
 
 #[test]
-fn a_dead_zedkube_is_told_so_that_nobody_waits_for_it() {
+fn k8_a_dead_zedkube_is_named_and_the_recorded_next_step_stays() {
+    let mut node = Node::of("drain-5-cordoned").with_zedkube();
+    node.kill_zedkube();
+    let told = node.drain("status");
+    let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "next step start zedkube: no drain continues without it; then, as it recorded: shop/web-5f7d-e757f:",
+        "zedkube not running: what is shown is what it wrote last",
+    ] {
+        assert!(said.contains(words), "no `{words}` in\n{}", told.out);
+    }
+    // Nobody ever took a lock here: nothing is known, and nothing is said.
     let told = Node::of("drain-5-cordoned").drain("status");
-    assert!(told.out.contains("next step  start zedkube"), "{}", told.out);
-    assert!(told.out.contains("zedkube    does not run"), "{}", told.out);
+    assert!(!told.out.contains("running") && !told.out.contains("start zedkube"), "{}", told.out);
+    assert!(told.out.contains("next step  shop/web-5f7d-e757f"), "{}", told.out);
+}
+
+#[test]
+fn k8_on_a_copy_only_the_touch_file_says_whether_zedkube_ran() {
+    let node = Node::of("drain-5-cordoned").with_zedkube();
+    node.put("run/zedkube.touch", "");
+    let secs = NOW.parse::<topics::GoTime>().unwrap().to_timestamp().as_second() - 4;
+    let turn = UNIX_EPOCH + Duration::from_secs(u64::try_from(secs).unwrap());
+    File::options().write(true).open(node.path("run/zedkube.touch")).unwrap().set_modified(turn).unwrap();
+    let of_then = |node: &Node| node.drain(&format!("status --as-of {NOW}")).out;
+    assert!(of_then(&node).contains("\nzedkube    last turn 09:40:56 UTC, 4 s ago\n"), "{}", of_then(&node));
+    let mut copy = Node::of("drain-5-cordoned").with_zedkube();
+    copy.kill_zedkube();
+    assert!(of_then(&copy).contains("\nzedkube    no turn known\n"), "{}", of_then(&copy));
+    assert!(!of_then(&copy).contains("start zedkube"));
+}
+
+#[test]
+fn an_operation_that_waits_without_a_request_is_shown_and_ends_with_3() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    let pending = |attempts: u32, words: &str| {
+        let op = DeviceOpPending {
+            counter: 7,
+            attempts,
+            waiting_for: words.to_owned(),
+            next_step: "read the reason".to_owned(),
+            ..DeviceOpPending::default()
+        };
+        String::from_utf8(topics::go_json::to_vec(&op).unwrap()).unwrap()
+    };
+    let file = "persist/status/zedagent/DeviceOpPending/reboot.json";
+    // Its request has vanished, and the next try after a failed drain is still to come.
+    for (attempts, words) in
+        [(1, "zedkube to accept the drain request"), (2, "the next try at 09:50, after 1 failed drain")]
+    {
+        node.put(file, &pending(attempts, words));
+        let told = node.drain("status");
+        assert_eq!(told.code, 3, "{told:?}");
+        assert!(
+            told.out.starts_with("NOTREQUESTED (2): no drain requested; reboot 7 is pending\n"),
+            "{}",
+            told.out
+        );
+        assert!(told.out.contains(&format!("\npending    reboot 7 waits for {words}\n")), "{}", told.out);
+        assert!(told.out.contains("\nnext step  read the reason\n"), "{}", told.out);
+    }
+}
+
+#[test]
+fn an_update_between_two_tries_is_shown_and_ends_with_3() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    let update = topics::BaseOsStatus {
+        base_os_version: "14.5.1".to_owned(),
+        error: "drain of this node failed".to_owned(),
+        error_retry_condition: "asked for again 60 s after the error".to_owned(),
+        error_time: NOW.parse().unwrap(),
+        ..topics::BaseOsStatus::default()
+    };
+    let text = String::from_utf8(topics::go_json::to_vec(&update).unwrap()).unwrap();
+    node.put("run/baseosmgr/BaseOsStatus/2e1f0d3c-4b5a-4697-8897-a6b5c4d3e2f1.json", &text);
+    let told = node.drain("status");
+    assert_eq!(told.code, 3, "{told:?}");
+    let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in
+        ["OS update 14.5.1 is pending", "drain of this node failed; asked for again 60 s after the error"]
+    {
+        assert!(said.contains(words), "no `{words}` in\n{}", told.out);
+    }
 }
 
 #[test]
@@ -123,10 +211,15 @@ fn a_drain_that_only_a_reference_zedkube_tells_of_is_told_by_its_status_alone() 
     let told = node.drain(&format!("status --as-of {NOW}"));
     assert_eq!(told.code, 3);
     assert!(
-        told.out.starts_with("CORDONED (5): the node is cordoned, pods leave; for a reboot"),
+        told.out.starts_with("CORDONED (5): node cordoned, pods are being evicted; for a reboot"),
         "{}",
         told.out
     );
+    let node = Node::of("drain-9-complete");
+    std::fs::remove_dir_all(node.path("run/zedkube/NodeDrainProgress")).unwrap();
+    let told = node.drain("status");
+    assert_eq!(told.code, 6, "{told:?}");
+    assert!(told.out.contains("does not report whether the node was drained"), "{}", told.out);
 }
 
 #[test]
@@ -140,9 +233,33 @@ fn texts_in_the_files_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn without_permission_it_says_to_become_root() {
-    let node = Node::of("drain-5-cordoned");
+fn k8_what_a_user_may_not_read_is_one_line() {
+    let node = Node::of("drain-5-cordoned").with_zedkube();
+    node.put("run/zedkube.touch", "");
     let Some(told) = node.drain_as_nobody("status") else { return };
     assert_eq!(told.code, 6, "{told:?}");
-    assert!(told.err.contains("run this as root, with sudo"), "{}", told.err);
+    let [line] = told.err.lines().collect::<Vec<_>>()[..] else { unreachable!("not one line: {}", told.err) };
+    assert!(
+        line.contains("user nobody may not read") && line.ends_with("run this as root, with sudo"),
+        "{line}"
+    );
+    // Directories, and none of what may or may not be in them.
+    for dir in ["run/zedagent", "run/zedkube", "persist"] {
+        assert!(line.contains(&format!("{}", node.path(dir).display())), "no {dir} in {line}");
+    }
+    assert!(!line.contains(".json") && !line.contains("run/zedbox"), "{line}");
+    // The touch file is everybody's; the lock is not.
+    assert!(told.out.contains("\nzedkube    last turn "), "{}", told.out);
+    assert!(!told.out.contains("start zedkube") && !told.out.contains("refused"), "{}", told.out);
+}
+
+#[test]
+fn a_log_filter_that_is_none_ends_with_2_and_says_what_to_write() {
+    for filter in ["loud", "zedkube=loud"] {
+        let told = Node::of("cluster-idle").drain_with("status --log", filter);
+        assert_eq!((told.code, told.out.as_str()), (2, ""), "{told:?}");
+        for words in [filter, "--log", "info,zedkube=debug"] {
+            assert!(told.err.contains(words), "no `{words}` in {}", told.err);
+        }
+    }
 }

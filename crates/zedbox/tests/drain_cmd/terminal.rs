@@ -20,10 +20,14 @@ struct Terminal {
 
 impl Terminal {
     fn start(node: &Node, words: &str, columns: u16, env: &[(&str, &str)]) -> Self {
+        Self::sized(node, words, (columns, 24), env)
+    }
+
+    fn sized(node: &Node, words: &str, (columns, rows): (u16, u16), env: &[(&str, &str)]) -> Self {
         let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&screen).unwrap();
         unlockpt(&screen).unwrap();
-        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&screen, size).unwrap();
         let name = ptsname(&screen, Vec::new()).unwrap();
         let end: OwnedFd = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
@@ -76,7 +80,7 @@ impl Drop for Terminal {
 fn the_sheet_is_drawn_over_itself_until_the_end() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
     let mut terminal = Terminal::start(&node, "watch", 70, &[("TERM", "vt100")]);
-    terminal.until("[##########..........] 2 of 4 gone, 1 going, 1 blocked");
+    terminal.until("[##########..........] 2 of 4 gone, 1 terminating, 1");
     node.zedkube_tells("drain-9-complete");
     terminal.until("[####################] 4 of 4 gone");
     assert_eq!(terminal.end(), 0);
@@ -92,6 +96,40 @@ fn the_sheet_is_drawn_over_itself_until_the_end() {
         rows_before = Some(lines.len());
     }
     assert!(rows_before.is_some() && terminal.read.is_ascii(), "{}", terminal.read);
+}
+
+#[test]
+fn on_a_small_terminal_the_blocker_and_the_next_step_stay_and_details_go() {
+    let node = Node::of("drain-5-cordoned").with_zedkube();
+    for (columns, rows, tier) in [(46, 16, false), (80, 24, true)] {
+        let mut terminal = Terminal::sized(&node, "watch", (columns, rows), &[("TERM", "vt100")]);
+        terminal.until("\x1b[J");
+        let lines: Vec<String> = terminal.read.lines().map(bare).filter(|line| !line.is_empty()).collect();
+        assert!(lines.len() < usize::from(rows), "{lines:#?}");
+        let said = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in [
+            "CORDONED (5): pods are being evicted; for a reboot",
+            "shop/web allows 0 of 3; 3 healthy, 3 needed",
+            "next step shop/web-5f7d-e757f: ",
+            "add a replica or mend its pods",
+        ] {
+            assert!(said.contains(words), "no `{words}` in {lines:#?}");
+        }
+        assert_eq!(said.contains("tier application"), tier, "{lines:#?}");
+        assert_eq!(said.contains("more: zedbox drain status"), !tier, "{lines:#?}");
+    }
+}
+
+#[test]
+fn k7_not_drained_is_red_on_a_terminal() {
+    for (tree, code) in [("forced", 9), ("failed-drain-8", 5)] {
+        let node = Node::of("drain-5-cordoned").with_zedkube();
+        let mut terminal = Terminal::start(&node, "watch", 80, &[("TERM", "vt100")]);
+        terminal.until("\x1b[J");
+        node.zedkube_tells(tree);
+        assert_eq!(terminal.end(), code);
+        assert!(terminal.read.contains("\r\x1b[1;31mNOT DRAINED\x1b[0m: "), "{}", terminal.read);
+    }
 }
 
 #[test]

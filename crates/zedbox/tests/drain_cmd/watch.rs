@@ -6,13 +6,13 @@ use crate::node::Node;
 fn started_before_zedkube_it_tells_each_change_and_ends_with_complete() {
     let node = Node::empty();
     let mut watch = node.start("watch");
-    watch.until("nothing is known");
+    watch.until("UNKNOWN: zedkube has published nothing");
     node.zedkube_tells("cluster-idle");
     watch.until("NOTREQUESTED (2)");
     node.zedkube_tells("drain-4-starting");
     watch.until("STARTING (4)");
     node.zedkube_tells("drain-5-cordoned");
-    let line = watch.until("2 of 4 gone, 1 going, 0 waiting, 1 blocked");
+    let line = watch.until("2 of 4 gone, 1 terminating, 0 waiting, 1 blocked");
     // A time, then words.
     assert_eq!(line.split_whitespace().next().unwrap().len(), "2026-03-14T09:41:00Z".len(), "{line}");
     watch
@@ -32,19 +32,23 @@ fn a_failed_drain_ends_it_with_5_and_the_reason() {
     let mut watch = node.start("watch");
     watch.until("CORDONED (5)");
     node.zedkube_tells("failed-drain-8");
-    watch.until("failed: could not drain: not done within 86400 s, left: shop/web-5f7d-e757f");
+    watch.until("NOT DRAINED: could not drain: not done within 86400 s, left: shop/web-5f7d-e757f");
     assert_eq!(watch.end(), 5);
 }
 
 #[test]
-fn a_drain_that_is_taken_back_ends_it_with_0_in_these_words() {
+fn k7_a_drain_that_is_withdrawn_ends_it_with_8_in_these_words() {
     let node = Node::of("drain-5-cordoned");
     let mut watch = node.start("watch");
     watch.until("CORDONED (5)");
-    std::fs::remove_file(node.path("run/zedagent/NodeDrainRequest/global.json")).unwrap();
+    for file in
+        ["run/zedagent/NodeDrainRequest/global.json", "persist/status/zedagent/DeviceOpPending/reboot.json"]
+    {
+        std::fs::remove_file(node.path(file)).unwrap();
+    }
     node.zedkube_tells("cluster-idle");
-    watch.until("taken back: nothing is asked for any more");
-    assert_eq!(watch.end(), 0);
+    watch.until("NOT DRAINED: the request was withdrawn");
+    assert_eq!(watch.end(), 8);
 }
 
 #[test]
@@ -53,7 +57,7 @@ fn it_outlives_zedkube_and_its_files() {
     let mut watch = node.start("watch");
     watch.until("CORDONED (5)");
     std::fs::remove_dir_all(node.path("run/zedkube")).unwrap();
-    watch.until("nothing is known");
+    watch.until("UNKNOWN: zedkube has published nothing");
     node.zedkube_tells("drain-7-retrying");
     watch.until("DRAINRETRYING (7)");
     node.put("run/zedkube/NodeDrainProgress/global.json", "{\"Phase\":");
@@ -67,9 +71,9 @@ fn it_outlives_zedkube_and_its_files() {
 fn the_death_of_zedkube_is_told() {
     let mut node = Node::of("drain-5-cordoned").with_zedkube();
     let mut watch = node.start("watch");
-    assert!(!watch.until("CORDONED (5)").contains("does not run"));
+    assert!(!watch.until("CORDONED (5)").contains("not running"));
     node.kill_zedkube();
-    watch.until("; zedkube does not run");
+    watch.until("; zedkube is not running");
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn ctrl_c_ends_the_watching_with_130_and_not_the_drain() {
     let mut watch = node.start("watch");
     watch.until("CORDONED (5)");
     watch.interrupt();
-    watch.until("watching ended; the drain goes on");
+    watch.until("watching ended; the drain continues");
     assert_eq!(watch.end(), 130);
 }
 
@@ -102,7 +106,7 @@ fn a_zedkube_that_dies_between_its_two_files_has_not_ended_the_drain() {
     watch.until("2 of 4 gone");
     let complete = Node::of("drain-9-complete");
     for (topic, words) in [
-        ("NodeDrainProgress", "CORDONED (5): the node is cordoned, pods leave"),
+        ("NodeDrainProgress", "CORDONED (5): node cordoned, pods are being evicted"),
         ("NodeDrainStatus", "complete: drained"),
     ] {
         let file = format!("run/zedkube/{topic}/global.json");
@@ -110,4 +114,37 @@ fn a_zedkube_that_dies_between_its_two_files_has_not_ended_the_drain() {
         watch.until(words);
     }
     assert_eq!(watch.end(), 0);
+}
+
+#[test]
+fn k7_a_forced_complete_ends_it_with_9() {
+    let node = Node::of("drain-5-cordoned");
+    let mut watch = node.start("watch");
+    watch.until("CORDONED (5)");
+    node.zedkube_tells("forced");
+    watch.until("NOT DRAINED: drain skipped: forced");
+    assert_eq!(watch.end(), 9);
+}
+
+#[test]
+fn why_the_api_does_not_answer_is_in_the_line() {
+    let node = Node::of("drain-4-starting");
+    let file = "run/zedkube/NodeDrainProgress/global.json";
+    let mut progress: serde_json::Value = serde_json::from_str(&node.text(file)).unwrap();
+    progress["Reason"] = "the Kubernetes API is not reachable: connection refused".into();
+    node.put(file, &progress.to_string());
+    let mut watch = node.start("watch");
+    watch.until("STARTING (4): checking whether the Kubernetes API is reachable; for a reboot");
+    assert!(
+        watch.read[0].contains("; the Kubernetes API is not reachable: connection refused"),
+        "{:?}",
+        watch.read
+    );
+    node.zedkube_tells("drain-5-cordoned");
+    watch.until("CORDONED (5)");
+    let mut progress: serde_json::Value = serde_json::from_str(&node.text(file)).unwrap();
+    let said = progress["Reason"].as_str().unwrap().to_owned();
+    progress["Reason"] = format!("{said}; trouble with the API: watch pods: connection refused").into();
+    node.put(file, &progress.to_string());
+    watch.until("; trouble with the API: watch pods: connection refused");
 }

@@ -81,7 +81,12 @@ fn points() -> Vec<(&'static str, Bench)> {
         }
     }
     let mut forced = draining();
-    forced.hear(Event::ForceBy(Some(Author { uid: 0, name: "root".into(), written: wall() })));
+    forced.hear(Event::ForceBy(Some(Author {
+        uid: 0,
+        name: "root".into(),
+        written: wall(),
+        ..Author::default()
+    })));
     let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: US };
     forced.hear(Event::Force(Force::Order(order)));
     let mut withdrawn = draining();

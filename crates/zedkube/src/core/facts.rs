@@ -99,6 +99,10 @@ pub struct Author {
     pub name: String,
     /// When it was written, as its time stamp says.
     pub written: GoTime,
+    /// Who wrote it by its own words, or empty.
+    pub by: String,
+    /// Why, or empty.
+    pub reason: String,
 }
 
 /// A drain that is proved done.
@@ -246,8 +250,8 @@ pub enum Said {
     Complete(Duration),
     /// All requests were taken back.
     Withdrawn,
-    /// A forced status holds.
-    Forced(NodeDrainStatus),
+    /// A forced status holds; who forced it and why.
+    Forced(NodeDrainStatus, String),
     /// The cordon of ours is gone.
     GivenBack,
     /// The node cannot be looked at or given back yet.

@@ -33,6 +33,8 @@ const MARKED_WORKLOADS: usize = 8;
 const TEXT_BYTES: usize = 80;
 /// Longest sentence about a blocker, a skip or an effect, on disk.
 const SENTENCE_BYTES: usize = 160;
+/// Longest name of whoever gives an order, which `zedbox drain force` holds to 32 characters.
+const BY_BYTES: usize = 40;
 
 /// The history as it is kept, and what it needs to go on.
 #[derive(Clone, PartialEq, Default)]
@@ -227,22 +229,18 @@ impl History {
             Force::Order(order) => (*order, String::new()),
             Force::Refused(why) => (NodeDrainStatus::default(), cut(why, SENTENCE_BYTES)),
         };
-        let author = self.author.clone().unwrap_or_default();
         let record = ForceRecord {
             seen_at: at,
             boot_id: cut(boot_id, NAME_BYTES),
-            written_at: author.written,
-            owner_known: self.author.is_some(),
-            owner_uid: author.uid,
-            owner: cut(&author.name, NAME_BYTES),
             order,
             refused,
             effect: cut(effect.unwrap_or_default(), SENTENCE_BYTES),
-            released_at: GoTime::ZERO,
-            gone_at: GoTime::ZERO,
+            ..self.authored()
         };
         let the_same = |it: &ForceRecord| {
-            let of = |it: &ForceRecord| (it.order, it.refused.clone(), it.written_at, it.owner_uid);
+            let of = |it: &ForceRecord| {
+                (it.order, it.refused.clone(), it.written_at, it.owner_uid, it.by.clone(), it.reason.clone())
+            };
             it.gone_at.is_zero() && of(it) == of(&record)
         };
         if self.kept.forced.first().is_some_and(the_same) {
@@ -250,12 +248,35 @@ impl History {
         }
         self.gone(at);
         let step = if record.refused.is_empty() { StepWord::Forced } else { StepWord::ForceRefused };
-        let text = format!("by {}: {}", owner(&record), record.effect);
+        let text = format!("by {}: {}", record.who(), record.effect);
         self.kept.forced.insert(0, record);
         self.kept.forced.truncate(FORCED);
         self.changed = true;
         if effect.is_some() {
             self.step(step, 0, at, &text);
+        }
+    }
+
+    /// What is known of whoever wrote the force file.
+    fn authored(&self) -> ForceRecord {
+        let author = self.author.clone().unwrap_or_default();
+        ForceRecord {
+            written_at: author.written,
+            owner_known: self.author.is_some(),
+            owner_uid: author.uid,
+            owner: cut(&author.name, NAME_BYTES),
+            by: cut(&author.by, BY_BYTES),
+            reason: cut(&author.reason, SENTENCE_BYTES),
+            ..ForceRecord::default()
+        }
+    }
+
+    /// Who forced and why, for the log.
+    pub(super) fn forced_by(&self) -> String {
+        let author = self.authored();
+        match author.reason.as_str() {
+            "" => author.who(),
+            reason => format!("{}, \"{reason}\"", author.who()),
         }
     }
 
@@ -265,7 +286,7 @@ impl History {
         forced.released_at = id.at;
         forced.effect =
             cut(&format!("released the {context} asked at {} without a proved drain", id.at), SENTENCE_BYTES);
-        let text = format!("by {}: released without a proved drain", owner(forced));
+        let text = format!("by {}: released without a proved drain", forced.who());
         self.changed = true;
         if let Some(record) = self.kept.drains.iter_mut().find(|it| it.id() == id) {
             add(record, DrainStep { at, step: StepWord::Forced, attempt: 0, text: cut(&text, TEXT_BYTES) });
@@ -277,15 +298,6 @@ impl History {
             forced.gone_at = at;
             self.changed = true;
         }
-    }
-}
-
-/// `root (uid 0)`.
-fn owner(forced: &ForceRecord) -> String {
-    match (forced.owner_known, forced.owner.as_str()) {
-        (false, _) => "an unknown user".to_owned(),
-        (true, "") => format!("uid {}", forced.owner_uid),
-        (true, name) => format!("{name} (uid {})", forced.owner_uid),
     }
 }
 

@@ -35,7 +35,7 @@ impl Zedkube {
     /// Keeps what this turn brings; says it when it is worth a write.
     pub(super) fn tell_history(&mut self, now: Mono, out: &[Effect], told: &mut Vec<Effect>) {
         let at = self.wall(now);
-        let released = out.iter().any(|it| matches!(it, Effect::Say(Said::Forced(_))));
+        let released = out.iter().any(|it| matches!(it, Effect::Say(Said::Forced(..))));
         let effect = (!released).then(|| self.effect_of_force());
         self.history.audit(&self.force, effect.as_deref(), (&self.boot_id, at));
         let mut end = None;
@@ -87,7 +87,7 @@ impl Zedkube {
                 self.history.step(StepWord::AttemptFailed, *attempt, at, why);
             }
             Said::Void(why) => self.history.void(at, why),
-            Said::Forced(order) => {
+            Said::Forced(order, _) => {
                 if let Some(request) = self.requests.get(&order.requested_by) {
                     self.history.released(request.id(), &request.context, at);
                 }

@@ -129,3 +129,23 @@ fn until_the_persons_request_is_read_nothing_begins() {
     assert_eq!(bench.status(), (4, 2));
     assert_eq!(bench.core.next_wake().map(|at| at.since(bench.now)), None::<Duration>);
 }
+
+#[test]
+fn k7_a_person_whose_drain_was_skipped_is_not_told_to_work_on_the_node() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::Operator, 1));
+    let run = bench.run();
+    while bench.status() != (9, 4) {
+        bench.hear(Event::Probed(run, Err("connection refused".into())));
+        if bench.status() != (9, 4) {
+            bench.wait();
+        }
+    }
+    let step = bench.core.progress().next_step;
+    assert!(step.starts_with("NOT drained"), "{step}");
+    // Neither after a restart, when only the answer is known.
+    let journal = bench.core.journal();
+    assert!(!journal.answers[0].skip.is_empty() && !journal.answers[0].forced);
+    bench.core.run = super::run::Run::Ended(super::run::End::Resumed(DrainStatus::Complete));
+    assert!(bench.core.progress().next_step.starts_with("NOT drained"));
+}

@@ -299,7 +299,8 @@ fn the_history_is_not_written_with_every_pod() {
 }
 
 fn by_root() -> Event {
-    Event::ForceBy(Some(Author { uid: 0, name: "root".into(), written: wall() }))
+    let (by, reason) = ("field".to_owned(), "server is lost".to_owned());
+    Event::ForceBy(Some(Author { uid: 0, name: "root".into(), written: wall(), by, reason }))
 }
 
 fn force(bench: &mut Bench, force: Force) {
@@ -320,6 +321,11 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     force(&mut bench, ordered(DrainStatus::Complete, US));
     let forced = bench.core.history.kept.forced[0].clone();
     assert_eq!((forced.owner_known, forced.owner_uid, forced.owner.as_str()), (true, 0, "root"));
+    assert_eq!((forced.by.as_str(), forced.reason.as_str()), ("field", "server is lost"));
+    assert!(
+        bench.core.journal().answers[0].forced,
+        "whoever reads the answer tells a forced COMPLETE from a skip"
+    );
     assert_eq!((forced.written_at, forced.seen_at), (wall(), wall().plus(Duration::from_secs(5))));
     assert_eq!((forced.order.status, forced.order.requested_by), (DrainStatus::Complete, US));
     assert_eq!(forced.released_at, request(US, 1).requested_at);
@@ -328,7 +334,10 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     assert_eq!(steps(newest(&bench))[4..], ["forced", "skipped"]);
     assert_eq!(
         told,
-        ["by root (uid 0): released without a proved drain", "forced {Complete 2} by the force file"]
+        [
+            "by field (file of root, uid 0): released without a proved drain",
+            "forced {Complete 2} by the force file"
+        ]
     );
     assert!(order(&bench).starts_with(&["journal", "history", "progress", "status"]), "{:?}", order(&bench));
     // Heard once more after a restart, it is the same file; used up, it is gone.
@@ -448,6 +457,8 @@ fn full() -> Bench {
             uid: u32::MAX,
             name: long(),
             written: bench.core.wall(T0).plus(Duration::from_nanos(nth)),
+            by: long(),
+            reason: long(),
         })));
         bench.hear(Event::Force(Force::Refused(format!("{nth}{}", long()))));
         let failure = super::bench::failed(&long(), true);

@@ -134,8 +134,11 @@ impl Zedkube {
             return;
         }
         let skip = format!("forced {order} by the force file");
-        out.push(Effect::Say(Said::Forced(order)));
+        out.push(Effect::Say(Said::Forced(order, self.history.forced_by())));
         self.answer_one(now, &request, DrainStatus::Complete, &skip);
+        if let Some(answer) = self.answers.iter_mut().find(|it| it.id() == request.id()) {
+            answer.forced = true;
+        }
         if self.open().next().is_none() {
             self.end_run(out);
             self.run = Run::Ended(End::Skipped(skip));
@@ -191,6 +194,7 @@ impl Zedkube {
             context: request.context.clone(),
             status,
             skip: skip.to_owned(),
+            forced: false,
             at: self.wall(now),
         });
         self.answers.sort_by_key(Answer::id);

@@ -367,10 +367,13 @@ impl Zedkube {
     }
 
     fn goes_ahead(&self) -> &'static str {
-        if self.only_a_person_waits() {
-            "work on the node; it takes pods again after `zedbox drain cancel`"
-        } else {
+        if !self.only_a_person_waits() {
             "nothing: the operation goes ahead"
+        } else if self.answers.iter().any(|it| !it.skip.is_empty()) {
+            "NOT drained, pods may still run here: remove the cause, then `zedbox drain cancel` and \
+             `zedbox drain request` again"
+        } else {
+            "work on the node; it takes pods again after `zedbox drain cancel`"
         }
     }
 

@@ -1,0 +1,305 @@
+//! What is known of a drain, in words for a person. Pure: no clock, no I/O, no task.
+
+use topics::{
+    BaseOsStatus, CordonOwner, DrainPhase, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
+    RequestId, Requester,
+};
+
+use super::seen::{Live, Seen};
+use super::stand::Stand;
+use super::text::{Weight, bar, moment, number, unix_secs};
+
+/// Blockers beyond these are counted only; `-o json` has them all.
+const SHOWN: usize = 10;
+/// A zedkube that had no turn for so long does not work: its watchdog's limit.
+const STUCK_SECS: i64 = 180;
+
+/// `CORDONED (5): pods are being evicted; for a reboot, requested 09:30:00 UTC, 11 min ago; attempt 1 of 5`.
+pub(super) fn headline(seen: &Seen, now: GoTime) -> String {
+    let Some(status) = seen.drain_status() else {
+        return "UNKNOWN: no drain status is known".to_owned();
+    };
+    let mut line = format!("{} ({}): {}", name(status), status.number(), phase_words(seen));
+    let idle =
+        seen.requests.is_empty() && matches!(status, DrainStatus::NotSupported | DrainStatus::NotRequested);
+    let asked = match (seen.agreed(), seen.served()) {
+        // What was asked before is over.
+        _ if idle => None,
+        (Some(it), _) if !it.requested_at.is_zero() => {
+            Some((it.requested_by, it.context.clone(), it.requested_at))
+        }
+        (_, Some(it)) => Some((it.requested_by, it.context.clone(), it.requested_at)),
+        (Some(_) | None, None) => None,
+    };
+    if let Some((by, context, at)) = asked {
+        let at = seen.asked_at(RequestId { by, at });
+        line = format!("{line}; {}, requested {}", purpose(by, &context), moment(at, now));
+    }
+    match seen.agreed() {
+        Some(it) if it.attempt > 0 && !idle => {
+            format!("{line}; attempt {} of {}", it.attempt, it.max_attempts)
+        }
+        Some(_) | None => line,
+    }
+}
+
+/// What a request is for.
+pub(super) fn purpose(by: Requester, context: &str) -> String {
+    match by {
+        Requester::Update => format!("for OS image {context}"),
+        Requester::Operator => format!("by {context}"),
+        Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
+            format!("for a {context}")
+        }
+    }
+}
+
+/// The same for a whole request.
+pub(super) fn request_words(request: &NodeDrainRequest, asked_at: GoTime, now: GoTime) -> String {
+    format!("{}, requested {}", purpose(request.requested_by, &request.context), moment(asked_at, now))
+}
+
+/// `OS update 0.0.0-new: the drain failed; asked for again 60 s after the error, 09:40:00 UTC, 1 min ago`.
+pub(super) fn update_words(update: &BaseOsStatus, now: GoTime) -> String {
+    let retry = &update.error_retry_condition;
+    let at = if update.error_time.is_zero() {
+        String::new()
+    } else {
+        format!(", {}", moment(update.error_time, now))
+    };
+    format!("OS update {}: {}; {retry}{at}", update.base_os_version, update.error)
+}
+
+pub(super) fn progress_rows(
+    progress: &NodeDrainProgress,
+    stand: Stand,
+    now: GoTime,
+) -> Vec<(Weight, &'static str, String)> {
+    let mut rows = Vec::new();
+    let counts = progress.counts;
+    if counts.total > 0 {
+        rows.push((Weight::Course, "pods", counts_words(progress)));
+    }
+    if !progress.tier.is_empty() {
+        rows.push((Weight::Detail, "tier", progress.tier.clone()));
+    }
+    for (weight, label, at) in [
+        (Weight::Detail, "started", progress.started_at),
+        (Weight::Course, "deadline", progress.deadline),
+        (Weight::Detail, "estimate", progress.estimate),
+    ] {
+        if !at.is_zero() {
+            rows.push((weight, label, moment(at, now)));
+        }
+    }
+    if matches!(stand, Stand::UnderWay | Stand::Blocked) && progress.estimate.is_zero() && counts.total > 0 {
+        rows.push((Weight::Detail, "estimate", "not available yet".to_owned()));
+    }
+    rows.extend(blocker_rows(progress, now));
+    let detail = |label: &'static str, text: String| (Weight::Detail, label, text);
+    rows.extend(
+        progress.volumes.iter().map(|it| (Weight::Cause, "volume", format!("{it} is still attached"))),
+    );
+    rows.extend(more("volume", 0, progress.volumes_omitted));
+    rows.extend(progress.left.iter().map(|it| detail("left", format!("in place by policy: {it}"))));
+    rows.extend(more("left", 0, progress.left_omitted));
+    if progress.cordon == CordonOwner::Foreign {
+        rows.push((Weight::Course, "cordon", "not ours: somebody else set it; it is kept".to_owned()));
+    }
+    if progress.recordons > 0 {
+        rows.push(detail("cordon", recordons(progress.recordons)));
+    }
+    if !progress.gate.layer.is_empty() {
+        let failed = if progress.gate.failed { ", over its time limit; still retrying" } else { "" };
+        let text = format!("closed at {}{failed}: {}", progress.gate.layer, progress.gate.words);
+        rows.push((Weight::Cause, "gate", text));
+    }
+    rows.extend(
+        progress.gate.stale_taints.iter().map(|it| detail("taint", format!("{it}: stale, removed soon"))),
+    );
+    rows.extend(
+        progress
+            .repairs
+            .iter()
+            .map(|(what, count)| detail("repaired", format!("{what}, {}", number(*count, "time")))),
+    );
+    if !progress.skip.is_empty() && !progress.reason.contains(&progress.skip) {
+        rows.push((Weight::Cause, "skipped", progress.skip.clone()));
+    }
+    let reason = beyond_counts(progress);
+    if !reason.is_empty() {
+        rows.push((Weight::Cause, "reason", reason.to_owned()));
+    }
+    rows
+}
+
+/// `removed by somebody and set again 2 times`.
+pub(super) fn recordons(count: u32) -> String {
+    format!("removed by somebody and set again {}", number(count, "time"))
+}
+
+/// The reason, without the counts and the first blocker that it repeats while pods leave: what remains then is trouble
+/// with the API.
+pub(super) fn beyond_counts(progress: &NodeDrainProgress) -> &str {
+    if progress.phase != DrainPhase::Draining {
+        return &progress.reason;
+    }
+    let rest = match progress.blockers.first() {
+        Some(first) => {
+            progress.reason.split_once(&first.reason).map(|(_, rest)| rest.trim_start_matches("; "))
+        }
+        None => Some(progress.reason.split_once("; ").map_or("", |(_, rest)| rest)),
+    };
+    rest.unwrap_or(&progress.reason)
+}
+
+/// `[##########..........] 2 of 4 gone, 1 terminating, 1 blocked`.
+pub(super) fn counts_words(progress: &NodeDrainProgress) -> String {
+    let counts = progress.counts;
+    let mut text = format!("{} {} of {} gone", bar(counts.gone, counts.total), counts.gone, counts.total);
+    for (count, word) in
+        [(counts.going, "terminating"), (counts.waiting, "waiting"), (counts.blocked, "blocked")]
+    {
+        if count > 0 {
+            text = format!("{text}, {count} {word}");
+        }
+    }
+    text
+}
+
+/// The first blockers: code, sentence, since when; then how many more there are.
+fn blocker_rows(progress: &NodeDrainProgress, now: GoTime) -> Vec<(Weight, &'static str, String)> {
+    let mut rows: Vec<(Weight, &'static str, String)> = Vec::new();
+    for it in progress.blockers.iter().take(SHOWN) {
+        let weight = if rows.is_empty() { Weight::Essential } else { Weight::Cause };
+        let since =
+            if it.since.is_zero() { String::new() } else { format!("; since {}", moment(it.since, now)) };
+        let pod = if it.reason.contains(&it.pod) { String::new() } else { format!("pod {}: ", it.pod) };
+        rows.push((weight, "blocked", format!("[{}] {pod}{}{since}", it.code, it.reason)));
+    }
+    let shown = progress.blockers.len().min(SHOWN);
+    rows.extend(more("blocked", progress.blockers.len() - shown, progress.blockers_omitted));
+    rows
+}
+
+/// A row for what is not shown: items that the value has, and those that it had no room for.
+fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<(Weight, &'static str, String)> {
+    let omitted = usize::try_from(omitted).unwrap_or(usize::MAX);
+    let text = match (hidden, hidden.saturating_add(omitted)) {
+        (_, 0) => return None,
+        (0, all) => format!("… and {all} more"),
+        (_, all) if omitted == 0 => format!("… and {all} more; `zedbox drain status -o json` shows all"),
+        (_, all) => format!("… and {all} more; `zedbox drain status -o json` shows {hidden} of them"),
+    };
+    Some((Weight::Cause, label, text))
+}
+
+/// What a person can do: what zedkube recorded, and who is needed for it.
+pub(super) fn next_step(seen: &Seen) -> String {
+    let recorded = match seen.agreed() {
+        Some(progress) if !progress.next_step.is_empty() => progress.next_step.as_str(),
+        Some(_) | None => "nothing",
+    };
+    let idle = seen.requests.is_empty() && recorded == "nothing";
+    let recorded = match seen.pending().find(|it| idle && !it.next_step.is_empty()) {
+        Some(pending) => &pending.next_step,
+        None => recorded,
+    };
+    if !seen.live.is_dead() || matches!(seen.stand(), Stand::Idle | Stand::Complete) {
+        return recorded.to_owned();
+    }
+    let start = "start zedkube: no drain continues without it";
+    if recorded == "nothing" {
+        start.to_owned()
+    } else {
+        format!("{start}; then, as it recorded: {recorded}")
+    }
+}
+
+/// Whether zedkube runs and has turns.
+pub(super) fn live_words(live: Live, now: GoTime) -> String {
+    let at = live.last_turn;
+    let late = !at.is_zero() && unix_secs(now) - unix_secs(at) > STUCK_SECS;
+    let turn =
+        if at.is_zero() { "no turn known".to_owned() } else { format!("last turn {}", moment(at, now)) };
+    match live.running {
+        Some(true) if late => format!("running, but {turn}: stuck, or the clock was changed since"),
+        Some(true) if at.is_zero() => "running".to_owned(),
+        Some(true) => format!("running, {turn}"),
+        Some(false) => format!("not running: what is shown is what it wrote last; {turn}"),
+        None if late => format!("{turn}; while it works it has one every 25 s"),
+        None => turn,
+    }
+}
+
+/// The name of a status in the documents, as `FAILEDDRAIN`.
+pub(super) fn name(status: DrainStatus) -> String {
+    status.text().replace(' ', "").to_uppercase()
+}
+
+fn meaning(status: DrainStatus) -> &'static str {
+    match status {
+        DrainStatus::Unknown | DrainStatus::Stranger(_) => "not known yet",
+        DrainStatus::NotSupported => "this node is in no cluster: there is nothing to drain",
+        DrainStatus::NotRequested => "no drain requested",
+        DrainStatus::Requested => "request accepted",
+        DrainStatus::Starting => "checking whether the Kubernetes API is reachable",
+        DrainStatus::Cordoned => "node cordoned, pods are being evicted",
+        DrainStatus::FailedCordon => "NOT DRAINED: cordoning failed",
+        DrainStatus::DrainRetrying => "an attempt failed, the next one follows after a pause",
+        DrainStatus::FailedDrain => "NOT DRAINED: the drain failed",
+        DrainStatus::Complete => "this zedkube does not report whether the node was drained",
+    }
+}
+
+/// What is going on, in words.
+pub(super) fn phase_words(seen: &Seen) -> String {
+    let status = seen.drain_status().unwrap_or_default();
+    let said = match seen.stand() {
+        Stand::Skipped => "NOT DRAINED: the drain was skipped",
+        Stand::Forced => "NOT DRAINED: a person forced this status",
+        Stand::UnderWay if status == DrainStatus::NotRequested && !seen.requests.is_empty() => {
+            "requested, and not yet accepted by zedkube"
+        }
+        Stand::Unknown
+        | Stand::Idle
+        | Stand::UnderWay
+        | Stand::Blocked
+        | Stand::Complete
+        | Stand::Unproved
+        | Stand::Failed => at_work(seen, status),
+    };
+    let idle =
+        seen.requests.is_empty() && matches!(status, DrainStatus::NotSupported | DrainStatus::NotRequested);
+    match (idle, seen.pending().next(), seen.updates.values().next()) {
+        (true, Some(it), _) => format!("{said}; {} {} is pending", it.op.word(), it.counter),
+        (true, None, Some(it)) => format!("{said}; OS update {} is pending", it.base_os_version),
+        (true, None, None) | (false, ..) => said.to_owned(),
+    }
+}
+
+fn at_work(seen: &Seen, status: DrainStatus) -> &'static str {
+    match seen.agreed().map(|it| it.phase) {
+        Some(DrainPhase::Cordoning) => "cordoning the node",
+        Some(DrainPhase::Draining) => "pods are being evicted",
+        Some(DrainPhase::Detaching) => "all pods are gone, their volumes are being detached",
+        Some(DrainPhase::Proving) => "all pods are gone, verifying",
+        Some(DrainPhase::Complete) => "drained",
+        Some(DrainPhase::Forced) => "a person forced this status",
+        Some(DrainPhase::Withdrawing) => "the request was withdrawn, the cordon is being removed",
+        Some(DrainPhase::Leaving) => "waiting until the node has left its cluster",
+        Some(DrainPhase::AfterBoot) if seen.agreed().is_some_and(|it| it.gate.open) => {
+            "removing our cordon of the earlier boot"
+        }
+        Some(DrainPhase::AfterBoot) => "our cordon of an earlier boot stays until the node is healthy",
+        Some(
+            DrainPhase::Idle
+            | DrainPhase::Checking
+            | DrainPhase::Pausing
+            | DrainPhase::Skipped
+            | DrainPhase::FailedCordon
+            | DrainPhase::FailedDrain,
+        )
+        | None => meaning(status),
+    }
+}
