@@ -192,8 +192,8 @@ async fn o5_two_budgets_of_which_one_has_no_room_are_foreseen_by_name() {
     .await;
     assert_eq!(codes(&plan), BTreeSet::from(["budget-stuck"]));
     assert!(
-        plan.blockers[0].reason.contains("budget shop/all")
-            && plan.blockers[0].reason.contains("budget shop/web")
+        plan.blockers[0].reason.contains("PodDisruptionBudget shop/all")
+            && plan.blockers[0].reason.contains("PodDisruptionBudget shop/web")
     );
 }
 
