@@ -109,9 +109,9 @@ fn on_a_small_terminal_the_blocker_and_the_next_step_stay_and_details_go() {
         let said = lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
         for words in [
             "CORDONED (5): pods are being evicted; for a reboot",
-            "shop/web allows 0 of 3; 3 healthy, 3 needed",
+            "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
             "next step shop/web-5f7d-e757f: ",
-            "add a replica or mend its pods",
+            "`kubectl -n shop get pdb,pods` shows its pods",
         ] {
             assert!(said.contains(words), "no `{words}` in {lines:#?}");
         }
