@@ -235,7 +235,8 @@ impl State {
             Action::NoticeOver => {
                 touched.files_of(Writer::Zedagent);
                 touched.files_of(Writer::Zedkube);
-                self.first_step_out();
+                // The core is told first; the first step, a cordon, takes an answer of the cluster.
+                self.disk().leave = Leave::UnderWay;
                 Ok(())
             }
             Action::Left => {
@@ -360,7 +361,6 @@ impl State {
     }
 
     fn first_step_out(&mut self) {
-        self.disk().leave = Leave::UnderWay;
         if self.under.node.cordon == CordonOwner::None {
             self.cordon(CordonOwner::Ours);
         }

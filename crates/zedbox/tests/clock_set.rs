@@ -4,6 +4,7 @@
 //! does not know of it and wakes nobody: each loop notices at its next turn, which a file brings about here.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +26,11 @@ fn library() -> Option<PathBuf> {
 #[tokio::test]
 async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_decide_nothing() {
     let Some(library) = library() else {
-        println!("skipped: no libfaketimeMT.so.1 under /usr/lib; `apt-get install libfaketime`");
+        writeln!(
+            std::io::stderr(),
+            "skipped: no libfaketimeMT.so.1 under /usr/lib; `apt-get install libfaketime`"
+        )
+        .unwrap();
         return;
     };
     let dir = tempfile::tempdir().unwrap();

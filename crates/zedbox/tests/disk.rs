@@ -35,7 +35,7 @@ struct Disk {
 
 impl Disk {
     /// `None`, with the reason printed, where this process may not mount.
-    #[expect(clippy::print_stdout, reason = "a part that is left out says so")]
+    #[expect(clippy::explicit_write, reason = "a part that is left out says so")]
     fn under(world: &World, fault: Fault) -> Option<Self> {
         let disk = Self { persist: world.bus.path("persist"), fault };
         let counter = world.text("persist/status/rebootConfig").unwrap();
@@ -46,14 +46,16 @@ impl Disk {
             match mounted {
                 Ok(output) if output.status.success() => {}
                 Ok(output) => {
-                    println!(
+                    writeln!(
+                        std::io::stderr(),
                         "skipped: no mount, run this as root: {}",
                         String::from_utf8_lossy(&output.stderr)
-                    );
+                    )
+                    .unwrap();
                     return None;
                 }
                 Err(cause) => {
-                    println!("skipped: mount cannot be called: {cause}");
+                    writeln!(std::io::stderr(), "skipped: mount cannot be called: {cause}").unwrap();
                     return None;
                 }
             }
