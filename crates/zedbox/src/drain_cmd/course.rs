@@ -39,6 +39,8 @@ pub(super) struct Course {
     blocked: BTreeMap<String, String>,
     /// Broken files that were told, and why.
     broken: BTreeMap<PathBuf, String>,
+    /// Troubles of agents that were told.
+    troubles: Vec<String>,
 }
 
 impl Course {
@@ -49,6 +51,7 @@ impl Course {
             line: String::new(),
             blocked: BTreeMap::new(),
             broken: BTreeMap::new(),
+            troubles: Vec::new(),
         }
     }
 
@@ -82,6 +85,11 @@ impl Course {
             lines.push(format!("{} cannot be used: {reason}", path.display()));
         }
         self.broken = seen.broken.clone();
+        let troubles = super::trouble::lines(seen);
+        lines.extend(
+            troubles.iter().filter(|it| !self.troubles.contains(it)).map(|it| format!("trouble: {it}")),
+        );
+        self.troubles = troubles;
         lines
     }
 
@@ -96,7 +104,7 @@ impl Course {
     fn end_of_any(&mut self, seen: &Seen) -> Option<End> {
         // Between two files of zedkube nothing ends.
         let settled = seen.settled();
-        match seen.stand() {
+        match seen.stand_of_drain() {
             Stand::UnderWay | Stand::Blocked => {
                 self.under_way = true;
                 None

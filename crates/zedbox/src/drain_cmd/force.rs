@@ -1,11 +1,11 @@
 //! `zedbox drain force`: the force file, written and removed with the agents' own rules.
 
-use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::{fs, io};
 
 use agent::Clock;
-use agent::force::LIMIT_BYTES;
+use agent::force::{FALLBACK, LIMIT_BYTES, PLACES};
 use anyhow::{Context as _, bail};
 use pubsub::{Bus, FileState, store};
 use serde::Serialize;
@@ -84,7 +84,23 @@ async fn write(
     }
     let file = bus.path(FORCE_FILE);
     refuse_directory(&file).with_context(doing)?;
-    put(&file, &bytes, options.replace).with_context(doing)?;
+    let file = match put(&file, &bytes, options.replace) {
+        Err(cause) if is_of_the_disk(&cause) => {
+            let fallback = bus.path(FALLBACK);
+            refuse_directory(&fallback).with_context(doing)?;
+            put(&fallback, &bytes, options.replace).with_context(doing)?;
+            Voice::warn(&format!(
+                "{cause:#}: the order stands in {} instead; that the operation was carried out cannot be recorded, so \
+                 it may be carried out once more after the boot",
+                fallback.display()
+            ));
+            fallback
+        }
+        done => {
+            done.with_context(doing)?;
+            file
+        }
+    };
     // Seen with the agents' eyes: what they refuse must not look done.
     match bus.file(&file, super::seen::order(LIMIT_BYTES)).next().await {
         FileState::Bad(finding) => bail!("{}: the agents refuse the file: {}", doing(), finding.reason),
@@ -109,10 +125,17 @@ async fn write(
 }
 
 fn remove(bus: &Bus, seen: &Seen, voice: &Voice) -> anyhow::Result<Exit> {
-    let file = bus.path(FORCE_FILE);
-    if !store::remove(&file).map_err(person::root_needed).context("remove the force file")? {
-        bail!("remove the force file: there is no {}", file.display());
+    let mut removed = None;
+    // First the one that can be removed while /persist cannot be written.
+    for place in PLACES.into_iter().rev() {
+        let file = bus.path(place);
+        if store::remove(&file).map_err(person::root_needed).context("remove the force file")? {
+            removed = Some(file);
+        }
     }
+    let Some(file) = removed else {
+        bail!("remove the force file: there is no {}", bus.path(FORCE_FILE).display());
+    };
     let order = seen.force.as_ref().and_then(|it| it.order);
     match voice.output {
         Output::Json => Voice::json(&Done { result: "removed", file: &file, order }, false)?,
@@ -130,6 +153,16 @@ fn remove(bus: &Bus, seen: &Seen, voice: &Voice) -> anyhow::Result<Exit> {
         }
     };
     Ok(Exit::Done)
+}
+
+/// Whether /persist takes nothing, whoever asks.
+fn is_of_the_disk(cause: &anyhow::Error) -> bool {
+    let Some(pubsub::Error::Io { source, .. }) = cause.downcast_ref() else { return false };
+    // EIO has no name of its own.
+    matches!(
+        source.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem
+    ) || source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 /// Puts the order there; an existing one is replaced only when that is asked for.
@@ -173,7 +206,10 @@ fn refuse_directory(file: &Path) -> anyhow::Result<()> {
 /// What waits for a drain on behalf of `whom`, in words.
 fn waits(seen: &Seen, whom: Option<Whom>) -> Option<String> {
     match whom? {
-        Whom::Reboot => seen.requests.get("zedagent").map(|it| it.context.clone()),
+        Whom::Reboot => {
+            let held = || seen.holds("zedagent").then(|| "reboot or shutdown".to_owned());
+            seen.requests.get("zedagent").map(|it| it.context.clone()).or_else(held)
+        }
         Whom::Update => seen.requests.get("baseosmgr").map(|it| format!("update to {}", it.context)),
     }
 }

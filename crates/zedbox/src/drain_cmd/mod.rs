@@ -12,6 +12,7 @@ mod seen;
 mod stand;
 mod status;
 mod text;
+mod trouble;
 mod voice;
 mod watch;
 mod words;

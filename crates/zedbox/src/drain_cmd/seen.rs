@@ -12,9 +12,11 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::Serialize;
 use topics::{
-    BaseOsStatus, DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    RequestId, Requester, Topic, go_json, read_force,
+    AgentTrouble, BaseOsStatus, DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, RequestId, Requester, Topic, go_json, read_force,
 };
+
+use super::trouble::Troubles;
 
 /// Key of topics that have one value.
 pub(super) const GLOBAL: &str = "global";
@@ -54,6 +56,8 @@ pub(super) struct Seen {
     pub(super) updates: BTreeMap<String, BaseOsStatus>,
     /// The force file; `None` without one.
     pub(super) force: Option<Forced>,
+    /// What agents cannot write or read at present.
+    pub(super) troubles: BTreeMap<&'static str, AgentTrouble>,
     /// Whether zedkube runs.
     pub(super) live: Live,
     /// Files that cannot be used, and why.
@@ -66,10 +70,20 @@ pub(super) struct Seen {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Forced {
+    /// Where it stands, under the root.
+    pub(super) file: &'static str,
     /// What it orders; `None` when it is refused.
     pub(super) order: Option<NodeDrainStatus>,
     /// Why the agents refuse it, or empty.
     pub(super) refused: String,
+}
+
+/// The next state of a force file, and which of the places it is.
+async fn forced([first, second]: &mut [FileWatch; 2]) -> (&'static str, FileState) {
+    tokio::select! {
+        state = first.next() => (FORCE_FILE, state),
+        state = second.next() => (force::FALLBACK, state),
+    }
 }
 
 impl Seen {
@@ -133,9 +147,12 @@ pub(super) struct Follow {
     operator: FileWatch,
     pending: Subscription<DeviceOpPending>,
     updates: Subscription<BaseOsStatus>,
-    force: FileWatch,
-    /// Whether the force file and the request of a person were read once.
-    files_read: (bool, bool),
+    force: [FileWatch; 2],
+    /// What they say, by place.
+    forced: BTreeMap<&'static str, Forced>,
+    troubles: Troubles,
+    /// Plain files that have not been read once.
+    unread: BTreeSet<&'static str>,
 }
 
 impl Follow {
@@ -153,8 +170,10 @@ impl Follow {
             operator: operator::request(bus),
             pending: topic(bus, "zedagent"),
             updates: topic(bus, "baseosmgr"),
-            force: bus.file(bus.path(FORCE_FILE), order(force::LIMIT_BYTES)),
-            files_read: (false, false),
+            force: force::PLACES.map(|place| bus.file(bus.path(place), order(force::LIMIT_BYTES))),
+            forced: BTreeMap::new(),
+            troubles: Troubles::open(bus),
+            unread: BTreeSet::from([operator::FILE, FORCE_FILE, force::FALLBACK]),
             bus: bus.clone(),
         };
         let until = clock.now() + READING;
@@ -175,7 +194,8 @@ impl Follow {
             && self.baseosmgr.was_tried()
             && self.pending.was_tried()
             && self.updates.was_tried()
-            && self.files_read == (true, true)
+            && self.troubles.were_tried()
+            && self.unread.is_empty()
     }
 
     /// Waits for the second file of a change that zedkube is in the middle of, but not for long.
@@ -240,11 +260,20 @@ impl Follow {
             }
             state = self.operator.next() => {
                 seen.asked(operator_file(bus), state);
-                self.files_read.1 = true;
+                self.unread.remove(operator::FILE);
             }
-            state = self.force.next() => {
-                seen.forced(bus.path(FORCE_FILE), state);
-                self.files_read.0 = true;
+            (place, state) = forced(&mut self.force) => {
+                match seen.forced(place, bus.path(place), state) {
+                    Some(it) => drop(self.forced.insert(place, it)),
+                    None => drop(self.forced.remove(place)),
+                }
+                // The one under /persist counts before the one under /run.
+                seen.force = force::PLACES.iter().find_map(|place| self.forced.get(place)).cloned();
+                self.unread.remove(place);
+            }
+            (agent, change) = self.troubles.next() => {
+                seen.troubles = self.troubles.all();
+                seen.note(bus, agent, change);
             }
         }
     }
@@ -276,13 +305,13 @@ impl Seen {
         }
     }
 
-    fn forced(&mut self, file: PathBuf, state: FileState) {
+    fn forced(&mut self, place: &'static str, file: PathBuf, state: FileState) -> Option<Forced> {
         self.usable(&file);
-        let refused = |refused: String| Some(Forced { order: None, refused });
-        self.force = match state {
+        let refused = |refused: String| Some(Forced { file: place, order: None, refused });
+        match state {
             FileState::Absent => None,
             FileState::Present(bytes) => match read_force(&bytes) {
-                Ok(order) => Some(Forced { order: Some(order), refused: String::new() }),
+                Ok(order) => Some(Forced { file: place, order: Some(order), refused: String::new() }),
                 Err(cause) => refused(cause.to_string()),
             },
             FileState::Bad(finding) if is_denied(&file) => {
@@ -290,7 +319,7 @@ impl Seen {
                 None
             }
             FileState::Bad(finding) => refused(finding.reason),
-        };
+        }
     }
 
     /// Notes which files are broken.

@@ -85,8 +85,16 @@ impl Seen {
         self.agreed().map(|it| it.blockers.as_slice()).unwrap_or_default()
     }
 
-    /// Where the drain of this node stands.
+    /// Where the drain of this node stands, and what is wanted of it.
     pub(super) fn stand(&self) -> Stand {
+        let stand = self.stand_of_drain();
+        let open = matches!(stand, Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Complete);
+        // What waits until a file can be written is in none of the others.
+        if open && self.is_held() { Stand::Blocked } else { stand }
+    }
+
+    /// The same for the drain alone, which ends whatever else waits for a file.
+    pub(super) fn stand_of_drain(&self) -> Stand {
         let Some(status) = self.drain_status() else { return Stand::Unknown };
         let forced = self.agreed().is_some_and(|it| it.phase == DrainPhase::Forced);
         match status {

@@ -4,7 +4,7 @@
 
 use agent::Clock;
 use pubsub::Bus;
-use topics::{FORCE_FILE, GoTime};
+use topics::GoTime;
 
 use super::person::user;
 use super::seen::{Follow, Seen};
@@ -103,9 +103,14 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize) -> Sheet {
     }
     if let Some(forced) = &seen.force {
         match forced.order {
-            Some(order) => add(Weight::Cause, "force file", &format!("{FORCE_FILE} orders {order}")),
-            None => add(Weight::Cause, "force file", &format!("{FORCE_FILE} is refused: {}", forced.refused)),
+            Some(order) => add(Weight::Cause, "force file", &format!("{} orders {order}", forced.file)),
+            None => {
+                add(Weight::Cause, "force file", &format!("{} is refused: {}", forced.file, forced.refused));
+            }
         }
+    }
+    for text in super::trouble::rows(seen, now) {
+        add(Weight::Cause, "trouble", &text);
     }
     if !seen.broken.is_empty() {
         let files = number(seen.broken.len(), "file");

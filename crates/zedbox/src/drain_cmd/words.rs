@@ -196,6 +196,9 @@ fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<(Weight, &'s
 
 /// What a person can do: what zedkube recorded, and who is needed for it.
 pub(super) fn next_step(seen: &Seen) -> String {
+    if let Some(step) = seen.trouble_step() {
+        return step.to_owned();
+    }
     let recorded = match seen.agreed() {
         Some(progress) if !progress.next_step.is_empty() => progress.next_step.as_str(),
         Some(_) | None => "nothing",
@@ -258,6 +261,9 @@ pub(super) fn phase_words(seen: &Seen) -> String {
     let said = match seen.stand() {
         Stand::Skipped => "NOT DRAINED: the drain was skipped",
         Stand::Forced => "NOT DRAINED: a person forced this status",
+        Stand::Blocked if status == DrainStatus::NotRequested && seen.is_held() => {
+            "what is requested waits until a file can be written"
+        }
         Stand::UnderWay if status == DrainStatus::NotRequested && !seen.requests.is_empty() => {
             "requested, and not yet accepted by zedkube"
         }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+use agent::force::FALLBACK;
 use topics::FORCE_FILE;
 
 use crate::node::{Node, Told};
@@ -150,4 +151,18 @@ fn s6_the_file_names_who_forces_and_why() {
     assert_eq!(node.text(FORCE_FILE), text);
     // The order itself is what a reader of the reference takes from it.
     assert_eq!(topics::read_force(text.as_bytes()).unwrap().to_string(), "{Complete 2}");
+}
+
+#[test]
+fn an_order_under_run_is_shown_and_removed_with_the_one_under_persist_that_counts_before_it() {
+    let node = Node::of("failed-drain-8");
+    node.put(FALLBACK, r#"{"Status":8,"RequestedBy":2}"#);
+    let flat = |out: &str| out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let status = flat(&node.drain("status").out);
+    assert!(status.contains(&format!("{FALLBACK} orders {{Failed Drain 2}}")), "{status}");
+    node.put(FORCE_FILE, r#"{"Status":9,"RequestedBy":2}"#);
+    let status = flat(&node.drain("status").out);
+    assert!(status.contains(&format!("{FORCE_FILE} orders {{Complete 2}}")), "{status}");
+    assert!(flat(&node.drain("force --remove").out).contains("it ordered {Complete 2}"));
+    assert!(!node.path(FORCE_FILE).exists() && !node.path(FALLBACK).exists());
 }

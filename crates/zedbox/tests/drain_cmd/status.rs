@@ -42,8 +42,10 @@ fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
         assert_eq!(json.code, code, "{tree}");
         let json = json.json();
         let members: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
-        let known =
-            ["Broken", "Denied", "Force", "Live", "Pending", "Progress", "Requests", "Status", "Updates"];
+        let known = [
+            "Broken", "Denied", "Force", "Live", "Pending", "Progress", "Requests", "Status", "Troubles",
+            "Updates",
+        ];
         assert_eq!(members, known, "{tree}");
     }
 }
@@ -262,4 +264,38 @@ fn a_log_filter_that_is_none_ends_with_2_and_says_what_to_write() {
             assert!(told.err.contains(words), "no `{words}` in {}", told.err);
         }
     }
+}
+
+#[test]
+fn k2_what_an_agent_cannot_write_is_a_row_and_something_wanted_that_waits_for_it_ends_with_4() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    assert_eq!(node.drain("status").code, 0);
+    let give = |holds: &str| {
+        let text = format!(
+            r#"{{"Troubles":[{{"What":"RebootConfig","Path":"/persist/status/rebootConfig","Error":"No space left on device","Since":"2026-03-14T09:30:00Z","Holds":[{holds}],"NextStep":"make room on /persist: `df /persist`"}}],"More":2}}"#
+        );
+        node.put("run/zedagent/AgentTrouble/global.json", &text);
+        node.drain(&format!("status --as-of {NOW}"))
+    };
+    let flat = |out: &str| out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = give("\"the request for a drain\"");
+    assert_eq!(told.code, 4, "{}", told.out);
+    for words in [
+        "trouble zedagent: RebootConfig: No space left on device (/persist/status/rebootConfig); waits: the request \
+         for a drain; since 09:30:00 UTC, 11 min ago",
+        "trouble and 2 more",
+        "next step make room on /persist: `df /persist`",
+    ] {
+        assert!(flat(&told.out).contains(words), "no `{words}` in\n{}", told.out);
+    }
+    let json = node.drain("status -o json");
+    assert_eq!((json.code, &json.json()["Troubles"]["zedagent"]["More"]), (4, &2.into()));
+    // Nothing that is wanted waits for it: it is shown all the same.
+    let told = give("");
+    assert_eq!(told.code, 0, "{}", told.out);
+    assert!(
+        flat(&told.out).contains("(/persist/status/rebootConfig); make room on /persist"),
+        "{}",
+        told.out
+    );
 }

@@ -1,0 +1,93 @@
+//! What the agents cannot write or read at present, for the sheet.
+
+use std::collections::BTreeMap;
+
+use agent::wire;
+use pubsub::{Bus, Change, Subscription};
+use topics::{AgentTrouble, GoTime, Trouble};
+
+use super::seen::{GLOBAL, Seen};
+use super::text::moment;
+
+/// All that have troubles to tell.
+const AGENTS: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
+
+/// Follows the troubles of all agents.
+pub(super) struct Troubles([Subscription<AgentTrouble>; 4]);
+
+impl Troubles {
+    /// To be called within a runtime.
+    pub(super) fn open(bus: &Bus) -> Self {
+        let topic =
+            |agent| bus.subscription(&wire::name::<AgentTrouble>(agent), wire::codec::<AgentTrouble>());
+        Self(AGENTS.map(topic))
+    }
+
+    /// The next change, and whose it is. Dropping it loses nothing.
+    pub(super) async fn next(&mut self) -> (&'static str, Change<AgentTrouble>) {
+        let [zedagent, baseosmgr, nodeagent, zedkube] = &mut self.0;
+        tokio::select! {
+            change = zedagent.next() => ("zedagent", change),
+            change = baseosmgr.next() => ("baseosmgr", change),
+            change = nodeagent.next() => ("nodeagent", change),
+            change = zedkube.next() => ("zedkube", change),
+        }
+    }
+
+    /// Whether those of each agent were read, or are known not to be readable now.
+    pub(super) fn were_tried(&self) -> bool {
+        self.0.iter().all(Subscription::was_tried)
+    }
+
+    /// What is known.
+    pub(super) fn all(&self) -> BTreeMap<&'static str, AgentTrouble> {
+        let known = AGENTS.iter().zip(&self.0);
+        known.filter_map(|(agent, topic)| Some((*agent, topic.get(GLOBAL)?.clone()))).collect()
+    }
+}
+
+impl Seen {
+    /// Whether something that is wanted waits for a file.
+    pub(super) fn is_held(&self) -> bool {
+        self.troubles.values().any(AgentTrouble::holds_something)
+    }
+
+    /// Whether something that this agent wants to do waits for a file.
+    pub(super) fn holds(&self, agent: &str) -> bool {
+        self.troubles.get(agent).is_some_and(AgentTrouble::holds_something)
+    }
+
+    fn each_trouble(&self) -> impl Iterator<Item = (&'static str, &Trouble)> {
+        let each = self.troubles.iter().flat_map(|(agent, all)| all.troubles.iter().map(|it| (*agent, it)));
+        let (held, rest): (Vec<_>, Vec<_>) = each.partition(|(_, it)| !it.holds.is_empty());
+        held.into_iter().chain(rest)
+    }
+
+    /// What to do about the first trouble that holds something up.
+    pub(super) fn trouble_step(&self) -> Option<&str> {
+        self.each_trouble().find(|(_, it)| !it.holds.is_empty()).map(|(_, it)| it.next_step.as_str())
+    }
+}
+
+/// A row for each trouble: whose, what, where, why, since when, and what waits for it.
+pub(super) fn rows(seen: &Seen, now: GoTime) -> Vec<String> {
+    let since = |it: &Trouble| format!("; since {}", moment(it.since, now));
+    let rows = seen.each_trouble().map(|(agent, it)| format!("{}{}", words(agent, it), since(it)));
+    rows.chain(more(seen)).collect()
+}
+
+/// The same in lines that stay as they are while time passes.
+pub(super) fn lines(seen: &Seen) -> Vec<String> {
+    seen.each_trouble().map(|(agent, it)| words(agent, it)).chain(more(seen)).collect()
+}
+
+fn more(seen: &Seen) -> Option<String> {
+    let more: u32 = seen.troubles.values().map(|it| it.more).sum();
+    (more > 0).then(|| format!("and {more} more, see run/<agent>/AgentTrouble/global.json"))
+}
+
+fn words(agent: &str, it: &Trouble) -> String {
+    let Trouble { what, path, error, since: _, holds, next_step } = it;
+    let then = if holds.is_empty() { next_step.clone() } else { format!("waits: {}", holds.join(", ")) };
+    format!("{agent}: {what}: {error} ({path}); {then}")
+}
