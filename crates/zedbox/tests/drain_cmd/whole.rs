@@ -1,5 +1,6 @@
 //! `zedbox drain` beside the four agents as processes and a cluster: what a person does, and what comes of it.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -25,7 +26,6 @@ async fn drain(world: &World, words: &str) -> Told {
 
 /// What `status` says of zedkube where no process of this test can be seen; `None`, with the reason printed, where
 /// there is no such place.
-#[expect(clippy::print_stdout, reason = "a part that is left out says so")]
 fn from_another_pid_namespace(world: &World) -> Option<String> {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_zedbox"), "drain", "--root"]);
@@ -33,14 +33,21 @@ fn from_another_pid_namespace(world: &World) -> Option<String> {
     let told = match command.output() {
         Ok(output) => Told::of(output),
         Err(cause) => {
-            println!(
+            writeln!(
+                std::io::stderr(),
                 "skipped: unshare cannot be called: {cause}; run this as root where util-linux is installed"
-            );
+            )
+            .unwrap();
             return None;
         }
     };
     if told.err.contains("unshare") {
-        println!("skipped: no PID namespace can be made: {}; run this as root", told.err.trim());
+        writeln!(
+            std::io::stderr(),
+            "skipped: no PID namespace can be made: {}; run this as root",
+            told.err.trim()
+        )
+        .unwrap();
         return None;
     }
     let running = if told.json()["Live"]["Running"] == true { "running" } else { "not running" };
