@@ -28,10 +28,16 @@ async fn l6_a_thousand_pods_and_a_hundred_nodes_fit_whole() {
 async fn l6_what_does_not_fit_is_cut_and_told_and_the_rest_published() {
     let (stage, info) = published(300, 8000).await;
     let (nodes, pods) = (info.nodes.unwrap().len(), info.app_pods.unwrap().len());
+    // Beside the nodes there may be room for its short entry, or not.
+    let spaces = info.pod_ns_info.unwrap().len();
     assert!(nodes > 120 && nodes < 300 && pods > 3500 && pods < 8000, "{nodes} nodes, {pods} pods");
-    stage.until_state("the cuts", |state| state.parts.len() == 3).await;
-    let told: Vec<(String, String)> = stage.state().parts.into_iter().map(|it| (it.name, it.error)).collect();
     let said = |kept: usize, of: usize| format!("{kept} of {of} fit into a message");
-    let expected = [("Nodes", said(nodes, 300)), ("PodNsInfo", said(0, 1)), ("AppPods", said(pods, 8000))];
-    assert_eq!(told, expected.map(|(name, error)| (name.to_owned(), error)));
+    let mut expected = vec![("Nodes", said(nodes, 300)), ("AppPods", said(pods, 8000))];
+    if spaces == 0 {
+        expected.insert(1, ("PodNsInfo", said(0, 1)));
+    }
+    stage.until_state("the cuts", |state| state.parts.len() == expected.len()).await;
+    let told: Vec<(String, String)> = stage.state().parts.into_iter().map(|it| (it.name, it.error)).collect();
+    let expected: Vec<_> = expected.into_iter().map(|(name, error)| (name.to_owned(), error)).collect();
+    assert_eq!(told, expected);
 }
