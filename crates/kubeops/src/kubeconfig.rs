@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tracing::debug;
 
@@ -114,9 +114,16 @@ fn short_enough(bytes: u64) -> Result<(), String> {
 /// Reads a text as [`read_client`] does a file, and makes no client of it.
 pub(crate) async fn understand(bytes: &[u8]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     short_enough(bytes.len() as u64)?;
-    let kubeconfig = Kubeconfig::from_yaml(std::str::from_utf8(bytes)?)?;
+    let kubeconfig = Kubeconfig::from_yaml(std::str::from_utf8(bytes)?).map_err(without_content)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(())
+}
+
+/// What is wrong with a file. The parser's own words quote the file, with whatever secret stands there (goal S2).
+fn without_content(error: KubeconfigError) -> Box<dyn std::error::Error + Send + Sync> {
+    let KubeconfigError::Parse(cause) = &error else { return error.into() };
+    let place = cause.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
+    format!("it is not the YAML of a kubeconfig{}", place.unwrap_or_default()).into()
 }
 
 /// Builds a client from nothing but the file: no variable of the environment is looked at. Returns the server's address
@@ -126,7 +133,7 @@ async fn read_client(path: &Path) -> Result<(Client, String), Error> {
         path: path.to_owned(),
         source,
     };
-    let mut kubeconfig = Kubeconfig::read_from(path).map_err(|it| wrong(it.into()))?;
+    let mut kubeconfig = Kubeconfig::read_from(path).map_err(|it| wrong(without_content(it)))?;
     let mut proxied = false;
     for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
         proxied |= cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty());
@@ -162,6 +169,26 @@ mod tests {
     use crate::client::Cluster;
     use crate::node::probe;
     use crate::reply::Reach;
+
+    #[tokio::test]
+    async fn s2_a_file_that_cannot_be_read_is_reported_by_its_place_and_not_by_its_content() {
+        const SECRET: &str = "tok3n-that-nobody-may-see";
+        for text in [
+            format!("apiVersion: v1\nusers:\n- name: a\n  user:\n    token: [{SECRET}\n"),
+            format!("apiVersion: v1\nusers: {SECRET}\n"),
+            format!("users:\n- name: a\n  user: {{ token: {{ a: {SECRET} }} }}\n"),
+            format!("{SECRET}\n"),
+            format!("users:\n\t- token: \"{SECRET}\n"),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let path = root.path().join("kubeconfig");
+            fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+            let Err(error) = read_client(&path).await else { panic!("{text} is a kubeconfig") };
+            let told = format!("{} {error:?}", error.line());
+            assert!(!told.contains(SECRET) && !told.contains("tok3n"), "{told}");
+            assert!(told.contains("it is not the YAML of a kubeconfig"), "{told}");
+        }
+    }
 
     /// Answers one request on `socket`, or refuses an old token.
     async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, code: u16, body: &str) {

@@ -22,7 +22,11 @@ async fn life(by: Requester) -> Vec<String> {
     device.ask(by, 3).await;
     device.until(DrainStatus::Complete, by, 1).await;
     device.withdraw(by).await;
+    // A request that is away for less than 2 s was not withdrawn.
+    device.pass(Duration::from_secs(3)).await;
     device.change(|device| device.member(false)).await;
+    // The first step out of the cluster is announced a minute before.
+    device.pass(Duration::from_mins(2)).await;
     device.diary.written()
 }
 
