@@ -270,7 +270,7 @@ mod tests {
         let table: [(Option<String>, &str); 6] = [
             (None, "No such file"),
             (Some(String::new()), "current context"),
-            (Some("{torn".to_owned()), "parse"),
+            (Some("{torn".to_owned()), "not the YAML"),
             (
                 Some(kubeconfig("https://h", "").replace("current-context: c", "current-context: x")),
                 "context: x",

@@ -37,6 +37,8 @@ mod said;
 #[cfg(test)]
 mod seen;
 #[cfg(test)]
+mod sizes;
+#[cfg(test)]
 mod standing;
 #[cfg(test)]
 mod voided;
