@@ -142,7 +142,6 @@ impl Choice {
     }
 }
 
-/// Agents in processes of their own may ask at the same moment; the first one's answer is everybody's.
 /// The kernel's identity of this boot.
 ///
 /// # Errors
@@ -154,6 +153,7 @@ pub fn kernel_boot_id() -> Result<String, Error> {
     Ok(id.trim().to_owned())
 }
 
+/// Agents in processes of their own may ask at the same moment; the first one's answer is everybody's.
 fn recorded_boot_id(bus: &Bus) -> Result<String, Error> {
     let path = bus.path(RECORDED_BOOT_ID);
     let failed = || Error::pubsub(RECORDED_BOOT_ID);

@@ -42,17 +42,20 @@ impl Leaver {
     /// # Errors
     /// The record cannot be read: whether the node was leaving is not known then.
     pub(crate) fn open(station: &Station, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
-        let record =
-            wire::peek::<NodeLeave>(&station.bus, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?;
-        let record = record.unwrap_or_default();
-        let mut rules = Rules::new(record, limits, &station.boot_id);
+        // What fails here is tried again, and then reported, with the first write.
+        let topic: Option<Publication<NodeLeave>> = publication(&station.bus, NAME).ok();
+        // A publication has the backup of a damaged record.
+        let record = match &topic {
+            Some(topic) => topic.get(GLOBAL).cloned(),
+            None => wire::peek(&station.bus, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?,
+        };
+        let mut rules = Rules::new(record.unwrap_or_default(), limits, &station.boot_id);
         let standing = rules.settle(station.clock.now(), station.clock.wall());
         let (standing, _) = watch::channel(standing);
         Ok(Self {
             station: station.clone(),
             limits: limits.clone(),
-            // What fails here is tried again, and then reported, with the first write.
-            topic: publication(&station.bus, NAME).ok(),
+            topic,
             rules,
             standing,
             tries: Tries::new(troubles),
@@ -239,5 +242,30 @@ async fn ended(walk: &mut Option<Pin<Box<dyn Future<Output = Walked> + Send>>>) 
     match walk {
         Some(walk) => walk.await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::{Clock, Stop};
+
+    #[tokio::test]
+    async fn a_damaged_record_is_read_from_its_backup_so_that_a_leave_is_not_forgotten() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let mut topic: Publication<NodeLeave> = publication(&bus, NAME).unwrap();
+        for reason in ["first", "second"] {
+            let record =
+                NodeLeave { phase: LeavePhase::Draining, reason: reason.to_owned(), ..NodeLeave::default() };
+            topic.publish(GLOBAL, &record).unwrap();
+        }
+        drop(topic);
+        std::fs::File::create(wire::path::<NodeLeave>(&bus, NAME, GLOBAL)).unwrap();
+        let (_stopper, stop) = Stop::new();
+        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
+        let troubles = Troubles::open(&bus, station.clock, NAME);
+        let leaver = Leaver::open(&station, &troubles, &Limits::default()).unwrap();
+        assert_eq!(leaver.standing().borrow().membership, Membership::Leaving);
     }
 }
