@@ -65,17 +65,22 @@ impl Files {
         self.held.remove(name);
     }
 
-    /// Whether the file is there.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.folder.has(name)
+    /// What a file holds.
+    pub(crate) fn held(&self, name: &str) -> Option<Arc<[u8]>> {
+        self.held.get(name).cloned()
+    }
+
+    /// Whether the file is there, with these bytes.
+    pub(crate) fn is_there(&self, name: &str, bytes: &[u8]) -> bool {
+        self.held.get(name).is_some_and(|held| **held == *bytes) && self.folder.has(name)
     }
 
     /// As [`Folder::replace`].
-    pub(crate) fn replace(&mut self, name: &str, bytes: &[u8], former: Former) -> Result<Place, Error> {
+    pub(crate) fn replace(&mut self, name: &str, bytes: &Arc<[u8]>, former: Former) -> Result<Place, Error> {
         let place = self.folder.replace(name, bytes, former)?;
         match self.held.get_mut(name) {
-            Some(held) => *held = bytes.into(),
-            None => drop(self.held.insert(name.to_owned(), bytes.into())),
+            Some(held) => *held = Arc::clone(bytes),
+            None => drop(self.held.insert(name.to_owned(), Arc::clone(bytes))),
         }
         Ok(place)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::disk::{Disk, Machine};
 use crate::files::{self, Files, Keeper, Shared};
@@ -27,7 +27,8 @@ pub struct Publication<T> {
     name: Name,
     files: Shared,
     codec: Codec<T>,
-    values: BTreeMap<String, T>,
+    /// Each is read out of its bytes only when somebody asks for it.
+    values: BTreeMap<String, OnceLock<T>>,
     /// Keys whose last write failed: what readers see of them is not known.
     doubtful: BTreeSet<String>,
     restarted: u32,
@@ -79,12 +80,14 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// What [`crate::Bus::serve`] does.
     pub(crate) fn serve(&mut self, root: &Path, to_wire: ToWire) -> Result<(), Error> {
         let Some(server) = Server::open(&self.name, root, to_wire)? else { return Ok(()) };
-        for (key, value) in &self.values {
+        let mut findings = Vec::new();
+        for (key, value) in self.iter() {
             if let Err(reason) = server.put_anew(key, (self.codec.encode)(value)) {
                 let path = self.files().path(&self.name.file(key)?);
-                self.findings.push(Finding { path, reason });
+                findings.push(Finding { path, reason });
             }
         }
+        self.findings.append(&mut findings);
         server.count(self.restarted);
         self.server = Some(server);
         Ok(())
@@ -103,15 +106,14 @@ impl<T: Clone + PartialEq> Publication<T> {
             let (topic, key) = (self.name.to_string(), key.to_owned());
             return Err(Error::TooLong { topic, key, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
         }
-        // What readers will see, which is what equality is about.
-        let seen = (self.codec.decode)(&bytes).map_err(|source| self.no_form(key, source))?;
-        if self.values.get(key) == Some(&seen) && !self.doubtful.contains(key) && self.files().has(&file) {
+        if !self.doubtful.contains(key) && self.files().is_there(&file, &bytes) {
             self.files().catch_up(Place::Same)?;
             return Ok(Published::Unchanged);
         }
         if let Some(server) = &self.server {
             server.check(key, &bytes)?;
         }
+        let bytes: Arc<[u8]> = bytes.into();
         let replaced = self.files().replace(&file, &bytes, self.former());
         let place = match replaced {
             Ok(place) => place,
@@ -122,11 +124,11 @@ impl<T: Clone + PartialEq> Publication<T> {
         };
         self.doubtful.remove(key);
         match self.values.get_mut(key) {
-            Some(known) => *known = seen,
-            None => drop(self.values.insert(key.to_owned(), seen)),
+            Some(known) => *known = OnceLock::new(),
+            None => drop(self.values.insert(key.to_owned(), OnceLock::new())),
         }
         if let Some(server) = &self.server {
-            server.put(key, &bytes);
+            server.put(key, bytes);
         }
         self.files().catch_up(place)?;
         Ok(Published::Written)
@@ -166,12 +168,21 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// The value under `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&T> {
-        self.values.get(key)
+        self.values.get(key).and_then(|value| self.read(key, value))
     }
 
     /// All keys with their values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
-        self.values.iter().map(|(key, value)| (key.as_str(), value))
+        self.values.iter().filter_map(|(key, value)| Some((key.as_str(), self.read(key, value)?)))
+    }
+
+    /// What readers see of a key. A codec that cannot read its own bytes leaves them without a value, as here.
+    fn read<'a>(&self, key: &str, value: &'a OnceLock<T>) -> Option<&'a T> {
+        if value.get().is_none() {
+            let bytes = self.files().held(&self.name.file(key).ok()?)?;
+            return (self.codec.decode)(&bytes).ok().map(|seen| value.get_or_init(|| seen));
+        }
+        value.get()
     }
 
     /// How often the publisher has said that it started anew; 0 when it has not.
@@ -186,7 +197,8 @@ impl<T: Clone + PartialEq> Publication<T> {
     /// The counter's file cannot be written.
     pub fn signal_restarted(&mut self) -> Result<(), Error> {
         let count = self.restarted.saturating_add(1);
-        let place = self.files().replace(RESTARTED, count.to_string().as_bytes(), Former::Dropped)?;
+        let place =
+            self.files().replace(RESTARTED, &count.to_string().into_bytes().into(), Former::Dropped)?;
         self.count(count);
         self.files().catch_up(place)
     }
@@ -280,7 +292,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     fn load_key(&mut self, key: String, file: &str) -> Result<(), Error> {
         let reason = match self.value_of(file)? {
             Ok(value) => {
-                self.values.insert(key, value);
+                self.values.insert(key, value.into());
                 return Ok(());
             }
             Err(reason) => reason,
@@ -298,7 +310,7 @@ impl<T: Clone + PartialEq> Publication<T> {
                 files.disown(&backup);
             }
             drop(files);
-            self.values.insert(key, value);
+            self.values.insert(key, value.into());
             self.findings.push(Finding { path, reason: format!("{reason}; its backup was used") });
             return Ok(());
         }

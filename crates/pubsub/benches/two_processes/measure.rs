@@ -114,18 +114,31 @@ fn in_turn(round: u64, mut ours: impl FnMut(), mut floor: impl FnMut()) {
     }
 }
 
-/// From the call of publish to the handler in the other process.
+/// From the call of publish to the handler in the other process, at three paces: processors that rest between
+/// changes, as they do between real ones, take longer for each.
 pub(crate) fn latency(table: &mut Table, medium: &str, root: &Path) {
-    compare(table, &format!("publish → handler, {medium}"), root, "--listen", &name(), Target::AtMost(1.3));
+    for (pace, pause) in [("at once", 0), ("1 ms apart", 1), ("20 ms apart", 20)] {
+        let what = format!("publish → handler, {pace}, {medium}");
+        let pause = Duration::from_millis(pause);
+        compare(table, &what, root, "--listen", &name(), pause, Target::AtMost(1.3));
+    }
 }
 
 /// The same where the former value is kept as a backup, which the floor does not do.
 pub(crate) fn kept_latency(table: &mut Table, medium: &str, root: &Path) {
     let what = format!("publish → handler, persistent topic with its backup, {medium}");
-    compare(table, &what, root, "--listen-kept", &kept_name(), Target::None);
+    compare(table, &what, root, "--listen-kept", &kept_name(), Duration::ZERO, Target::None);
 }
 
-fn compare(table: &mut Table, what: &str, root: &Path, part: &str, name: &Name, target: Target) {
+fn compare(
+    table: &mut Table,
+    what: &str,
+    root: &Path,
+    part: &str,
+    name: &Name,
+    pause: Duration,
+    target: Target,
+) {
     let mut publication = publication(root, name.clone());
     let mut writer = Writer::new(root.join(ROOT_OF_FLOOR));
     let mut listener = Other::listener(part, root);
@@ -137,12 +150,14 @@ fn compare(table: &mut Table, what: &str, root: &Path, part: &str, name: &Name, 
             round,
             || {
                 for number in numbers() {
+                    std::thread::sleep(pause);
                     publication.publish("global", &Sample::new(number, true)).unwrap();
                     ours.push(listener.heard(number));
                 }
             },
             || {
                 for number in numbers() {
+                    std::thread::sleep(pause);
                     writer.write("global", &Sample::new(number, true));
                     floor.push(floor_listener.heard(number));
                 }

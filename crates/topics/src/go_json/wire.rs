@@ -181,6 +181,7 @@ fn fetched(rest: &str, place: &Tree, fetch: &mut Fetch<'_>) -> Result<Tree, BoxE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::Value;
 
     fn wire(disk: &str) -> Result<String, Error> {
@@ -228,6 +229,37 @@ mod tests {
             ("0.0", "0"),
         ] {
             assert_eq!(wire(disk).unwrap(), wired);
+        }
+    }
+
+    fn plain() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            Just("null".to_owned()),
+            Just("[]".to_owned()),
+            Just("{}".to_owned()),
+            Just(format!("\"{}\"", "<".repeat(40))),
+            any::<i64>().prop_map(|number| number.to_string()),
+            (1..10_u8, -30..30_i8).prop_map(|(digit, exponent)| format!("{digit}e{exponent}")),
+            any::<f64>().prop_filter_map("no JSON", |number| serde_json::to_string(&number).ok()),
+            "[<>&\u{2028}é a-z/]{0,12}".prop_map(|text| serde_json::to_string(&text).unwrap()),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 1..4).prop_map(|items| format!("[{}]", items.join(","))),
+                prop::collection::vec(("[<a-c]{0,3}", inner), 1..4).prop_map(|members| {
+                    let members = members.iter().map(|(name, value)| format!("{name:?}:{value}"));
+                    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn without_a_member_of_pubsub_the_wire_form_is_at_most_six_times_as_long_and_never_fails(disk in plain()) {
+            let wired = to_wire(disk.as_bytes(), &mut |_, _| Err("nothing is stored".into())).unwrap();
+            prop_assert!(wired.len() <= 6 * disk.len(), "{} of {disk}", wired.len());
         }
     }
 
