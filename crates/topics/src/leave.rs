@@ -121,6 +121,33 @@ impl LeavePhase {
         }
     }
 
+    /// Whether there is nothing to be done and nothing to be decided.
+    #[must_use]
+    pub const fn is_settled(self) -> bool {
+        matches!(self, Self::Outside | Self::Member | Self::Left | Self::Alone)
+    }
+
+    /// The phase in words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Outside => "in no cluster",
+            Self::Member => "member",
+            Self::Unconfirmed => "still a member, not leaving",
+            Self::Announced => "still a member, about to leave",
+            Self::Reaching => "leaving, connecting to the cluster",
+            Self::Cordoning => "leaving, cordoning the node",
+            Self::RemovingApps => "leaving, deleting pods of applications",
+            Self::CheckingReplicas => "leaving, checking volume replicas",
+            Self::Draining => "leaving, draining the node",
+            Self::Deleting => "leaving, deleting the Node object",
+            Self::Left => "has left",
+            Self::Alone => "was the only node, nothing to leave",
+            Self::NotReached => "left without removing the Node object: cluster not reachable",
+            Self::Failed => "left without removing the Node object: deleting it failed",
+        }
+    }
+
     /// Whether the node, once its config says that it is in no cluster, has yet to leave one.
     #[must_use]
     pub const fn has_to_leave(self) -> bool {

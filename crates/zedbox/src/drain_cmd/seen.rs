@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use topics::{
     AgentTrouble, BaseOsStatus, DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, RequestId, Requester, Topic, go_json, read_force,
+    NodeDrainStatus, NodeLeave, RequestId, Requester, Topic, go_json, read_force,
 };
 
 use super::trouble::Troubles;
@@ -52,6 +52,9 @@ pub(super) struct Seen {
     pub(super) requests: BTreeMap<&'static str, NodeDrainRequest>,
     /// Reboots and shutdowns that are wanted, by name.
     pub(super) pending: BTreeMap<String, DeviceOpPending>,
+    /// How far this node is on its way out of its cluster, without the cluster's config; `None` where nothing is to be
+    /// said of it.
+    pub(super) leave: Option<NodeLeave>,
     /// OS images that wait for another try after an error, by content tree.
     pub(super) updates: BTreeMap<String, BaseOsStatus>,
     /// The force file; `None` without one.
@@ -147,6 +150,7 @@ pub(super) struct Follow {
     operator: FileWatch,
     pending: Subscription<DeviceOpPending>,
     updates: Subscription<BaseOsStatus>,
+    leave: Subscription<NodeLeave>,
     force: [FileWatch; 2],
     /// What they say, by place.
     forced: BTreeMap<&'static str, Forced>,
@@ -170,6 +174,7 @@ impl Follow {
             operator: operator::request(bus),
             pending: topic(bus, "zedagent"),
             updates: topic(bus, "baseosmgr"),
+            leave: topic(bus, "zedkube"),
             force: force::PLACES.map(|place| bus.file(bus.path(place), order(force::LIMIT_BYTES))),
             forced: BTreeMap::new(),
             troubles: Troubles::open(bus),
@@ -194,6 +199,7 @@ impl Follow {
             && self.baseosmgr.was_tried()
             && self.pending.was_tried()
             && self.updates.was_tried()
+            && self.leave.was_tried()
             && self.troubles.were_tried()
             && self.unread.is_empty()
     }
@@ -257,6 +263,11 @@ impl Follow {
                 let all = self.updates.iter().filter(|(_, it)| waits(it));
                 seen.updates = all.map(|(key, it)| (key.to_owned(), it.clone())).collect();
                 seen.note(bus, "baseosmgr", change);
+            }
+            change = self.leave.next() => {
+                let told = self.leave.get(GLOBAL).filter(|it| !it.phase.is_settled());
+                seen.leave = told.map(|it| NodeLeave { config: None, ..it.clone() });
+                seen.note(bus, "zedkube", change);
             }
             state = self.operator.next() => {
                 seen.asked(operator_file(bus), state);

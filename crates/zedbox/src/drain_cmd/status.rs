@@ -11,7 +11,9 @@ use super::seen::{Follow, Seen};
 use super::stand::Stand;
 use super::text::{Sheet, Weight, number, paragraph, row};
 use super::voice::Voice;
-use super::words::{headline, live_words, next_step, progress_rows, request_words, update_words};
+use super::words::{
+    headline, leave_words, live_words, next_step, progress_rows, request_words, update_words,
+};
 use crate::Exit;
 use crate::args::{Output, StatusOptions};
 
@@ -100,6 +102,9 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize) -> Sheet {
     }
     for update in seen.updates.values() {
         add(Weight::Cause, "pending", &update_words(update, now));
+    }
+    if let Some(leave) = &seen.leave {
+        add(Weight::Cause, "cluster", &leave_words(leave, now));
     }
     if let Some(forced) = &seen.force {
         match forced.order {

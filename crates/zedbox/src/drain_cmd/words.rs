@@ -2,7 +2,7 @@
 
 use topics::{
     BaseOsStatus, CordonOwner, DrainPhase, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
-    RequestId, Requester,
+    NodeLeave, RequestId, Requester,
 };
 
 use super::seen::{Live, Seen};
@@ -68,6 +68,20 @@ pub(super) fn update_words(update: &BaseOsStatus, now: GoTime) -> String {
         format!(", {}", moment(update.error_time, now))
     };
     format!("OS update {}: {}; {retry}{at}", update.base_os_version, update.error)
+}
+
+/// `cluster-a: still a member, about to leave, 09:27:53 UTC, in 40 s: the config names no cluster; to stay: …`.
+pub(super) fn leave_words(leave: &NodeLeave, now: GoTime) -> String {
+    let at = if leave.deadline.is_zero() { leave.started_at } else { leave.deadline };
+    let at = if at.is_zero() { String::new() } else { format!(", {}", moment(at, now)) };
+    let mut words = format!("{}: {}{at}", leave.cluster_name, leave.phase.text());
+    for (mark, text) in [(": ", &leave.reason), ("; ", &leave.next_step)] {
+        if !text.is_empty() {
+            words.push_str(mark);
+            words.push_str(text);
+        }
+    }
+    words
 }
 
 pub(super) fn progress_rows(

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use topics::DeviceOpPending;
 
-use crate::node::{NOW, Node};
+use crate::node::{NOW, Node, top};
 
 /// Every tree with its exit code and what its first line begins with.
 const TREES: [(&str, i32, &str); 13] = [
@@ -43,8 +43,8 @@ fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
         let json = json.json();
         let members: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         let known = [
-            "Broken", "Denied", "Force", "Live", "Pending", "Progress", "Requests", "Status", "Troubles",
-            "Updates",
+            "Broken", "Denied", "Force", "Leave", "Live", "Pending", "Progress", "Requests", "Status",
+            "Troubles", "Updates",
         ];
         assert_eq!(members, known, "{tree}");
     }
@@ -298,4 +298,28 @@ fn k2_what_an_agent_cannot_write_is_a_row_and_something_wanted_that_waits_for_it
         "{}",
         told.out
     );
+}
+
+#[test]
+fn a_node_on_its_way_out_of_its_cluster_says_so_and_shows_no_token() {
+    let node = Node::of("cluster-idle");
+    let leave = std::fs::read_to_string(top().join("crates/topics/tests/filled/NodeLeave.json")).unwrap();
+    let file = "persist/status/zedkube/NodeLeave/global.json";
+    let put = |phase: &str| {
+        let leave = leave.replacen("draining", phase, 1);
+        assert!(leave.contains(phase));
+        pubsub::store::replace(&node.path(file), leave.as_bytes()).unwrap();
+        node.drain(&format!("status --as-of {NOW}")).out
+    };
+    let told = put("announced");
+    for words in
+        ["cluster    cluster-a: still a member, about to leave, 09:27:53 UTC, 13 min ago:", "3 of 5 pods"]
+    {
+        assert!(told.contains(words), "no `{words}` in\n{told}");
+    }
+    assert!(put("draining").contains("leaving, draining the node"));
+    let json = node.drain("status -o json");
+    assert_eq!(json.json()["Leave"]["Phase"], "draining");
+    assert!(!json.out.contains("CipherData"), "{}", json.out);
+    assert!(!put("member").contains("cluster-a"), "nothing is to be said of a member");
 }
