@@ -10,14 +10,15 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of the house each one may call. Nothing else, in no build.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("step", &[]),
     ("topics", &[]),
     ("pubsub", &[]),
     ("agent", &["pubsub", "step", "topics"]),
     ("kubeops", &["step"]),
-    ("zedagent", &["agent", "pubsub", "step", "topics"]),
-    ("baseosmgr", &["agent", "pubsub", "step", "topics"]),
+    ("requester", &["agent", "pubsub", "step", "topics"]),
+    ("zedagent", &["agent", "pubsub", "requester", "step", "topics"]),
+    ("baseosmgr", &["agent", "pubsub", "requester", "step", "topics"]),
     ("nodeagent", &["agent", "pubsub", "step", "topics"]),
     ("zedkube", &["agent", "kubeops", "pubsub", "step", "topics"]),
     ("kubesim", &[]),
@@ -30,6 +31,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "kubesim",
             "nodeagent",
             "pubsub",
+            "requester",
             "step",
             "topics",
             "zedagent",
@@ -39,7 +41,18 @@ const ARROWS: [(&str, &[&str]); 12] = [
     // The stage of the whole-system tests; nothing but tests may reach it.
     (
         "scenarios",
-        &["agent", "baseosmgr", "kubeops", "kubesim", "nodeagent", "pubsub", "topics", "zedagent", "zedkube"],
+        &[
+            "agent",
+            "baseosmgr",
+            "kubeops",
+            "kubesim",
+            "nodeagent",
+            "pubsub",
+            "requester",
+            "topics",
+            "zedagent",
+            "zedkube",
+        ],
     ),
 ];
 

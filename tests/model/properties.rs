@@ -180,8 +180,8 @@ impl State {
     }
 
     /// baseosmgr switches to the other image.
-    pub(crate) fn judge_switch(&mut self, why: Option<&baseosmgr::core::Why>) {
-        use baseosmgr::core::Why;
+    pub(crate) fn judge_switch(&mut self, why: Option<&requester::Why>) {
+        use requester::Why;
         if !self.switch_is_wanted() {
             self.wrong("baseosmgr switches to an image that nobody wants");
         }

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::zboot::{PartitionState, Zboot};
 use agent::{Clock, Error, Hands, Station, Tasks, Weight, force, publication, report, wire};
 use pubsub::{Bus, Publication};
+use requester::Why;
 use topics::{
     BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest,
     Requester, ZbootStatus,
 };
 use tracing::{error, info, warn};
 
-use crate::core::{Effect, Event, Found, Note, Order, Why, Write};
+use crate::core::{Effect, Event, Found, Note, Order, Write};
 use crate::{NAME, follow, image, saved};
 
 /// Key of topics that have one value.

@@ -63,7 +63,9 @@ impl Shell {
         let clock = self.station.clock;
         self.tasks.events(format!("follow {CONFIG}"), move |outbox| config.follow(clock, outbox));
         let of_zedkube = bus.clone();
-        self.tasks.events("follow zedkube", move |outbox| follow::zedkube(of_zedkube, outbox));
+        self.tasks.events("follow zedkube", move |outbox| {
+            requester::follow(of_zedkube, outbox, follow::of_zedkube)
+        });
         let mut told = false;
         self.tasks.follow::<NodeLeave>(&bus, "zedkube", move |change| follow::leave(&change, &mut told));
         self.tasks.follow::<NodeAgentStatus>(&bus, "nodeagent", |change| match change {
@@ -210,10 +212,10 @@ fn say(said: &Said) {
         Said::Deferred(op, waiting_for) => {
             info!(op = op.word(), waiting_for, "shouldDeferForNodeDrain: deferred");
         }
-        Said::DrainFailed(op, status, pause_secs) => {
+        Said::DrainFailed(op, reason, pause_secs) => {
             error!(
                 op = op.word(),
-                pause_secs, "nodedrain-step:drain-failed-handler NodeDrainStatus {status}"
+                pause_secs, "nodedrain-step:drain-failed-handler NodeDrainStatus {reason}"
             );
         }
         Said::Early(op) => error!(op = op.word(), "EARLY boot request, zedkube not up yet"),

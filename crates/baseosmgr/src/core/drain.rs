@@ -6,10 +6,11 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::zboot::PartitionState;
+use requester::{Own, Verdict, View, Why, judge, serves};
 use step::{Fault, Mono, planted};
+use topics::Requester;
 
-use super::event::{Effect, FallbackFrom, Note, Order, Why};
-use super::gate::{Own, Verdict, View, gate, serves_us};
+use super::event::{Effect, FallbackFrom, Note, Order};
 use super::machine::BaseOs;
 use super::pause::Pause;
 use super::stage::Stage;
@@ -163,11 +164,10 @@ impl BaseOs {
         if planted(Fault::N3) && want.fallback.is_some() {
             return Verdict::Open(Why::Complete { skip: String::new() });
         }
-        gate(View {
+        judge(View {
+            by: Requester::Update,
             own: self.own.as_ref().filter(|own| own.context == want.context),
-            status: self.facts.status,
-            progress: self.facts.progress.as_deref(),
-            progress_seen: self.facts.progress_seen,
+            heard: &self.facts.drain,
             cluster: self.facts.cluster,
             has_to_leave: self.facts.has_to_leave,
             forced: self.facts.forced,
@@ -294,7 +294,7 @@ impl BaseOs {
                 own.failed = true;
             }
             // Against a force file nothing helps that is asked.
-            if !self.facts.forced.is_some_and(serves_us) {
+            if !self.facts.forced.is_some_and(|it| serves(it, Requester::Update)) {
                 self.ask(now, want, effects);
             }
         }
@@ -322,7 +322,7 @@ impl BaseOs {
         effects.push(Effect::Say(Note::Request { context: want.context.clone() }));
         self.asks += 1;
         effects.push(Effect::Ask { nth: self.asks, context: want.context.clone() });
-        self.own = Some(Own::new(self.asks, want.context, self.facts.status));
+        self.own = Some(Own::new(want.context, None, &self.facts.drain));
     }
 
     fn fail(&mut self, now: Mono, want: &Want, reason: String, effects: &mut Vec<Effect>) {

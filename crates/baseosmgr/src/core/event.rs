@@ -3,6 +3,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::zboot::{Label, PartitionState, Partitions};
+use requester::{Membership, Why};
 use topics::{
     BaseOsConfig, BaseOsStatus, ContentTreeStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, ZbootStatus,
@@ -120,18 +121,6 @@ impl Source {
         Self::LastBoot,
         Self::Fallback,
     ];
-}
-
-/// What `EdgeNodeClusterConfig` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Membership {
-    /// Nothing yet: not published, or not initialized.
-    #[default]
-    Undecided,
-    /// The node stands alone.
-    Single,
-    /// The node belongs to a cluster.
-    Clustered,
 }
 
 /// How the boot before this one ended, as nodeagent tells it.
@@ -273,27 +262,6 @@ pub enum Effect {
     },
     /// Publish the retry counter that came to its end last.
     Manager(u32),
-}
-
-/// Why an image may be switched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
-    /// The drain for our own request is complete; `skip` is zedkube's reason when it was not done in full.
-    Complete {
-        /// Empty after a full drain.
-        skip: String,
-    },
-    /// The node is in no cluster.
-    NotSupported,
-    /// The node is in no cluster and zedkube said nothing yet.
-    Early,
-    /// The force file says so.
-    Forced(NodeDrainStatus),
-    /// zedkube said nothing for the whole wait.
-    Silent {
-        /// How long it was waited for.
-        waited_secs: u64,
-    },
 }
 
 /// What a log should say.

@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent::zboot::{Label, Partition, PartitionState, Partitions};
-use topics::{BaseOsConfig, ContentTreeStatus, DrainStatus, NodeDrainProgress, NodeDrainStatus, Requester};
+use requester::{Heard, Membership};
+use topics::{BaseOsConfig, ContentTreeStatus, DrainStatus, NodeDrainStatus, Requester};
 
-use super::event::{Counters, Event, LastBoot, Membership, Order, Source, Write};
+use super::event::{Counters, Event, LastBoot, Order, Source, Write};
 
 /// Levels, each as of the last event about it.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,9 +17,7 @@ pub(super) struct Facts {
     pub(super) configs: BTreeMap<String, BaseOsConfig>,
     pub(super) trees: BTreeMap<String, ContentTreeStatus>,
     pub(super) partitions: Partitions,
-    pub(super) status: Option<NodeDrainStatus>,
-    pub(super) progress: Option<Box<NodeDrainProgress>>,
-    pub(super) progress_seen: bool,
+    pub(super) drain: Heard,
     pub(super) cluster: Membership,
     pub(super) has_to_leave: bool,
     pub(super) forced: Option<NodeDrainStatus>,
@@ -35,9 +34,7 @@ impl Facts {
             configs: BTreeMap::new(),
             trees: BTreeMap::new(),
             partitions,
-            status: None,
-            progress: None,
-            progress_seen: false,
+            drain: Heard::default(),
             cluster: Membership::default(),
             has_to_leave: false,
             forced: None,
@@ -53,11 +50,8 @@ impl Facts {
         match event {
             Event::Config { key, value } => put(&mut self.configs, key, value),
             Event::Tree { key, value } => put(&mut self.trees, key, value.map(|tree| *tree)),
-            Event::Drain(status) => self.status = status,
-            Event::Progress(progress) => {
-                self.progress_seen |= progress.is_some();
-                self.progress = progress;
-            }
+            Event::Drain(status) => self.drain.status(status),
+            Event::Progress(progress) => self.drain.progress(progress),
             Event::Cluster(membership) => self.cluster = membership,
             Event::HasToLeave(it) => self.has_to_leave = it,
             Event::Forced(forced) => {
@@ -71,6 +65,9 @@ impl Facts {
             Event::LastBoot(last) => self.last_boot = last,
             Event::FallbackCounter(counter) => self.fallback_counter = Some(counter),
             Event::Heard(source) => {
+                if source == Source::Drain {
+                    self.drain.read();
+                }
                 self.heard.insert(source);
             }
             Event::Asked { .. }

@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 
 use agent::zboot::{Label, PartitionState, Partitions};
+use requester::Own;
 use step::{Core, Fault, Mono, planted};
 use topics::{BaseOsStatus, ZbootStatus};
 
 use super::drain::{Parting, Waiting};
 use super::event::{Effect, Event, Found, Note, Order, Write};
 use super::facts::Facts;
-use super::gate::Own;
 use super::pause::Pause;
 use crate::Limits;
 
@@ -86,7 +86,7 @@ impl BaseOs {
     fn hear(&mut self, now: Mono, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Asked { nth, request } => {
-                if let Some(own) = self.own.as_mut().filter(|own| own.nth == nth) {
+                if let Some(own) = self.own.as_mut().filter(|_| nth == self.asks) {
                     own.id = Some(request.id());
                 }
             }
@@ -138,10 +138,8 @@ impl BaseOs {
             | Event::FallbackCounter(_)
             | Event::Heard(_) => self.facts.hear(event),
         }
-        // A final status that stood before our request says nothing about it until another one was seen.
-        let status = self.facts.status;
-        if let Some(own) = self.own.as_mut().filter(|own| own.before.is_some() && own.before != status) {
-            own.before = None;
+        if let Some(own) = &mut self.own {
+            own.hear(&self.facts.drain);
         }
         self.force_used &= self.facts.forced_complete();
     }

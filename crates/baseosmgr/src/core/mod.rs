@@ -6,7 +6,6 @@
 mod drain;
 mod event;
 mod facts;
-mod gate;
 mod machine;
 mod moves;
 mod pause;
@@ -15,8 +14,7 @@ mod stage;
 mod status;
 
 pub use event::{
-    Counter, Counters, Effect, Event, FallbackFrom, Found, LastBoot, Membership, Note, Order, Source, Why,
-    Write,
+    Counter, Counters, Effect, Event, FallbackFrom, Found, LastBoot, Note, Order, Source, Write,
 };
 pub use machine::BaseOs;
 pub use refusal::Refusal;

@@ -2,15 +2,15 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+use requester::{Own, Verdict, Why};
 use step::{Fault, Mono, planted};
 use topics::{
-    BootReason, DeviceOp, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId,
+    BootReason, DeviceOp, DrainStatus, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId,
     Requester,
 };
 
-use super::drain::Answered;
 use super::facts::{Effect, Said};
-use super::machine::{Gate, Way, Zedagent};
+use super::machine::{Gate, Zedagent};
 
 /// What a commanded operation waits for, and what shows how far it is.
 const CARRIED_OUT: (&str, &str) =
@@ -35,15 +35,13 @@ impl Zedagent {
             out.push(Effect::Journal(pending.clone()));
             out.push(Effect::Say(Said::Deferred(op, pending.waiting_for.clone())));
         }
-        self.drain.asked();
-        self.resumed = false;
         self.ask_from = None;
-        self.request = Some(request.clone());
+        self.own = Some(Own::new(request.context.clone(), Some(id), &self.drain));
         out.push(Effect::Request(request));
     }
 
-    pub(super) fn failed(&mut self, now: Mono, op: DeviceOp, status: NodeDrainStatus, out: &mut Vec<Effect>) {
-        self.count_failure(now, op, status, out);
+    pub(super) fn failed(&mut self, now: Mono, op: DeviceOp, reason: String, out: &mut Vec<Effect>) {
+        self.count_failure(now, op, reason, out);
         self.withdraw(out);
         if let Gate::Wait { waiting_for, next_step } = self.ask_gate(now) {
             self.wait(op, &waiting_for, next_step, out);
@@ -54,16 +52,16 @@ impl Zedagent {
     /// COMPLETE does not hold any more; nodeagent waits for that. When it fails, it is asked for again after a
     /// pause. The failed request stands until then, so that nodeagent goes on waiting.
     pub(super) fn stay_drained(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let (Some(op), Some(id)) = (self.commanded(), self.request.as_ref().map(NodeDrainRequest::id)) else {
-            return;
-        };
+        let (Some(op), Some(own)) = (self.commanded(), &self.own) else { return };
         let under_way = self.drain.status.is_some_and(|it| it.status.is_under_way());
-        match self.drain.answer(id) {
-            Answered::Failed(_) if planted(Fault::CommandedOnce) => {}
-            Answered::Failed(status) => {
-                if self.counted != Some(id) {
-                    self.counted = Some(id);
-                    self.count_failure(now, op, status, out);
+        match self.judge(Some(own), None) {
+            Verdict::Failed(_) if planted(Fault::CommandedOnce) => {}
+            Verdict::Failed(reason) => {
+                if !own.failed {
+                    self.count_failure(now, op, reason, out);
+                }
+                if let Some(own) = &mut self.own {
+                    own.failed = true;
                 }
                 match self.ask_gate(now) {
                     Gate::Wait { waiting_for, next_step } => {
@@ -72,23 +70,29 @@ impl Zedagent {
                     Gate::Open(_) | Gate::Ask | Gate::Failed(_) => self.ask(now, op, out),
                 }
             }
-            Answered::NotYet if under_way => {
-                let waiting_for = format!("the node to be drained again: {}", self.drain.in_words(id));
+            Verdict::Open(Why::Complete { .. }) => {
+                self.told(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
+            }
+            Verdict::Wait | Verdict::Unanswered(_) if under_way => {
+                let waiting_for = format!("the node to be drained again: {}", self.drain.words(own));
                 let next_step = "see run/zedkube/NodeDrainProgress/global.json";
                 self.told(op, PendingState::Commanded, &waiting_for, next_step, out);
             }
-            Answered::Complete { .. } => {
-                self.told(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
-            }
-            Answered::NotYet => {}
+            Verdict::Open(_)
+            | Verdict::Ask
+            | Verdict::Wait
+            | Verdict::Unanswered(_)
+            | Verdict::Silent
+            | Verdict::Stranger(_)
+            | Verdict::Held(_) => {}
         }
     }
 
-    fn count_failure(&mut self, now: Mono, op: DeviceOp, status: NodeDrainStatus, out: &mut Vec<Effect>) {
+    fn count_failure(&mut self, now: Mono, op: DeviceOp, reason: String, out: &mut Vec<Effect>) {
         self.failures = self.failures.saturating_add(1);
         let pause = self.limits.ask_again(self.failures);
         self.ask_from = Some(now + pause);
-        out.push(Effect::Say(Said::DrainFailed(op, status, pause.as_secs())));
+        out.push(Effect::Say(Said::DrainFailed(op, reason, pause.as_secs())));
     }
 
     pub(super) fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {
@@ -116,23 +120,27 @@ impl Zedagent {
     }
 
     /// Tells nodeagent. From here on only a boot ends the operation.
-    pub(super) fn command(&mut self, op: DeviceOp, way: Way, out: &mut Vec<Effect>) {
-        let (skip, forced) = match way {
-            Way::Drained => (String::new(), false),
-            Way::NoCluster => {
-                if self.drain.status.is_none_or(|it| it.status == DrainStatus::Unknown) {
+    pub(super) fn command(&mut self, op: DeviceOp, why: Why, out: &mut Vec<Effect>) {
+        let forced = matches!(&why, Why::Forced(it) if it.status == DrainStatus::Complete);
+        let skip = match why {
+            Why::Complete { skip } => skip,
+            Why::NotSupported | Why::Early => {
+                if why == Why::Early {
                     out.push(Effect::Say(Said::Early(op)));
                 }
                 // A drain that was asked for in a cluster that the node has left since was not for nothing: it is
                 // told that it never came.
                 let asked = self.pending.get(&op).is_some_and(|it| it.attempts > 0);
-                (if asked { LEFT.to_owned() } else { String::new() }, false)
+                if asked { LEFT.to_owned() } else { String::new() }
             }
-            Way::Skip { why, forced } => {
-                out.push(Effect::Say(Said::Skipped(op, why.clone())));
-                (why, forced)
+            Why::Forced(forced) => format!("forced {forced} by {FORCE_FILE}"),
+            Why::Silent { waited_secs } => {
+                format!("zedkube has said nothing about this {} for {waited_secs} s", self.kind())
             }
         };
+        if !skip.is_empty() && skip != LEFT {
+            out.push(Effect::Say(Said::Skipped(op, skip.clone())));
+        }
         let Some(pending) = self.pending.get_mut(&op) else { return };
         pending.state = PendingState::Commanded;
         if pending.boot_id != self.boot_id {

@@ -84,8 +84,8 @@ pub enum Said {
     TakenBack(DeviceOp, u32),
     /// An operation waits, for this.
     Deferred(DeviceOp, String),
-    /// Its drain failed; it is asked for again after so many seconds.
-    DrainFailed(DeviceOp, NodeDrainStatus, u64),
+    /// Its drain failed, for this reason; it is asked for again after so many seconds.
+    DrainFailed(DeviceOp, String, u64),
     /// Nobody has said anything about the drain and this node is in no cluster.
     Early(DeviceOp),
     /// It goes without a drain, for this reason.

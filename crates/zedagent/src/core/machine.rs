@@ -4,37 +4,26 @@
 
 use std::collections::BTreeMap;
 
+use requester::{Heard, Membership, Own, Verdict, View, Why, judge};
 use step::{Core, Fault, Mono, planted};
 use topics::{
-    Defer, DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, FORCE_FILE, GoTime,
-    MaintenanceModeReason, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId,
-    Requester, ZedAgentStatus,
+    DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
+    NodeAgentStatus, NodeDrainStatus, PendingState, Requester, ZedAgentStatus,
 };
 
-use super::drain::{Answered, Drain};
 use super::facts::{Effect, Event, Found, Said, Wanted};
 use crate::limits::Limits;
 
 /// Operations in the order in which they are served.
 const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];
 
-/// Why an operation may go ahead.
-pub(super) enum Way {
-    /// Its drain is done.
-    Drained,
-    /// There is nothing to drain.
-    NoCluster,
-    /// It goes without a drain; the reason is kept.
-    Skip { why: String, forced: bool },
-}
-
 /// What is in the way of an operation.
 pub(super) enum Gate {
-    Open(Way),
+    Open(Why),
     /// A drain must be asked for.
     Ask,
-    /// The drain failed; it is asked for again later.
-    Failed(NodeDrainStatus),
+    /// The drain failed, for this reason; it is asked for again later.
+    Failed(String),
     /// Something else must happen first.
     Wait {
         waiting_for: String,
@@ -54,16 +43,13 @@ pub struct Zedagent {
     pub(super) pending: BTreeMap<DeviceOp, DeviceOpPending>,
     /// Operations that have waited for the test of an image.
     pub(super) tested: Vec<DeviceOp>,
-    pub(super) request: Option<NodeDrainRequest>,
-    /// The request was made by an earlier run of this agent.
-    pub(super) resumed: bool,
+    /// Our request.
+    pub(super) own: Option<Own>,
     /// A drain is not asked for before then.
     pub(super) ask_from: Option<Mono>,
     pub(super) failures: u32,
-    /// The request whose failure was counted last, while what it was for is commanded.
-    pub(super) counted: Option<RequestId>,
     pub(super) unknown_until: Mono,
-    pub(super) drain: Drain,
+    pub(super) drain: Heard,
     /// `None` before it has been heard.
     pub(super) has_to_leave: Option<bool>,
     pub(super) forced: Option<NodeDrainStatus>,
@@ -97,13 +83,11 @@ impl Zedagent {
                 .map(|it| (it.op, it))
                 .collect(),
             tested: Vec::new(),
-            resumed: found.request.is_some(),
-            request: found.request,
+            own: found.request.as_ref().map(Own::survived),
             ask_from: None,
             failures: 0,
-            counted: None,
             unknown_until,
-            drain: Drain::default(),
+            drain: Heard::default(),
             has_to_leave: None,
             forced: None,
             update_in_progress: false,
@@ -113,9 +97,8 @@ impl Zedagent {
         };
         let mut out = core.count_executed();
         core.set_clock(booted_at, &mut out);
-        if core.request.is_some() && core.pending.is_empty() {
-            core.request = None;
-            out.push(Effect::Withdraw);
+        if core.pending.is_empty() {
+            core.withdraw(&mut out);
         }
         for op in OPERATIONS {
             if core.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded) {
@@ -214,7 +197,7 @@ impl Zedagent {
     pub(super) fn take_back(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
         let Some(pending) = self.pending.remove(&op) else { return };
         out.push(Effect::Say(Said::TakenBack(op, pending.counter)));
-        if self.request.as_ref().is_some_and(|it| it.context == op.word()) {
+        if self.own.as_ref().is_some_and(|it| it.context == op.word()) {
             self.withdraw(out);
         }
         self.ask_from = None;
@@ -223,10 +206,9 @@ impl Zedagent {
     }
 
     pub(super) fn withdraw(&mut self, out: &mut Vec<Effect>) {
-        if self.request.take().is_some() {
+        if self.own.take().is_some() {
             out.push(Effect::Withdraw);
         }
-        self.resumed = false;
     }
 
     /// Moves the first pending operation on as far as facts allow.
@@ -242,9 +224,9 @@ impl Zedagent {
             return;
         };
         match self.gate(now, op) {
-            Gate::Open(way) => self.command(op, way, out),
+            Gate::Open(why) => self.command(op, why, out),
             Gate::Ask => self.ask(now, op, out),
-            Gate::Failed(status) => self.failed(now, op, status, out),
+            Gate::Failed(reason) => self.failed(now, op, reason, out),
             Gate::Wait { waiting_for, next_step } => self.wait(op, &waiting_for, next_step, out),
         }
         for later in OPERATIONS.into_iter().filter(|it| *it > op) {
@@ -262,91 +244,80 @@ impl Zedagent {
                 next_step: "nothing: RemainingTestTime in NodeAgentStatus says how long",
             };
         }
+        let drained = || Gate::Open(Why::Complete { skip: String::new() });
         if planted(Fault::A5) && self.tested.contains(&op) {
-            return Gate::Open(Way::Drained);
-        }
-        if let Some(gate) = self.forced_gate(op) {
-            return gate;
-        }
-        let clustered = self.wanted.as_ref().is_none_or(|it| it.clustered);
-        if !self.drain.is_clustered() {
-            return self.unknown_gate(now, clustered);
+            return drained();
         }
         if planted(Fault::A1) && self.drain.status.is_some_and(|it| it.status == DrainStatus::Cordoned) {
-            return Gate::Open(Way::Drained);
+            return drained();
         }
-        let Some(request) = &self.request else { return self.ask_gate(now) };
         // What was commanded under this request needs the node drained until the next boot; its drain is shared.
         let shared = self.commanded().is_some();
-        if request.context != op.word() && !shared {
-            return Gate::Ask;
-        }
-        match self.drain.answer(request.id()) {
-            Answered::Complete { skip } if skip.is_empty() => Gate::Open(Way::Drained),
-            Answered::Complete { skip } => Gate::Open(Way::Skip { why: skip, forced: false }),
+        let own = self.own.as_ref().filter(|own| shared || own.context == op.word());
+        match self.judge(own, self.forced) {
+            Verdict::Open(why) => Gate::Open(why),
+            Verdict::Ask => self.ask_gate(now),
             // Asked for again in the name of what is commanded.
-            Answered::Failed(_) if shared => self.ask_gate(now),
-            Answered::Failed(status) => Gate::Failed(status),
-            Answered::NotYet if self.resumed && self.is_old_complete() => Gate::Ask,
-            Answered::NotYet => Gate::Wait {
-                waiting_for: self.drain.in_words(request.id()),
+            Verdict::Failed(_) if shared => self.ask_gate(now),
+            Verdict::Failed(reason) => Gate::Failed(reason),
+            Verdict::Silent => self.silent_gate(now),
+            Verdict::Held(forced) => Gate::Wait {
+                waiting_for: format!("the forced status {forced} to end"),
+                next_step: "remove persist/kube-status/force-NodeDrainStatus-global.json",
+            },
+            Verdict::Stranger(number) => Gate::Wait {
+                waiting_for: format!(
+                    "another NodeDrainStatus than {number}, which this version does not know"
+                ),
+                next_step: "see run/zedkube/NodeDrainProgress/global.json",
+            },
+            Verdict::Wait | Verdict::Unanswered(_) => Gate::Wait {
+                waiting_for: own.map(|own| self.drain.words(own)).unwrap_or_default(),
                 next_step: "see run/zedkube/NodeDrainProgress/global.json",
             },
         }
     }
 
-    /// Beside a zedkube without answers, a COMPLETE that was there when this agent started may belong to anyone.
-    pub(super) fn is_old_complete(&self) -> bool {
-        self.drain.is_without_answers()
-            && self.drain.status.is_some_and(|it| it.status == DrainStatus::Complete)
-    }
-
-    /// What the force file says, when it says something to this operation.
-    pub(super) fn forced_gate(&self, op: DeviceOp) -> Option<Gate> {
-        let forced = self.forced?;
-        let asked_for_op = self.request.as_ref().is_some_and(|it| it.context == op.word());
-        match (forced.status.defer(), forced.status) {
-            (_, DrainStatus::Complete) if forced.requested_by == Requester::DeviceOp => {
-                let why = format!("forced {forced} by {FORCE_FILE}");
-                Some(Gate::Open(Way::Skip { why, forced: true }))
-            }
-            // COMPLETE for somebody else says nothing here.
-            (_, DrainStatus::Complete) => None,
-            (Defer::Proceed, _) => {
-                let why = format!("forced {forced} by {FORCE_FILE}");
-                Some(Gate::Open(Way::Skip { why, forced: false }))
-            }
-            (Defer::Ask, _) if !asked_for_op => Some(Gate::Ask),
-            (Defer::Ask | Defer::Wait, _) => Some(Gate::Wait {
-                waiting_for: format!("the forced status {forced} to end"),
-                next_step: "remove persist/kube-status/force-NodeDrainStatus-global.json",
-            }),
-        }
+    pub(super) fn judge(&self, own: Option<&Own>, forced: Option<NodeDrainStatus>) -> Verdict {
+        judge(View {
+            by: Requester::DeviceOp,
+            own,
+            heard: &self.drain,
+            cluster: match &self.wanted {
+                None => Membership::Undecided,
+                Some(wanted) if wanted.clustered => Membership::Clustered,
+                Some(_) => Membership::Single,
+            },
+            // One that is on its way out was in a cluster until now: it waits for the end, as for a drain.
+            has_to_leave: self.has_to_leave != Some(false),
+            forced,
+        })
     }
 
     /// Nobody who knows a cluster has spoken.
-    pub(super) fn unknown_gate(&self, now: Mono, clustered: bool) -> Gate {
+    fn silent_gate(&self, now: Mono) -> Gate {
         if self.wanted.is_none() {
             return Gate::Wait {
                 waiting_for: "the device config".to_owned(),
                 next_step: "put a config at persist/config/edge-dev-config.json",
             };
         }
-        // One that is on its way out was in a cluster until now: it waits for the end, as for a drain.
-        let in_none = self.has_to_leave == Some(false) || planted(Fault::Leaving);
-        if !clustered && in_none {
-            return Gate::Open(Way::NoCluster);
-        }
-        let kind = if clustered { "clustered node" } else { "node, which has to leave its cluster," };
         if now < self.unknown_until {
             return Gate::Wait {
-                waiting_for: format!("zedkube to say how this {kind} is"),
+                waiting_for: format!("zedkube to say how this {} is", self.kind()),
                 next_step: "check that zedkube runs",
             };
         }
-        let secs = self.limits.unknown_wait().as_secs();
-        let why = format!("zedkube has said nothing about this {kind} for {secs} s");
-        Gate::Open(Way::Skip { why, forced: false })
+        Gate::Open(Why::Silent { waited_secs: self.limits.unknown_wait().as_secs() })
+    }
+
+    /// What this node is, for a person.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.wanted.as_ref().is_none_or(|it| it.clustered) {
+            "clustered node"
+        } else {
+            "node, which has to leave its cluster,"
+        }
     }
 
     pub(super) fn ask_gate(&self, now: Mono) -> Gate {
@@ -416,17 +387,17 @@ impl Core for Zedagent {
         match event {
             Event::Config(wanted) => self.config(wanted),
             Event::NoConfig => self.status.config_get_status = topics::ConfigGetStatus::Fail,
-            Event::Drain(status) => self.drain.hear(status),
-            Event::Progress(progress) => self.drain.hear_progress(progress),
+            Event::Drain(status) => self.drain.status(status),
+            Event::Progress(progress) => self.drain.progress(progress),
             Event::HasToLeave(it) => self.has_to_leave = Some(it),
             Event::Nodeagent(status) => {
                 self.nodeagent(&status);
-                let asked = |op: &DeviceOp| self.request.as_ref().is_some_and(|it| it.context == op.word());
+                let asked = |op: &DeviceOp| self.own.as_ref().is_some_and(|it| it.context == op.word());
                 if planted(Fault::A3)
                     && !status.wait_drain_in_progress
                     && let Some(op) = OPERATIONS.into_iter().find(asked)
                 {
-                    self.command(op, Way::Drained, &mut out);
+                    self.command(op, Why::Complete { skip: String::new() }, &mut out);
                 }
             }
             Event::Forced(forced) => {
@@ -438,6 +409,9 @@ impl Core for Zedagent {
             Event::ImageWaits(waits) => self.image_waits = waits,
             Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),
             Event::Tick => {}
+        }
+        if let Some(own) = &mut self.own {
+            own.hear(&self.drain);
         }
         if spoke || self.drain.is_clustered() {
             // A zedkube that falls silent later gets its time again, from when that is heard.
@@ -458,7 +432,7 @@ impl Core for Zedagent {
         }
         let commanded = self.commanded().is_some();
         let unknown = (!self.drain.is_clustered() && self.wanted.is_some()).then_some(self.unknown_until);
-        let ask = self.ask_from.filter(|_| self.request.is_none() || commanded);
+        let ask = self.ask_from.filter(|_| self.own.is_none() || commanded);
         [unknown, ask].into_iter().flatten().filter(|at| *at > self.heard).min()
     }
 

@@ -1,7 +1,6 @@
 //! What zedagent decides about device operations. Pure: no clock, no I/O, no task.
 
 mod act;
-mod drain;
 mod facts;
 mod machine;
 mod wall;
@@ -11,6 +10,5 @@ mod faults;
 #[cfg(test)]
 mod rules;
 
-pub use drain::{Answered, Drain};
 pub use facts::{Effect, Event, Found, Said, Wanted};
 pub use machine::Zedagent;

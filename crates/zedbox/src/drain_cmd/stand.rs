@@ -1,5 +1,6 @@
 //! Where the drain stands, in one word, and how a program that asked for it ends.
 
+use requester::{Told, told};
 use topics::{
     Answer, Blocker, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainRequest,
     PendingState, RequestId,
@@ -47,19 +48,12 @@ impl Stand {
 
     /// How a request stands that has this answer.
     fn answered(answer: &Answer) -> Option<Self> {
-        match answer.status {
-            DrainStatus::Complete if answer.forced => Some(Self::Forced),
-            DrainStatus::Complete if !answer.skip.is_empty() => Some(Self::Skipped),
-            DrainStatus::Complete => Some(Self::Complete),
-            DrainStatus::FailedCordon | DrainStatus::FailedDrain => Some(Self::Failed),
-            DrainStatus::Unknown
-            | DrainStatus::NotSupported
-            | DrainStatus::NotRequested
-            | DrainStatus::Requested
-            | DrainStatus::Starting
-            | DrainStatus::Cordoned
-            | DrainStatus::DrainRetrying
-            | DrainStatus::Stranger(_) => None,
+        match told(answer) {
+            Told::Complete { forced: true, .. } => Some(Self::Forced),
+            Told::Complete { skip, .. } if !skip.is_empty() => Some(Self::Skipped),
+            Told::Complete { .. } => Some(Self::Complete),
+            Told::Failed => Some(Self::Failed),
+            Told::NotYet => None,
         }
     }
 }

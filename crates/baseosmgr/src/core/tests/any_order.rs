@@ -10,8 +10,9 @@ use proptest::prelude::*;
 use topics::{DrainStatus, NodeDrainRequest, NodeDrainStatus, Requester, SwState};
 
 use super::world::{NEW, NEWER, World, X, Z};
+use crate::core::Event;
 use crate::core::stage::Stage;
-use crate::core::{Event, Membership};
+use requester::Membership;
 
 #[derive(Debug, Clone, Copy)]
 enum Op {
@@ -144,7 +145,7 @@ impl Watched {
         let core = &self.world.core;
         let Some(own) = &core.own else { return };
         let answered =
-            own.id.zip(core.facts.progress.as_ref()).and_then(|(id, progress)| progress.answer(id));
+            own.id.zip(core.facts.drain.progress.as_ref()).and_then(|(id, progress)| progress.answer(id));
         let complete = answered.is_some_and(|answer| answer.status == DrainStatus::Complete);
         let written = core
             .facts

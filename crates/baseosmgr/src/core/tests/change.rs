@@ -7,7 +7,8 @@ use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::way::waiting;
 use super::world::{NEW, NEWER, World, X, Z, drained};
-use crate::core::{Effect, Event, Note, Why};
+use crate::core::{Effect, Event, Note};
+use requester::Why;
 
 #[test]
 fn a_config_withdrawn_in_the_middle_of_a_drain_takes_its_request_with_it() {

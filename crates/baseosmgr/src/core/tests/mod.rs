@@ -5,7 +5,6 @@ mod change;
 mod counters;
 mod crash;
 mod faults;
-mod gate;
 mod onlooker;
 mod stages;
 mod way;

@@ -3,7 +3,8 @@
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::world::{Level, World};
-use crate::core::{Event, Membership};
+use crate::core::Event;
+use requester::Membership;
 
 impl World {
     /// What zedkube published last.

@@ -6,7 +6,8 @@ use agent::zboot::{Label, PartitionState};
 use topics::{DrainStatus, NodeDrainStatus, Requester, SwState};
 
 use super::world::{NEW, NEWER, OLD, World, X, Z, drained};
-use crate::core::{Effect, Event, Membership, Why};
+use crate::core::{Effect, Event};
+use requester::{Membership, Why};
 
 /// [`X`] is written and waits for its drain.
 pub(super) fn waiting() -> World {

@@ -11,9 +11,8 @@ use topics::{
 };
 
 use crate::Limits;
-use crate::core::{
-    BaseOs, Counter, Counters, Effect, Event, Found, Membership, Note, Order, Source, Why, Write,
-};
+use crate::core::{BaseOs, Counter, Counters, Effect, Event, Found, Note, Order, Source, Write};
+use requester::{Membership, Why};
 
 pub(super) const OLD: &str = "14.4.0-k-amd64";
 pub(super) const NEW: &str = "14.5.0-k-amd64";

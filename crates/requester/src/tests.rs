@@ -1,11 +1,8 @@
-//! The table of the gate: all ten statuses and strangers, with and without a request, for each kind of zedkube.
+//! The table of the judgement: all ten statuses and strangers, with and without a request, for each kind of zedkube.
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
-use crate::core::gate::{Own, Verdict, View, gate};
-use crate::core::{Membership, Why};
-
-use super::world::drained;
+use crate::{Heard, Membership, Own, Verdict, View, Why, judge};
 
 const CONTEXT: &str = "image";
 
@@ -23,9 +20,19 @@ fn request(secs: u32) -> NodeDrainRequest {
 }
 
 fn own(before: Option<NodeDrainStatus>) -> Own {
-    let mut own = Own::new(1, CONTEXT.to_owned(), before);
-    own.id = Some(request(1).id());
-    own
+    Own::new(CONTEXT.to_owned(), Some(request(1).id()), &heard(before, None))
+}
+
+fn drained() -> Why {
+    Why::Complete { skip: String::new() }
+}
+
+/// What is known once both topics were read.
+fn heard(status: Option<NodeDrainStatus>, progress: Option<NodeDrainProgress>) -> Heard {
+    let mut heard = Heard::default();
+    heard.status(status);
+    heard.progress(progress.map(Box::new));
+    heard
 }
 
 fn said(status: DrainStatus, requested_by: Requester) -> NodeDrainStatus {
@@ -42,17 +49,21 @@ fn answering(request: &NodeDrainRequest, status: DrainStatus) -> NodeDrainProgre
     NodeDrainProgress { answers: vec![answer], ..NodeDrainProgress::default() }
 }
 
-/// A clustered node with no request, no progress and no force file.
-fn view(status: Option<NodeDrainStatus>) -> View<'static> {
+/// A clustered node with no request and no force file.
+fn view(heard: &Heard) -> View<'_> {
     View {
+        by: Requester::Update,
         own: None,
-        status,
-        progress: None,
-        progress_seen: false,
+        heard,
         cluster: Membership::Clustered,
         has_to_leave: false,
         forced: None,
     }
+}
+
+/// The same beside a zedkube of the reference.
+fn of(status: Option<NodeDrainStatus>) -> Heard {
+    heard(status, None)
 }
 
 fn row(of: impl Fn(DrainStatus) -> Verdict) -> Vec<Verdict> {
@@ -70,16 +81,17 @@ fn without_a_request_only_a_node_outside_of_clusters_switches() {
         Requester::Stranger(7),
     ];
     for by in all {
-        let clustered = row(|status| gate(view(Some(said(status, by)))));
+        let clustered = row(|status| judge(view(&of(Some(said(status, by))))));
         // A drain of the other requester is joined by asking (D-B3), and its COMPLETE is not ours.
         let rest = vec![Ask, Ask, Ask, Ask, Ask, Ask, Ask, Ask, Stranger(10), Stranger(255)];
         assert_eq!(clustered, [vec![Silent, Silent], rest.clone()].concat());
-        let single = row(|status| gate(View { cluster: Membership::Single, ..view(Some(said(status, by))) }));
+        let single =
+            row(|status| judge(View { cluster: Membership::Single, ..view(&of(Some(said(status, by)))) }));
         assert_eq!(single, [vec![Open(Why::Early), Open(Why::NotSupported)], rest].concat());
     }
-    assert_eq!(gate(view(None)), Silent);
-    assert_eq!(gate(View { cluster: Membership::Undecided, ..view(None) }), Silent);
-    assert_eq!(gate(View { cluster: Membership::Single, ..view(None) }), Open(Why::Early));
+    assert_eq!(judge(view(&of(None))), Silent);
+    assert_eq!(judge(View { cluster: Membership::Undecided, ..view(&of(None)) }), Silent);
+    assert_eq!(judge(View { cluster: Membership::Single, ..view(&of(None)) }), Open(Why::Early));
 }
 
 #[test]
@@ -89,7 +101,7 @@ fn with_a_request_only_its_own_answer_settles_it() {
     let answered = row(|status| {
         let progress = answering(&request(1), status);
         let status = Some(said(status, Requester::Update));
-        gate(View { own: Some(&own), progress: Some(&progress), progress_seen: true, ..view(status) })
+        judge(View { own: Some(&own), ..view(&heard(status, Some(progress))) })
     });
     let failed = |status: DrainStatus| Failed(said(status, Requester::Update).to_string());
     let expected = vec![
@@ -119,7 +131,7 @@ fn an_answer_to_another_request_settles_nothing() {
         let row = row(|status| {
             let progress = answering(&other, status);
             let status = Some(said(status, other.requested_by));
-            gate(View { own: Some(&own), progress: Some(&progress), progress_seen: true, ..view(status) })
+            judge(View { own: Some(&own), ..view(&heard(status, Some(progress))) })
         });
         let quiet = |number: u8| Unanswered(DrainStatus::from(number));
         let expected = vec![
@@ -144,7 +156,7 @@ fn an_answer_to_another_request_settles_nothing() {
 fn a_reference_zedkube_is_trusted_by_requester_and_order() {
     use Verdict::{Failed, Open, Silent, Stranger, Unanswered, Wait};
     let fresh = own(None);
-    let asked = |by| row(|status| gate(View { own: Some(&fresh), ..view(Some(said(status, by))) }));
+    let asked = |by| row(|status| judge(View { own: Some(&fresh), ..view(&of(Some(said(status, by)))) }));
     let failed = |status: DrainStatus| Failed(said(status, Requester::Update).to_string());
     let quiet = |number: u8| Unanswered(DrainStatus::from(number));
     let ours = vec![
@@ -182,23 +194,23 @@ fn a_reference_zedkube_is_trusted_by_requester_and_order() {
         let stale = said(last, Requester::Update);
         let own = own(Some(stale));
         assert_eq!(
-            gate(View { own: Some(&own), ..view(Some(stale)) }),
+            judge(View { own: Some(&own), ..view(&of(Some(stale))) }),
             Unanswered(last),
             "said before we asked"
         );
         let survived = Own::survived(&request(1));
-        let verdict = gate(View { own: Some(&survived), ..view(Some(stale)) });
+        let verdict = judge(View { own: Some(&survived), ..view(&of(Some(stale))) });
         assert_eq!(verdict, Verdict::Ask, "nobody can tell which request that answered");
     }
 }
 
 #[test]
 fn a_request_without_an_identity_yet_is_answered_by_nothing() {
-    let own = Own::new(1, CONTEXT.to_owned(), None);
+    let own = Own::new(CONTEXT.to_owned(), None, &Heard::default());
     let progress = answering(&request(1), DrainStatus::Complete);
     let status = Some(said(DrainStatus::Complete, Requester::Update));
-    let view = View { own: Some(&own), progress: Some(&progress), progress_seen: true, ..view(status) };
-    assert_eq!(gate(view), Verdict::Wait);
+    let heard = heard(status, Some(progress));
+    assert_eq!(judge(View { own: Some(&own), ..view(&heard) }), Verdict::Wait);
 }
 
 #[test]
@@ -208,7 +220,7 @@ fn the_force_file_overrides_what_is_published() {
     let published = Some(said(DrainStatus::Cordoned, Requester::Update));
     let forced = |own, status| {
         let forced = said(DrainStatus::from(status), Requester::Update);
-        (gate(View { own, forced: Some(forced), ..view(published) }), forced)
+        (judge(View { own, forced: Some(forced), ..view(&of(published)) }), forced)
     };
     for number in 1..=9 {
         let (without, forced_to) = forced(None, number);
@@ -222,5 +234,42 @@ fn the_force_file_overrides_what_is_published() {
             _ => (Held(forced_to), Held(forced_to)),
         };
         assert_eq!((without, with), expected, "{number}");
+    }
+}
+
+/// A zedkube that has answered by request answers so for good: a status alone is then nobody's, whatever became of the
+/// file with the answers. Only after it has taken back both may another zedkube speak.
+#[test]
+fn once_answers_name_their_request_a_status_alone_settles_nothing_until_the_publisher_has_gone() {
+    let mut heard = heard(None, Some(NodeDrainProgress::default()));
+    let own = Own::new(CONTEXT.to_owned(), Some(request(1).id()), &heard);
+    let complete = Some(said(DrainStatus::Complete, Requester::Update));
+    let judged = |heard: &Heard| judge(View { own: Some(&own), ..view(heard) });
+    heard.status(complete);
+    heard.progress(None);
+    assert_eq!(judged(&heard), Verdict::Unanswered(DrainStatus::Complete));
+    heard.status(None);
+    heard.status(complete);
+    assert_eq!(judged(&heard), Verdict::Open(drained()), "a zedkube of the reference has taken over");
+    // Before it is known whether there are answers, a status is nobody's.
+    let mut unread = Heard::default();
+    unread.status(complete);
+    assert_eq!(judged(&unread), Verdict::Unanswered(DrainStatus::Complete));
+    unread.read();
+    assert_eq!(judged(&unread), Verdict::Open(drained()));
+}
+
+#[test]
+fn a_request_that_survived_is_made_again_beside_any_final_status_without_an_identity() {
+    let survived = Own::survived(&request(1));
+    for by in [Requester::Update, Requester::DeviceOp, Requester::Operator] {
+        for status in [6, 8, 9].map(DrainStatus::from) {
+            let heard = of(Some(said(status, by)));
+            assert_eq!(
+                judge(View { own: Some(&survived), ..view(&heard) }),
+                Verdict::Ask,
+                "{status:?} {by:?}"
+            );
+        }
     }
 }

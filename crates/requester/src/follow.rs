@@ -1,0 +1,122 @@
+//! What zedkube says, as facts: its status never without the answers that belong to it.
+//!
+//! Not here: what follows from it.
+
+use agent::{Outbox, wire};
+use pubsub::{Bus, Change};
+use topics::{NodeDrainProgress, NodeDrainStatus};
+use tracing::warn;
+
+const ZEDKUBE: &str = "zedkube";
+/// The one key of zedkube's topics.
+const GLOBAL: &str = "global";
+
+/// Something that zedkube's topics say.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Word {
+    /// NodeDrainStatus, or that there is none any more.
+    Status(Option<NodeDrainStatus>),
+    /// NodeDrainProgress, or that there is none: a zedkube of the reference never publishes one.
+    Progress(Option<Box<NodeDrainProgress>>),
+    /// Both topics were read once.
+    Read,
+}
+
+/// Follows both topics of zedkube until nobody listens any more. zedkube writes the progress before the status, and
+/// here it is read after the status: a COMPLETE that was heard alone would be taken for that of a zedkube that gives
+/// no answers, whoever it is for and whatever was skipped.
+pub async fn follow<E>(bus: Bus, outbox: Outbox<E>, to_event: fn(Word) -> Option<E>) {
+    let mut statuses = bus.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
+    let mut reports = bus.subscription(&wire::name::<NodeDrainProgress>(ZEDKUBE), wire::codec());
+    let (mut answers, mut unread) = (false, 2);
+    loop {
+        let words = tokio::select! {
+            biased;
+            change = reports.next() => match change {
+                Change::Put { value, .. } => vec![Word::Progress(Some(Box::new(value)))],
+                Change::Gone { .. } => vec![Word::Progress(None)],
+                Change::Synced if !answers => vec![Word::Progress(None), Word::Read],
+                other @ (Change::Synced | Change::Restarted(_) | Change::Bad(_)) => said(&other),
+            },
+            change = statuses.next() => match change {
+                Change::Put { value, .. } => {
+                    let report = wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await;
+                    let report = report.map(|it| Word::Progress(Some(Box::new(it))));
+                    report.into_iter().chain([Word::Status(Some(value))]).collect()
+                }
+                Change::Gone { .. } => vec![Word::Status(None)],
+                other @ (Change::Synced | Change::Restarted(_) | Change::Bad(_)) => said(&other),
+            },
+        };
+        for word in words {
+            answers |= matches!(word, Word::Progress(Some(_)));
+            if word == Word::Read {
+                unread -= 1;
+                if unread > 0 {
+                    continue;
+                }
+            }
+            if let Some(event) = to_event(word)
+                && !outbox.send(event).await
+            {
+                return;
+            }
+        }
+    }
+}
+
+fn said<T>(change: &Change<T>) -> Vec<Word> {
+    match change {
+        Change::Synced => vec![Word::Read],
+        Change::Bad(finding) => {
+            let (path, reason) = (finding.path.display(), &finding.reason);
+            warn!(%path, reason, "ignored a bad file, the last good value stays");
+            Vec::new()
+        }
+        Change::Put { .. } | Change::Gone { .. } | Change::Restarted(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::{Tasks, turn};
+    use topics::DrainStatus;
+
+    #[tokio::test]
+    async fn a_status_is_told_right_after_the_progress_of_its_moment() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let (outbox, mut inbox) = turn::inbox();
+        let mut tasks = Tasks::new(outbox);
+        tasks.events("follow zedkube", |outbox| follow(bus.clone(), outbox, Some));
+        assert_eq!(inbox.recv().await, Some(Word::Progress(None)), "there is none yet");
+        assert_eq!(inbox.recv().await, Some(Word::Read));
+        let mut reports = agent::publication::<NodeDrainProgress>(&bus, ZEDKUBE).unwrap();
+        let mut statuses = agent::publication::<NodeDrainStatus>(&bus, ZEDKUBE).unwrap();
+        let mut heard = Vec::new();
+        for (attempt, number) in [(1, DrainStatus::Cordoned), (2, DrainStatus::Complete)] {
+            let report = NodeDrainProgress { attempt, ..NodeDrainProgress::default() };
+            let status = NodeDrainStatus { status: number, ..NodeDrainStatus::default() };
+            reports.publish(GLOBAL, &report).unwrap();
+            statuses.publish(GLOBAL, &status).unwrap();
+            while heard.last() != Some(&Word::Status(Some(status))) {
+                heard.extend(inbox.recv().await);
+            }
+            assert_eq!(heard[heard.len() - 2], Word::Progress(Some(Box::new(report))));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_there_at_the_start_is_told_before_it_counts_as_read() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let report = NodeDrainProgress { attempt: 3, ..NodeDrainProgress::default() };
+        agent::publication::<NodeDrainProgress>(&bus, ZEDKUBE).unwrap().publish(GLOBAL, &report).unwrap();
+        let (outbox, mut inbox) = turn::inbox();
+        let mut tasks = Tasks::new(outbox);
+        tasks.events("follow zedkube", |outbox| follow(bus.clone(), outbox, Some));
+        assert_eq!(inbox.recv().await, Some(Word::Progress(Some(Box::new(report)))));
+        assert_eq!(inbox.recv().await, Some(Word::Read));
+    }
+}

@@ -1,0 +1,78 @@
+//! What zedkube has said about drains.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use topics::{DrainStatus, NodeDrainProgress, NodeDrainStatus};
+
+use crate::Own;
+
+/// The latest values of zedkube's two topics.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Heard {
+    /// NodeDrainStatus; `None` before anything was published.
+    pub status: Option<NodeDrainStatus>,
+    /// NodeDrainProgress; `None` beside a zedkube that publishes none.
+    pub progress: Option<Box<NodeDrainProgress>>,
+    /// Whether this zedkube answers by request.
+    answers: bool,
+    /// Whether it is known that there is a progress, or none.
+    read: bool,
+}
+
+impl Heard {
+    /// A new status, or that there is none.
+    pub fn status(&mut self, status: Option<NodeDrainStatus>) {
+        self.status = status;
+        self.forget_publisher();
+    }
+
+    /// A new progress, or that there is none.
+    pub fn progress(&mut self, progress: Option<Box<NodeDrainProgress>>) {
+        self.answers |= progress.is_some();
+        self.progress = progress;
+        self.read = true;
+        self.forget_publisher();
+    }
+
+    /// Both topics were read once: what was not found is not there.
+    pub const fn read(&mut self) {
+        self.read = true;
+    }
+
+    /// A publisher that ends in order takes both back; the next one may be a zedkube of the reference.
+    fn forget_publisher(&mut self) {
+        self.answers &= self.status.is_some() || self.progress.is_some();
+    }
+
+    /// Whether answers carry the identity of their request.
+    pub(crate) const fn has_answers(&self) -> bool {
+        self.answers
+    }
+
+    /// Whether zedkube is known to give no answers by request, so that requester and order have to do.
+    pub(crate) const fn is_without_answers(&self) -> bool {
+        self.read && !self.answers
+    }
+
+    /// Whether somebody who knows the cluster has spoken: anything but "unknown" and "in no cluster".
+    #[must_use]
+    pub const fn is_clustered(&self) -> bool {
+        match self.status {
+            None => false,
+            Some(it) => !matches!(it.status, DrainStatus::Unknown | DrainStatus::NotSupported),
+        }
+    }
+
+    /// What the request waits for, for a person.
+    #[must_use]
+    pub fn words(&self, own: &Own) -> String {
+        // Not how many pods are left: this goes to a file on disk, and NodeDrainProgress tells it.
+        let answer = self.progress.as_ref().zip(own.id).and_then(|(progress, id)| progress.answer(id));
+        let of_ours = self.status.filter(|it| own.id.is_some_and(|id| id.by == it.requested_by));
+        let of_ours = of_ours.filter(|_| self.progress.is_none()).map(|it| it.status);
+        match answer.map(|answer| answer.status).or(of_ours) {
+            Some(status) => format!("drain of this node: {}", status.text()),
+            None => "zedkube to accept the drain request".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The judgement: may the operation be carried out now?
+//!
+//! Every way to a reboot, a shutdown or a switch of images leads through here, whatever event led to the question
+//! (D-B1, D-N3). Source: spec agents.md 1.4 and 3.3; an answer counts only for the very request that it names (D-B3).
+//! Pure: no clock, no I/O, no task.
+
+use step::{Fault, planted};
+use topics::{
+    Answer, Defer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, RequestId, Requester,
+};
+
+use crate::Heard;
+
+/// Whether there is a cluster to leave in order, by the device config.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Membership {
+    /// Nothing known yet.
+    #[default]
+    Undecided,
+    /// The node is in no cluster.
+    Single,
+    /// The node belongs to a cluster.
+    Clustered,
+}
+
+/// Why an operation may be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// The drain for our own request is complete; `skip` is zedkube's reason when it was not done in full.
+    Complete {
+        /// Empty after a full drain.
+        skip: String,
+    },
+    /// The node is in no cluster.
+    NotSupported,
+    /// The node is in no cluster and zedkube said nothing yet.
+    Early,
+    /// The force file says so.
+    Forced(NodeDrainStatus),
+    /// zedkube said nothing for the whole wait.
+    Silent {
+        /// How long it was waited for.
+        waited_secs: u64,
+    },
+}
+
+/// Our own request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Own {
+    /// `None` until it is known when it was made.
+    pub id: Option<RequestId>,
+    /// What it is for.
+    pub context: String,
+    /// It was made by an earlier run of this agent.
+    survived: bool,
+    /// A final status that was there already when it was made. Without an id in it, it answers an older request until
+    /// another one is seen.
+    before: Option<NodeDrainStatus>,
+    /// Its failure was counted; it stays until the next one is made.
+    pub failed: bool,
+}
+
+impl Own {
+    /// A request for `context` that is being made now.
+    #[must_use]
+    pub fn new(context: String, id: Option<RequestId>, heard: &Heard) -> Self {
+        let before = heard.status.filter(|said| said.status.is_final());
+        Self { id, context, survived: false, before, failed: false }
+    }
+
+    /// A request of an earlier run.
+    #[must_use]
+    pub fn survived(request: &NodeDrainRequest) -> Self {
+        let context = request.context.clone();
+        Self { id: Some(request.id()), context, survived: true, before: None, failed: false }
+    }
+
+    /// To be called after each new status: one from before the request says nothing about it until another was seen.
+    pub fn hear(&mut self, heard: &Heard) {
+        self.before = self.before.filter(|before| Some(*before) == heard.status);
+    }
+}
+
+/// All that the judgement depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// Who asks.
+    pub by: Requester,
+    /// The request for this very operation, if there is one.
+    pub own: Option<&'a Own>,
+    /// What zedkube has said.
+    pub heard: &'a Heard,
+    /// Whether there is a cluster to leave in order.
+    pub cluster: Membership,
+    /// Whether zedkube's record says that the node has yet to leave its cluster, or is not known yet.
+    pub has_to_leave: bool,
+    /// The force file.
+    pub forced: Option<NodeDrainStatus>,
+}
+
+/// The judgement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go.
+    Open(Why),
+    /// Publish a request of our own.
+    Ask,
+    /// Something is going on; a later fact opens the gate or fails the drain.
+    Wait,
+    /// The drain for our request failed, in words.
+    Failed(String),
+    /// Nothing is known of zedkube: wait for a word, but not for ever.
+    Silent,
+    /// Our request stands and zedkube is at work on nothing: wait, but not for ever.
+    Unanswered(DrainStatus),
+    /// A status that this version does not know: wait, and say so.
+    Stranger(u8),
+    /// The force file holds it back: wait, and say so.
+    Held(NodeDrainStatus),
+}
+
+/// What a request was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing final yet.
+    NotYet,
+    /// COMPLETE.
+    Complete {
+        /// Why it was not drained; empty after a full drain.
+        skip: String,
+        /// A person forced it.
+        forced: bool,
+    },
+    /// Given up.
+    Failed,
+}
+
+/// What an answer tells its request.
+#[must_use]
+pub fn told(answer: &Answer) -> Told {
+    match answer.status {
+        DrainStatus::Complete => Told::Complete { skip: answer.skip.clone(), forced: answer.forced },
+        DrainStatus::FailedCordon | DrainStatus::FailedDrain => Told::Failed,
+        DrainStatus::Unknown
+        | DrainStatus::NotSupported
+        | DrainStatus::NotRequested
+        | DrainStatus::Requested
+        | DrainStatus::Starting
+        | DrainStatus::Cordoned
+        | DrainStatus::DrainRetrying
+        | DrainStatus::Stranger(_) => Told::NotYet,
+    }
+}
+
+/// Judges.
+#[must_use]
+pub fn judge(view: View<'_>) -> Verdict {
+    if let Some(forced) = view.forced.filter(|forced| serves(*forced, view.by)) {
+        return judge_forced(view, forced);
+    }
+    if let Some(verdict) = answered(view) {
+        return verdict;
+    }
+    let status = view.heard.status.unwrap_or_default();
+    match status.status.defer() {
+        Defer::Wait => match stranger(status.status) {
+            Some(number) => Verdict::Stranger(number),
+            // Someone else's drain as well: we join it by a request of our own.
+            None if view.own.is_none() && !planted(Fault::B3) => Verdict::Ask,
+            None => Verdict::Wait,
+        },
+        Defer::Ask => asked(view, status.status),
+        // Complete, but not for us: that was settled above.
+        Defer::Proceed if status.status == DrainStatus::Complete && planted(Fault::B3) => Verdict::Wait,
+        Defer::Proceed if status.status == DrainStatus::Complete => asked(view, status.status),
+        Defer::Proceed => unsaid(view, status.status),
+    }
+}
+
+/// Whether a forced status is for `by`: COMPLETE names whom it serves, any other one holds for everyone.
+#[must_use]
+pub fn serves(forced: NodeDrainStatus, by: Requester) -> bool {
+    forced.status != DrainStatus::Complete || forced.requested_by == by
+}
+
+fn judge_forced(view: View<'_>, forced: NodeDrainStatus) -> Verdict {
+    match forced.status.defer() {
+        Defer::Proceed => Verdict::Open(Why::Forced(forced)),
+        Defer::Ask if forced.status.is_failure() && view.own.is_some() => {
+            Verdict::Failed(format!("the force file says {forced}; remove or change it"))
+        }
+        Defer::Ask if forced.status == DrainStatus::NotRequested && view.own.is_none() => Verdict::Ask,
+        Defer::Ask | Defer::Wait => Verdict::Held(forced),
+    }
+}
+
+/// What zedkube said to our very request, if that settles it.
+fn answered(view: View<'_>) -> Option<Verdict> {
+    let own = view.own?;
+    // Its identity is not known yet: nothing can have been said to it.
+    let Some(id) = own.id else { return Some(Verdict::Wait) };
+    if view.heard.has_answers() {
+        let progress = view.heard.progress.as_deref()?;
+        let answer = progress.answer(id)?;
+        return match told(answer) {
+            Told::Complete { skip, .. } => Some(Verdict::Open(Why::Complete { skip })),
+            Told::Failed => Some(Verdict::Failed(reason(Some(progress), id, answer.status))),
+            Told::NotYet => (answer.status.defer() == Defer::Wait && stranger(answer.status).is_none())
+                .then_some(Verdict::Wait),
+        };
+    }
+    // A zedkube of the reference: its words carry no identity, so requester and order decide.
+    let said = view.heard.status.filter(|said| said.status.is_final() && view.heard.is_without_answers())?;
+    if own.survived {
+        // Said to this request or to one before it: nobody can tell, so a new one is made.
+        return Some(Verdict::Ask);
+    }
+    if own.before.is_some() || said.requested_by != view.by {
+        return None;
+    }
+    Some(if said.status == DrainStatus::Complete {
+        Verdict::Open(Why::Complete { skip: String::new() })
+    } else {
+        Verdict::Failed(reason(None, id, said.status))
+    })
+}
+
+/// zedkube works on nothing of ours.
+fn asked(view: View<'_>, status: DrainStatus) -> Verdict {
+    if view.own.is_some() { Verdict::Unanswered(status) } else { Verdict::Ask }
+}
+
+/// UNKNOWN and NOTSUPPORTED: no drain, or no word about one yet.
+fn unsaid(view: View<'_>, status: DrainStatus) -> Verdict {
+    match view.cluster {
+        // Its config says so, but it is not out yet.
+        Membership::Single if view.has_to_leave && !planted(Fault::Leaving) => Verdict::Silent,
+        Membership::Single if status == DrainStatus::NotSupported => Verdict::Open(Why::NotSupported),
+        Membership::Single => Verdict::Open(Why::Early),
+        // zedkube says NOTSUPPORTED for a moment at each start, before it has read the cluster's config.
+        Membership::Clustered | Membership::Undecided => Verdict::Silent,
+    }
+}
+
+fn stranger(status: DrainStatus) -> Option<u8> {
+    if let DrainStatus::Stranger(number) = status { Some(number) } else { None }
+}
+
+/// zedkube's words about the failure of `id`, as far as it has any.
+fn reason(progress: Option<&NodeDrainProgress>, id: RequestId, status: DrainStatus) -> String {
+    let said = NodeDrainStatus { status, requested_by: id.by };
+    let about = |it: &&NodeDrainProgress| RequestId { by: it.requested_by, at: it.requested_at } == id;
+    let told = progress.filter(about).map(|it| [it.reason.as_str(), it.next_step.as_str()].join(" "));
+    match told.as_deref().map(str::trim) {
+        None | Some("") => said.to_string(),
+        Some(told) => format!("{said}: {told}"),
+    }
+}

@@ -1,0 +1,16 @@
+//! Promise 1 in one place: whether an operation that needs a drained node may be carried out now.
+//!
+//! zedagent asks it for reboots and shutdowns, baseosmgr for images, and `zedbox drain` for a person. An answer counts
+//! only for the very request that it names; where zedkube names none, requester and order decide.
+//! Not here: what is requested, counters, images, pauses, and how a request gets to disk.
+//! Source: spec agents.md 1.4, 3.3 and its faults D-A1 to D-A5, D-B1, D-B3.
+
+mod follow;
+mod heard;
+mod judge;
+#[cfg(test)]
+mod tests;
+
+pub use follow::{Word, follow};
+pub use heard::Heard;
+pub use judge::{Membership, Own, Told, Verdict, View, Why, judge, serves, told};
