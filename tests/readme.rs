@@ -1,5 +1,6 @@
 //! The documents tell the truth: their jq lines run against the trees in `run-fixtures`, the commands of the README
-//! are there, links lead somewhere. What `zedbox` prints in them is checked beside it, in `crates/zedbox/tests`.
+//! are there. What `zedbox` prints in them is checked beside it, in `crates/zedbox/tests`; their words and links in
+//! `tests/house.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
@@ -75,51 +76,5 @@ fn the_two_commands_stand_in_the_readme() {
     let lines = shell_lines("README.md");
     for command in ["cargo run --release -- demo", "cargo test --workspace"] {
         assert!(lines.iter().any(|line| line == command), "the README lacks `{command}`");
-    }
-}
-
-/// All documents.
-fn documents() -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![top()];
-    while let Some(folder) = folders.pop() {
-        for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
-            let inside = folder != top() || ["docs", "crates", "tests"].iter().any(|it| path.ends_with(it));
-            if path.is_dir() && inside {
-                folders.push(path);
-            } else if path.extension().is_some_and(|it| it == "md") {
-                found.push(path);
-            }
-        }
-    }
-    assert!(found.len() > 15, "the walk found {} documents only", found.len());
-    found
-}
-
-/// What a link to a heading of `text` is made of.
-fn anchors(text: &str) -> Vec<String> {
-    let slug = |heading: &str| -> String {
-        let kept = heading.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
-        kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
-    };
-    text.lines().filter(|it| it.starts_with('#')).map(|it| slug(it.trim_start_matches('#'))).collect()
-}
-
-#[test]
-fn files_folders_and_headings_that_the_documents_link_to_exist() {
-    for path in documents() {
-        let text = fs::read_to_string(&path).unwrap();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if target.starts_with("http") {
-                continue;
-            }
-            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
-            let file = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
-            let document = path.display();
-            assert!(file.exists(), "{document} links to {target}, which does not exist");
-            let there = heading.is_empty()
-                || anchors(&fs::read_to_string(&file).unwrap()).iter().any(|it| it == heading);
-            assert!(there, "{document} links to {target}, where there is no such heading");
-        }
     }
 }
