@@ -373,13 +373,16 @@ fn every_code_of_a_blocker_has_an_entry_for_a_person() {
 fn every_phase_and_every_layer_of_the_gate_is_explained_to_a_person() {
     let page = fs::read_to_string(top().join("docs/operate.md")).unwrap();
     let known: BTreeSet<&str> = spans(&page).collect();
-    let schema = fs::read_to_string(top().join("schemas/NodeDrainProgress.schema.json")).unwrap();
-    let schema: Value = serde_json::from_str(&schema).unwrap();
-    let phases = schema["$defs"]["DrainPhase"]["oneOf"].as_array().unwrap().iter();
-    let phases = phases.map(|it| it["const"].as_str().unwrap());
-    let layers = spans(schema["$defs"]["BootGate"]["properties"]["Layer"]["description"].as_str().unwrap());
+    let schemas: [Value; 2] = ["NodeDrainProgress", "NodeLeave"].map(|topic| {
+        let file = top().join(format!("schemas/{topic}.schema.json"));
+        serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+    });
+    let [drain, leave] = schemas.each_ref().map(|it| &it["$defs"]);
+    let phases = [&drain["DrainPhase"], &leave["LeavePhase"]].map(|it| it["oneOf"].as_array().unwrap());
+    let phases = phases.into_iter().flatten().map(|it| it["const"].as_str().unwrap());
+    let layers = spans(drain["BootGate"]["properties"]["Layer"]["description"].as_str().unwrap());
     let words: Vec<&str> = phases.chain(layers).collect();
-    assert!(words.len() > 20, "found {words:?} only");
+    assert!(words.len() > 30, "found {words:?} only");
     for word in words {
         assert!(known.contains(word), "docs/operate.md does not explain `{word}`");
     }
