@@ -21,7 +21,7 @@ pub(crate) enum Change {
     Fallback(u32),
     /// A part of the cluster config that changes nothing.
     Detail,
-    /// A person with a shell asks for a drain, or takes it back.
+    /// A person with a shell requests a drain, or withdraws it.
     Operator(bool),
 }
 
@@ -118,7 +118,7 @@ fn wanted() -> Vec<Scenario> {
         Scenario {
             changes: vec![Reboot(7), Reboot(6), Shutdown(7)],
             budget: Budget { failures: 1, ..quiet },
-            ..Scenario::quiet("a reboot that is taken back, and a shutdown")
+            ..Scenario::quiet("a reboot that is withdrawn, and a shutdown")
         },
         Scenario {
             changes: vec![Reboot(7), Clustered(false), Clustered(true)],
@@ -158,12 +158,12 @@ fn wanted() -> Vec<Scenario> {
             changes: vec![Image(true), Image(false), Fallback(1)],
             with_images: true,
             budget: Budget { crashes: 1, failures: 1, ..quiet },
-            ..Scenario::quiet("an image that is taken back, and a fallback; an agent ends, a task fails")
+            ..Scenario::quiet("an image that is withdrawn, and a fallback; an agent ends, a task fails")
         },
         Scenario {
             changes: vec![Reboot(7), Operator(true), Operator(false), Detail],
             budget: Budget { crashes: 1, failures: 1, ..quiet },
-            ..Scenario::quiet("a person asks for a drain and takes it back beside a reboot")
+            ..Scenario::quiet("a person requests a drain and withdraws it beside a reboot")
         },
         Scenario {
             changes: vec![Reboot(7), Shutdown(7)],
@@ -221,7 +221,7 @@ fn undone() -> Vec<Scenario> {
             going_down: true,
             with_images: true,
             budget: Budget { crashes: 1, hands: 1, failures: 2, ..quiet },
-            ..Scenario::quiet("the machine is about to restart for an image, which is taken back or undone")
+            ..Scenario::quiet("the machine is about to restart for an image, which is withdrawn or undone")
         },
     ]
 }

@@ -1,4 +1,4 @@
-//! The role in `docs/role.yaml` is what the agents need, and no more.
+//! The role in `docs/reference/role.yaml` is what the agents need, and no more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -99,7 +99,7 @@ struct Meta {
 
 /// The role of this name.
 fn role(name: &str) -> Role {
-    let roles = include_str!("../../docs/role.yaml").split("\n---\n");
+    let roles = include_str!("../../docs/reference/role.yaml").split("\n---\n");
     let mut roles = roles.map(|text| serde_saphyr::from_str::<Role>(text).unwrap());
     roles.find(|role| role.metadata.name == name).unwrap()
 }
@@ -114,8 +114,10 @@ struct Binding {
 
 /// The namespace in which the role of this name is given, and only there.
 fn place(name: &str) -> String {
-    let files =
-        [include_str!("../../docs/role-bindings.yaml"), include_str!("../../docs/role-bindings-apps.yaml")];
+    let files = [
+        include_str!("../../docs/reference/role-bindings.yaml"),
+        include_str!("../../docs/reference/role-bindings-apps.yaml"),
+    ];
     let bindings = files.iter().flat_map(|file| file.split("\n---\n"));
     let mut bindings = bindings.map(|text| serde_saphyr::from_str::<Binding>(text).unwrap());
     let binding = bindings.find(|it| it.role_ref.name == name).unwrap();
@@ -130,15 +132,17 @@ fn the_roles_can_be_applied_in_one_go_before_the_namespace_of_applications_exist
     let whole = |text: &'static str| {
         text.split("\n---\n").map(|it| serde_saphyr::from_str::<serde_json::Value>(it).unwrap())
     };
-    let (roles, bindings) =
-        (include_str!("../../docs/role.yaml"), include_str!("../../docs/role-bindings.yaml"));
+    let (roles, bindings) = (
+        include_str!("../../docs/reference/role.yaml"),
+        include_str!("../../docs/reference/role-bindings.yaml"),
+    );
     for object in whole(roles).chain(whole(bindings)) {
         // Each cluster has this one.
         let namespace = object["metadata"]["namespace"].as_str();
         assert!(namespace.is_none_or(|it| it == "kube-node-lease"), "{object}");
     }
     // A namespace that belongs to somebody is not touched.
-    let apps = include_str!("../../docs/role-bindings-apps.yaml");
+    let apps = include_str!("../../docs/reference/role-bindings-apps.yaml");
     for object in whole(roles).chain(whole(bindings)).chain(whole(apps)) {
         assert_ne!(object["kind"], "Namespace");
     }

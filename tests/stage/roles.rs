@@ -1,5 +1,5 @@
-//! The least role on a real API server: the agents act as a user that `docs/role-bindings.yaml` and
-//! `docs/role-bindings-apps.yaml` give the roles of `docs/role.yaml`, and nothing else.
+//! The least role on a real API server: the agents act as a user that `docs/reference/role-bindings.yaml` and
+//! `docs/reference/role-bindings-apps.yaml` give the roles of `docs/reference/role.yaml`, and nothing else.
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
@@ -13,9 +13,9 @@ use crate::real::create;
 
 /// All files, object by object.
 const FILES: [&str; 3] = [
-    include_str!("../../docs/role.yaml"),
-    include_str!("../../docs/role-bindings.yaml"),
-    include_str!("../../docs/role-bindings-apps.yaml"),
+    include_str!("../../docs/reference/role.yaml"),
+    include_str!("../../docs/reference/role-bindings.yaml"),
+    include_str!("../../docs/reference/role-bindings-apps.yaml"),
 ];
 
 /// The user that agents of the scenario at `place` are.

@@ -168,8 +168,10 @@ impl Error {
                 400 | 403 if answer.refused_by() == RefusedBy::Webhook => {
                     "fix the admission webhook that the answer names, or have it admit this call".to_owned()
                 }
-                403 => "give the user of the kubeconfig the role that pillar-rs ships (docs/role.yaml)"
-                    .to_owned(),
+                403 => {
+                    "give the user of the kubeconfig the role that pillar-rs ships (docs/reference/role.yaml)"
+                        .to_owned()
+                }
                 404 => "check the name with kubectl get nodes".to_owned(),
                 429 | 500..=599 => "wait, or look at the log of the API server".to_owned(),
                 _ => "look at the log of the API server".to_owned(),

@@ -228,7 +228,8 @@ impl BlockCode {
             Self::Throttled => "wait; the API server has too much to do",
             Self::ApiTrouble => "wait, or check the log of the API server",
             Self::Refused => {
-                "give the user of the kubeconfig the role that pillar-rs ships: `kubectl apply -f docs/role.yaml`"
+                "give the user of the kubeconfig the role that pillar-rs ships: `kubectl apply -f \
+                 docs/reference/role.yaml`"
             }
             Self::Unauthorized => {
                 "renew the kubeconfig that the reason names: its credentials have expired, or the server does not \

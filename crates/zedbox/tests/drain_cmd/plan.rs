@@ -87,7 +87,7 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
     ] {
         assert!(said.contains(words), "no `{words}` in {}", told.out);
     }
-    assert_eq!(shown("zedbox drain plan"), told.out, "README.md differs");
+    assert_eq!(shown("zedbox drain plan"), told.out, "docs/operate.md differs");
     assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
 }
 

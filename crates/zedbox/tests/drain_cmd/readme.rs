@@ -1,4 +1,4 @@
-//! What README.md shows under "From a shell on the node" is what the program prints on the trees of `run-fixtures`.
+//! What README.md and docs/operate.md show is what the program prints on the trees of `run-fixtures`.
 
 use std::fs::File;
 use std::time::{Duration, UNIX_EPOCH};
@@ -7,13 +7,15 @@ use topics::GoTime;
 
 use crate::node::{NOW, Node, Told, top};
 
-/// What the README shows as the output of `command`.
+/// What the documents show as the output of `command`, all of them the same.
 pub(crate) fn shown(command: &str) -> String {
-    let readme = std::fs::read_to_string(top().join("README.md")).unwrap();
-    let (_, rest) = readme.split_once(&format!("```text\n$ {command}\n")).unwrap_or_else(|| {
-        unreachable!("README.md shows no `$ {command}`");
-    });
-    rest.split_once("```").unwrap().0.to_owned()
+    let begins = format!("```text\n$ {command}\n");
+    let documents =
+        ["README.md", "docs/operate.md"].map(|it| std::fs::read_to_string(top().join(it)).unwrap());
+    let mut found = documents.iter().filter_map(|text| text.split_once(&begins)?.1.split_once("```"));
+    let Some((first, _)) = found.next() else { unreachable!("no document shows `$ {command}`") };
+    assert!(found.all(|(other, _)| other == first), "README.md and docs/operate.md differ on `{command}`");
+    first.to_owned()
 }
 
 /// What was printed, with the root of a device and the moment of the trees.
@@ -22,7 +24,7 @@ fn printed(node: &Node, told: &Told) -> String {
     text.replace(&format!("{}/", node.root().display()), "/")
 }
 
-/// Times of today as the README has them: `asked 09:41:00 UTC, now`.
+/// Times of today as the documents have them: `asked 09:41:00 UTC, now`.
 fn with_fixed_times(text: &str) -> String {
     let fixed = |word: &str| match word.as_bytes() {
         [_, _, b':', _, _, b':', ..] => "09:41:00".to_owned(),
@@ -39,7 +41,7 @@ fn with_fixed_times(text: &str) -> String {
 fn same_words(node: &Node, command: &str, told: &Told) {
     assert_eq!(told.code, 0, "{told:?}");
     let printed = with_fixed_times(&printed(node, told));
-    assert_eq!(with_fixed_times(&shown(command)), printed, "README.md differs, of `{command}`");
+    assert_eq!(with_fixed_times(&shown(command)), printed, "the documents differ, of `{command}`");
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn the_readme_shows_what_status_prints() {
     assert_eq!(told.code, 4, "{told:?}");
     // Whether it runs is not said of another time.
     let printed = printed(&node, &told).replace("zedkube    last turn", "zedkube    running, last turn");
-    assert_eq!(shown("zedbox drain status"), printed, "README.md differs");
+    assert_eq!(shown("zedbox drain status"), printed, "the documents differ");
 }
 
 #[test]
@@ -67,7 +69,7 @@ fn the_readme_shows_what_watch_prints() {
     assert_eq!(
         with_fixed_times(&shown("zedbox drain watch")),
         with_fixed_times(&printed),
-        "README.md differs"
+        "the documents differ"
     );
 }
 
@@ -92,11 +94,11 @@ fn the_readme_shows_what_request_cancel_and_force_print() {
 }
 
 #[test]
-fn the_exit_codes_of_the_readme_are_those_of_the_help() {
-    let readme = std::fs::read_to_string(top().join("README.md")).unwrap();
+fn the_exit_codes_of_their_page_are_those_of_the_help() {
+    let page = std::fs::read_to_string(top().join("docs/reference/exit-codes.md")).unwrap();
     let help = Node::empty().drain("--help").out;
     for code in ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "130"] {
-        assert!(readme.contains(&format!("\n| {code} | ")), "README.md lacks exit code {code}");
+        assert!(page.contains(&format!("\n| {code} | ")), "docs/reference/exit-codes.md lacks {code}");
         assert!(help.contains(&format!("\n  {code:<4} ")), "--help lacks exit code {code}");
     }
 }

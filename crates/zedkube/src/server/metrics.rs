@@ -1,4 +1,4 @@
-//! The figures at `/metrics`, as docs/metrics.md names them: what NodeDrainProgress and DrainHistory tell.
+//! The figures at `/metrics`, as docs/reference/metrics.md names them: what NodeDrainProgress and DrainHistory tell.
 //!
 //! Labels are words of this file or of the code alone, never names of pods or texts: their number is bounded. Figures
 //! of the history cover the drains that it keeps, so they may fall: all are gauges. Pure: no clock, no I/O, no task.
@@ -286,7 +286,7 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
 
     #[test]
     fn o4_every_figure_is_on_its_page_and_nothing_else_is() {
-        let page = include_str!("../../../../docs/metrics.md");
+        let page = include_str!("../../../../docs/reference/metrics.md");
         let named = |text: &str| -> std::collections::BTreeSet<String> {
             let strange = |it: char| !it.is_ascii_lowercase() && it != '_';
             text.split(strange).filter(|it| it.starts_with("pillar_")).map(str::to_owned).collect()
