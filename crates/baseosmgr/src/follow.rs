@@ -54,7 +54,9 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, station: &Station) {
     });
     tasks.follow_force(station, |order| Event::Forced(forced(order)));
     let bus = bus.clone();
-    tasks.events("follow zedkube", move |outbox| requester::follow(bus, outbox, of_zedkube));
+    tasks.events("follow zedkube", move |outbox| {
+        requester::follow(bus, outbox, |word| Some(of_zedkube(word)))
+    });
 }
 
 fn level<T>(
@@ -90,12 +92,12 @@ fn forced(order: Result<Option<NodeDrainStatus>, String>) -> Option<NodeDrainSta
     })
 }
 
-fn of_zedkube(word: Word) -> Option<Event> {
-    Some(match word {
+fn of_zedkube(word: Word) -> Event {
+    match word {
         Word::Status(status) => Event::Drain(status),
         Word::Progress(progress) => Event::Progress(progress),
         Word::Read => Event::Heard(Source::Drain),
-    })
+    }
 }
 
 #[cfg(test)]
