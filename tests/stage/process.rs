@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pubsub::{Bus, store};
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, prlimit};
-use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use crate::world::Agent;
+
+/// The limits file of all processes of a device.
+pub(crate) const LIMITS: &str = "limits.json";
 
 struct Process {
     command: Command,
@@ -28,19 +30,17 @@ impl Processes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts `agent` of the program `zedbox` on `root` with at most so many descriptors, if that is limited; what it
-    /// says goes to `log`.
+    /// Starts `agent` of the program `zedbox` on `bus`, whose limits file is written, with at most so many descriptors
+    /// and with this log filter, if there are any; what it says goes to `log`.
     pub(crate) fn start(
         &self,
         agent: Agent,
         zedbox: &Path,
         bus: &Bus,
-        limits: &Value,
         log: &str,
         descriptors: Option<u64>,
+        filter: Option<&str>,
     ) {
-        let file = "limits.json";
-        store::replace(&bus.path(file), limits.to_string().as_bytes()).unwrap();
         store::replace(&bus.path(log), b"").unwrap();
         let log = File::options().append(true).open(bus.path(log)).unwrap();
         let mut command = match descriptors {
@@ -59,8 +59,9 @@ impl Processes {
             .arg("--kubeconfig")
             .arg(bus.path("kubeconfig"))
             .arg("--limits")
-            .arg(bus.path(file))
+            .arg(bus.path(LIMITS))
             .args(["--partitions", "record"])
+            .args(filter.map(|it| ["--log", it]).into_iter().flatten())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);

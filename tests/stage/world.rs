@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
 
 use crate::Cluster;
-use crate::process::{Halt, Processes};
+use crate::process::{Halt, LIMITS, Processes};
 use crate::writes::{self, Writes};
 
 /// A state that takes longer than this does not come: generous, as the machine may be busy.
@@ -76,6 +76,8 @@ pub struct World {
     pub cluster: Cluster,
     /// Waits and counts of agents that are started from now on, in the form of a limits file.
     pub limits: Value,
+    /// What processes that are started from now on log, when it is not the usual.
+    pub filter: Option<&'static str>,
     program: Option<Program>,
     starts: usize,
     running: Vec<(Agent, Running)>,
@@ -102,6 +104,7 @@ impl World {
             clock: Clock::new(),
             cluster,
             limits: brisk(),
+            filter: None,
             program: None,
             starts: 0,
             running: Vec::new(),
@@ -169,7 +172,8 @@ impl World {
         self.starts += 1;
         let log = format!("log/{:03}-{}", self.starts, agent.name());
         let program = &self.program.as_ref().unwrap().path;
-        self.processes.start(agent, program, &self.bus, &self.limits, &log, descriptors);
+        self.put(LIMITS, &self.limits.to_string());
+        self.processes.start(agent, program, &self.bus, &log, descriptors, self.filter);
         self.running.push((agent, Running::Process));
         log
     }
