@@ -139,6 +139,14 @@ impl Found {
         }
     }
 
+    /// Fails where there is nothing of note to be scanned.
+    fn holds_loud_logs(&self) {
+        let log = |it: &&(String, Vec<u8>)| it.0.starts_with("log/") && !it.1.is_empty();
+        assert!(self.0.iter().filter(log).count() > 20, "the logs are not scanned");
+        let traced = self.0.iter().filter(log).any(|it| String::from_utf8_lossy(&it.1).contains("TRACE"));
+        assert!(traced, "the log is not at its loudest");
+    }
+
     /// Fails where `secret` is told by anything but `meant`.
     fn tells_nowhere(&self, secret: &str, meant: &[&str]) {
         let holds = |content: &[u8]| content.windows(secret.len()).any(|it| it == secret.as_bytes());
@@ -164,7 +172,7 @@ async fn port(world: &World) -> u16 {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(TOO_LONG, seen).await.expect("the status server does not listen")
+    tokio::time::timeout(TOO_LONG, seen).await.unwrap()
 }
 
 fn publish<T: Topic>(world: &World, agent: &str, key: &str, value: &T) {
@@ -287,10 +295,7 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
     world.kill_all().await;
     found.files(world.bus.root(), world.bus.root());
 
-    let log = |it: &&(String, Vec<u8>)| it.0.starts_with("log/") && !it.1.is_empty();
-    assert!(found.0.iter().filter(log).count() > 20, "the logs are not scanned");
-    let traced = found.0.iter().filter(log).any(|it| String::from_utf8_lossy(&it.1).contains("TRACE"));
-    assert!(traced, "the log is not at its loudest");
+    found.holds_loud_logs();
     found.tells_nowhere(KUBE_TOKEN, &[KUBECONFIG]);
     found.tells_nowhere(CLIENT_KEY, &[KUBECONFIG]);
     found.tells_nowhere(IN_CONFIG, &CONFIG_FILES);
