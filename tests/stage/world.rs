@@ -210,7 +210,8 @@ impl World {
             let ended = match agent {
                 Agent::Zedagent => zedagent::run(station, limits_of(&limits, agent)).await,
                 Agent::Baseosmgr => {
-                    let zboot = agent::zboot::Choice::Record.open(&station.bus).unwrap();
+                    let bus = station.bus.clone();
+                    let zboot = || agent::zboot::Choice::Record.open(&bus);
                     baseosmgr::run(station, limits_of(&limits, agent), zboot).await
                 }
                 Agent::Nodeagent => {

@@ -184,8 +184,7 @@ async fn once(agent: Agent, setting: &Setting, stop: Stop) -> Result<(), agent::
     match agent {
         Agent::Zedagent => zedagent::run(station, limits.zedagent).await,
         Agent::Baseosmgr => {
-            let zboot = setting.partitions.open(&setting.bus)?;
-            baseosmgr::run(station, limits.baseosmgr, zboot).await
+            baseosmgr::run(station, limits.baseosmgr, || setting.partitions.open(&setting.bus)).await
         }
         Agent::Nodeagent => {
             let device = setting.device.open(&setting.bus, setting.clock);

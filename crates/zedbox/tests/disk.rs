@@ -12,7 +12,8 @@ use std::time::Duration;
 use pubsub::store;
 use scenarios::{Agent, World, reboot_config};
 use topics::{
-    AgentTrouble, DrainStatus, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, Trouble, ZedAgentStatus,
+    AgentTrouble, DrainStatus, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, Trouble, ZbootStatus,
+    ZedAgentStatus,
 };
 
 /// Goals K2: after so long all goes on.
@@ -190,6 +191,39 @@ async fn a_reboot_beside(fault: Fault) {
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
     no_agent_ended(&world);
     world.kill_all().await;
+}
+
+/// A machine at its very first start: there is nothing of ours on its disk, and nothing can be put there.
+async fn a_first_start_beside(fault: Fault) {
+    let clock = agent::Clock::new();
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    let Some(disk) = Disk::under(&world, fault) else { return };
+    world.remove_folder("persist/status");
+    disk.fail();
+    world.start_all();
+    trouble(&world, &disk, Agent::Baseosmgr, "all that baseosmgr does").await;
+    // Its start where no directory can be made, else the counter of its first config.
+    world.until::<AgentTrouble>("zedagent", "a trouble", |it| it.is_some()).await;
+    disk.mend();
+    let began = clock.now();
+    no_trouble(&world).await;
+    world.until::<ZbootStatus>("baseosmgr", "the partitions", |it| it.is_some()).await;
+    assert!(clock.now().since(began) < RECOVERY);
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.recorded_count(1).await;
+    no_agent_ended(&world);
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn k2_on_a_fresh_machine_with_persist_full_each_agent_starts_says_what_it_waits_for_and_goes_on() {
+    a_first_start_beside(Fault::Full).await;
+}
+
+#[tokio::test]
+async fn k2_on_a_fresh_machine_with_persist_read_only_each_agent_starts_says_what_it_waits_for_and_goes_on() {
+    a_first_start_beside(Fault::ReadOnly).await;
 }
 
 #[tokio::test]
