@@ -128,15 +128,6 @@ async fn no_trouble(world: &World) {
     }
 }
 
-/// The supervisor has started no agent again.
-fn no_agent_ended(world: &World) {
-    for entry in fs::read_dir(world.bus.path("log")).unwrap() {
-        let path = entry.unwrap().path();
-        let said = fs::read_to_string(&path).unwrap();
-        assert!(said.contains("starts") && !said.contains("starts again"), "{}: {said}", path.display());
-    }
-}
-
 async fn a_reboot_beside(fault: Fault) {
     let clock = agent::Clock::new();
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
@@ -189,7 +180,7 @@ async fn a_reboot_beside(fault: Fault) {
     no_trouble(&world).await;
     assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
-    no_agent_ended(&world);
+    world.no_agent_ended();
     world.kill_all().await;
 }
 
@@ -212,7 +203,7 @@ async fn a_first_start_beside(fault: Fault) {
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
     world.recorded_count(1).await;
-    no_agent_ended(&world);
+    world.no_agent_ended();
     world.kill_all().await;
 }
 
@@ -260,7 +251,7 @@ async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_wri
     world.start_all();
     world.executed(7).await;
     assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
-    no_agent_ended(&world);
+    world.no_agent_ended();
     world.kill_all().await;
 }
 
@@ -282,7 +273,7 @@ async fn comes_back(mut world: World) {
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
     assert_eq!(world.recorded(), []);
-    no_agent_ended(&world);
+    world.no_agent_ended();
     world.kill_all().await;
 }
 
