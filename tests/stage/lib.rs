@@ -14,6 +14,7 @@
 
 mod cluster;
 mod crashes;
+mod failing;
 mod hold;
 mod noted;
 mod power;
@@ -22,11 +23,13 @@ mod real;
 mod roles;
 mod server;
 mod story;
+mod tasks;
 mod world;
 mod writes;
 
 pub use cluster::{Cluster, UUID};
 pub use crashes::{AT_ONCE, Course, Crash, Dice, Outcome, at_once, within};
+pub use failing::{Calls, Failing};
 pub use hold::{ALL_STATES, At};
 pub use power::{Asked, folders_of_a_device, power_lost};
 pub use process::Processes;

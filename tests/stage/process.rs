@@ -9,10 +9,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pubsub::{Bus, store};
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, prlimit};
-use serde_json::Value;
 use tokio::task::AbortHandle;
 
+use crate::failing::Tracing;
 use crate::world::Agent;
+
+/// The limits file of all processes of a device.
+pub(crate) const LIMITS: &str = "limits.json";
+
+/// What is special about a process.
+#[derive(Default)]
+pub(crate) struct How<'a> {
+    /// The word for what it runs, when that is not the agent alone.
+    pub(crate) word: Option<&'a str>,
+    /// At most so many descriptors.
+    pub(crate) descriptors: Option<u64>,
+    /// What it logs, when that is not the usual.
+    pub(crate) filter: Option<&'a str>,
+    /// What strace does with it, and the file of what strace sees.
+    pub(crate) tracing: Option<(&'a Tracing, PathBuf)>,
+}
 
 struct Process {
     command: Command,
@@ -28,39 +44,34 @@ impl Processes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts `agent` of the program `zedbox` on `root` with at most so many descriptors, if that is limited; what it
-    /// says goes to `log`.
-    pub(crate) fn start(
-        &self,
-        agent: Agent,
-        zedbox: &Path,
-        bus: &Bus,
-        limits: &Value,
-        log: &str,
-        descriptors: Option<u64>,
-    ) {
-        let file = "limits.json";
-        store::replace(&bus.path(file), limits.to_string().as_bytes()).unwrap();
+    /// Starts `agent` of the program `zedbox` on `bus`, whose limits file is written; what it says goes to `log`.
+    pub(crate) fn start(&self, agent: Agent, zedbox: &Path, bus: &Bus, log: &str, how: &How<'_>) {
         store::replace(&bus.path(log), b"").unwrap();
         let log = File::options().append(true).open(bus.path(log)).unwrap();
-        let mut command = match descriptors {
+        let mut command = match (how.descriptors, &how.tracing) {
+            (_, Some((tracing, trace))) => {
+                let mut strace = tracing.command(trace);
+                strace.arg(zedbox);
+                strace
+            }
             // From its first moment on.
-            Some(most) => {
+            (Some(most), None) => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", r#"ulimit -S -n "$0"; exec "$@""#, &most.to_string()]).arg(zedbox);
                 shell
             }
-            None => Command::new(zedbox),
+            (None, None) => Command::new(zedbox),
         };
         command
-            .arg(agent.name())
+            .arg(how.word.unwrap_or(agent.name()))
             .arg("--root")
             .arg(bus.path(""))
             .arg("--kubeconfig")
             .arg(bus.path("kubeconfig"))
             .arg("--limits")
-            .arg(bus.path(file))
+            .arg(bus.path(LIMITS))
             .args(["--partitions", "record"])
+            .args(how.filter.map(|it| ["--log", it]).into_iter().flatten())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);

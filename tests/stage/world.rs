@@ -8,14 +8,15 @@ use agent::device::{self, Choice, Recorded};
 use agent::{Clock, Station, Stop, Stopper, wire};
 use kubesim::Server;
 use pubsub::{Bus, Change, FileRule, FileState, store};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
 
 use crate::Cluster;
-use crate::process::{Halt, Processes};
+use crate::failing::{Tracing, trace_of};
+use crate::process::{Halt, How, LIMITS, Processes};
+use crate::tasks;
 use crate::writes::{self, Writes};
 
 /// A state that takes longer than this does not come: generous, as the machine may be busy.
@@ -59,6 +60,8 @@ enum Running {
 /// The program whose processes the agents are, and the API that they reach over HTTP.
 struct Program {
     path: PathBuf,
+    /// One process runs all agents.
+    whole: bool,
     _api: Server,
 }
 
@@ -68,7 +71,7 @@ pub struct World {
     writes: Option<Writes>,
     processes: Processes,
     halt: Halt,
-    root: TempDir,
+    pub(crate) root: TempDir,
     /// Its files.
     pub bus: Bus,
     clock: Clock,
@@ -76,8 +79,12 @@ pub struct World {
     pub cluster: Cluster,
     /// Waits and counts of agents that are started from now on, in the form of a limits file.
     pub limits: Value,
+    /// What processes that are started from now on log, when it is not the usual.
+    pub filter: Option<&'static str>,
     program: Option<Program>,
-    starts: usize,
+    /// Of which agent, of all for `None`, and what strace does with it.
+    pub(crate) tracing: Option<(Option<Agent>, Tracing)>,
+    pub(crate) starts: usize,
     running: Vec<(Agent, Running)>,
 }
 
@@ -102,7 +109,9 @@ impl World {
             clock: Clock::new(),
             cluster,
             limits: brisk(),
+            filter: None,
             program: None,
+            tracing: None,
             starts: 0,
             running: Vec::new(),
         };
@@ -118,7 +127,14 @@ impl World {
         let mut world = Self::new().await;
         let api = world.cluster.sim().serve().await.unwrap();
         world.put("kubeconfig", &api.kubeconfig());
-        world.program = Some(Program { path: zedbox.to_owned(), _api: api });
+        world.program = Some(Program { path: zedbox.to_owned(), whole: false, _api: api });
+        world
+    }
+
+    /// The same with one process of `zedbox` that runs all agents; it counts as zedagent.
+    pub async fn of_one_process(zedbox: &Path) -> Self {
+        let mut world = Self::of_processes(zedbox).await;
+        world.program.as_mut().unwrap().whole = true;
         world
     }
 
@@ -158,8 +174,12 @@ impl World {
             self.start_process(agent, None);
         } else {
             self.starts += 1;
-            let task = self.start_task(agent);
-            self.running.push((agent, task));
+            let (stopper, stop) = Stop::new();
+            let boot_id = Choice::Record.boot_id(&self.bus).unwrap();
+            let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
+            let (task, halt) = tasks::start(agent, station, self.limits.clone(), self.cluster.handle());
+            self.halt.add(halt);
+            self.running.push((agent, Running::Task(stopper, task)));
         }
     }
 
@@ -169,7 +189,16 @@ impl World {
         self.starts += 1;
         let log = format!("log/{:03}-{}", self.starts, agent.name());
         let program = &self.program.as_ref().unwrap().path;
-        self.processes.start(agent, program, &self.bus, &self.limits, &log, descriptors);
+        self.put(LIMITS, &self.limits.to_string());
+        let whole = self.program.as_ref().unwrap().whole;
+        let traced = self.tracing.as_ref().filter(|(of, _)| of.is_none_or(|of| of == agent));
+        let how = How {
+            word: whole.then_some("run"),
+            descriptors,
+            filter: self.filter,
+            tracing: traced.map(|(_, tracing)| (tracing, self.bus.path(&trace_of(&log)))),
+        };
+        self.processes.start(agent, program, &self.bus, &log, &how);
         self.running.push((agent, Running::Process));
         log
     }
@@ -196,36 +225,10 @@ impl World {
         self.patiently(&format!("{words:?} in {log}"), seen).await;
     }
 
-    fn start_task(&self, agent: Agent) -> Running {
-        let (stopper, stop) = Stop::new();
-        let boot_id = Choice::Record.boot_id(&self.bus).unwrap();
-        let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
-        let (limits, cluster) = (self.limits.clone(), self.cluster.handle());
-        let mut task = JoinSet::new();
-        let handle = task.spawn(async move {
-            let ended = match agent {
-                Agent::Zedagent => zedagent::run(station, limits_of(&limits, agent)).await,
-                Agent::Baseosmgr => {
-                    let zboot = agent::zboot::Choice::Record.open(&station.bus).unwrap();
-                    baseosmgr::run(station, limits_of(&limits, agent), zboot).await
-                }
-                Agent::Nodeagent => {
-                    let device = Choice::Record.open(&station.bus, station.clock);
-                    nodeagent::run(station, limits_of(&limits, agent), device).await
-                }
-                Agent::Zedkube => zedkube::run(station, limits_of(&limits, agent), cluster).await,
-            };
-            if let Err(error) = ended {
-                panic!("{agent:?} failed: {}", agent::report::chain(&error));
-            }
-        });
-        self.halt.add(handle);
-        Running::Task(stopper, task)
-    }
-
     /// Starts all agents.
     pub fn start_all(&mut self) {
-        for agent in Agent::ALL {
+        let whole = self.program.as_ref().is_some_and(|it| it.whole);
+        for agent in Agent::ALL.into_iter().take(if whole { 1 } else { Agent::ALL.len() }) {
             self.start(agent);
         }
     }
@@ -471,8 +474,4 @@ fn brisk() -> Value {
             "stale_taints_ms": 500, "leave_notice_ms": 2_000,
         },
     })
-}
-
-fn limits_of<L: DeserializeOwned + Default>(all: &Value, agent: Agent) -> L {
-    all.get(agent.name()).map_or_else(L::default, |own| serde_json::from_value(own.clone()).unwrap())
 }

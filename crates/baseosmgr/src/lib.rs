@@ -31,18 +31,23 @@ use tracing::{info, warn};
 /// Name of this agent on the bus.
 const NAME: &str = "baseosmgr";
 
-/// Runs the agent until the station says stop. Without partitions every image is refused.
+/// Runs the agent until the station says stop. `zboot` opens the partitions, again and again while the disk takes
+/// nothing; without any every image is refused.
 ///
 /// What it published stays when it leaves: its request and statuses are what its next start goes on from.
 ///
 /// # Errors
-/// Another process is this agent, or the partitions make no sense.
-pub async fn run(station: Station, limits: Limits, zboot: Option<Box<dyn Zboot>>) -> Result<(), Error> {
+/// Another process is this agent.
+pub async fn run(
+    station: Station,
+    limits: Limits,
+    mut zboot: impl FnMut() -> Result<Option<Box<dyn Zboot>>, Error>,
+) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
-    let zboot = zboot.map(|zboot| Arc::new(Mutex::new(zboot)));
     let open = || {
         pid::write(&station, NAME)?;
         force::forget_earlier_boot(&station);
+        let zboot = zboot()?.map(|zboot| Arc::new(Mutex::new(zboot)));
         let partitions = match &zboot {
             Some(zboot) => {
                 let mut zboot = zboot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +56,7 @@ pub async fn run(station: Station, limits: Limits, zboot: Option<Box<dyn Zboot>>
             None => None,
         };
         let (outbox, inbox) = turn::inbox();
-        let (shell, found) = shell::Shell::open(&station, zboot.clone(), Tasks::new(outbox))?;
+        let (shell, found) = shell::Shell::open(&station, zboot, Tasks::new(outbox))?;
         Ok((partitions, shell, found, inbox))
     };
     let Some((partitions, shell, found, inbox)) = outlet::started(&station, &troubles, open).await? else {

@@ -63,11 +63,14 @@ impl Device {
     }
 
     fn start(&mut self) {
-        let zboot = FileStore::open(&self.bus).unwrap();
-        self.start_with(Some(Box::new(zboot)));
+        let bus = self.bus.clone();
+        self.start_with(move || agent::zboot::Choice::Record.open(&bus));
     }
 
-    fn start_with(&mut self, zboot: Option<Box<dyn Zboot>>) {
+    fn start_with(
+        &mut self,
+        zboot: impl FnMut() -> Result<Option<Box<dyn Zboot>>, Error> + Send + 'static,
+    ) {
         let (stopper, stop) = Stop::new();
         let boot_id = format!("boot-{}", self.boots);
         let station = Station { bus: self.bus.clone(), clock: Clock::new(), stop, boot_id };
@@ -392,6 +395,7 @@ async fn an_image_that_names_another_version_is_not_switched() {
 }
 
 /// Refuses orders as long as the test says so.
+#[derive(Clone)]
 struct Reluctant {
     inner: FileStore,
     refuses: Arc<AtomicBool>,
@@ -442,7 +446,8 @@ async fn partitions_that_refuse_a_switch_are_asked_again_and_the_reason_shows() 
     device.kill().await;
     let inner = FileStore::open(&device.bus).unwrap();
     let refuses = Arc::new(AtomicBool::new(true));
-    device.start_with(Some(Box::new(Reluctant { inner, refuses: Arc::clone(&refuses) })));
+    let reluctant = Reluctant { inner, refuses: Arc::clone(&refuses) };
+    device.start_with(move || Ok(Some(Box::new(reluctant.clone()))));
     device.answer(DrainStatus::Complete).await;
     let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
     assert!(status.error.contains("read-only file system"), "{}", status.error);

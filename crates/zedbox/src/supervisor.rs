@@ -99,7 +99,7 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
     let clock = Clock::new();
     let bus =
         Bus::open(&options.root).with_context(|| format!("open the root {}", options.root.display()))?;
-    let boot_id = options.device.boot_id(&bus).context("learn the identity of this boot")?;
+    let boot_id = boot_id(&options.device, &bus, clock).await;
     let setting = Setting {
         cluster: kubeops::Cluster::from_kubeconfig(options.kubeconfig()),
         limits: Limits::read(options.limits.as_deref())?,
@@ -127,6 +127,22 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
             "go on: {agent} left, as the machine was told to go down and is still up; power-cycle it, or start \
              this program again to repeat the operation"
         ),
+    }
+}
+
+/// The identity of this boot. A disk that does not tell it now is asked again: ending would help nothing.
+async fn boot_id(device: &device::Choice, bus: &Bus, clock: Clock) -> String {
+    let mut told = false;
+    loop {
+        match device.boot_id(bus) {
+            Ok(boot_id) => return boot_id,
+            Err(_) if told => {}
+            Err(cause) => {
+                told = true;
+                error!(error = %agent::report::chain(&cause), "the identity of this boot cannot be learnt, no agent starts; tried again every second");
+            }
+        }
+        clock.sleep_until(Some(clock.now() + FIRST_PAUSE)).await;
     }
 }
 
@@ -184,8 +200,7 @@ async fn once(agent: Agent, setting: &Setting, stop: Stop) -> Result<(), agent::
     match agent {
         Agent::Zedagent => zedagent::run(station, limits.zedagent).await,
         Agent::Baseosmgr => {
-            let zboot = setting.partitions.open(&setting.bus)?;
-            baseosmgr::run(station, limits.baseosmgr, zboot).await
+            baseosmgr::run(station, limits.baseosmgr, || setting.partitions.open(&setting.bus)).await
         }
         Agent::Nodeagent => {
             let device = setting.device.open(&setting.bus, setting.clock);

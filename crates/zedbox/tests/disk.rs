@@ -12,7 +12,8 @@ use std::time::Duration;
 use pubsub::store;
 use scenarios::{Agent, World, reboot_config};
 use topics::{
-    AgentTrouble, DrainStatus, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, Trouble, ZedAgentStatus,
+    AgentTrouble, DrainStatus, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus, Trouble, ZbootStatus,
+    ZedAgentStatus,
 };
 
 /// Goals K2: after so long all goes on.
@@ -127,15 +128,6 @@ async fn no_trouble(world: &World) {
     }
 }
 
-/// The supervisor has started no agent again.
-fn no_agent_ended(world: &World) {
-    for entry in fs::read_dir(world.bus.path("log")).unwrap() {
-        let path = entry.unwrap().path();
-        let said = fs::read_to_string(&path).unwrap();
-        assert!(said.contains("starts") && !said.contains("starts again"), "{}: {said}", path.display());
-    }
-}
-
 async fn a_reboot_beside(fault: Fault) {
     let clock = agent::Clock::new();
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
@@ -188,8 +180,41 @@ async fn a_reboot_beside(fault: Fault) {
     no_trouble(&world).await;
     assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
-    no_agent_ended(&world);
+    world.no_agent_ended();
     world.kill_all().await;
+}
+
+/// A machine at its very first start: there is nothing of ours on its disk, and nothing can be put there.
+async fn a_first_start_beside(fault: Fault) {
+    let clock = agent::Clock::new();
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    let Some(disk) = Disk::under(&world, fault) else { return };
+    world.remove_folder("persist/status");
+    disk.fail();
+    world.start_all();
+    trouble(&world, &disk, Agent::Baseosmgr, "all that baseosmgr does").await;
+    // Its start where no directory can be made, else the counter of its first config.
+    world.until::<AgentTrouble>("zedagent", "a trouble", |it| it.is_some()).await;
+    disk.mend();
+    let began = clock.now();
+    no_trouble(&world).await;
+    world.until::<ZbootStatus>("baseosmgr", "the partitions", |it| it.is_some()).await;
+    assert!(clock.now().since(began) < RECOVERY);
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.recorded_count(1).await;
+    world.no_agent_ended();
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn k2_on_a_fresh_machine_with_persist_full_each_agent_starts_says_what_it_waits_for_and_goes_on() {
+    a_first_start_beside(Fault::Full).await;
+}
+
+#[tokio::test]
+async fn k2_on_a_fresh_machine_with_persist_read_only_each_agent_starts_says_what_it_waits_for_and_goes_on() {
+    a_first_start_beside(Fault::ReadOnly).await;
 }
 
 #[tokio::test]
@@ -226,7 +251,7 @@ async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_wri
     world.start_all();
     world.executed(7).await;
     assert_eq!(world.recorded().len(), 1, "{:?}", world.recorded());
-    no_agent_ended(&world);
+    world.no_agent_ended();
     world.kill_all().await;
 }
 
@@ -248,7 +273,7 @@ async fn comes_back(mut world: World) {
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
     assert_eq!(world.recorded(), []);
-    no_agent_ended(&world);
+    world.no_agent_ended();
     world.kill_all().await;
 }
 

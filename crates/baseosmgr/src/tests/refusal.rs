@@ -10,7 +10,7 @@ async fn without_partitions() -> Device {
     device.kill().await;
     device.want();
     device.loaded();
-    device.start_with(None);
+    device.start_with(|| Ok(None));
     device
 }
 
@@ -72,7 +72,7 @@ async fn b5_a_request_of_a_run_that_had_partitions_goes_unless_the_machine_is_go
         device.kill().await;
         let status = NodeAgentStatus { device_reboot: going_down, ..NodeAgentStatus::default() };
         device.put("nodeagent", "nodeagent", &status);
-        device.start_with(None);
+        device.start_with(|| Ok(None));
         // The answer of nodeagent is heard before the facts of a new config.
         device.until::<BaseOsStatus>("baseosmgr", KEY, |it| it.error.contains("no image partitions")).await;
         if going_down {

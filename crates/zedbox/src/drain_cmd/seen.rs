@@ -54,7 +54,7 @@ pub(super) struct Seen {
     pub(super) pending: BTreeMap<String, DeviceOpPending>,
     /// How far this node is on its way out of its cluster, without the cluster's config; `None` where nothing is to be
     /// said of it.
-    pub(super) leave: Option<NodeLeave>,
+    pub(super) leave: Option<Box<NodeLeave>>,
     /// OS images that wait for another try after an error, by content tree.
     pub(super) updates: BTreeMap<String, BaseOsStatus>,
     /// The force file; `None` without one.
@@ -266,7 +266,7 @@ impl Follow {
             }
             change = self.leave.next() => {
                 let told = self.leave.get(GLOBAL).filter(|it| !it.phase.is_settled());
-                seen.leave = told.map(|it| NodeLeave { config: None, ..it.clone() });
+                seen.leave = told.map(|it| Box::new(NodeLeave { config: None, ..it.clone() }));
                 seen.note(bus, "zedkube", change);
             }
             state = self.operator.next() => {

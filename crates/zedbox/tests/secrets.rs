@@ -1,0 +1,304 @@
+//! Secrets are planted in the kubeconfig, the device config, the key file and the cluster's token; then a whole reboot is
+//! played by real processes that log everything. No line of any log, no file, no output of a command and no answer of the
+//! status server tells one of them, but the files that are meant to hold it (goal S2).
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use scenarios::{Agent, World, reboot_config};
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use topics::{
+    Base64, ControllerCert, DrainStatus, EdgeNodeCert, EdgeNodeClusterConfig, Topic, ZedAgentStatus, go_json,
+};
+
+/// Nothing here takes this long; a test that waits so long has failed.
+const TOO_LONG: Duration = Duration::from_secs(60);
+const KUBECONFIG: &str = "kubeconfig";
+const KEY_FILE: &str = "persist/certs/ecdh.key.pem";
+const CONFIG_FILES: [&str; 2] = ["persist/config/edge-dev-config.json", "persist/checkpoint/lastconfig.json"];
+const TOKEN_FILE: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
+
+const KUBE_TOKEN: &str = "planted-kubeconfig-token-8812";
+/// A client key that is none: whoever complains of it must not quote it.
+const CLIENT_KEY: &str = "planted-client-key-4471";
+const IN_CONFIG: &str = "planted-config-secret-3095";
+/// The cluster's token begins so; the rest is written with escapes.
+const TOKEN: &str = "s3cr3t";
+
+/// The key of the device, its certificate and the controller's: made with OpenSSL, never in use.
+const DEVICE_KEY: &str = "\
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIBuac75uJtHJehVutQxgfCcJlLmUM7mKL5T/JM0uj2BKoAoGCCqGSM49
+AwEHoUQDQgAEgYmiR/NWabDgZnb8hUdYm8CC/OU9J99vy1F6OFEMRaihq2Hco4VT
+WCN8YsBT78HZ5HKj/Ehgs6h2Zz9N/kvokw==
+-----END EC PRIVATE KEY-----
+";
+const DEVICE_CERT: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBlzCCAT2gAwIBAgIUUfMmcmDMpMe5NecCTrHG/ZD5IZgwCgYIKoZIzj0EAwIw
+IDEPMA0GA1UECgwGRGV2aWNlMQ0wCwYDVQQDDARlY2RoMCAXDTI2MTEyMTIyNDkz
+NloYDzIxMjYxMDI4MjI0OTM2WjAgMQ8wDQYDVQQKDAZEZXZpY2UxDTALBgNVBAMM
+BGVjZGgwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAASBiaJH81ZpsOBmdvyFR1ib
+wIL85T0n32/LUXo4UQxFqKGrYdyjhVNYI3xiwFPvwdnkcqP8SGCzqHZnP03+S+iT
+o1MwUTAdBgNVHQ4EFgQUYkWDmSAtgesBaNUc1Ttp5IcOEK0wHwYDVR0jBBgwFoAU
+YkWDmSAtgesBaNUc1Ttp5IcOEK0wDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQD
+AgNIADBFAiEApYzyfyuNFS7xK3JMcLdhhEzC92Phoug3rsU6PwFlpmsCIFZ+ZVha
+PpUFjRW8h/txm+3Ii/5ygptK3nJkmXDF83Ji
+-----END CERTIFICATE-----
+";
+const CONTROLLER_CERT: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBSzCB8wIUSJeJisL8kI+x6QG7hzwXVY//p1cwCgYIKoZIzj0EAwIwKDETMBEG
+A1UECgwKQ29udHJvbGxlcjERMA8GA1UEAwwIZXhjaGFuZ2UwIBcNMjYxMTIxMjI0
+OTM2WhgPMjEyNjEwMjgyMjQ5MzZaMCgxEzARBgNVBAoMCkNvbnRyb2xsZXIxETAP
+BgNVBAMMCGV4Y2hhbmdlMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEXxEdyMD5
+oaPJDMT3WKE4oUZaTrm5hIfYSglnfcxygN9XeHY64o0Gg3/7tOA8N1YhKrCbMxjX
+ge8NSYRQt0mYyTAKBggqhkjOPQQDAgNHADBEAiB/wDiUw24VS82tcg+sFVos/lWl
+ugLkEY/Eo9eSrfdK7QIgCy+2F3tFMia1WVAhzyjA4I46eSmahPmzESD2juLf5mg=
+-----END CERTIFICATE-----
+";
+/// First half of the SHA-256 of each.
+const DEVICE_HASH: &str = "a64745084c4d7cf119424746bdee6290";
+const CONTROLLER_HASH: &str = "72c7dadcfec645a464359947e9ac0f6b";
+/// The token as the controller encrypts it for that key, and the SHA-256 of its clear text.
+const SEALED: &str = "b60999e1b1224f99a55f05e4432a24ec408f27288582ec62b44bd0dfb279398f00ca12015d277c2678baa6f0b3ef4b8c\
+     f23633662a9ee35b3f14b236ee1452bfe92d1e6f4f083f26958017e5";
+const SEALED_HASH: &str = "32da88ca1244aba9842265414d9af621ee83060b7f39dfd9a243714c10731557";
+
+fn bytes(hex: &str) -> Base64 {
+    Base64((0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect())
+}
+
+/// All that was found, by where it was.
+#[derive(Default)]
+struct Found(Vec<(String, Vec<u8>)>);
+
+impl Found {
+    /// Every file under `dir`, by its path under `root`.
+    fn files(&mut self, root: &Path, dir: &Path) {
+        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            if kind.is_dir() {
+                self.files(root, &path);
+            } else if kind.is_file() {
+                // One that has gone meanwhile was a draft.
+                let Ok(content) = fs::read(&path) else { continue };
+                self.0.push((path.strip_prefix(root).unwrap().display().to_string(), content));
+            }
+        }
+    }
+
+    async fn command(&mut self, world: &World, words: &str) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+        let root = world.bus.root().display().to_string();
+        let words = words.replace("ROOT", &root);
+        command.args(words.split_whitespace()).env_clear().stdin(Stdio::null());
+        let said = spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        assert!(!said.stdout.is_empty() || !said.stderr.is_empty(), "{words} says nothing");
+        self.0.push((format!("stdout of {words}"), said.stdout));
+        self.0.push((format!("stderr of {words}"), said.stderr));
+    }
+
+    async fn answer(&mut self, port: u16, path: &'static str) {
+        let asked = spawn_blocking(move || {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stream.set_read_timeout(Some(TOO_LONG)).unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).unwrap();
+            answer
+        });
+        let answer = asked.await.unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 "), "GET {path}");
+        self.0.push((format!("GET {path}"), answer));
+    }
+
+    /// Everything there is to be seen at this moment.
+    async fn look(&mut self, world: &World, port: u16) {
+        self.files(world.bus.root(), world.bus.root());
+        for words in [
+            "drain --root ROOT status",
+            "drain --root ROOT -o json status",
+            "drain --root ROOT history",
+            "drain --root ROOT -o json history",
+            "drain --root ROOT plan --kubeconfig ROOT/kubeconfig",
+            "--log trace drain --root ROOT -o json plan --kubeconfig ROOT/kubeconfig",
+            "check ROOT",
+        ] {
+            self.command(world, words).await;
+        }
+        for path in ["/", "/status", "/metrics", "/healthz", "/readyz", "/app", "/cluster-app", "/nothing"] {
+            self.answer(port, path).await;
+        }
+    }
+
+    /// Fails where there is nothing of note to be scanned.
+    fn holds_loud_logs(&self) {
+        let log = |it: &&(String, Vec<u8>)| it.0.starts_with("log/") && !it.1.is_empty();
+        assert!(self.0.iter().filter(log).count() > 20, "the logs are not scanned");
+        let traced = self.0.iter().filter(log).any(|it| String::from_utf8_lossy(&it.1).contains("TRACE"));
+        assert!(traced, "the log is not at its loudest");
+    }
+
+    /// Fails where `secret` is told by anything but `meant`.
+    fn tells_nowhere(&self, secret: &str, meant: &[&str]) {
+        let holds = |content: &[u8]| content.windows(secret.len()).any(|it| it == secret.as_bytes());
+        let told: Vec<&str> =
+            self.0.iter().filter(|(_, content)| holds(content)).map(|(place, _)| place.as_str()).collect();
+        assert!(!told.is_empty(), "{secret} was never there: the scan proves nothing");
+        let beyond: Vec<&&str> = told.iter().filter(|place| !meant.contains(*place)).collect();
+        assert!(beyond.is_empty(), "{secret} is told by {beyond:#?}");
+    }
+}
+
+/// The port of the status server, as the zedkube that was started last logs it.
+async fn port(world: &World) -> u16 {
+    let seen = async {
+        loop {
+            let logs = fs::read_dir(world.bus.path("log")).unwrap().map(|it| it.unwrap().path());
+            let last = logs.filter(|it| it.to_string_lossy().ends_with("zedkube")).max().unwrap();
+            let log = String::from_utf8_lossy(&fs::read(last).unwrap()).into_owned();
+            let line = log.lines().rev().find(|it| it.contains("status server listens"));
+            if let Some(rest) = line.and_then(|it| it.split("127.0.0.1:").nth(1)) {
+                return rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(TOO_LONG, seen).await.unwrap()
+}
+
+fn publish<T: Topic>(world: &World, agent: &str, key: &str, value: &T) {
+    agent::publication::<T>(&world.bus, agent).unwrap().publish(key, value).unwrap();
+}
+
+/// A member's config whose status server listens here.
+fn config(counter: u32) -> Value {
+    let mut config = reboot_config(counter);
+    config["cluster"]["clusterIpPrefix"] = "127.0.0.1/8".into();
+    config
+}
+
+/// The network is up: the status server has an address. The file goes with each boot.
+fn network(world: &World) {
+    let port = json!({ "IfName": "lo", "Logicallabel": "eth1", "ClusterIPAddr": "127.0.0.1" });
+    world.put("run/nim/DeviceNetworkStatus/global.json", &json!({ "Ports": [port] }).to_string());
+}
+
+#[tokio::test]
+async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belongs() {
+    let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    world.filter = Some("trace,kube_client=trace");
+    world.limits["zedkube"]["server_port"] = 0.into();
+    let kubeconfig = world.text(KUBECONFIG).unwrap();
+    let with = |user: &str| kubeconfig.replace("user: {}", &format!("user: {{{user}}}"));
+    world.put(KUBECONFIG, &with(&format!("token: {KUBE_TOKEN}")));
+    world.put(KEY_FILE, DEVICE_KEY);
+    world.config(&config(6));
+    let mut found = Found::default();
+
+    // A drain that is held, a reboot, the boot after it.
+    world.cluster.block().await;
+    network(&world);
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.config(&config(7));
+    world.status(DrainStatus::Cordoned).await;
+    found.look(&world, port(&world).await).await;
+    world.cluster.unblock().await;
+    world.recorded_count(1).await;
+    found.look(&world, port(&world).await).await;
+    world.reboot().await;
+    network(&world);
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+
+    // A secret where the config is wrong, so that the fault is told.
+    let mut wrong = config(7);
+    wrong["cluster"]["encryptedClusterToken"] = IN_CONFIG.into();
+    wrong["configItems"] = json!([{ "key": "timer.config.interval", "value": "7" }]);
+    world.config(&wrong);
+    let items = "run/zedagent/ConfigItemValueMap/global.json";
+    world
+        .until_file(items, "the wrong config", |it| it.is_some_and(|it| it.contains("\"IntValue\":7,")))
+        .await;
+    wrong["cluster"]["encryptedClusterToken"] = json!({ "cipherData": format!("!{IN_CONFIG}") });
+    wrong["configItems"] = json!([{ "key": "timer.config.interval", "value": "8" }]);
+    world.config(&wrong);
+    world
+        .until_file(items, "the wrong config", |it| it.is_some_and(|it| it.contains("\"IntValue\":8,")))
+        .await;
+
+    // The token, as a zedagent of the reference hands it over.
+    let mut member: EdgeNodeClusterConfig =
+        world.read("run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
+    let status: ZedAgentStatus = world.read("run/zedagent/ZedAgentStatus/zedagent.json").unwrap();
+    world.kill(Agent::Zedagent).await;
+    publish(&world, "zedagent", "zedagent", &status);
+    let block = json!({
+        "CipherBlockID": "block", "CipherContextID": "ctx", "IsCipher": true,
+        "InitialValue": bytes("000102030405060708090a0b0c0d0e0f"), "pubsub-large-CipherData": bytes(SEALED),
+        "ClearTextHash": bytes(SEALED_HASH),
+        "CipherContext": {
+            "ContextID": "ctx", "HashScheme": 1, "KeyExchangeScheme": 1, "EncryptionScheme": 1,
+            "ControllerCertHash": bytes(CONTROLLER_HASH), "DeviceCertHash": bytes(DEVICE_HASH),
+        },
+    });
+    member.cipher_token = go_json::from_slice(block.to_string().as_bytes()).unwrap();
+    publish(
+        &world,
+        "zedagent",
+        CONTROLLER_HASH,
+        &ControllerCert {
+            hash_algo: 1,
+            cert_type: 3,
+            cert: Some(Base64(CONTROLLER_CERT.into())),
+            cert_hash: Some(bytes(CONTROLLER_HASH)),
+        },
+    );
+    publish(
+        &world,
+        "tpmmgr",
+        DEVICE_HASH,
+        &EdgeNodeCert {
+            hash_algo: 1,
+            cert_id: Some(bytes(DEVICE_HASH)),
+            cert_type: 4,
+            cert: Some(Base64(DEVICE_CERT.into())),
+            is_tpm: false,
+            meta_data_items: None,
+        },
+    );
+    publish(&world, "zedagent", "global", &member);
+    world.until_file(TOKEN_FILE, "the token", |it| it.is_some_and(|it| it.contains(TOKEN))).await;
+    found.look(&world, port(&world).await).await;
+
+    // A kubeconfig whose key makes no sense, and one that is no kubeconfig.
+    for broken in [
+        with(&format!("client-certificate-data: {CLIENT_KEY}, client-key-data: {CLIENT_KEY}")),
+        format!("users: [{{name: u, user: {{token: {KUBE_TOKEN}, client-key-data: [{CLIENT_KEY}]}}}}]"),
+        format!("token {KUBE_TOKEN}: [{CLIENT_KEY}"),
+    ] {
+        world.put(KUBECONFIG, &broken);
+        world.kill(Agent::Zedkube).await;
+        world.start(Agent::Zedkube);
+        found.look(&world, port(&world).await).await;
+    }
+    world.kill_all().await;
+    found.files(world.bus.root(), world.bus.root());
+
+    found.holds_loud_logs();
+    found.tells_nowhere(KUBE_TOKEN, &[KUBECONFIG]);
+    found.tells_nowhere(CLIENT_KEY, &[KUBECONFIG]);
+    found.tells_nowhere(IN_CONFIG, &CONFIG_FILES);
+    found.tells_nowhere(TOKEN, &[TOKEN_FILE]);
+    found.tells_nowhere(DEVICE_KEY.lines().nth(1).unwrap(), &[KEY_FILE]);
+}

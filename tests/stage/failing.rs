@@ -1,0 +1,196 @@
+//! A disk that fails at one call of one process, as strace plants it from outside: nothing of the product knows of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Agent, World};
+
+/// Every call that names a file, by path or descriptor.
+const FILE_CALLS: &str = "%file,%desc";
+/// Calls that do not ask the disk, and closing, which fails after it has closed.
+const LEFT_OUT: [&str; 3] = ["close", "fcntl", "inotify_add_watch"];
+/// Stands for the number of the process in names of its temporary files.
+const PID: &str = "PID";
+/// A process of which a call has failed writes more temporary files than another.
+const MORE_TEMPS: u64 = 40;
+
+/// How calls of a process fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failing {
+    /// Whose calls.
+    pub agent: Agent,
+    /// Name of the system call.
+    pub call: String,
+    /// Which of its calls to the tree, from 1.
+    pub nth: usize,
+    /// How many in a row.
+    pub count: usize,
+}
+
+impl fmt::Display for Failing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{} call(s) {} of {} from number {} on",
+            self.count,
+            self.call,
+            self.agent.name(),
+            self.nth
+        )
+    }
+}
+
+/// What strace does with a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Tracing {
+    /// Writes all calls down.
+    All,
+    /// Lets one call fail, of those to files that the list names.
+    Fail { call: String, nth: usize, count: usize, paths: String },
+}
+
+impl Tracing {
+    /// A command that runs the program and the words after it, under the number of the process that it starts. What
+    /// strace sees goes to `trace`.
+    pub(crate) fn command(&self, trace: &Path) -> Command {
+        let mut shell = Command::new("sh");
+        let trace = trace.display();
+        let start = format!("exec strace -D -f -y -qqq -s 0 -o {trace} -e trace={FILE_CALLS} -e signal=none");
+        let script = match self {
+            Self::All => format!("{start} \"$@\""),
+            Self::Fail { call, nth, count, paths } => format!(
+                "{start} -e inject={call}:error=EIO:when={nth}..{last} $(sed \"s/{PID}/$(printf %010d $$)/\" {paths}) \"$@\"",
+                last = nth + count - 1,
+            ),
+        };
+        shell.args(["-c", &script, "sh"]);
+        shell
+    }
+}
+
+/// The calls of an undisturbed run.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// Paths under the root, with [`PID`] in names of temporary files.
+    paths: BTreeSet<String>,
+    temps: BTreeSet<String>,
+    last_temp: u64,
+    /// How often each agent makes each call.
+    pub counts: BTreeMap<(Agent, String), usize>,
+}
+
+impl Calls {
+    /// Reads what strace has written of `agent` in a tree at `root`.
+    pub(crate) fn note(&mut self, agent: Agent, root: &str, trace: &str) {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for line in trace.lines() {
+            let Some((_, said)) = line.split_once(' ') else { continue };
+            let Some((call, words)) = said.trim_start().split_once('(') else { continue };
+            let mut is_of_tree = false;
+            for part in words.split(root).skip(1) {
+                let end = part.find(['"', '>']).unwrap_or(part.len());
+                let path = part[..end].trim_end_matches("(deleted)").trim_end_matches('/');
+                if path.starts_with("/run") || path.starts_with("/persist") {
+                    is_of_tree = true;
+                    self.keep(path);
+                }
+            }
+            if is_of_tree && !LEFT_OUT.contains(&call) {
+                *counts.entry(call.to_owned()).or_default() += 1;
+            }
+        }
+        for (call, count) in counts {
+            let most = self.counts.entry((agent, call)).or_default();
+            *most = count.max(*most);
+        }
+    }
+
+    fn keep(&mut self, path: &str) {
+        let (dir, name) = path.rsplit_once('/').unwrap_or_default();
+        match name.strip_prefix("tmp").filter(|it| it.len() == 20).and_then(|it| it[10..].parse().ok()) {
+            Some(number) => {
+                self.temps.insert(dir.to_owned());
+                self.last_temp = self.last_temp.max(number);
+            }
+            None => {
+                self.paths.insert(path.to_owned());
+            }
+        }
+    }
+
+    /// Every single call in turn.
+    #[must_use]
+    pub fn each(&self) -> Vec<Failing> {
+        let all = self.counts.iter().flat_map(|((agent, call), count)| {
+            (1..=*count).map(|nth| Failing { agent: *agent, call: call.clone(), nth, count: 1 })
+        });
+        all.collect()
+    }
+
+    /// Lets `world` fail so, in processes that are started from now on.
+    pub fn plant(&self, world: &mut World, failing: &Failing) {
+        let root = world.bus.root().display().to_string();
+        let temps = self.temps.iter().flat_map(|dir| {
+            (0..=self.last_temp + MORE_TEMPS).map(move |number| format!("{dir}/tmp{PID}{number:010}"))
+        });
+        let options: Vec<String> =
+            self.paths.iter().cloned().chain(temps).map(|path| format!("-P {root}{path}")).collect();
+        world.put("strace-paths", &options.join("\n"));
+        let paths = world.bus.path("strace-paths").display().to_string();
+        let Failing { call, nth, count, .. } = failing.clone();
+        world.trace(Some(failing.agent), Tracing::Fail { call, nth, count, paths });
+    }
+}
+
+impl World {
+    /// From now on strace does this with each process of `of`, or with all for `None`.
+    pub(crate) fn trace(&mut self, of: Option<Agent>, tracing: Tracing) {
+        self.tracing = Some((of, tracing));
+    }
+
+    /// From now on every call of each process is written down.
+    pub fn note_calls(&mut self) {
+        self.trace(None, Tracing::All);
+    }
+
+    /// The calls that were written down, of processes that have ended.
+    #[must_use]
+    pub fn calls(&self) -> Calls {
+        let mut calls = Calls::default();
+        for agent in Agent::ALL {
+            for trace in self.traces(agent) {
+                calls.note(agent, &self.root.path().display().to_string(), &trace);
+            }
+        }
+        calls
+    }
+
+    /// How many calls have failed because a test wanted it, and what they were.
+    #[must_use]
+    pub fn planted(&self) -> Vec<String> {
+        let all = Agent::ALL.into_iter().flat_map(|agent| self.traces(agent));
+        let lines = all.flat_map(|it| it.lines().map(str::to_owned).collect::<Vec<_>>());
+        lines.filter(|it| it.contains("(INJECTED)")).collect()
+    }
+
+    fn traces(&self, agent: Agent) -> Vec<String> {
+        let logs = (1..=self.starts).map(|number| format!("log/{number:03}-{}", agent.name()));
+        logs.filter_map(|log| std::fs::read_to_string(self.bus.path(&trace_of(&log))).ok()).collect()
+    }
+
+    /// No agent had to be started again.
+    pub fn no_agent_ended(&self) {
+        for entry in std::fs::read_dir(self.bus.path("log")).unwrap() {
+            let path = entry.unwrap().path();
+            let said = std::fs::read_to_string(&path).unwrap();
+            assert!(said.contains("starts") && !said.contains("starts again"), "{}: {said}", path.display());
+        }
+    }
+}
+
+/// The file of what strace sees of the process with this log.
+pub(crate) fn trace_of(log: &str) -> String {
+    log.replace("log/", "trace-")
+}
