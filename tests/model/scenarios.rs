@@ -58,6 +58,7 @@ impl Scenario {
         let kube = zedkube::Limits {
             cordon_tries: 2,
             drain_tries: 2,
+            drain_gap_ms: 0,
             progress_gap_ms: 0,
             marks_gap_ms: 0,
             ..zedkube::Limits::default()

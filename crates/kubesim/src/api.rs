@@ -72,7 +72,7 @@ pub(crate) fn answer(shared: &Arc<Shared>, asked: &Asked) -> Answer {
 
 fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
     let target = Target::parse(&asked.path).filter(|_| !discovery::is_discovery(&asked.path));
-    let Some(target) = target else { return discovery::answer(&asked.path) };
+    let Some(target) = target else { return discovery::answer(&shared.store(), &asked.path) };
     match (asked.method.as_str(), target.name.as_deref(), target.sub.as_deref()) {
         ("GET", None, _) => list(shared, &target, asked),
         ("GET", Some(name), None | Some("status")) => {

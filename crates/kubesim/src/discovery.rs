@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::api::Answer;
 use crate::failure::Failure;
 use crate::kinds::{self, KINDS};
+use crate::store::Store;
 use crate::{openapi, scale};
 
 /// The Kubernetes version that is spoken.
@@ -21,7 +22,7 @@ pub(crate) fn is_discovery(path: &str) -> bool {
 }
 
 /// Answers such a path.
-pub(crate) fn answer(path: &str) -> Result<Answer, Failure> {
+pub(crate) fn answer(store: &Store, path: &str) -> Result<Answer, Failure> {
     let path = path.trim_matches('/');
     match path {
         "healthz" | "livez" | "readyz" => return Ok(Answer::Text("ok".to_owned())),
@@ -37,7 +38,9 @@ pub(crate) fn answer(path: &str) -> Result<Answer, Failure> {
         }
         "api" => return Ok(Answer::Json(200, json!({ "kind": "APIVersions", "versions": ["v1"] }))),
         "apis" => {
-            let groups: Vec<Value> = groups().into_iter().map(group).collect();
+            let custom =
+                store.api_versions().into_iter().filter(|it| it.contains('/') && !groups().contains(it));
+            let groups: Vec<Value> = groups().into_iter().chain(custom).map(group).collect();
             return Ok(Answer::Json(
                 200,
                 json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups }),
@@ -75,8 +78,8 @@ fn groups() -> Vec<&'static str> {
     all
 }
 
-fn group(version: &'static str) -> Value {
-    let short = json!({ "groupVersion": version, "version": "v1" });
+fn group(version: &str) -> Value {
+    let short = json!({ "groupVersion": version, "version": version.rsplit('/').next() });
     json!({ "name": kinds::group(version), "versions": [short], "preferredVersion": short })
 }
 

@@ -63,6 +63,12 @@ impl Store {
         }
     }
 
+    /// API versions of which there are objects.
+    pub(crate) fn api_versions(&self) -> BTreeSet<&str> {
+        let some = self.objects.values().filter_map(|objects| objects.values().next());
+        some.filter_map(|object| object["apiVersion"].as_str()).collect()
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.version
     }

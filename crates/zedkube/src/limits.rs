@@ -21,6 +21,8 @@ pub struct Limits {
     pub cordon_tries: u32,
     /// Pause between two tries to cordon.
     pub cordon_pause_ms: u64,
+    /// Least time between the starts of two drains.
+    pub drain_gap_ms: u64,
     /// Attempts to drain before giving up.
     pub drain_tries: u32,
     /// Pause between two attempts to drain.
@@ -124,6 +126,7 @@ impl Default for Limits {
             probe_pause_ms: 5_000,
             cordon_tries: 10,
             cordon_pause_ms: 5_000,
+            drain_gap_ms: 5_000,
             drain_tries: 5,
             drain_pause_ms: 300_000,
             evictions_at_once: 32,
@@ -290,6 +293,7 @@ macro_rules! as_durations {
 as_durations! {
     probe_pause: probe_pause_ms,
     cordon_pause: cordon_pause_ms,
+    drain_gap: drain_gap_ms,
     drain_pause: drain_pause_ms,
     proof_gap: proof_gap_ms,
     uncordon_poll: uncordon_poll_ms,

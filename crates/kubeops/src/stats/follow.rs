@@ -1,7 +1,7 @@
 //! Following each part: what is heard becomes a change of the facts.
 //!
 //! Not here: how a watch survives (`watch`), what a part's state means (`parts`). A resource that the cluster does not
-//! know is normal: it is asked for again each [`ABSENT_PAUSE`].
+//! know is normal: it is asked for again once its API group is served (`groups`).
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
-use tokio::time::sleep;
 
 use super::facts::{
     Claim, DaemonSet, Engine, Facts, Node, Pod, Replica, Snapshot, StorageNode, Table, Vm, Volume,
 };
+use super::groups::Groups;
 use super::longhorn;
 use super::objects::{self, Raw};
 use super::parts::Part;
@@ -26,7 +26,7 @@ use crate::watch::{self, Heard, Manner, Scope, follow_in};
 const SLOT: Duration = Duration::from_secs(240);
 /// Objects of one list call: a page of large pods stays at a few MiB.
 const PAGE: u32 = 200;
-/// How often a resource is asked for that the cluster does not know.
+/// How often the API groups are read while there is a resource that the cluster does not know.
 pub(super) const ABSENT_PAUSE: Duration = Duration::from_secs(120);
 
 /// Something heard of a part.
@@ -48,17 +48,20 @@ pub(super) enum What {
 
 /// All parts at once. The stream never ends; dropping it closes all connections.
 pub(super) fn all(cluster: &Cluster, seed: u64) -> stream::SelectAll<BoxStream<'static, News>> {
+    let groups = Groups::default();
     stream::select_all([
-        of::<Node>(cluster, seed),
-        of::<Pod>(cluster, seed),
-        of::<Vm>(cluster, seed),
-        of::<Claim>(cluster, seed),
-        of::<DaemonSet>(cluster, seed),
-        of::<Volume>(cluster, seed),
-        of::<Replica>(cluster, seed),
-        of::<Engine>(cluster, seed),
-        of::<Snapshot>(cluster, seed),
-        of::<StorageNode>(cluster, seed),
+        of::<Node>(cluster, seed, &groups),
+        of::<Pod>(cluster, seed, &groups),
+        of::<Vm>(cluster, seed, &groups),
+        of::<Claim>(cluster, seed, &groups),
+        of::<DaemonSet>(cluster, seed, &groups),
+        of::<Volume>(cluster, seed, &groups),
+        of::<Replica>(cluster, seed, &groups),
+        of::<Engine>(cluster, seed, &groups),
+        of::<Snapshot>(cluster, seed, &groups),
+        of::<StorageNode>(cluster, seed, &groups),
+        // It says nothing by itself.
+        stream::once(groups.keep(cluster.clone())).boxed(),
     ])
 }
 
@@ -143,13 +146,15 @@ impl<T: Kept> watch::Object for Seen<T> {
 struct Reader<T> {
     cluster: Cluster,
     seed: u64,
+    groups: Groups,
     /// `None` before the first call and while the resource is absent.
     open: Option<BoxStream<'static, watch::News<Seen<T>>>>,
     absent: bool,
 }
 
-fn of<T: Kept>(cluster: &Cluster, seed: u64) -> BoxStream<'static, News> {
-    let reader = Reader::<T> { cluster: cluster.clone(), seed, open: None, absent: false };
+fn of<T: Kept>(cluster: &Cluster, seed: u64, groups: &Groups) -> BoxStream<'static, News> {
+    let (cluster, groups) = (cluster.clone(), groups.clone());
+    let reader = Reader::<T> { cluster, seed, groups, open: None, absent: false };
     stream::unfold(reader, |mut reader| async move {
         let news = News { part: T::PART, what: reader.next().await };
         Some((news, reader))
@@ -160,7 +165,7 @@ fn of<T: Kept>(cluster: &Cluster, seed: u64) -> BoxStream<'static, News> {
 impl<T: Kept> Reader<T> {
     async fn next(&mut self) -> What {
         if self.open.is_none() && self.absent {
-            sleep(ABSENT_PAUSE).await;
+            self.groups.until_served(T::PATH).await;
         }
         let open = self.open.get_or_insert_with(|| {
             let scope = Scope {

@@ -6,6 +6,7 @@
 mod facts;
 mod follow;
 mod gathering;
+mod groups;
 mod longhorn;
 mod members;
 mod objects;

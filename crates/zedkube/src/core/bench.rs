@@ -73,7 +73,7 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn with(journal: Option<DrainJournal>) -> Self {
         // Each value is said at once, so that a test waits for what it is about.
-        let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..Limits::default() };
+        let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..Limits::default() };
         Self::at(T0, limits, journal)
     }
 

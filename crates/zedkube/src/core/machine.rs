@@ -42,6 +42,8 @@ pub struct Zedkube {
     /// The request in whose name the run works.
     pub(super) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
+    /// Before this no drain starts for a new request.
+    pub(super) next_start: Option<Mono>,
     /// When each standing request was made.
     pub(super) asked: Vec<Asked>,
     /// The attempt of an earlier run of this agent, until it is gone on with.
@@ -112,6 +114,7 @@ impl Zedkube {
             away: None,
             serves: None,
             started_at: GoTime::ZERO,
+            next_start: None,
             asked: Vec::new(),
             resume: None,
             before: Before::default(),
@@ -180,7 +183,8 @@ impl Zedkube {
     pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let run = std::mem::replace(&mut self.run, Run::Idle);
         self.run = match run {
-            Run::Taken => {
+            Run::Taken { from } if now >= from => {
+                self.next_start = Some(now + self.limits.drain_gap()).filter(|at| *at > now);
                 out.push(Effect::Say(Said::Starting));
                 out.push(Effect::Probe(self.run_id));
                 Run::Probing { away_since: now, again: None, trouble: String::new() }
@@ -202,6 +206,7 @@ impl Zedkube {
                 return self.complete(now, out);
             }
             run @ (Run::Idle
+            | Run::Taken { .. }
             | Run::Probing { .. }
             | Run::Cordoning { .. }
             | Run::Draining { .. }
@@ -231,7 +236,7 @@ impl Zedkube {
             Run::Ended(End::Resumed(status)) => {
                 !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
             }
-            Run::Taken
+            Run::Taken { .. }
             | Run::Probing { .. }
             | Run::Cordoning { .. }
             | Run::Draining { .. }
@@ -411,13 +416,13 @@ impl Core for Zedkube {
             | Event::Looked(..)
             | Event::Tick => {}
         }
-        if self.run == Run::Taken {
+        if matches!(self.run, Run::Taken { .. }) {
             // It has been said that the request was taken; now it is served.
             self.advance(now, &mut out);
         }
         self.expire(now, &mut out);
         self.settle(now, &mut out);
-        if self.run != Run::Taken {
+        if !matches!(self.run, Run::Taken { .. }) {
             self.advance(now, &mut out);
         }
         self.settle_gate(&mut out);

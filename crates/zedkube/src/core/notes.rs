@@ -146,7 +146,7 @@ impl Zedkube {
         let record = self.history.kept.drains.first()?;
         let withdrawn = |why: &str| (StepWord::Withdrawn, DrainStatus::NotRequested, why.to_owned());
         match &self.run {
-            Run::Taken
+            Run::Taken { .. }
             | Run::Probing { .. }
             | Run::Cordoning { .. }
             | Run::Draining { .. }

@@ -104,16 +104,17 @@ impl Kept {
             }
             (Run::Holding { attempt, last, .. }, _) => kept(*attempt, None, &last.marks, String::new()),
             (
-                Run::Idle | Run::Taken | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),
+                Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),
                 Some(Resume { attempt, marks, pause, .. }),
             ) => {
                 let (until, reason) =
                     pause.clone().map_or((None, String::new()), |(at, why)| (Some(at), why));
                 kept(*attempt, until, marks, reason)
             }
-            (Run::Idle | Run::Taken | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_), None) => {
-                kept(run.attempt(), None, &Marks::default(), run.failure())
-            }
+            (
+                Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),
+                None,
+            ) => kept(run.attempt(), None, &Marks::default(), run.failure()),
         }
     }
 }

@@ -363,6 +363,20 @@ fn p8_a_new_request_after_a_complete_one_is_drained_for_itself() {
 }
 
 #[test]
+fn two_drains_start_some_seconds_apart() {
+    let mut bench = Bench::idle();
+    bench.core.limits.drain_gap_ms = 4_000;
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.now = bench.now + Duration::from_secs(1);
+    bench.done(run);
+    bench.ask(&request(Requester::DeviceOp, 2));
+    assert_eq!(bench.status(), (3, 2));
+    assert_eq!(bench.wait(), Duration::from_secs(3));
+    assert_eq!(bench.status(), (4, 2));
+}
+
+#[test]
 fn o4_the_replies_of_the_last_attempt_stay_after_it_has_ended() {
     let told =
         || Box::new(Progress { replies: [("accepted", 3), ("budget", 2)].into(), ..Progress::default() });

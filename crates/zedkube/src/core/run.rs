@@ -12,7 +12,10 @@ pub(super) enum Run {
     /// Nothing is asked for.
     Idle,
     /// A request was taken.
-    Taken,
+    Taken {
+        /// When its drain starts.
+        from: Mono,
+    },
     /// Asks whether the API is there.
     Probing {
         /// Since when it is not.
@@ -86,7 +89,7 @@ impl Run {
     pub(super) fn status(&self, floor: Option<DrainStatus>) -> DrainStatus {
         match self {
             Self::Idle => DrainStatus::NotRequested,
-            Self::Taken => DrainStatus::Requested,
+            Self::Taken { .. } => DrainStatus::Requested,
             Self::Probing { .. } | Self::Cordoning { .. } => floor.unwrap_or(DrainStatus::Starting),
             Self::Draining { .. } | Self::Holding { .. } => DrainStatus::Cordoned,
             Self::Pausing { .. } => DrainStatus::DrainRetrying,
@@ -120,7 +123,7 @@ impl Run {
     pub(super) fn is_active(&self) -> bool {
         match self {
             Self::Idle | Self::Ended(_) => false,
-            Self::Taken
+            Self::Taken { .. }
             | Self::Probing { .. }
             | Self::Cordoning { .. }
             | Self::Draining { .. }
@@ -137,7 +140,7 @@ impl Run {
             | Self::Holding { attempt, .. }
             | Self::Ended(End::Drained { attempt, .. } | End::FailedDrain { attempt, .. }) => *attempt,
             Self::Idle
-            | Self::Taken
+            | Self::Taken { .. }
             | Self::Probing { .. }
             | Self::Cordoning { .. }
             | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => 0,
@@ -154,7 +157,7 @@ impl Run {
                 Some(pods)
             }
             Self::Idle
-            | Self::Taken
+            | Self::Taken { .. }
             | Self::Probing { .. }
             | Self::Cordoning { .. }
             | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => None,
@@ -164,7 +167,7 @@ impl Run {
     /// When it must be looked at again.
     pub(super) fn due(&self) -> Option<Mono> {
         match self {
-            Self::Taken => Some(Mono::START),
+            Self::Taken { from } => Some(*from),
             Self::Probing { again, .. } | Self::Cordoning { again, .. } => *again,
             Self::Pausing { until, .. } | Self::Holding { until, .. } => Some(*until),
             Self::Idle | Self::Draining { .. } | Self::Ended(_) => None,

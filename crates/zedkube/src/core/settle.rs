@@ -117,7 +117,8 @@ impl Zedkube {
         out.push(Effect::Say(Said::Taken(request.clone())));
         self.serves = Some(request);
         self.floor = resumed;
-        self.run = Run::Taken;
+        let from = self.next_start.filter(|_| self.resume.is_none()).unwrap_or(now).max(now);
+        self.run = Run::Taken { from };
         if resumed.is_some() {
             self.advance(now, out);
         }

@@ -48,7 +48,7 @@ impl Zedkube {
         let (tier, estimate, deadline) = match &self.run {
             Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
             Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
-            Run::Idle | Run::Taken | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_) => {
+            Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_) => {
                 (None, None, None)
             }
         };
@@ -185,7 +185,7 @@ impl Zedkube {
     fn run_words(&self) -> Words {
         match &self.run {
             Run::Idle => self.idle_words(),
-            Run::Taken => words(DrainPhase::Checking, "request accepted", "nothing"),
+            Run::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
             Run::Probing { trouble, .. } if trouble.is_empty() => {
                 words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
             }

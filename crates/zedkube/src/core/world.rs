@@ -33,7 +33,7 @@ pub(super) enum Task {
 
 /// Few tries, so that failures come about.
 pub(super) fn limits() -> Limits {
-    Limits { cordon_tries: 2, drain_tries: 2, ..Limits::default() }
+    Limits { cordon_tries: 2, drain_tries: 2, drain_gap_ms: 0, ..Limits::default() }
 }
 
 pub(super) struct World {

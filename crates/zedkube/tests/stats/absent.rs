@@ -8,23 +8,48 @@ use topics::KubeStorageInfo;
 use crate::seeds;
 use crate::stage::Stage;
 
-#[tokio::test(start_paused = true)]
-async fn resources_that_the_cluster_does_not_know_are_empty_seldom_asked_for_and_no_error() {
-    let stage = Stage::new();
-    seeds::golden(&stage.sim);
+/// Lists of one kind, and readings of the API groups.
+fn asked(stage: &Stage) -> (usize, usize) {
+    let seen = stage.sim.faults().seen();
+    let volumes = "longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
+    (
+        seen.iter().filter(|it| it.uri.contains(volumes)).count(),
+        seen.iter().filter(|it| it.uri == "/apis").count(),
+    )
+}
+
+fn not_installed(stage: &Stage) {
     for group in ["/apis/kubevirt.io/", "/apis/longhorn.io/"] {
         stage.sim.faults().script("GET", group, u32::MAX, Fault::status(404, "NotFound"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_name_its_api_groups_is_asked_for_each_kind_instead() {
+    let stage = Stage::new();
+    not_installed(&stage);
+    stage.sim.faults().script("GET", "/apis", u32::MAX, Fault::status(403, "Forbidden"));
+    stage.lead(Duration::from_hours(2));
+    stage.pass(Duration::from_secs(1230)).await;
+    let (lists, _) = asked(&stage);
+    assert!((9..=12).contains(&lists), "{lists} requests in 20 minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resources_that_the_cluster_does_not_know_are_empty_asked_for_once_and_no_error() {
+    let stage = Stage::new();
+    not_installed(&stage);
     stage.lead(Duration::from_hours(2));
     let info = stage.until("the cluster", |_| true).await;
     assert_eq!((info.app_vmis, info.storage), (None, KubeStorageInfo::default()));
-    assert_eq!((info.nodes.unwrap().len(), info.app_pods.unwrap().len()), (2, 1));
     stage.pass(Duration::from_secs(1200)).await;
     assert_eq!((stage.state().parts, stage.state().requests_open), (vec![], 4));
-    let asked = stage.sim.faults().count("GET", "longhorn.io/v1beta2/namespaces/longhorn-system/volumes");
-    assert!((9..=11).contains(&asked), "{asked} requests in 20 minutes");
+    let (lists, groups) = asked(&stage);
+    assert_eq!(lists, 1, "once, and then by one call for all kinds");
+    assert!((9..=11).contains(&groups), "{groups} requests in 20 minutes");
     // They are installed.
     stage.sim.faults().clear();
+    seeds::golden(&stage.sim);
     let info = stage.until("machines and volumes", |info| info.app_vmis.is_some()).await;
     assert_eq!(info.app_vmis.unwrap().len(), 1);
     stage.until("storage", |info| info.storage.health.number() == 3).await;

@@ -14,6 +14,7 @@ mod device;
 mod diary;
 mod duties;
 mod failures;
+mod flapping;
 mod forced;
 mod history;
 mod leader;
