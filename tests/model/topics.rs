@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use agent::zboot::{Label, Partitions};
-use baseosmgr::core::{Counters, Membership};
+use baseosmgr::core::Counters;
 use nodeagent::core::{Partition, Resumed, Source, Wish};
+use requester::Membership;
 use topics::{
     BaseOsConfig, BaseOsStatus, ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, DrainJournal,
     NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, ZbootStatus,

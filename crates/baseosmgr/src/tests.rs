@@ -67,10 +67,7 @@ impl Device {
         self.start_with(move || agent::zboot::Choice::Record.open(&bus));
     }
 
-    fn start_with(
-        &mut self,
-        zboot: impl FnMut() -> Result<Option<Box<dyn Zboot>>, Error> + Send + 'static,
-    ) {
+    fn start_with(&mut self, zboot: impl FnMut() -> Result<Option<Box<dyn Zboot>>, Error> + Send + 'static) {
         let (stopper, stop) = Stop::new();
         let boot_id = format!("boot-{}", self.boots);
         let station = Station { bus: self.bus.clone(), clock: Clock::new(), stop, boot_id };
