@@ -239,9 +239,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
             fields: Some(format!("spec.nodeName={}", self.order.node)),
             labels: None,
         };
-        let what = format!("list {}", scope.what);
-        let list: ObjectList<Pod> =
-            self.cluster.ask(&what, scope.list()).await.map_err(|error| words(&error))?;
+        let list: ObjectList<Pod> = scope.list_all(self.cluster).await.map_err(|error| words(&error))?;
         let standing = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let standing: Vec<PodRef> = standing.map(|pod| pods::facts(pod).pod).collect();
         let deleted = stream::iter(standing).map(|pod| async move {

@@ -13,11 +13,6 @@ use crate::reply::Reply;
 use crate::stats::STORAGE_NAMESPACE;
 use crate::watch::Scope;
 
-#[derive(Deserialize)]
-struct Replicas {
-    items: Vec<Replica>,
-}
-
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct Replica {
@@ -56,7 +51,7 @@ async fn list(cluster: &Cluster) -> Result<Vec<Replica>, Error> {
         fields: None,
         labels: None,
     };
-    match cluster.ask::<Replicas>("list replicas.longhorn.io", scope.list()).await {
+    match scope.list_all::<Replica>(cluster).await {
         Ok(list) => Ok(list.items),
         // There is no Longhorn.
         Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(Vec::new()),
