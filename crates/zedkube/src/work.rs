@@ -178,20 +178,20 @@ impl Work {
     }
 
     /// Looks for last replicas on our node as long as an attempt lasts, where they matter. What was read last holds
-    /// while the API is silent. It never ends.
+    /// while the API is silent. It ends only when nobody listens any more.
     async fn look_for_replicas(&self, run: RunId, node: &NodeName, outbox: &Outbox<Event>) {
         while self.limits.api_lost_skip() > Duration::ZERO {
             let found = kubeops::last_of_volume(&self.cluster, node).await;
             if !matches!(&found, Err(error) if error.is_silence()) {
                 let volume = found.map(|it| it.unwrap_or_else(|| "none".to_owned())).unwrap_or_default();
                 if !outbox.send(Event::LastReplica(run, volume)).await {
-                    break;
+                    return;
                 }
             }
             let clock = self.station.clock;
             clock.sleep_until(Some(clock.now() + REPLICAS_AGAIN)).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.

@@ -30,19 +30,15 @@ fn draining() -> Bench {
     bench
 }
 
-fn away(bench: &Bench) -> Option<Box<Away>> {
-    Some(Box::new(Away {
-        asked: bench.now,
-        address: "a".to_owned(),
-        why: "no answer within 15 s".to_owned(),
-    }))
+fn away(bench: &Bench) -> Away {
+    Away { asked: bench.now, address: "a".to_owned(), why: "no answer within 15 s".to_owned() }
 }
 
 /// Asked once more after so many seconds, and not answered.
 fn silent_after(bench: &mut Bench, secs: u64) {
     bench.now = bench.now + Duration::from_secs(secs);
     let (run, away) = (bench.core.run_id, away(bench));
-    bench.hear(Event::Away(run, away));
+    bench.hear(Event::Away(run, Some(Box::new(away))));
 }
 
 fn is_skipped(bench: &Bench) -> bool {

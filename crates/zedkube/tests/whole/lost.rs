@@ -15,6 +15,8 @@ const HISTORY: &str = "persist/status/zedkube/DrainHistory/global.json";
 /// A probe takes up to 15 s and the next one comes 5 s later.
 const SLACK: Duration = Duration::from_secs(80);
 
+type Prepare<'a> = &'a dyn Fn(&Device);
+
 /// Ten minutes of silence are enough.
 fn limits() -> Limits {
     Limits { api_lost_skip_ms: 600_000, ..Limits::default() }
@@ -103,7 +105,7 @@ async fn nothing_is_skipped_by_default_on_a_server_or_while_a_machine_or_a_last_
         let role = format!("node-role.kubernetes.io/{role}");
         device.sim.edit("nodes", "", "n1", |node| node["metadata"]["labels"][role] = "true".into());
     };
-    let cases: [(Limits, &dyn Fn(&Device)); 6] = [
+    let cases: [(Limits, Prepare<'_>); 6] = [
         (Limits::default(), &|_| {}),
         (limits(), &|device| label(device, "control-plane")),
         (limits(), &|device| label(device, "etcd")),
