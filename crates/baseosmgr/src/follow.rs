@@ -10,7 +10,7 @@ use topics::{
     BaseOsConfig, ConfigGetStatus, ContentTreeStatus, EdgeNodeClusterConfig, FORCE_FILE, NodeAgentStatus,
     NodeDrainStatus, NodeLeave, ZbootConfig, ZedAgentStatus,
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::core::{Event, LastBoot, Source};
 
@@ -87,7 +87,8 @@ fn fallback_counter(status: &ZedAgentStatus) -> Option<u32> {
 
 fn forced(order: Result<Option<NodeDrainStatus>, String>) -> Option<NodeDrainStatus> {
     order.unwrap_or_else(|reason| {
-        warn!(path = FORCE_FILE, reason, "refused the force file");
+        // zedkube says it to people, in its log and in NodeDrainProgress.
+        debug!(path = FORCE_FILE, "force file refused: {reason}");
         None
     })
 }

@@ -38,7 +38,7 @@ pub async fn inspect(
         fields: None,
         labels: Some(text(selector)).filter(|text| !text.is_empty()),
     };
-    let pods: ObjectList<Pod> = cluster.ask(&format!("list {}", scope.what), scope.list()).await?;
+    let pods: ObjectList<Pod> = scope.list_all(cluster).await?;
     let now = Timestamp::now();
     let mut found: Vec<Hindrance> = pods.items.iter().filter_map(|pod| hindrance(pod, now)).collect();
     found.sort();
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(
             calls.lines(),
             [
-                "GET /api/v1/namespaces/shop/pods?&labelSelector=app%3Dweb%2Ca+in+%28x%2Cy%29%2Cb+notin+%28x%29%2Cc%2C%21d"
+                "GET /api/v1/namespaces/shop/pods?&labelSelector=app%3Dweb%2Ca+in+%28x%2Cy%29%2Cb+notin+%28x%29%2Cc%2C%21d&limit=500"
             ]
         );
     }
@@ -205,7 +205,7 @@ mod tests {
             mock::cluster(vec![mock::list("5", &[]), mock::status(403, "pods is forbidden")]);
         let all = Selector::default();
         assert_eq!(inspect(&cluster, "shop", "web", &all, false).await.unwrap(), Inspected::default());
-        assert_eq!(calls.lines(), ["GET /api/v1/namespaces/shop/pods?"]);
+        assert_eq!(calls.lines(), ["GET /api/v1/namespaces/shop/pods?&limit=500"]);
         let error = inspect(&cluster, "shop", "web", &all, false).await.unwrap_err();
         assert_eq!(
             error.line(),

@@ -15,7 +15,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
-use kube::core::ObjectList;
 use serde::{Deserialize, Deserializer};
 use step::Mono;
 use tokio::sync::watch;
@@ -136,8 +135,7 @@ fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
 }
 
 async fn listed<K: Object>(cluster: &Cluster, scope: &Scope) -> Heard<K> {
-    let what = format!("list {}", scope.what);
-    match cluster.ask::<ObjectList<K>>(&what, scope.list()).await {
+    match scope.list_all::<K>(cluster).await {
         Ok(list) => Heard::Listed(list.items),
         Err(error) => Heard::Trouble(error),
     }

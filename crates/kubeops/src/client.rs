@@ -29,7 +29,7 @@ use crate::settling::Settling;
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// The time that the question "are you there" may take. Generous, as silence for long enough leads to a skip.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(15);
-/// The largest answer that is read: a list of three thousand pods of 20 kB. Longer lists are read in pages.
+/// The largest answer that is read: a list of three thousand pods of 20 kB. Lists are read in pages.
 const ANSWER_LIMIT_BYTES: usize = 64 << 20;
 /// As much of an answer that is no `Status` is shown.
 const SHOWN_BYTES: usize = 300;

@@ -64,7 +64,20 @@ pub enum CordonStep {
     LeaveForeign,
 }
 
+/// Role labels of a node that has the control plane or etcd.
+const SERVER_LABELS: [&str; 3] = [
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/etcd",
+    "node-role.kubernetes.io/master",
+];
+
 impl NodeFacts {
+    /// Whether it has the control plane or etcd, whatever the value of the label.
+    #[must_use]
+    pub fn is_server(&self) -> bool {
+        SERVER_LABELS.iter().any(|it| self.labels.contains_key(*it))
+    }
+
     /// How to come to a cordon in the name of `owner`.
     #[must_use]
     pub fn cordon_step(&self, owner: &CordonOwner) -> CordonStep {

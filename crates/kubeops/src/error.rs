@@ -78,6 +78,18 @@ pub enum Error {
     Name(#[from] BadName),
 }
 
+/// One of them is in each text of a TLS fault: the libraries give no other sign that is common to all.
+const TLS_WORDS: [&str; 8] = [
+    "certificate",
+    "tls",
+    "handshake",
+    "corrupt message",
+    "fatal alert",
+    "peer misbehaved",
+    "peer is incompatible",
+    "decrypt",
+];
+
 impl Error {
     /// What the failure means for the call. Transport trouble is transient: nothing was decided.
     #[must_use]
@@ -115,7 +127,7 @@ impl Error {
             Self::Silent { .. } => true,
             Self::Connection { .. } => {
                 let line = self.line().to_lowercase();
-                !["certificate", "tls", "handshake"].iter().any(|word| line.contains(word))
+                !TLS_WORDS.iter().any(|word| line.contains(word))
             }
             Self::Kubeconfig { .. }
             | Self::Refused { .. }
@@ -213,4 +225,48 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
         next = source.source();
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_does_not_answer_at_all_is_silent() {
+        let cut = |text: &str| Error::Connection {
+            what: "reach the API".to_owned(),
+            via: "kubeconfig k".to_owned(),
+            source: text.to_owned().into(),
+        };
+        let refused = |code| Error::Refused {
+            what: "reach the API".to_owned(),
+            answer: Box::new(Answer { code, ..Answer::default() }),
+        };
+        for silent in [
+            cut("tcp connect error: Connection refused (os error 111)"),
+            cut("tcp connect error: No route to host (os error 113)"),
+            cut("dns error: failed to lookup address information"),
+            cut("connection closed before message completed"),
+            Error::Silent { what: "reach the API".to_owned(), limit: Duration::from_secs(15) },
+        ] {
+            assert!(silent.is_silence(), "{silent:?}");
+        }
+        for answered in [
+            cut("invalid peer certificate: Expired"),
+            cut("received corrupt message of type InvalidContentType"),
+            cut("received fatal alert: CertificateRequired"),
+            cut("received fatal alert: ProtocolVersion"),
+            cut("peer misbehaved: NoCertificateRequestSignatureSchemesInCommon"),
+            cut("peer is incompatible: NoCipherSuitesInCommon"),
+            cut("cannot decrypt peer's message"),
+            cut("tls handshake eof"),
+            refused(401),
+            refused(403),
+            refused(429),
+            refused(500),
+            refused(503),
+        ] {
+            assert!(!answered.is_silence(), "{answered:?}");
+        }
+    }
 }

@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Resource;
 use kube::api::{DeleteParams, Preconditions};
 use kube::core::{ObjectList, Request};
-use serde::Deserialize;
 use step::Mono;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -27,9 +26,9 @@ use crate::error::Error;
 use crate::names::{NodeName, PodRef};
 use crate::progress::{Marks, Outcome, Progress};
 use crate::reply::{Class, Reply};
-use crate::stats::{APP_NAMESPACE, STORAGE_NAMESPACE};
+use crate::stats::APP_NAMESPACE;
 use crate::watch::Scope;
-use crate::{node, pods, remove};
+use crate::{node, pods, remove, replicas};
 
 /// Pods deleted at the same time.
 const AT_ONCE: usize = 8;
@@ -240,9 +239,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
             fields: Some(format!("spec.nodeName={}", self.order.node)),
             labels: None,
         };
-        let what = format!("list {}", scope.what);
-        let list: ObjectList<Pod> =
-            self.cluster.ask(&what, scope.list()).await.map_err(|error| words(&error))?;
+        let list: ObjectList<Pod> = scope.list_all(self.cluster).await.map_err(|error| words(&error))?;
         let standing = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let standing: Vec<PodRef> = standing.map(|pod| pods::facts(pod).pod).collect();
         let deleted = stream::iter(standing).map(|pod| async move {
@@ -262,7 +259,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         self.enter(Stage::CheckingReplicas);
         let mut last = String::new();
         for tried in 1..=self.order.tries.max(1) {
-            match self.replicas().await {
+            match replicas::count(self.cluster, &self.order.node).await {
                 Ok(here) => {
                     info!(node = %self.order.node, replicas = here, "leaving the cluster");
                     return here > 0;
@@ -276,37 +273,6 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         }
         self.pass_over(format!("replicas could not be looked for, the node is drained: {last}"));
         true
-    }
-
-    async fn replicas(&self) -> Result<usize, Error> {
-        /// A replica of Longhorn, longhorn.io/v1beta2.
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Replica {
-            spec: Spec,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Spec {
-            #[serde(rename = "nodeID")]
-            node: String,
-        }
-        #[derive(Deserialize)]
-        struct Replicas {
-            items: Vec<Replica>,
-        }
-        let scope = Scope {
-            what: "replicas.longhorn.io".to_owned(),
-            path: format!("/apis/longhorn.io/v1beta2/namespaces/{STORAGE_NAMESPACE}/replicas"),
-            fields: None,
-            labels: None,
-        };
-        match self.cluster.ask::<Replicas>("list replicas.longhorn.io", scope.list()).await {
-            Ok(list) => Ok(list.items.iter().filter(|it| it.spec.node == self.order.node.as_str()).count()),
-            // There is no Longhorn.
-            Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(0),
-            Err(error) => Err(error),
-        }
     }
 
     /// One attempt. Another limit for it takes it up where it stands.

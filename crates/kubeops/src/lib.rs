@@ -4,7 +4,7 @@
 //! pure files (`reply`, `pace`, `cordon`, `plan`, `budget`, `engine`, `progress`, `names`, `tier`, `hindrance`,
 //! `watched`, `held`, `placement`, `forecast`, `gate`) decide; the others (`client`, `kubeconfig`, `watch`, `node`,
 //! `pods`, `ailing`, `volumes`, `evict`, `remove`, `changed`, `refused`, `stirred`, `streams`, `scheduling`, `settling`, `survey`,
-//! `drain`, `boot`, `taints`, `leave`, `prune`) call; `apps` and `stats` have files of both kinds. Sources: design.md
+//! `drain`, `boot`, `taints`, `leave`, `prune`, `replicas`) call; `apps` and `stats` have files of both kinds. Sources: design.md
 //! sections 3 and 7, spec/agents.md 4.3 to 4.6.
 
 pub mod ailing;
@@ -47,6 +47,7 @@ pub mod progress;
 pub mod prune;
 mod refused;
 pub mod remove;
+pub mod replicas;
 pub mod reply;
 mod scheduling;
 mod settling;
@@ -72,7 +73,8 @@ pub use error::Error;
 pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned};
 pub use names::{NodeName, PodRef, PodUid, listed};
 pub use node::{Cordoned, Uncordoned};
-pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress};
+pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
+pub use replicas::last_of_volume;
 pub use reply::{Reach, Reply};
 pub use stirred::until_stirred;
 pub use tier::Tier;

@@ -40,7 +40,7 @@ const LOOKUPS: usize = 8;
 /// Those of [`Cluster`].
 pub async fn list(cluster: &Cluster, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
     let scope = scope(node);
-    let pods: ObjectList<Pod> = cluster.ask(&format!("list {}", scope.what), scope.list()).await?;
+    let pods: ObjectList<Pod> = scope.list_all(cluster).await?;
     let owners: BTreeSet<(String, String)> =
         pods.items.iter().filter_map(daemon_set).map(|(key, _)| key).collect();
     let alive: BTreeMap<(String, String), Option<String>> = stream::iter(owners)
@@ -359,8 +359,8 @@ mod tests {
         assert_eq!(found.len(), 1);
         let expected = "GET /api/v1/pods?&fieldSelector=spec.nodeName%3Dn1&labelSelector=app%21%3Dcsi-attacher%2C\
                         app%21%3Dcsi-provisioner%2Capp%21%3Dlonghorn-admission-webhook%2C\
-                        app%21%3Dlonghorn-conversion-webhook%2Capp%21%3Dlonghorn-driver-deployer";
-        assert_eq!(calls.lines(), [expected], "no resourceVersion, no limit");
+                        app%21%3Dlonghorn-conversion-webhook%2Capp%21%3Dlonghorn-driver-deployer&limit=500";
+        assert_eq!(calls.lines(), [expected], "no resourceVersion");
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,6 +31,8 @@ pub struct Progress {
     pub left: Vec<Left>,
     /// When the attempt is expected to be done, where that can be told.
     pub estimate: Option<Mono>,
+    /// Node and pods as they were read last; `None` while they were not in this attempt.
+    pub remaining: Option<Remaining>,
     /// What a restart must not forget.
     pub marks: Marks,
     /// Evictions that the server has accepted.
@@ -43,6 +45,15 @@ pub struct Progress {
     pub trouble: String,
     /// What a person can do about that trouble.
     pub trouble_step: String,
+}
+
+/// What still is on the node, as far as it matters to who may not wait for the rest of the drain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remaining {
+    /// The node has the control plane or etcd.
+    pub server: bool,
+    /// A virtual machine that runs here, as `apps/virt-launcher-x`; the first by name.
+    pub machine: Option<String>,
 }
 
 /// Since when the limits of an attempt run, so that a restart in the same boot does not start them anew, and what

@@ -52,7 +52,7 @@ pub async fn look(cluster: &Cluster, keep: &[String], own: &str) -> Result<Found
         fields: None,
         labels: Some(CONTROL_PLANE.to_owned()),
     };
-    let list: ObjectList<Node> = cluster.ask("list control-plane nodes", scope.list()).await?;
+    let list: ObjectList<Node> = scope.list_all(cluster).await?;
     judge(&list.items, keep, own)
 }
 

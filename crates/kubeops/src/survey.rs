@@ -142,7 +142,7 @@ async fn all<K: serde::de::DeserializeOwned + Clone>(
     cluster: &Cluster,
     scope: Scope,
 ) -> Result<ObjectList<K>, Error> {
-    cluster.ask(&format!("list {}", scope.what), scope.list()).await
+    scope.list_all(cluster).await
 }
 
 fn version<K: Clone>(list: &ObjectList<K>) -> String {
@@ -191,14 +191,14 @@ mod tests {
             "spec": {"selector": {"matchLabels": {"app": "web"}}},
             "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2}});
         let ending = json!({"metadata": {"name": "old", "deletionTimestamp": "2020-01-01T00:00:00Z"}});
-        let items = match call.line.rsplit('/').next().unwrap() {
-            "nodes?" => vec![node("n1"), node("n2")],
-            "pods?" => vec![pod("web-0", "n1", "web"), sick, agent, pod("kept", "n1", KEPT_APPS[0])],
-            "poddisruptionbudgets?" => vec![budget],
-            "daemonsets?" => vec![json!({"metadata": {"namespace": "shop", "name": "other", "uid": "o"}})],
-            "namespaces?" => vec![ending],
-            "persistentvolumes?" => vec![volume],
-            "volumeattachments?" => vec![attachment],
+        let items = match call.line.rsplit('/').next().unwrap().split('?').next().unwrap() {
+            "nodes" => vec![node("n1"), node("n2")],
+            "pods" => vec![pod("web-0", "n1", "web"), sick, agent, pod("kept", "n1", KEPT_APPS[0])],
+            "poddisruptionbudgets" => vec![budget],
+            "daemonsets" => vec![json!({"metadata": {"namespace": "shop", "name": "other", "uid": "o"}})],
+            "namespaces" => vec![ending],
+            "persistentvolumes" => vec![volume],
+            "volumeattachments" => vec![attachment],
             _ => return mock::status(404, "unknown"),
         };
         mock::list("9", &items)
@@ -217,13 +217,13 @@ mod tests {
         assert_eq!(
             lines(&calls),
             [
-                "GET /api/v1/namespaces?",
-                "GET /api/v1/nodes?",
-                "GET /api/v1/persistentvolumes?",
-                "GET /api/v1/pods?",
-                "GET /apis/apps/v1/daemonsets?",
-                "GET /apis/policy/v1/poddisruptionbudgets?",
-                "GET /apis/storage.k8s.io/v1/volumeattachments?",
+                "GET /api/v1/namespaces?&limit=500",
+                "GET /api/v1/nodes?&limit=500",
+                "GET /api/v1/persistentvolumes?&limit=500",
+                "GET /api/v1/pods?&limit=500",
+                "GET /apis/apps/v1/daemonsets?&limit=500",
+                "GET /apis/policy/v1/poddisruptionbudgets?&limit=500",
+                "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=500",
             ]
         );
         let classes: Vec<(&str, &str)> =

@@ -11,7 +11,6 @@ use futures::stream::{self, BoxStream, Stream, StreamExt};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Resource;
-use kube::core::ObjectList;
 use tokio::time::sleep;
 
 use crate::client::Cluster;
@@ -137,13 +136,11 @@ impl Reader {
                     if *tries > 0 {
                         sleep(self.pace.pause(*tries, None)).await;
                     }
-                    let scope = volume_scope();
-                    let what = format!("list {}", scope.what);
-                    match self.cluster.ask::<ObjectList<PersistentVolume>>(&what, scope.list()).await {
+                    match volume_scope().list_all::<PersistentVolume>(&self.cluster).await {
                         Ok(volumes) => {
                             let mut bound = bound(&volumes.items);
                             bound.retain(|_, claim| self.claims.contains(claim));
-                            let heard = follow(self.cluster.clone(), self::scope(), self.seed).boxed();
+                            let heard = follow(self.cluster.clone(), scope(), self.seed).boxed();
                             self.at = At::Attachments { bound, heard, last: BTreeMap::new() };
                         }
                         Err(error) => {
@@ -242,7 +239,7 @@ mod tests {
         assert_eq!(
             calls.lines(),
             [
-                "GET /api/v1/persistentvolumes?",
+                "GET /api/v1/persistentvolumes?&limit=500",
                 "GET /apis/storage.k8s.io/v1/volumeattachments?",
                 "GET /apis/storage.k8s.io/v1/volumeattachments?&watch=true&timeoutSeconds=30\
                  &allowWatchBookmarks=true&resourceVersion=5",

@@ -25,6 +25,9 @@ pub(crate) const SLOT: Duration = Duration::from_secs(30);
 /// How much longer than its slot a watch may be silent before the connection is given up.
 pub(crate) const MARGIN: Duration = Duration::from_secs(5);
 
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+
 /// What is followed.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
@@ -39,12 +42,32 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// A list that is read from the store and not from a cache of any age: no resource version.
-    pub(crate) fn list(&self) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
-        self.page(None, None)
+    /// All objects of one moment, read from the store page by page. When later pages have become too old meanwhile,
+    /// everything is read in one call.
+    pub(crate) async fn list_all<K>(&self, cluster: &Cluster) -> Result<ObjectList<K>, Error>
+    where
+        K: Clone + DeserializeOwned,
+    {
+        let what = format!("list {}", self.what);
+        let mut all: ObjectList<K> = cluster.ask(&what, self.page(Some(PAGE), None)).await?;
+        while let Some(next) = all.metadata.continue_.take().filter(|next| !next.is_empty()) {
+            match cluster.ask::<ObjectList<K>>(&what, self.page(Some(PAGE), Some(next))).await {
+                Ok(page) => {
+                    all.items.extend(page.items);
+                    all.metadata.continue_ = page.metadata.continue_;
+                }
+                Err(error) if error.reply() == Reply::Expired => {
+                    debug!(scope = self.what, "a page is too old, all is listed at once");
+                    return cluster.ask(&what, self.page(None, None)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
-    /// At most `limit` objects of it, after those of the page that named `next`.
+    /// A list that is read from the store and not from a cache of any age: no resource version. At most `limit`
+    /// objects, after those of the page that named `next`.
     fn page(
         &self,
         limit: Option<u32>,

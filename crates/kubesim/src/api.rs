@@ -108,14 +108,26 @@ fn list(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, 
     let scope =
         Scope { target: target.clone(), labels: text("labelSelector"), fields: text("fieldSelector") };
     let store = shared.store();
+    let (version, start, then) = match asked.given("continue") {
+        None => (store.version(), 0, None),
+        Some(token) => {
+            let (version, start) = page(token)?;
+            let then = store.list_at(&target.resource, version).ok_or_else(Failure::old_page)?;
+            (version, start, Some(then))
+        }
+    };
     let mut items = Vec::new();
-    for object in store.list(&target.resource) {
+    let mut keep = |object: &Value| {
         let holds = scope.holds(object);
         if holds.map_err(|field| Failure::bad_request(format!("field label not supported: {field}")))? {
             items.push(target.outward(object.clone()));
         }
+        Ok(())
+    };
+    match &then {
+        None => store.list(&target.resource).try_for_each(&mut keep)?,
+        Some(then) => then.values().try_for_each(|object| keep(object))?,
     }
-    let version = store.version();
     drop(store);
     let from: u64 = asked.number("resourceVersion")?.unwrap_or(0);
     if from > version {
@@ -130,12 +142,11 @@ fn list(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, 
     if asked.is_set("watch") {
         return watch(shared, scope, from, version, items, asked);
     }
-    let start = asked.number::<usize>("continue")?.unwrap_or(0);
     let limit = asked.number::<usize>("limit")?.filter(|it| *it > 0).unwrap_or(usize::MAX);
     let left = items.len().saturating_sub(start).saturating_sub(limit);
     let mut meta = json!({ "resourceVersion": version.to_string() });
     if left > 0 {
-        meta["continue"] = (start + limit).to_string().into();
+        meta["continue"] = format!("{version}/{}", start + limit).into();
         meta["remainingItemCount"] = left.into();
     }
     let page: Vec<Value> = items.into_iter().skip(start).take(limit).collect();
@@ -149,6 +160,13 @@ fn list(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, 
             "items": page,
         }),
     ))
+}
+
+/// Which list a page is of, by its version, and how many of its objects were in the pages before.
+fn page(token: &str) -> Result<(u64, usize), Failure> {
+    let parts =
+        token.split_once('/').and_then(|(version, start)| Some((version.parse().ok()?, start.parse().ok()?)));
+    parts.ok_or_else(|| Failure::bad_request(format!("continue key is not valid: {token:?}")))
 }
 
 /// A watch from version `from`; `items` are what is there at `version`.

@@ -19,6 +19,13 @@ impl Failure {
         Self { code, reason: reason.to_owned(), message: message.into(), details: Value::Null }
     }
 
+    /// 410: the list that a page is of is forgotten.
+    pub(crate) fn old_page() -> Self {
+        let text = "The provided continue parameter is too old to display a consistent list result. You can start a \
+                    new list without the continue parameter.";
+        Self::new(410, "Expired", text)
+    }
+
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }

@@ -92,6 +92,19 @@ impl Store {
         self.objects.get(resource).into_iter().flat_map(BTreeMap::values).map(AsRef::as_ref)
     }
 
+    /// The objects of a resource as they were at a version; `None` once that is forgotten.
+    pub(crate) fn list_at(&self, resource: &str, version: u64) -> Option<BTreeMap<Place, Arc<Value>>> {
+        let mut all = self.objects.get(resource).cloned().unwrap_or_default();
+        for change in self.since(version)?.into_iter().rev().filter(|it| it.resource == resource) {
+            match (change.old, change.new) {
+                (Some(old), _) => drop(all.insert(place(&old), old)),
+                (None, Some(new)) => drop(all.remove(&place(&new))),
+                (None, None) => {}
+            }
+        }
+        Some(all)
+    }
+
     /// The objects of one namespace.
     pub(crate) fn list_in(&self, resource: &str, namespace: &str) -> impl Iterator<Item = &Value> {
         let first = (namespace.to_owned(), String::new());

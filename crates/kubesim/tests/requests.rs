@@ -192,3 +192,33 @@ async fn bodies_that_are_not_about_the_url_are_refused() {
     assert_eq!(said["message"], "poddisruptionbudgets.policy \"x\" not found");
     assert_eq!(said["details"], json!({ "name": "x", "group": "policy", "kind": "poddisruptionbudgets" }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn pages_of_a_list_are_of_one_moment_until_that_is_forgotten() {
+    let sim = Sim::new(SimConfig::default());
+    for name in ["a", "b", "c"] {
+        sim.apply("configmaps", json!({ "metadata": { "namespace": "shop", "name": name } }));
+    }
+    let list = async |query: &str| {
+        send(&sim, "GET", &format!("/api/v1/configmaps?{query}"), JSON, &Value::Null).await
+    };
+    let names = |list: &Value| {
+        let items = list["items"].as_array().unwrap();
+        items.iter().map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (_, first) = list("limit=1").await;
+    assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a".to_owned()], &json!(2)));
+    let next = format!("limit=2&continue={}", first["metadata"]["continue"].as_str().unwrap());
+    // Whatever happens meanwhile.
+    assert!(sim.remove("configmaps", "shop", "a"));
+    sim.apply("configmaps", json!({ "metadata": { "namespace": "shop", "name": "aa" } }));
+    let (_, rest) = list(&next).await;
+    assert_eq!(names(&rest), ["b", "c"]);
+    assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    assert!(rest["metadata"]["continue"].is_null());
+    sim.expire_watches();
+    let (code, status) = list(&next).await;
+    assert_eq!((code, &status["reason"]), (410, &json!("Expired")));
+    let (code, _) = list("continue=nonsense").await;
+    assert_eq!(code, 400);
+}

@@ -30,6 +30,11 @@ pub struct DrainJournal {
     pub pause_end_ms: u64,
     /// Since when the limits of this attempt run.
     pub marks: DrainMarks,
+    /// Since when the API has not answered, on the monotonic clock of the boot, in milliseconds; 0 while it does. Only
+    /// with the limit `api_lost_skip_ms`, as `Stake`.
+    pub api_silent_since_ms: u64,
+    /// What skipping the rest of the drain would put at risk.
+    pub stake: DrainStake,
     /// Whose cordon was on the node.
     pub cordon: CordonOwner,
     /// When the drain began.
@@ -48,6 +53,18 @@ pub struct DrainJournal {
     pub asked: Vec<Asked>,
     /// When the monotonic clock of the boot started, by the wall clock that the times here were made with.
     pub booted_at: GoTime,
+}
+
+/// What skipping the rest of a drain would put at risk, as it was read last. Each member is empty while it is not known.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DrainStake {
+    /// `worker`, or `server` for a node that has the control plane or etcd.
+    pub role: String,
+    /// A virtual machine that runs here, as `apps/virt-launcher-x`, or `none`.
+    pub machine: String,
+    /// A Longhorn volume whose last healthy replica is here, or `none`.
+    pub volume: String,
 }
 
 /// Since when the limits of an attempt run: milliseconds on the monotonic clock of the boot (`CLOCK_MONOTONIC`), 0
@@ -95,5 +112,8 @@ impl Topic for DrainJournal {
             answer.cut(most);
         }
         self.marks.cut(most);
+        for text in [&mut self.stake.role, &mut self.stake.machine, &mut self.stake.volume] {
+            most.text(text);
+        }
     }
 }

@@ -63,6 +63,8 @@ pub struct NodeDrainProgress {
     pub deadline: GoTime,
     /// When this attempt is expected to be done; zero while that cannot be told.
     pub estimate: GoTime,
+    /// Since when the Kubernetes API has not answered in this drain; zero while it does.
+    pub api_silent_since: GoTime,
     /// Why the drain was left out, or empty.
     pub skip: String,
     /// Why things are as they are, in one sentence.
@@ -91,7 +93,13 @@ impl NodeDrainProgress {
     #[must_use]
     pub fn by_clock(mut self, booted_at: GoTime) -> Self {
         let before = std::mem::replace(&mut self.booted_at, booted_at);
-        let own = [&mut self.started_at, &mut self.deadline, &mut self.estimate, &mut self.gate.since];
+        let own = [
+            &mut self.started_at,
+            &mut self.deadline,
+            &mut self.estimate,
+            &mut self.api_silent_since,
+            &mut self.gate.since,
+        ];
         let blockers = self.blockers.iter_mut().map(|it| &mut it.since);
         let answers = self.answers.iter_mut().map(|it| &mut it.at);
         let asked = self.asked.iter_mut().map(|it| &mut it.at);

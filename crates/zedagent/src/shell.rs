@@ -9,7 +9,7 @@ use topics::{
     DeviceOp, DeviceOpPending, DrainStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus,
     NodeLeave, Requester, ZbootStatus, ZedAgentStatus,
 };
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::config::Config;
 use crate::core::{Effect, Event, Found, Said};
@@ -121,7 +121,8 @@ fn forced(order: Result<Option<NodeDrainStatus>, String>) -> Option<NodeDrainSta
         }
         Ok(None) => None,
         Err(reason) => {
-            error!(path = FORCE_FILE, "force file refused: {reason}");
+            // zedkube says it to people, in its log and in NodeDrainProgress.
+            debug!(path = FORCE_FILE, "force file refused: {reason}");
             None
         }
     }

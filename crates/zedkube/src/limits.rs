@@ -17,6 +17,9 @@ use crate::server::Ground;
 pub struct Limits {
     /// Pause between two questions whether the Kubernetes API is there.
     pub probe_pause_ms: u64,
+    /// How long the API may be silent in the middle of a drain of a worker node before the rest of it is skipped; 0 for
+    /// never.
+    pub api_lost_skip_ms: u64,
     /// Tries to cordon before giving up.
     pub cordon_tries: u32,
     /// Pause between two tries to cordon.
@@ -124,6 +127,7 @@ impl Default for Limits {
         let rules = Rules::default();
         Self {
             probe_pause_ms: 5_000,
+            api_lost_skip_ms: 0,
             cordon_tries: 10,
             cordon_pause_ms: 5_000,
             drain_gap_ms: 5_000,
@@ -292,6 +296,7 @@ macro_rules! as_durations {
 
 as_durations! {
     probe_pause: probe_pause_ms,
+    api_lost_skip: api_lost_skip_ms,
     cordon_pause: cordon_pause_ms,
     drain_gap: drain_gap_ms,
     drain_pause: drain_pause_ms,

@@ -287,7 +287,10 @@ impl Hands for Shell {
                 self.status.publish(GLOBAL, &status).map_err(Error::pubsub("NodeDrainStatus"))?;
             }
             Effect::Candidacy(candidacy) => self.election.tell(candidacy).await,
-            Effect::Probe(run) => self.tasks.start(RUN, self.work.clone().probe(run)),
+            Effect::Probe(run) => {
+                let work = self.work.clone();
+                self.tasks.events(RUN, move |outbox| work.probe(run, outbox));
+            }
             Effect::Cordon(run, request) => self.tasks.start(RUN, self.work.clone().cordon(run, request)),
             Effect::Drain(run, request, limit, marks) => {
                 let work = self.work.clone();

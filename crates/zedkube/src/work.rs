@@ -21,6 +21,9 @@ use crate::core::{Away, Done, Event, Failure, RunId, Seen, Stayer};
 use crate::limits::Limits;
 use crate::target::Target;
 
+/// Between two looks for last replicas.
+const REPLICAS_AGAIN: Duration = Duration::from_secs(30);
+
 /// What the tasks share.
 #[derive(Clone)]
 pub(crate) struct Work {
@@ -51,15 +54,26 @@ impl Work {
     }
 
     /// Whether the API is there. Throttled or refused, it is.
-    pub(crate) async fn probe(self, run: RunId) -> Option<Event> {
-        let result = match node::probe(&self.cluster).await {
-            Ok(()) => Ok(()),
-            Err(error) => match error.reach() {
+    pub(crate) async fn probe(self, run: RunId, outbox: Outbox<Event>) {
+        let asked = self.station.clock.now();
+        let error = node::probe(&self.cluster).await.err();
+        if !outbox.send(Event::Away(run, self.silence(asked, error.as_ref()))).await {
+            return;
+        }
+        let result = match error {
+            None => Ok(()),
+            Some(error) => match error.reach() {
                 Reach::Reachable | Reach::Throttled => Ok(()),
                 Reach::Unreachable => Err(told(&error)),
             },
         };
-        Some(Event::Probed(run, result))
+        outbox.send(Event::Probed(run, result)).await;
+    }
+
+    /// What a call says of it that began at `asked`: whether nothing answered.
+    fn silence(&self, asked: Mono, error: Option<&Error>) -> Option<Box<Away>> {
+        let error = error.filter(|it| it.is_silence())?;
+        Some(Box::new(Away { asked, address: self.cluster.address(), why: error.line() }))
     }
 
     fn owner(&self, request: &NodeDrainRequest) -> CordonOwner {
@@ -113,12 +127,14 @@ impl Work {
         let outcome = {
             let drain = kubeops::drain(&self.cluster, &order, || clock.now(), &sender);
             let reach = self.ask_in_trouble(run, receiver.clone(), &outbox);
+            let replicas = self.look_for_replicas(run, &order.node, &outbox);
             let tell = tell(run, receiver, outbox.clone());
             tokio::pin!(drain, tell);
             tokio::select! {
                 outcome = &mut drain => outcome,
                 () = &mut tell => drain.await,
                 () = reach => drain.await,
+                () = replicas => drain.await,
             }
         };
         let newest = sender.borrow().clone();
@@ -138,7 +154,7 @@ impl Work {
         outbox.send(Event::Drained(run, result)).await;
     }
 
-    /// Asks whether the API answers for as long as an attempt has trouble with it, and tells since when it does not.
+    /// Asks whether the API answers for as long as an attempt has trouble with it.
     async fn ask_in_trouble(
         &self,
         run: RunId,
@@ -146,30 +162,36 @@ impl Work {
         outbox: &Outbox<Event>,
     ) {
         let clock = self.station.clock;
-        // Since when nothing has answered, and how often it was asked.
-        let mut silent = None::<(Mono, u32)>;
+        let mut silent = false;
         loop {
-            if silent.is_none() && progress.wait_for(|it| !it.trouble.is_empty()).await.is_err() {
+            if !silent && progress.wait_for(|it| !it.trouble.is_empty()).await.is_err() {
                 return;
             }
             let asked = clock.now();
-            let silence = node::probe(&self.cluster).await.err().filter(Error::is_silence);
-            let was_silent = silent.is_some();
-            let away = silence.map(|error| {
-                let (since, tries) =
-                    silent.map_or((asked, 1), |(since, tries)| (since, tries.saturating_add(1)));
-                silent = Some((since, tries));
-                let (secs, address) = (clock.now().since(since).as_secs(), self.cluster.address());
-                Box::new(Away { secs, tries, address, why: error.line() })
-            });
-            if away.is_none() {
-                silent = None;
-            }
-            if (was_silent || away.is_some()) && !outbox.send(Event::Away(run, away)).await {
+            let away = self.silence(asked, node::probe(&self.cluster).await.err().as_ref());
+            let was_silent = std::mem::replace(&mut silent, away.is_some());
+            if (was_silent || silent) && !outbox.send(Event::Away(run, away)).await {
                 return;
             }
             clock.sleep_until(Some(clock.now() + self.limits.probe_pause())).await;
         }
+    }
+
+    /// Looks for last replicas on our node as long as an attempt lasts, where they matter. What was read last holds
+    /// while the API is silent. It ends only when nobody listens any more.
+    async fn look_for_replicas(&self, run: RunId, node: &NodeName, outbox: &Outbox<Event>) {
+        while self.limits.api_lost_skip() > Duration::ZERO {
+            let found = kubeops::last_of_volume(&self.cluster, node).await;
+            if !matches!(&found, Err(error) if error.is_silence()) {
+                let volume = found.map(|it| it.unwrap_or_else(|| "none".to_owned())).unwrap_or_default();
+                if !outbox.send(Event::LastReplica(run, volume)).await {
+                    return;
+                }
+            }
+            let clock = self.station.clock;
+            clock.sleep_until(Some(clock.now() + REPLICAS_AGAIN)).await;
+        }
+        std::future::pending::<()>().await;
     }
 
     /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.

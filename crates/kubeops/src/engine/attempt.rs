@@ -16,7 +16,7 @@ use crate::cordon::NodeFacts;
 use crate::names::listed;
 use crate::pace::Pace;
 use crate::plan::PodFacts;
-use crate::progress::{Counts, Left, Marks, Outcome, Phase, Progress};
+use crate::progress::{Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
 use crate::reply::{Class, Reply};
 use crate::watched::{NodeMark, Refused, RefusedCall, Watched};
 
@@ -62,6 +62,10 @@ pub struct Engine {
     volumes: Detaching,
     /// Our node when it was last seen.
     node: Option<NodeMark>,
+    /// Whether it has the control plane or etcd.
+    server: Option<bool>,
+    /// The pods of the node have been read.
+    listed: bool,
     look: Call,
     /// Looks in a row that failed.
     look_tries: u32,
@@ -97,6 +101,8 @@ impl Engine {
             roster: Roster::new(rules.clone(), marks, now, Pace::new(!seed)),
             volumes: Detaching::new(rules.volumes, marks.volumes),
             node: None,
+            server: None,
+            listed: false,
             rules,
             look: Call::Due(now),
             look_tries: 0,
@@ -132,6 +138,10 @@ impl Engine {
             volumes: self.volumes.waited_for(),
             left: self.left(),
             estimate: self.estimated.2,
+            remaining: self
+                .server
+                .filter(|_| self.listed)
+                .map(|server| Remaining { server, machine: self.roster.machine() }),
             marks: self.marks(now),
             evicted: self.roster.book.evicted,
             replies: self.roster.replies.clone(),
@@ -167,6 +177,7 @@ impl Engine {
         };
         self.look_tries = 0;
         self.trouble = None;
+        self.listed = true;
         let undisturbed = self.roster.turn() == turn;
         self.roster.see_all(now, pods, Source::Store(turn), effects);
         self.node(now, &node, effects);
@@ -208,6 +219,7 @@ impl Engine {
     /// Our node as it is now.
     fn node(&mut self, now: Mono, node: &NodeFacts, effects: &mut Vec<Effect>) {
         self.node = Some(NodeMark::from(node));
+        self.server = Some(node.is_server());
         if node.unschedulable {
             if !self.roster.counts_returns() {
                 self.roster.count_returns(Some(now + PLACED_BEFORE));
@@ -358,6 +370,7 @@ impl Core for Engine {
         match event {
             Event::Pods(pods) => {
                 self.trouble = None;
+                self.listed = true;
                 self.roster.see_all(now, pods, Source::Watch, &mut effects);
             }
             Event::Pod(facts) => {

@@ -10,7 +10,7 @@ use step::Mono;
 
 use super::roster::Roster;
 use super::sentence;
-use super::track::{Track, Way};
+use super::track::{State, Track, Way};
 use super::words::Claim;
 use crate::names::{PodUid, listed};
 use crate::plan::PodFacts;
@@ -81,6 +81,17 @@ impl Roster {
         let mut names: Vec<String> = here.map(|(_, track)| track.facts.pod.to_string()).collect();
         names.sort_unstable();
         names
+    }
+
+    /// The first by name of the virtual machines that are not gone; one that stays by a rule counts too.
+    pub(super) fn machine(&self) -> Option<String> {
+        let is_machine = |it: &Track| {
+            it.state != State::Gone
+                && !it.facts.finished
+                && it.facts.labels.get("kubevirt.io").is_some_and(|it| it == "virt-launcher")
+        };
+        let machines = self.book.all().filter(|(_, track)| is_machine(track));
+        machines.map(|(_, track)| track.facts.pod.to_string()).min()
     }
 
     /// What a rule lets stay, or had deleted.

@@ -109,6 +109,10 @@ pub(super) fn progress_rows(
     if matches!(stand, Stand::UnderWay | Stand::Blocked) && progress.estimate.is_zero() && counts.total > 0 {
         rows.push((Weight::Detail, "estimate", "not available yet".to_owned()));
     }
+    if !progress.api_silent_since.is_zero() {
+        let since = moment(progress.api_silent_since, now);
+        rows.push((Weight::Cause, "silent", format!("no answer from the Kubernetes API since {since}")));
+    }
     rows.extend(blocker_rows(progress, now));
     let detail = |label: &'static str, text: String| (Weight::Detail, label, text);
     rows.extend(

@@ -51,6 +51,19 @@ fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
 }
 
 #[test]
+fn an_api_that_is_lost_is_shown_with_since_when() {
+    let node = Node::of("drain-5-cordoned").with_zedkube();
+    let path = "run/zedkube/NodeDrainProgress/global.json";
+    let silent = node
+        .text(path)
+        .replace(r#""ApiSilentSince":"0001-01-01T00:00:00Z""#, r#""ApiSilentSince":"2026-03-14T09:36:00Z""#);
+    node.put(path, &silent);
+    let told = node.drain(&format!("status --as-of {NOW}"));
+    let words = "silent     no answer from the Kubernetes API since 09:36:00 UTC, 5 min ago";
+    assert!(told.out.contains(words), "{}", told.out);
+}
+
+#[test]
 fn a_blocked_drain_names_counts_blockers_deadline_and_the_next_step() {
     let node = Node::of("drain-5-cordoned").with_zedkube();
     let told = node.drain(&format!("status --as-of {NOW}"));

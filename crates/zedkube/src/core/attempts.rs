@@ -71,6 +71,7 @@ impl Zedkube {
             if held.marks.attempt.is_none() {
                 held.marks = marks;
             }
+            self.remaining();
         }
     }
 
@@ -88,7 +89,7 @@ impl Zedkube {
     }
 
     pub(super) fn drained(&mut self, now: Mono, result: Result<Done, Box<Failure>>, out: &mut Vec<Effect>) {
-        self.away = None;
+        self.heard();
         let Run::Draining { attempt, now: last, .. } = &self.run else { return };
         let (attempt, last) = (*attempt, last.clone());
         match result {

@@ -6,6 +6,7 @@ use agent::settings::Properties;
 use kubeops::boot::Report;
 use kubeops::gate::Verdict;
 use kubeops::{Blocker, Left, Marks, Progress, Watched};
+use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
     Requester,
@@ -44,8 +45,11 @@ pub enum Event {
     Cordoned(RunId, Result<CordonOwner, String>),
     /// How far [`Effect::Drain`] is.
     Draining(RunId, Box<Progress>),
-    /// Whether the API answers while [`Effect::Drain`] has trouble with it.
+    /// Whether the API answers: while [`Effect::Drain`] has trouble with it, and with each [`Effect::Probe`]. Throttled or
+    /// refused, or with a certificate that is not accepted, it does.
     Away(RunId, Option<Box<Away>>),
+    /// A Longhorn volume whose last healthy replica is on our node, or `none`; empty where that cannot be known.
+    LastReplica(RunId, String),
     /// Answer to [`Effect::Drain`].
     Drained(RunId, Result<Done, Box<Failure>>),
     /// Answer to [`Effect::Await`]: what has changed, in words.
@@ -118,16 +122,14 @@ pub struct Done {
     pub left: Vec<Left>,
 }
 
-/// The API does not answer.
+/// The API did not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Away {
-    /// How long that has been so without a break.
-    pub secs: u64,
-    /// How often it was asked.
-    pub tries: u32,
+    /// When it was asked.
+    pub asked: Mono,
     /// Its address, or where that comes from.
     pub address: String,
-    /// What happened last.
+    /// What happened.
     pub why: String,
 }
 

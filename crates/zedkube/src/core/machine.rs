@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use agent::settings::{self, Properties};
 use step::{Core, Fault, Mono, planted};
 use topics::{
-    Answer, Asked, CordonOwner, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, Requester,
+    Answer, Asked, CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, Requester,
 };
 
 use super::after_boot::AfterBoot;
 use super::candidacy::Candidacy;
-use super::facts::{Away, Effect, Event, Force, Membership, RunId, Said};
+use super::facts::{Effect, Event, Force, Membership, RunId, Said};
 use super::gap::Gap;
 use super::history::History;
-use super::resume::{Before, Resume};
+use super::lost::Silence;
+use super::resume::{Before, Resume, some};
 use super::run::{Care, End, Run, Sent};
 use super::void::Guard;
 use crate::limits::Limits;
@@ -37,8 +38,12 @@ pub struct Zedkube {
     pub(super) hold: bool,
     pub(super) run: Run,
     pub(super) run_id: RunId,
-    /// The API does not answer in this attempt.
-    pub(super) away: Option<Box<Away>>,
+    /// The API does not answer in the middle of this drain.
+    pub(super) silence: Option<Silence>,
+    /// Since when, over restarts of this agent.
+    pub(super) silent_since: Option<Mono>,
+    /// What skipping the rest of this drain would put at risk.
+    pub(super) stake: DrainStake,
     /// The request in whose name the run works.
     pub(super) serves: Option<NodeDrainRequest>,
     pub(super) started_at: GoTime,
@@ -111,7 +116,9 @@ impl Zedkube {
             hold: false,
             run: Run::Idle,
             run_id: 0,
-            away: None,
+            silence: None,
+            silent_since: None,
+            stake: DrainStake::default(),
             serves: None,
             started_at: GoTime::ZERO,
             next_start: None,
@@ -147,6 +154,10 @@ impl Zedkube {
             core.answers.clone_from(&journal.answers);
             core.left.clone_from(&journal.left);
             core.resume = Resume::from(&journal);
+            if core.resume.is_some() {
+                core.silent_since = some(journal.api_silent_since_ms);
+                core.stake = journal.stake;
+            }
             if journal.status != DrainStatus::NotRequested {
                 core.run = Run::Ended(End::Resumed(journal.status));
             }
@@ -399,7 +410,8 @@ impl Core for Zedkube {
             Event::Probed(run, result) if run == self.run_id => self.probed(now, result, &mut out),
             Event::Cordoned(run, result) if run == self.run_id => self.cordoned(now, result, &mut out),
             Event::Draining(run, newest) if run == self.run_id => self.draining(newest),
-            Event::Away(run, away) if run == self.run_id => self.away = away,
+            Event::Away(run, away) if run == self.run_id => self.heard_silence(now, away, &mut out),
+            Event::LastReplica(run, volume) if run == self.run_id => self.stake.volume = volume,
             Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
             Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
             Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
@@ -411,6 +423,7 @@ impl Core for Zedkube {
             | Event::Cordoned(..)
             | Event::Draining(..)
             | Event::Away(..)
+            | Event::LastReplica(..)
             | Event::Drained(..)
             | Event::BlockerChanged(..)
             | Event::Looked(..)

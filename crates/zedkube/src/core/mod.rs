@@ -6,6 +6,7 @@ mod candidacy;
 mod facts;
 mod gap;
 mod history;
+mod lost;
 mod machine;
 mod notes;
 mod resume;
@@ -24,6 +25,8 @@ mod bench;
 mod clock;
 #[cfg(test)]
 mod gated;
+#[cfg(test)]
+mod losing;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]

@@ -133,7 +133,7 @@ fn mono(at_ms: u64) -> Mono {
     Mono::from_start(Duration::from_millis(at_ms))
 }
 
-fn some(at_ms: u64) -> Option<Mono> {
+pub(super) fn some(at_ms: u64) -> Option<Mono> {
     (at_ms > 0).then(|| mono(at_ms))
 }
 

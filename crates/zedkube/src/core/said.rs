@@ -102,19 +102,25 @@ fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_
     let (mut bench, run) = draining();
     let counts = Counts { total: 4, gone: 1, going: 3, ..Counts::default() };
     bench.hear(Event::Draining(run, Box::new(Progress { counts, trouble: "watch".into(), ..pods(3) })));
-    let away = |tries| Away {
-        secs: 35,
-        tries,
-        address: "https://10.1.2.3:6443".into(),
-        why: "reach the API: no answer within 15 s".into(),
+    let silent = |bench: &mut Bench| {
+        let (address, why) = ("https://10.1.2.3:6443".into(), "reach the API: no answer within 15 s".into());
+        let away = Away { asked: bench.now, address, why };
+        bench.now = bench.now + Duration::from_secs(15);
+        bench.hear(Event::Away(run, Some(Box::new(away))));
+        bench.now = bench.now + Duration::from_secs(5);
     };
-    bench.hear(Event::Away(run, Some(Box::new(away(7)))));
+    let since = bench.core.wall(bench.now);
+    silent(&mut bench);
+    silent(&mut bench);
     let said = bench.core.progress();
     assert_eq!(
         said.reason,
-        "no answer from the Kubernetes API at https://10.1.2.3:6443 for 35 s, tried 7 times: reach \
-         the API: no answer within 15 s; 1 of 4 pods were gone then"
+        format!(
+            "no answer from the Kubernetes API at https://10.1.2.3:6443 since {since}, for 35 s, tried 2 times: reach \
+             the API: no answer within 15 s; 1 of 4 pods were gone then"
+        )
     );
+    assert_eq!(said.api_silent_since, since);
     assert_eq!(
         said.next_step,
         "check the network and the cluster software of this node: `systemctl status k3s`; the drain continues by \
@@ -123,9 +129,10 @@ fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_
     );
     // It is held however long that lasts, and told no more once there is an answer.
     bench.now = T0 + Duration::from_hours(23);
-    bench.hear(Event::Away(run, Some(Box::new(away(9000)))));
-    assert_eq!(bench.status(), (5, 2));
+    silent(&mut bench);
+    assert_eq!((bench.status(), bench.core.progress().api_silent_since), ((5, 2), since));
     bench.hear(Event::Away(run, None));
+    assert!(bench.core.progress().api_silent_since.is_zero());
     assert!(bench.core.progress().reason.starts_with("1 of 4 pods gone"), "{}", bench.core.progress().reason);
 }
 

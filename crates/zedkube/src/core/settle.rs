@@ -3,7 +3,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use step::{Fault, Mono, planted};
-use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, RequestId, Requester};
+use topics::{Answer, CordonOwner, DrainStake, DrainStatus, NodeDrainRequest, RequestId, Requester};
 
 use super::facts::{Effect, Force, Membership, Said, Seen};
 use super::machine::Zedkube;
@@ -90,7 +90,8 @@ impl Zedkube {
 
     pub(super) fn end_run(&mut self, out: &mut Vec<Effect>) {
         self.run_id += 1;
-        self.away = None;
+        self.heard();
+        self.stake = DrainStake::default();
         self.serves = None;
         self.floor = None;
         self.resume = None;
@@ -104,7 +105,10 @@ impl Zedkube {
         if !self.keeps_cordon() {
             self.left.clear();
         }
+        // Silence and what was known go on with the attempt.
+        let kept = resume.is_some().then(|| (self.silent_since, self.stake.clone()));
         self.end_run(out);
+        (self.silent_since, self.stake) = kept.unwrap_or_default();
         self.second = false;
         self.second_from = None;
         self.care = Care::Done;

@@ -11,10 +11,10 @@ use topics::{
 };
 
 use super::attempts::add_left;
-use super::facts::{Away, Force, Membership};
+use super::facts::{Force, Membership};
 use super::history::kept_short;
 use super::machine::Zedkube;
-use super::resume::Kept;
+use super::resume::{Kept, ms};
 use super::run::{End, Run, cordoned};
 use crate::WAIT;
 
@@ -78,6 +78,7 @@ impl Zedkube {
             started_at: if self.run == Run::Idle { GoTime::ZERO } else { self.started_at },
             deadline: wall(deadline),
             estimate: wall(estimate),
+            api_silent_since: wall(self.silence.as_ref().and(self.silent_since)),
             skip: self.run.skip(),
             reason,
             next_step,
@@ -91,7 +92,7 @@ impl Zedkube {
     }
 
     /// The request that is told of: the one that is served while it exists, else another one that does.
-    fn shown_request(&self) -> NodeDrainRequest {
+    pub(super) fn shown_request(&self) -> NodeDrainRequest {
         let exists = |it: &&NodeDrainRequest| {
             !self.knows_requests() || self.requests.values().any(|known| known.id() == it.id())
         };
@@ -144,6 +145,8 @@ impl Zedkube {
             attempt,
             pause_end_ms,
             marks,
+            api_silent_since_ms: self.silent_since.filter(|_| self.may_be_lost()).map(ms).unwrap_or_default(),
+            stake: self.stake.clone(),
             cordon: self.cordon,
             started_at: self.started_at,
             skip: self.run.skip(),
@@ -191,7 +194,10 @@ impl Zedkube {
             }
             Run::Probing { trouble, .. } => {
                 let then = if self.resume.is_some() {
-                    "the drain that was under way continues by itself once it answers".to_owned()
+                    format!(
+                        "the drain that was under way continues by itself once it answers{}",
+                        self.skip_words()
+                    )
                 } else {
                     let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
                     format!(
@@ -214,8 +220,11 @@ impl Zedkube {
                 format!("try {tried} of {} to cordon failed: {trouble}", self.limits.cordon_tries),
                 "compare `kubectl get nodes` with the device's name, and look at the API server",
             ),
-            Run::Draining { now, .. } => match &self.away {
-                Some(away) => self.away_words(away),
+            Run::Draining { now, .. } => match &self.silence {
+                Some(silence) => {
+                    let (reason, next_step) = self.silence_words(silence);
+                    words(DrainPhase::Draining, reason, next_step)
+                }
                 None => draining_words(now),
             },
             Run::Pausing { attempt, reason, last, .. } => words(
@@ -312,32 +321,6 @@ impl Zedkube {
                 words(DrainPhase::Idle, "this node is in no cluster: there is nothing to drain", "nothing")
             }
         }
-    }
-
-    /// The API does not answer in an attempt: it is waited for, and what that means is told.
-    fn away_words(&self, away: &Away) -> Words {
-        let Away { secs, tries, address, why } = away;
-        let PodCounts { total, gone, .. } = self.counts();
-        let force = match self.shown_request().requested_by {
-            Requester::Operator => "`zedbox drain cancel` withdraws your request",
-            Requester::Update => {
-                "`zedbox drain force complete --for update` lets the update go ahead without the rest of the drain"
-            }
-            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
-                "`zedbox drain force complete --for reboot` lets the operation go ahead without the rest of the drain"
-            }
-        };
-        words(
-            DrainPhase::Draining,
-            format!(
-                "no answer from the Kubernetes API at {address} for {secs} s, tried {tries} times: {why}; {gone} of \
-                 {total} pods were gone then"
-            ),
-            format!(
-                "check the network and the cluster software of this node: `systemctl status k3s`; the drain continues \
-                 by itself once the API answers, until Deadline; {force}"
-            ),
-        )
     }
 
     /// The last drain of an operation in this boot, when it failed and its request is gone: the requester pauses before

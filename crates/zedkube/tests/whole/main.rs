@@ -21,6 +21,7 @@ mod leader;
 mod leaving;
 mod leaving_words;
 mod limits;
+mod lost;
 mod operator;
 mod pauses;
 mod restarts;

@@ -1,0 +1,238 @@
+//! The Kubernetes API is lost in the middle of a drain: since when it is silent, and whether the rest of the drain may be
+//! skipped for that.
+//!
+//! Off by default. Nothing is skipped on a server, for a person, or while a machine or the last copy of data is at stake
+//! or may be. Not here: an API that is away before a drain has begun. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubeops::Remaining;
+use step::Mono;
+use topics::{DrainStake, PodCounts, Requester};
+
+use super::facts::{Away, Effect};
+use super::machine::Zedkube;
+use super::run::Run;
+
+/// What is known not to be there.
+const NONE: &str = "none";
+/// A restart may hide a break: this run of the agent has to find the API silent for so long by itself.
+const OWN: Duration = Duration::from_secs(60);
+
+/// The API does not answer, as this run of the agent has heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Silence {
+    /// When it was asked first.
+    since: Mono,
+    /// When the last answer was given up.
+    until: Mono,
+    /// How often it was asked.
+    tries: u32,
+    /// How it was the last time.
+    last: Box<Away>,
+}
+
+/// What decides whether the rest of a drain is skipped.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Lost<'a> {
+    /// Silence of this length is enough; zero for never.
+    limit: Duration,
+    /// How long the API has been silent without a break, restarts of this agent included.
+    silent: Duration,
+    /// How long in this run of the agent.
+    silent_here: Duration,
+    /// A person with a shell waits for the drain.
+    by_person: bool,
+    stake: &'a DrainStake,
+}
+
+/// Whether it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nobody has asked for that.
+    Off,
+    /// Never, for this reason.
+    Never(String),
+    /// Not yet.
+    NotYet,
+    /// Now.
+    Skip,
+}
+
+impl Lost<'_> {
+    pub(super) fn verdict(&self) -> Verdict {
+        if self.limit == Duration::ZERO {
+            return Verdict::Off;
+        }
+        let DrainStake { role, machine, volume } = self.stake;
+        let never = |why: &str| Verdict::Never(why.to_owned());
+        if self.by_person {
+            return never("a person has requested this drain");
+        }
+        match role.as_str() {
+            "worker" => {}
+            "server" => return never("this node has the control plane or etcd"),
+            _ => return never("the role of this node is not known"),
+        }
+        match machine.as_str() {
+            NONE => {}
+            "" => return never("it is not known whether virtual machines still run here"),
+            pod => return Verdict::Never(format!("the virtual machine of pod {pod} still runs here")),
+        }
+        match volume.as_str() {
+            NONE => {}
+            "" => return never("it is not known whether last replicas of Longhorn volumes are here"),
+            name => {
+                return Verdict::Never(format!("the last healthy replica of Longhorn volume {name} is here"));
+            }
+        }
+        if self.silent < self.limit || self.silent_here < OWN.min(self.limit) {
+            return Verdict::NotYet;
+        }
+        Verdict::Skip
+    }
+}
+
+impl Zedkube {
+    /// Whether a drain may be skipped in the middle of it at all.
+    pub(super) fn may_be_lost(&self) -> bool {
+        self.limits.api_lost_skip() > Duration::ZERO
+    }
+
+    /// The API has answered, or nobody asks it any more.
+    pub(super) fn heard(&mut self) {
+        (self.silence, self.silent_since) = (None, None);
+    }
+
+    /// Whether it has answered in the middle of a drain, in this run of the agent or in the one before it.
+    pub(super) fn heard_silence(&mut self, now: Mono, away: Option<Box<Away>>, out: &mut Vec<Effect>) {
+        let amid = matches!(self.run, Run::Draining { .. }) || self.resume.is_some();
+        let Some(last) = away.filter(|_| amid) else { return self.heard() };
+        self.silent_since.get_or_insert(last.asked);
+        self.silence = Some(match self.silence.take() {
+            Some(before) => Silence { until: now, tries: before.tries.saturating_add(1), last, ..before },
+            None => Silence { since: last.asked, until: now, tries: 1, last },
+        });
+        self.skip_lost(now, out);
+    }
+
+    /// What an attempt knows of node and pods; what is not known yet is what was known before.
+    pub(super) fn remaining(&mut self) {
+        let known = self.run.pods().and_then(|it| it.remaining.clone());
+        if let Some(Remaining { server, machine }) = known.filter(|_| self.may_be_lost()) {
+            (if server { "server" } else { "worker" }).clone_into(&mut self.stake.role);
+            self.stake.machine = machine.unwrap_or_else(|| NONE.to_owned());
+        }
+    }
+
+    fn lost(&self, now: Mono) -> Lost<'_> {
+        let long = |since: Option<Mono>| since.map(|at| now.since(at)).unwrap_or_default();
+        Lost {
+            limit: self.limits.api_lost_skip(),
+            silent: long(self.silent_since),
+            silent_here: long(self.silence.as_ref().map(|it| it.since)),
+            by_person: self.open().any(|it| it.requested_by == Requester::Operator),
+            stake: &self.stake,
+        }
+    }
+
+    fn skip_lost(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.lost(now).verdict() != Verdict::Skip {
+            return;
+        }
+        let (Some(since), Some(silence)) = (self.silent_since, &self.silence) else { return };
+        let PodCounts { total, gone, .. } = self.counts();
+        let skip = format!(
+            "the Kubernetes API was lost in the middle of the drain: no answer for {} s, since {}; {gone} of {total} \
+             pods were gone: {}",
+            now.since(since).as_secs(),
+            self.wall(since),
+            silence.last.why
+        );
+        self.end_run(out);
+        self.skip(now, skip, out);
+    }
+
+    /// What a person reads: why it waits, and what can be done.
+    pub(super) fn silence_words(&self, silence: &Silence) -> (String, String) {
+        let Silence { since, until, tries, last } = silence;
+        let since = self.silent_since.unwrap_or(*since);
+        let PodCounts { total, gone, .. } = self.counts();
+        let force = match self.shown_request().requested_by {
+            Requester::Operator => "`zedbox drain cancel` withdraws your request",
+            Requester::Update => {
+                "`zedbox drain force complete --for update` lets the update go ahead without the rest of the drain"
+            }
+            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
+                "`zedbox drain force complete --for reboot` lets the operation go ahead without the rest of the drain"
+            }
+        };
+        let Away { address, why, .. } = &**last;
+        let reason = format!(
+            "no answer from the Kubernetes API at {address} since {}, for {} s, tried {tries} times: {why}; {gone} of \
+             {total} pods were gone then",
+            self.wall(since),
+            until.since(since).as_secs(),
+        );
+        let next_step = format!(
+            "check the network and the cluster software of this node: `systemctl status k3s`; the drain continues \
+             by itself once the API answers, until Deadline{}; {force}",
+            self.skip_words()
+        );
+        (reason, next_step)
+    }
+
+    /// What becomes of a drain in whose middle the API stays silent; empty where nobody has asked for a skip.
+    pub(super) fn skip_words(&self) -> String {
+        let secs = self.limits.api_lost_skip().as_secs();
+        match self.lost(Mono::START).verdict() {
+            Verdict::Off => String::new(),
+            Verdict::Never(why) => format!("; its rest is not skipped: {why}"),
+            Verdict::NotYet | Verdict::Skip => {
+                format!("; its rest is skipped after {secs} s without an answer")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_drain_is_skipped_only_when_nothing_speaks_against_it() {
+        const LONG: u64 = 3600;
+        let secs = Duration::from_secs;
+        let stake = |role: &str, machine: &str, volume: &str| DrainStake {
+            role: role.to_owned(),
+            machine: machine.to_owned(),
+            volume: volume.to_owned(),
+        };
+        let idle = stake("worker", "none", "none");
+        let machine = stake("worker", "apps/virt-launcher-x", "none");
+        let replica = stake("worker", "none", "pvc-1");
+        // Limit, silent, silent in this run, a person waits, what is at stake; a word of the verdict.
+        let table = [
+            (0, LONG, LONG, false, idle.clone(), "Off"),
+            (LONG, LONG, LONG, false, idle.clone(), "Skip"),
+            (LONG, LONG - 1, LONG - 1, false, idle.clone(), "NotYet"),
+            (LONG, LONG, 59, false, idle.clone(), "NotYet"),
+            (LONG, LONG, 60, false, idle.clone(), "Skip"),
+            (30, 30, 30, false, idle.clone(), "Skip"),
+            (LONG, LONG, LONG, true, idle, "a person"),
+            (LONG, LONG, LONG, false, stake("server", "none", "none"), "control plane"),
+            (LONG, LONG, LONG, false, stake("", "none", "none"), "role of this node"),
+            (LONG, LONG, LONG, false, stake("other", "none", "none"), "role of this node"),
+            (LONG, LONG, LONG, false, machine, "apps/virt-launcher-x still runs"),
+            (LONG, LONG, LONG, false, stake("worker", "", "none"), "not known whether virtual machines"),
+            (LONG, LONG, LONG, false, replica, "pvc-1 is here"),
+            (LONG, LONG, LONG, false, stake("worker", "none", ""), "not known whether last replicas"),
+        ];
+        for (limit, silent, silent_here, by_person, stake, expected) in table {
+            let (limit, silent, silent_here) = (secs(limit), secs(silent), secs(silent_here));
+            let lost = Lost { limit, silent, silent_here, by_person, stake: &stake };
+            let verdict = lost.verdict();
+            assert!(format!("{verdict:?}").contains(expected), "{lost:?}: {verdict:?}");
+        }
+    }
+}
