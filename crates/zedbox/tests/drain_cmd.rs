@@ -5,6 +5,8 @@
 
 #[path = "drain_cmd/force.rs"]
 mod force;
+#[path = "drain_cmd/force_log.rs"]
+mod force_log;
 #[path = "drain_cmd/history.rs"]
 mod history;
 #[path = "drain_cmd/node.rs"]

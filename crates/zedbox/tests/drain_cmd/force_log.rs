@@ -1,13 +1,12 @@
 //! A force file that is refused is one line in the log for people, however many agents read it.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
-use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+
+use pubsub::store;
 
 /// Agents that read the file.
 const READERS: usize = 3;
@@ -18,9 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn a_refused_force_file_is_logged_for_people_by_zedkube_alone() {
     let root = tempfile::tempdir().unwrap();
     let force = root.path().join(topics::FORCE_FILE);
-    fs::create_dir_all(force.parent().unwrap()).unwrap();
     let limits = root.path().join("limits.json");
-    fs::write(&limits, r#"{"zedkube":{"server_port":0}}"#).unwrap();
+    store::replace(&limits, br#"{"zedkube":{"server_port":0}}"#).unwrap();
     let mut agents = Command::new(env!("CARGO_BIN_EXE_zedbox"))
         .args(["run", "--log", "debug", "--root"])
         .arg(root.path())
@@ -42,7 +40,7 @@ fn a_refused_force_file_is_logged_for_people_by_zedkube_alone() {
     {
         // What is there at the start counts as left by an earlier boot.
         if line.contains("changing publishNodeDrainStatus") || line.contains("removed a force file") {
-            fs::write(&force, "{}").unwrap();
+            store::replace(&force, b"{}").unwrap();
         } else if line.contains("force file refused") {
             refused.push(line);
         }
