@@ -10,6 +10,7 @@ use std::io::Write as _;
 
 use scenarios::{Cluster, SKIPPED, World};
 
+mod begin;
 mod boot;
 mod force;
 mod order;
@@ -40,6 +41,9 @@ macro_rules! on_both {
 on_both! {
     reboot::a_reboot_is_drained_carried_out_once_and_the_node_comes_back,
     reboot::a_reboot_that_the_controller_takes_back_gives_the_node_back,
+    begin::p4_a_reboot_whose_requester_hears_nothing_but_complete_begins_within_ten_seconds,
+    begin::p4_a_shutdown_whose_requester_hears_nothing_but_complete_begins_within_ten_seconds,
+    begin::p4_an_update_whose_requester_hears_nothing_but_complete_begins_within_ten_seconds,
     reboot::r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once,
     reboot::d_a12_a_broken_cluster_section_is_never_taken_for_leaving,
     reboot::a_device_config_that_is_lost_never_takes_the_node_out_of_its_cluster,

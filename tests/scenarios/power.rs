@@ -4,10 +4,10 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use scenarios::{AT_ONCE, Dice, at_once, folders_of_a_device, power_lost, within};
+use scenarios::{AT_ONCE, Dice, at_once, folders_of_a_device, power_lost, within, within_still};
 
-/// As many as fit in a minute of a small machine.
-const RUNS: u64 = 24;
+/// The clock stands still while nobody waits for it, so that these cost half a minute of a small machine.
+const RUNS: u64 = 100;
 
 #[test]
 fn r6_three_nodes_that_lose_power_anywhere_come_back_in_any_order_with_wrong_clocks() {
@@ -17,7 +17,7 @@ fn r6_three_nodes_that_lose_power_anywhere_come_back_in_any_order_with_wrong_clo
     let jobs = (1..=RUNS).map(|number| {
         let (seed, folders) = (seed.wrapping_add(number), &folders);
         let lost = move || {
-            println!("run {number}: {}", within(power_lost(Dice::new(seed), folders)));
+            println!("run {number}: {}", within_still(power_lost(Dice::new(seed), folders)));
             0
         };
         (format!("run {number}"), lost)

@@ -224,6 +224,12 @@ pub fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
+/// The same where no time passes but that which everybody waits for: for worlds whose agents are tasks.
+pub fn within_still<T>(future: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
+}
+
 /// Does `jobs`, so many at once. Each says how many kills it has dealt; one that panics is a violation.
 pub fn at_once<J: FnOnce() -> usize + Send>(
     many: usize,

@@ -28,7 +28,7 @@ mod world;
 mod writes;
 
 pub use cluster::{Cluster, UUID};
-pub use crashes::{AT_ONCE, Course, Crash, Dice, Outcome, at_once, within};
+pub use crashes::{AT_ONCE, Course, Crash, Dice, Outcome, at_once, within, within_still};
 pub use failing::{Calls, Failing};
 pub use hold::{ALL_STATES, At};
 pub use power::{Asked, folders_of_a_device, power_lost};

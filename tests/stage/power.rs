@@ -11,9 +11,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use agent::device::Operation;
-use kubesim::Fault;
+use kubesim::{Fault, Sim};
 use pubsub::store;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -26,6 +27,9 @@ use crate::{Cluster, Dice, Story, World, reboot_config};
 const WRONG_BY: [i64; 6] = [0, 2, -3_600, 3_600, -1_700_000_000, 300_000_000];
 /// A whole operation of one node has about so many writes; a cut after the last one meets nodes at rest.
 const WRITES: u64 = 90;
+
+/// What does not come within this time does not come.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the controller asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +120,7 @@ pub async fn power_lost(mut dice: Dice, folders: &[PathBuf]) -> String {
     }
     let seen = site.lose_power(&mut dice).await;
     let what = format!("{what}; {seen}");
-    site.come_back(&mut dice).await;
+    site.come_back(&mut dice, &what).await;
     site.finish().await;
     site.check(&what).await;
     what
@@ -220,18 +224,39 @@ impl Site {
         seen.join(" | ")
     }
 
-    async fn come_back(&mut self, dice: &mut Dice) {
+    /// One node of three is no quorum of etcd: until the second one is there the API answers nobody, and no node of
+    /// ours may as much as try to give a cordon back.
+    async fn come_back(&mut self, dice: &mut Dice, what: &str) {
+        let sim = self.nodes[0].world.cluster.sim().clone();
+        let (left, asked) = (cordons(&sim), sim.faults().seen().len());
         let mut order = vec![0, 1, 2];
         let mut up = 0;
         while !order.is_empty() {
             let next = order.swap_remove(usize::try_from(dice.below(order.len() as u64)).unwrap());
             let world = &mut self.nodes[next].world;
             world.cluster.power(true).await;
+            if up == 1 {
+                // The first one has asked, and was not answered.
+                let has_asked = async {
+                    while sim.faults().seen().len() == asked {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                let in_time = tokio::time::timeout(PATIENCE, has_asked).await.is_ok();
+                assert!(in_time, "{what}: the first node up never asks the API");
+                let writes: Vec<_> = sim
+                    .faults()
+                    .seen()
+                    .split_off(asked)
+                    .into_iter()
+                    .filter(|it| it.method != "GET")
+                    .collect();
+                assert!(writes.is_empty(), "{what}: writes before there is a quorum: {writes:?}");
+                assert_eq!(cordons(&sim), left, "{what}: cordons before there is a quorum");
+                sim.faults().clear();
+            }
             world.start_all();
             up += 1;
-            if up == 2 {
-                world.cluster.sim().faults().clear();
-            }
             for _ in 0..dice.below(300) {
                 tokio::task::yield_now().await;
             }
@@ -259,6 +284,15 @@ impl Site {
             node.world.kill_all().await;
         }
     }
+}
+
+/// Which nodes are unschedulable, and by whose cordon.
+fn cordons(sim: &Sim) -> Vec<(Value, Value, Value)> {
+    let seen = |node: Value| {
+        let owner = node["metadata"]["annotations"]["pillar-rs/cordon-owner"].clone();
+        (node["metadata"]["name"].clone(), node["spec"]["unschedulable"].clone(), owner)
+    };
+    sim.list("nodes").into_iter().map(seen).collect()
 }
 
 impl Node {

@@ -15,7 +15,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::time::Instant;
 
-use scenarios::{AT_ONCE, Course, Dice, Outcome, Story, at_once, folders_of_a_device, power_lost, within};
+use scenarios::{
+    AT_ONCE, Course, Dice, Outcome, Story, at_once, folders_of_a_device, power_lost, within, within_still,
+};
 
 /// Kills of a run of all tests.
 const KILLS: usize = 40;
@@ -52,7 +54,7 @@ fn power(seed: u64, runs: u64) -> Outcome {
     let jobs = (1..=runs).map(|number| {
         let (seed, folders) = (seed.wrapping_add(number), &folders);
         let lost = move || {
-            let what = within(power_lost(Dice::new(seed), folders));
+            let what = within_still(power_lost(Dice::new(seed), folders));
             println!("run {number}: {what}");
             0
         };
