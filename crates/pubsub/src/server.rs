@@ -91,7 +91,9 @@ impl Server {
         if !left_over.is_empty() {
             tasks.spawn(async move {
                 tokio::time::sleep(LEFT_OVER).await;
-                left_over.iter().for_each(|it| large::remove(it));
+                for path in left_over {
+                    large::remove(&path);
+                }
             });
         }
         tasks.spawn(welcome(Arc::clone(&desk), Arc::clone(&listener), board.subscribe()));
