@@ -26,8 +26,8 @@ pub enum Error {
     /// Another process is this agent.
     #[error("start: process {pid} of {} is this agent already; stop it first", path.display())]
     Already {
-        /// That process.
-        pid: u32,
+        /// Its number, in its own PID namespace.
+        pid: String,
         /// The pid file that names it.
         path: PathBuf,
     },

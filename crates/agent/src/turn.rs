@@ -8,12 +8,13 @@ use std::future::Future;
 
 use step::Core;
 use tokio::sync::mpsc;
-use tracing::trace;
+use topics::GoTime;
+use tracing::{trace, warn};
 
 use crate::clock_set::ClockSet;
 use crate::outlet::{Effects, Troubles, Weight};
 use crate::watchdog::Watchdog;
-use crate::{Error, Station};
+use crate::{Error, Station, report};
 
 /// Events that wait for their turn. Small: writers of facts wait, and facts coalesce before they are sent.
 const INBOX_EVENTS: usize = 64;
@@ -29,6 +30,15 @@ pub trait Hands {
     /// Whether a person has ordered this, so that it waits for no record.
     fn is_ordered(&self, _effect: &Self::Effect) -> bool {
         false
+    }
+
+    /// The wall clock was set: whatever these hands have written with a time of it is written again by the new one.
+    /// [`crate::Clock::booted_at`] was `before` and is `now`. One that fails is tried again at the next turn.
+    ///
+    /// # Errors
+    /// What could not be written.
+    fn clock_set(&mut self, _before: GoTime, _now: GoTime) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Performs one effect. Long work is started as a task, not awaited. One that fails is tried again, but for an
@@ -135,11 +145,26 @@ where
     let clock = station.clock;
     let mut stop = station.stop.clone();
     let mut wall = ClockSet::new(clock);
+    let boots = clock.boots();
+    let mut booted_at = *boots.borrow();
     let mut effects = Effects::new(troubles.clone(), clock);
     effects.perform(&mut hands, first).await?;
     loop {
         // Beside what the kernel tells: it costs nothing, and not every kernel tells.
         clock.look();
+        let now = *boots.borrow();
+        if now != booted_at {
+            match hands.clock_set(booted_at, now) {
+                Ok(()) => booted_at = now,
+                Err(error) => {
+                    let error = report::chain(&error);
+                    warn!(
+                        agent = troubles.agent(),
+                        error, "times of the clock before it was set are still shown"
+                    );
+                }
+            }
+        }
         if effects.next_try().is_some_and(|at| at <= clock.now()) {
             effects.try_again(&mut hands).await;
         }

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::zboot::{Boot, Label, Zboot};
 use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
+use topics::BaseOSMgrStatus;
 use tracing::{info, warn};
 
 /// Name of this agent on the bus.
@@ -45,7 +46,7 @@ pub async fn run(
 ) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let open = || {
-        pid::write(&station, NAME)?;
+        pid::write::<BaseOSMgrStatus>(&station, NAME)?;
         force::forget_earlier_boot(&station);
         let zboot = zboot()?.map(|zboot| Arc::new(Mutex::new(zboot)));
         let partitions = match &zboot {

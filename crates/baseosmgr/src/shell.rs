@@ -2,6 +2,7 @@
 //!
 //! Not here: any decision. Words of the log: spec agents.md section 6.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::zboot::{PartitionState, Zboot};
@@ -9,7 +10,7 @@ use agent::{Clock, Error, Hands, Station, Tasks, Weight, force, publication, rep
 use pubsub::{Bus, Publication};
 use requester::Why;
 use topics::{
-    BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest,
+    BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, GoTime, NodeAgentStatus, NodeDrainRequest,
     Requester, ZbootStatus,
 };
 use tracing::{error, info, warn};
@@ -29,6 +30,8 @@ pub(crate) struct Shell {
     tasks: Tasks<Event>,
     requests: Publication<NodeDrainRequest>,
     statuses: Publication<BaseOsStatus>,
+    /// Which of them have an error whose time is of us, and how the clocks stood to each other then.
+    timed: BTreeMap<String, GoTime>,
     partitions: Publication<ZbootStatus>,
     manager: Publication<BaseOSMgrStatus>,
     stored: u64,
@@ -46,6 +49,7 @@ impl Shell {
         let mut shell = Self {
             requests: publication(&bus, NAME)?,
             statuses: publication(&bus, NAME)?,
+            timed: BTreeMap::new(),
             partitions: publication(&bus, NAME)?,
             manager: publication(&bus, NAME)?,
             bus,
@@ -121,7 +125,13 @@ impl Shell {
     fn status(&mut self, key: &str, mut status: BaseOsStatus) -> Result<(), Error> {
         if !status.error.is_empty() && status.error_time.is_zero() {
             let before = self.statuses.get(key).filter(|before| before.error == status.error);
+            if before.is_none() {
+                self.timed.remove(key);
+            }
             status.error_time = before.map_or_else(|| self.clock.wall(), |before| before.error_time);
+            self.timed.entry(key.to_owned()).or_insert(self.clock.booted_at());
+        } else {
+            self.timed.remove(key);
         }
         self.statuses.publish(key, &status).map(drop).map_err(Error::pubsub("BaseOsStatus"))
     }
@@ -165,6 +175,17 @@ impl Hands for Shell {
             Effect::Manager(_) => Weight::status("BaseOSMgrStatus"),
             Effect::Say(_) | Effect::AskNodeagent => Weight::plain(),
         }
+    }
+
+    fn clock_set(&mut self, _before: GoTime, now: GoTime) -> Result<(), Error> {
+        for (key, before) in &mut self.timed {
+            let Some(status) = self.statuses.get(key) else { continue };
+            let error_time = status.error_time.moved(*before, now);
+            let status = BaseOsStatus { error_time, ..status.clone() };
+            self.statuses.publish(key, &status).map_err(Error::pubsub("BaseOsStatus"))?;
+            *before = now;
+        }
+        Ok(())
     }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {

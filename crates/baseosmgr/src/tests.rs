@@ -37,6 +37,7 @@ fn sample<T: Topic>(file: &str) -> T {
 struct Device {
     dir: tempfile::TempDir,
     bus: Bus,
+    clock: Clock,
     boots: u32,
     limits: Limits,
     agent: Option<(Stopper, JoinSet<Result<(), Error>>)>,
@@ -49,7 +50,7 @@ impl Device {
         let bus = Bus::open(dir.path()).unwrap();
         store::replace(&bus.path("etc/eve-release"), OLD.as_bytes()).unwrap();
         let limits = Limits { again_first_ms: 1, again_longest_ms: 1, ..Limits::default() };
-        let mut device = Self { dir, bus, boots: 1, limits, agent: None };
+        let mut device = Self { dir, bus, clock: Clock::new().off_by(0), boots: 1, limits, agent: None };
         device.cluster();
         device.start();
         device
@@ -70,7 +71,7 @@ impl Device {
     fn start_with(&mut self, zboot: impl FnMut() -> Result<Option<Box<dyn Zboot>>, Error> + Send + 'static) {
         let (stopper, stop) = Stop::new();
         let boot_id = format!("boot-{}", self.boots);
-        let station = Station { bus: self.bus.clone(), clock: Clock::new(), stop, boot_id };
+        let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
         let mut running = JoinSet::new();
         running.spawn(crate::run(station, self.limits, zboot));
         self.agent = Some((stopper, running));

@@ -6,7 +6,7 @@ use agent::device::Operation;
 use agent::{Error, report};
 use pubsub::{Bus, store};
 use serde::{Deserialize, Serialize};
-use topics::BootReason;
+use topics::{BootReason, GoTime};
 use tracing::warn;
 
 use crate::core::{LastBoot, Order, Resumed};
@@ -24,6 +24,8 @@ pub(crate) struct Journal {
     pub(crate) boot_id: String,
     /// How the boot before ended; its files are gone once this is written.
     pub(crate) last_boot: LastBoot,
+    /// When this boot began, by the wall clock that gave `LastBoot` its time; zero where that was stored before.
+    pub(crate) booted_at: GoTime,
     /// The operation that is latched.
     pub(crate) operation: Option<Latched>,
 }

@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use agent::device::Device;
 use agent::{Error, Station, Tasks, Troubles, outlet, pid, turn};
+use topics::NodeAgentStatus;
 
 /// Name of this agent on the bus.
 const NAME: &str = "nodeagent";
@@ -49,7 +50,7 @@ pub async fn run(station: Station, limits: Limits, device: Box<dyn Device>) -> R
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let device: Arc<dyn Device> = Arc::from(device);
     let open = || {
-        pid::write(&station, NAME)?;
+        pid::write::<NodeAgentStatus>(&station, NAME)?;
         let (outbox, inbox) = turn::inbox();
         let (shell, found) = shell::Shell::open(&station, &device, Tasks::new(outbox))?;
         Ok((shell, found, inbox))

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use agent::device::{self, Device, Operation};
 use agent::{Clock, Error, Hands, Station, Tasks, Weight, publication, report, wire};
 use pubsub::{Bus, Publication, store};
-use topics::{NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, ZbootConfig};
+use topics::{GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, ZbootConfig};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
@@ -46,6 +46,8 @@ pub(crate) struct Shell {
     statuses: Publication<NodeAgentStatus>,
     verdicts: Publication<ZbootConfig>,
     journal: Journal,
+    /// The last status, as the core has it.
+    said: Option<NodeAgentStatus>,
     leaves: Leaves,
     asked: u64,
 }
@@ -73,6 +75,7 @@ impl Shell {
             device: Arc::clone(device),
             tasks,
             journal,
+            said: None,
             leaves: Leaves::default(),
             asked: 0,
             bus,
@@ -86,6 +89,17 @@ impl Shell {
         };
         follow::all(&mut shell.tasks, &shell.bus);
         Ok((shell, found))
+    }
+
+    /// A time that was guessed as that of this boot's start follows the wall clock.
+    fn by_clock(&self, status: NodeAgentStatus) -> NodeAgentStatus {
+        let Journal { booted_at, last_boot: LastBoot { time, .. }, .. } = &self.journal;
+        if booted_at.is_zero() || status.reboot_time != *time {
+            return status;
+        }
+        let moved = time.moved(*booted_at, *self.clock.boots().borrow());
+        let reboot_reason = status.reboot_reason.replace(&time.to_string(), &moved.to_string());
+        NodeAgentStatus { reboot_time: moved, reboot_reason, ..status }
     }
 
     pub(crate) fn leaves(&self) -> Leaves {
@@ -136,7 +150,9 @@ impl Shell {
             Effect::Say(note) => say(&note),
             Effect::Journal(latched) => self.journal(latched)?,
             Effect::Publish(status) => {
-                self.statuses.publish(NAME, &status).map(drop).map_err(Error::pubsub("NodeAgentStatus"))?;
+                let shown = self.by_clock((*status).clone());
+                self.said = Some(*status);
+                self.statuses.publish(NAME, &shown).map(drop).map_err(Error::pubsub("NodeAgentStatus"))?;
             }
             Effect::Zboot(verdict) => {
                 let label = verdict.partition_label.clone();
@@ -197,6 +213,12 @@ impl Hands for Shell {
         }
     }
 
+    fn clock_set(&mut self, _before: GoTime, _now: GoTime) -> Result<(), Error> {
+        let Some(status) = self.said.clone() else { return Ok(()) };
+        let shown = self.by_clock(status);
+        self.statuses.publish(NAME, &shown).map(drop).map_err(Error::pubsub("NodeAgentStatus"))
+    }
+
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
         self.try_perform(effect)
     }
@@ -206,9 +228,11 @@ impl Hands for Shell {
 fn first(station: &Station) -> Result<Journal, Error> {
     let bus = &station.bus;
     let before = reasons::counter(bus)?;
-    let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus), station.clock.wall(), before);
+    let (now, booted_at) = (station.clock.wall(), *station.clock.boots().borrow());
+    let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus), now, before);
+    let booted_at = if last_boot.time == now { booted_at } else { GoTime::ZERO };
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
-    let journal = Journal { boot_id: station.boot_id.clone(), last_boot, operation: None };
+    let journal = Journal { boot_id: station.boot_id.clone(), last_boot, booted_at, operation: None };
     journal.write(bus)?;
     reasons::count(bus, before);
     reasons::forget(bus);

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::{BoxError, Error, Name, store};
 
@@ -19,8 +19,8 @@ pub(crate) const MEMBER_LIMIT_BYTES: usize = (1 << 20) - 1;
 const VALUE_LIMIT_BYTES: usize = 4 << 20;
 /// A peer that has more than this lie unread loses the oldest files: it is many values behind.
 const UNREAD_LIMIT_BYTES: usize = 16 << 20;
-/// Files of an earlier process that are older than this have no reader any more.
-const LEFT_OVER: Duration = Duration::from_secs(60);
+/// Files of an earlier process that lie here for so long have no reader any more.
+pub(crate) const LEFT_OVER: Duration = Duration::from_secs(60);
 /// What the names of the files begin with.
 const PREFIX: &str = "pubsub-file-";
 /// Numbers of ten digits, so that every path of a topic has the same length.
@@ -96,22 +96,16 @@ impl Large {
         Ok((!content.is_empty()).then_some(content))
     }
 
-    /// Removes what an earlier process left for peers that are gone. `now` is by the clock of the file system.
-    pub(crate) fn sweep(&self, now: SystemTime) -> Result<(), Error> {
+    /// What an earlier process left: no reader needs it once [`LEFT_OVER`] has passed. How old it is by the wall clock
+    /// says nothing, as that may have been set.
+    pub(crate) fn left_over(&self) -> Result<Vec<PathBuf>, Error> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(Error::io("list", &self.dir)(error)),
         };
-        for entry in entries.flatten() {
-            let age = entry.metadata().and_then(|seen| seen.modified()).map(|then| now.duration_since(then));
-            if entry.file_name().to_string_lossy().starts_with(PREFIX)
-                && matches!(age, Ok(Ok(age)) if age >= LEFT_OVER)
-            {
-                remove(&entry.path());
-            }
-        }
-        Ok(())
+        let files = entries.flatten().filter(|it| it.file_name().to_string_lossy().starts_with(PREFIX));
+        Ok(files.map(|it| it.path()).collect())
     }
 
     fn path(&self, member: &str, number: u64) -> PathBuf {

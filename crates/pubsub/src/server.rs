@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use crate::error::chain;
-use crate::large::{Large, MEMBER_LIMIT_BYTES};
+use crate::large::{self, LEFT_OVER, Large, MEMBER_LIMIT_BYTES};
 use crate::peer::{self, Desk};
 use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};
 use crate::removed::Removed;
@@ -84,12 +84,18 @@ impl Server {
         let removed = Removed::load(&path)?;
         let listener = Arc::new(Listener::bind(&path)?);
         let desk = Arc::new(Desk::new(name, Large::of(name, root), to_wire));
-        if let Some(now) = made(&path) {
-            desk.large.sweep(now)?;
-        }
+        let left_over = desk.large.left_over()?;
         let former = removed.iter().map(str::to_owned).collect();
         let board = watch::Sender::new(Board { former, ..Board::default() });
         let mut tasks = JoinSet::new();
+        if !left_over.is_empty() {
+            tasks.spawn(async move {
+                tokio::time::sleep(LEFT_OVER).await;
+                for path in left_over {
+                    large::remove(&path);
+                }
+            });
+        }
         tasks.spawn(welcome(Arc::clone(&desk), Arc::clone(&listener), board.subscribe()));
         Ok(Some(Self { desk, path, listener, board, removed, tasks }))
     }
@@ -184,11 +190,6 @@ impl Drop for Server {
 fn is_plain(disk: &[u8]) -> bool {
     let has = |words: &[u8]| disk.windows(words.len()).any(|part| part == words);
     !has(b"pubsub-") && !has(b"\\u")
-}
-
-/// When the file was made, which is now by the clock of the file system.
-fn made(path: &Path) -> Option<SystemTime> {
-    fs::symlink_metadata(path).and_then(|seen| seen.modified()).ok()
 }
 
 /// Lets subscribers in until the service is closed, then waits for those that are there.

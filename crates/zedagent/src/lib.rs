@@ -16,6 +16,7 @@ mod shell;
 pub use limits::Limits;
 
 use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
+use topics::ZedAgentStatus;
 
 /// The name of this agent.
 const NAME: &str = "zedagent";
@@ -29,7 +30,7 @@ pub const CONFIG: &str = "persist/config/edge-dev-config.json";
 pub async fn run(station: Station, limits: Limits) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let open = || {
-        pid::write(&station, NAME)?;
+        pid::write::<ZedAgentStatus>(&station, NAME)?;
         force::forget_earlier_boot(&station);
         let (outbox, inbox) = turn::inbox();
         let (shell, found) = shell::Shell::open(&station, Tasks::new(outbox))?;

@@ -28,6 +28,7 @@ use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use kubeops::Cluster;
 use step::Core as _;
 use tokio::sync::watch;
+use topics::NodeDrainStatus;
 
 use crate::core::{Event, Membership};
 
@@ -62,7 +63,7 @@ pub async fn run_into(
     let target = Target::default();
     let leader = leader::Leader::new(&station, &limits, cluster.clone(), target.clone());
     let open = || {
-        pid::write(&station, NAME)?;
+        pid::write::<NodeDrainStatus>(&station, NAME)?;
         force::forget_earlier_boot(&station);
         let (outbox, inbox) = turn::inbox();
         let (tasks, door) = (Tasks::new(outbox), leader.door());
@@ -75,7 +76,7 @@ pub async fn run_into(
         return Ok(());
     };
     let others = cluster;
-    let standing = membership.standing();
+    let (standing, heard) = (membership.standing(), membership.heard());
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let every = limits.prune();
     let (mut core, mut first) =
@@ -89,7 +90,7 @@ pub async fn run_into(
     }
     let (places, place) = watch::channel(None);
     let attempt = shell.attempt_limit();
-    shell.follow(standing.clone(), place);
+    shell.follow(standing.clone(), heard, place);
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
     // Each is restarted on its own; the drain neither ends nor waits when one of them fails (K5).
     let election = duties::keep("election", &station, || leader.run(&troubles));

@@ -17,7 +17,7 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
-use crate::core::{Author, Effect, Event, Force, Said};
+use crate::core::{Author, Effect, Event, Force, Membership, Said};
 use crate::leader::Door;
 use crate::leave::Standing;
 use crate::limits::Limits;
@@ -97,10 +97,11 @@ impl Shell {
     pub(crate) fn follow(
         &mut self,
         standing: watch::Receiver<Standing>,
+        heard: watch::Sender<Option<Membership>>,
         place: watch::Receiver<Option<Place>>,
     ) {
         let bus = self.station.bus.clone();
-        self.follow_standing(standing);
+        self.follow_standing(standing, heard);
         let target = self.work.target();
         self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => node_known(&target, &value),
@@ -126,12 +127,20 @@ impl Shell {
         self.serve(place);
     }
 
-    /// How this node stands to its cluster, and each change of it.
-    fn follow_standing(&mut self, mut standing: watch::Receiver<Standing>) {
+    /// How this node stands to its cluster, and each change of it. What was sent is `heard`, in this order.
+    fn follow_standing(
+        &mut self,
+        mut standing: watch::Receiver<Standing>,
+        heard: watch::Sender<Option<Membership>>,
+    ) {
         self.tasks.events("follow the standing in the cluster", move |outbox| async move {
             loop {
                 let membership = standing.borrow_and_update().membership;
-                if !outbox.send(Event::Member(membership)).await || standing.changed().await.is_err() {
+                if !outbox.send(Event::Member(membership)).await {
+                    return;
+                }
+                heard.send_replace(Some(membership));
+                if standing.changed().await.is_err() {
                     return;
                 }
             }

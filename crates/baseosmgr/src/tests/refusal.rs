@@ -83,3 +83,17 @@ async fn b5_a_request_of_a_run_that_had_partitions_goes_unless_the_machine_is_go
         }
     }
 }
+
+#[tokio::test]
+async fn k4_the_time_of_an_error_follows_a_clock_that_is_set() {
+    let device = without_partitions().await;
+    let before = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
+    let booted_at = device.clock.booted_at();
+    for off_by in [300_000_000, -300_000_000] {
+        device.clock.jump_to_off_by(off_by);
+        let right = before.error_time.moved(booted_at, device.clock.booted_at());
+        let is_near = |it: &BaseOsStatus| it.error_time.apart(right) < Duration::from_secs(2);
+        let now = device.until::<BaseOsStatus>("baseosmgr", KEY, is_near).await;
+        assert_eq!(BaseOsStatus { error_time: before.error_time, ..now }, before);
+    }
+}

@@ -71,3 +71,24 @@ async fn d_n4_a_reason_that_another_agent_stored_first_stays() {
     );
     world.kill().await;
 }
+
+#[tokio::test]
+async fn k4_a_guessed_reason_and_its_time_follow_a_clock_that_is_set_also_through_a_restart() {
+    let mut world = World::new();
+    world.start();
+    let before = world.status(|_| true).await;
+    let booted_at = world.clock.booted_at();
+    for off_by in [300_000_000, -300_000_000] {
+        world.clock.jump_to_off_by(off_by);
+        let right = before.reboot_time.moved(booted_at, world.clock.booted_at());
+        let is_near = |it: &NodeAgentStatus| it.reboot_time.apart(right) < Duration::from_secs(2);
+        let now = world.status(is_near).await;
+        assert_eq!(
+            now.reboot_reason,
+            before.reboot_reason.replace(&before.reboot_time.to_string(), &now.reboot_time.to_string())
+        );
+        world.kill().await;
+        world.start_again().await;
+        world.status(is_near).await;
+    }
+}

@@ -52,6 +52,7 @@ fn brisk() -> Limits {
 struct World {
     dir: tempfile::TempDir,
     bus: Bus,
+    clock: Clock,
     limits: Limits,
     agent: Option<(Stopper, JoinSet<Result<(), Error>>)>,
 }
@@ -61,7 +62,7 @@ impl World {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let bus = Bus::open(dir.path()).unwrap();
-        let world = Self { dir, bus, limits: brisk(), agent: None };
+        let world = Self { dir, bus, clock: Clock::new().off_by(0), limits: brisk(), agent: None };
         world.partitions("active", "unused");
         world
     }
@@ -85,7 +86,7 @@ impl World {
     fn start_with(&mut self, device: Box<dyn Device>) {
         let (stopper, stop) = Stop::new();
         let boot_id = Choice::Record.boot_id(&self.bus).unwrap();
-        let station = Station { bus: self.bus.clone(), clock: Clock::new(), stop, boot_id };
+        let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
         let mut running = JoinSet::new();
         running.spawn(crate::run(station, self.limits, device));
         self.agent = Some((stopper, running));

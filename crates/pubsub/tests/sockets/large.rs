@@ -50,21 +50,25 @@ async fn each_peer_gets_its_own_files_and_they_go_with_it() {
     assert_eq!(place.files(), 1);
 }
 
-#[tokio::test]
-async fn what_an_earlier_process_left_is_removed_once_nobody_can_read_it() {
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_process_left_is_removed_once_nobody_can_read_it_however_the_clock_was_set() {
     let place = Place::new();
     let (old, new, foreign) = ("pubsub-file-Text1234567890", "pubsub-file-Text1234567891", "other");
     for file in [old, new, foreign] {
         store::replace(&place.large().join(file), b"x").unwrap();
     }
     #[expect(clippy::disallowed_methods, reason = "the age of a file is by the wall clock")]
-    let long_ago = SystemTime::now() - Duration::from_secs(3600);
-    for file in [old, foreign] {
-        fs::File::open(place.large().join(file)).unwrap().set_modified(long_ago).unwrap();
+    let now = SystemTime::now();
+    let years = Duration::from_hours(10 * 8766);
+    for (file, time) in [(old, now - years), (new, now + years), (foreign, now - years)] {
+        fs::File::open(place.large().join(file)).unwrap().set_modified(time).unwrap();
     }
     let _publication = place.publication();
-    let left = |file| place.large().join(file).exists();
-    assert_eq!((left(old), left(new), left(foreign)), (false, true, true));
+    let left = || [old, new, foreign].map(|file| place.large().join(file).exists());
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(left(), [true; 3], "a peer may still read them");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(left(), [false, false, true]);
 }
 
 #[tokio::test]

@@ -112,10 +112,17 @@ impl Seen {
         }
     }
 
-    /// What kind of COMPLETE it is; with several answers the one that claims least.
+    /// What kind of COMPLETE it is: as the request at hand was answered, or else as the answer that claims least.
     fn complete(&self) -> Stand {
         let Some(progress) = self.agreed() else { return Stand::Unproved };
-        let stands: Vec<Stand> = progress.answers.iter().filter_map(Stand::answered).collect();
+        let at_hand = |it: &&Answer| {
+            (it.requested_by, it.requested_at) == (progress.requested_by, progress.requested_at)
+        };
+        let mut answers: Vec<&Answer> = progress.answers.iter().filter(at_hand).collect();
+        if answers.is_empty() {
+            answers = progress.answers.iter().collect();
+        }
+        let stands: Vec<Stand> = answers.into_iter().filter_map(Stand::answered).collect();
         if progress.phase == DrainPhase::Forced || stands.contains(&Stand::Forced) {
             Stand::Forced
         } else if !progress.skip.is_empty() || stands.contains(&Stand::Skipped) {
@@ -241,6 +248,39 @@ mod tests {
             });
             assert_eq!(held.stand(), Stand::Forced, "{status}");
         }
+    }
+
+    #[test]
+    fn k7_an_old_request_that_was_skipped_says_nothing_of_the_proof_for_the_one_at_hand() {
+        let at = |text: &str| text.parse().unwrap();
+        let (old, new) = (at("2026-03-14T09:00:00Z"), at("2026-03-14T10:00:00Z"));
+        let mut told = seen(9);
+        let answer = |requested_by, requested_at, skip: &str| Answer {
+            requested_by,
+            requested_at,
+            status: DrainStatus::Complete,
+            skip: skip.to_owned(),
+            ..Answer::default()
+        };
+        let mut progress = NodeDrainProgress {
+            status: DrainStatus::Complete,
+            requested_by: Requester::DeviceOp,
+            requested_at: new,
+            ..NodeDrainProgress::default()
+        };
+        progress.answers = vec![
+            answer(Requester::Operator, old, "the API was not reachable"),
+            answer(Requester::DeviceOp, new, ""),
+        ];
+        told.progress = Some(progress.clone());
+        assert_eq!(told.stand(), Stand::Complete);
+        // The other way round nothing is proved, nor where the one at hand has no answer.
+        progress.answers[1].skip = "no quorum".to_owned();
+        told.progress = Some(progress.clone());
+        assert_eq!(told.stand(), Stand::Skipped);
+        progress.answers.pop();
+        told.progress = Some(progress);
+        assert_eq!(told.stand(), Stand::Skipped);
     }
 
     #[test]

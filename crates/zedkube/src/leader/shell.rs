@@ -6,7 +6,7 @@ use kubeops::{Cluster, NodeName};
 use pubsub::{Change, Publication};
 use step::Core as _;
 use tokio::sync::watch;
-use topics::{KubeLeaderElectInfo, ZedAgentStatus};
+use topics::{GoTime, KubeLeaderElectInfo, ZedAgentStatus};
 use tracing::{info, warn};
 
 use super::core::{Candidate, Effect, Event, Leadership};
@@ -167,6 +167,12 @@ impl Hands for Desk {
             | Effect::Write(..)
             | Effect::Say(_) => Weight::plain(),
         }
+    }
+
+    fn clock_set(&mut self, before: GoTime, now: GoTime) -> Result<(), Error> {
+        let Some(info) = self.info.get(GLOBAL).cloned() else { return Ok(()) };
+        let info = KubeLeaderElectInfo { latest_change: info.latest_change.moved(before, now), ..info };
+        self.info.publish(GLOBAL, &info).map(drop).map_err(Error::pubsub("KubeLeaderElectInfo"))
     }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {

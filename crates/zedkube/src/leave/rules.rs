@@ -55,6 +55,10 @@ pub(super) struct Rules {
     unchanged: Duration,
     config_patience: Duration,
     boot_id: String,
+    /// How the wall clock stands to the monotonic one; zero before that is known.
+    booted_at: GoTime,
+    /// `StartedAt` and `EndedAt` of the record are of this run, and by that clock.
+    timed: (bool, bool),
 }
 
 /// Whether the device config is fetched, as ZedAgentStatus has it.
@@ -116,6 +120,8 @@ impl Rules {
             unchanged: limits.leave_unchanged(),
             config_patience: limits.config_patience(),
             boot_id: boot_id.to_owned(),
+            booted_at: GoTime::ZERO,
+            timed: (false, false),
         }
     }
 
@@ -239,6 +245,7 @@ impl Rules {
         let record = &mut self.record;
         if matches!(record.phase, LeavePhase::Member) {
             record.started_at = wall;
+            self.timed.0 = true;
         }
         let (phase, reason, deadline) = match (word, due) {
             (Ok(word), Some(due)) if now < due => (LeavePhase::Announced, word.reason(), Some(due)),
@@ -336,6 +343,22 @@ impl Rules {
         shorten(&mut record.marks);
     }
 
+    /// The wall clock stands so to the monotonic one from now on: times of this run follow it.
+    pub(super) fn clock_set(&mut self, booted_at: GoTime) {
+        let before = std::mem::replace(&mut self.booted_at, booted_at);
+        if before.is_zero() {
+            return;
+        }
+        let record = &mut self.record;
+        let (started, ended) = self.timed;
+        let blockers = record.blockers.iter_mut().map(|it| &mut it.since);
+        let times =
+            [(&mut record.started_at, started), (&mut record.ended_at, ended), (&mut record.deadline, true)];
+        for time in times.into_iter().filter_map(|(time, is_ours)| is_ours.then_some(time)).chain(blockers) {
+            *time = time.moved(before, booted_at);
+        }
+    }
+
     /// Hears the end of the walk.
     pub(super) fn ended(&mut self, end: &End, passed_over: &[String], node: &str, wall: GoTime) {
         let by_hand = format!(
@@ -370,6 +393,7 @@ impl Rules {
         (record.phase, record.reason, record.next_step) = (phase, cut(&reason, TEXT_BYTES), next_step);
         record.passed_over = passed_over.iter().map(|it| cut(it, TEXT_BYTES)).collect();
         record.ended_at = wall;
+        self.timed.1 = true;
     }
 }
 

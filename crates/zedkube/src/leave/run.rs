@@ -33,6 +33,8 @@ pub(crate) struct Leaver {
     topic: Option<Publication<NodeLeave>>,
     rules: Rules,
     standing: watch::Sender<Standing>,
+    /// What the drain was told last of it.
+    heard: watch::Sender<Option<Membership>>,
     tries: Tries,
 }
 
@@ -50,6 +52,7 @@ impl Leaver {
             None => wire::peek(&station.bus, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?,
         };
         let mut rules = Rules::new(record.unwrap_or_default(), limits, &station.boot_id);
+        rules.clock_set(*station.clock.boots().borrow());
         let standing = rules.settle(station.clock.now(), station.clock.wall());
         let (standing, _) = watch::channel(standing);
         Ok(Self {
@@ -58,6 +61,7 @@ impl Leaver {
             topic,
             rules,
             standing,
+            heard: watch::Sender::default(),
             tries: Tries::new(troubles),
         })
     }
@@ -65,6 +69,12 @@ impl Leaver {
     /// How this node stands, from before the first config on.
     pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.subscribe()
+    }
+
+    /// For what the drain was told. No walk begins before it knows: only then does it give the cordon of a walk back
+    /// that is called off, however soon that is.
+    pub(crate) fn heard(&self) -> watch::Sender<Option<Membership>> {
+        self.heard.clone()
     }
 
     /// Goes on until the station says stop. `limit` is how long an attempt to drain may last, as the config has it.
@@ -78,6 +88,8 @@ impl Leaver {
         let (to_state, mut state) = watch::channel(State::default());
         // When news of the walk are written, and when they were.
         let (mut due, mut written_at) = (None::<Mono>, Mono::START);
+        let mut boots = self.station.clock.boots();
+        let mut heard = self.heard.subscribe();
         loop {
             let now = self.station.clock.now();
             let before = self.rules.record().phase;
@@ -93,7 +105,7 @@ impl Leaver {
                         due = None;
                         info!("leaving the cluster: called off, this node is a member again");
                     }
-                } else if walk.is_none() {
+                } else if walk.is_none() && *heard.borrow_and_update() == Some(Membership::Leaving) {
                     to_state.send_replace(State::default());
                     state.mark_unchanged();
                     walk = Some(Box::pin(self.walk(&cluster, &target, limit.clone(), to_state.clone())));
@@ -107,6 +119,8 @@ impl Leaver {
                 },
                 () = self.station.clock.sleep_until(self.rules.next_wake()), if self.rules.next_wake().is_some() => {}
                 () = self.station.clock.sleep_until(again), if again.is_some() => {}
+                Ok(()) = heard.changed() => {}
+                Ok(()) = boots.changed() => self.rules.clock_set(*boots.borrow_and_update()),
                 (end, passed_over, node) = ended(&mut walk) => {
                     (walk, due) = (None, None);
                     self.rules.ended(&end, &passed_over, &node, self.station.clock.wall());
@@ -267,5 +281,39 @@ mod tests {
         let troubles = Troubles::open(&bus, station.clock, NAME);
         let leaver = Leaver::open(&station, &troubles, &Limits::default()).unwrap();
         assert_eq!(leaver.standing().borrow().membership, Membership::Leaving);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn no_walk_begins_before_the_drain_has_heard_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let mut topic: Publication<NodeLeave> = publication(&bus, NAME).unwrap();
+        let record = NodeLeave { phase: LeavePhase::Draining, ..NodeLeave::default() };
+        topic.publish(GLOBAL, &record).unwrap();
+        drop(topic);
+        let mut config = publication::<EdgeNodeClusterConfig>(&bus, "zedagent").unwrap();
+        let none = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
+        config.publish(GLOBAL, &none).unwrap();
+        let (_stopper, stop) = Stop::new();
+        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
+        let troubles = Troubles::open(&bus, station.clock, NAME);
+        let limits = Limits::default();
+        let leaver = Leaver::open(&station, &troubles, &limits).unwrap();
+        let heard = leaver.heard();
+        // A walk ends soon: the name of the node is not known.
+        let cluster = Cluster::from_kubeconfig(root.path().join("none"));
+        let run = leaver.run(cluster, Target::default(), watch::channel(Duration::ZERO).1);
+        let after_a_walk = async || {
+            station.clock.sleep_until(Some(station.clock.now() + limits.leave_reach() * 2)).await;
+            wire::peek::<NodeLeave>(&bus, NAME, GLOBAL).unwrap().unwrap().phase
+        };
+        let told = async {
+            assert_eq!(after_a_walk().await, LeavePhase::Draining);
+            heard.send_replace(Some(Membership::Leaving));
+            assert_eq!(after_a_walk().await, LeavePhase::NotReached);
+        };
+        tokio::select! {
+            () = run => panic!("it ended by itself"),
+            () = told => {}
+        }
     }
 }

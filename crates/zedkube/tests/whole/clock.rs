@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use topics::{DrainHistory, DrainStatus, GoTime, RequestId, Requester, go_json};
+use topics::{DrainHistory, DrainStatus, GoTime, NodeDrainProgress, RequestId, Requester, go_json};
 
 use crate::device::Device;
 
@@ -45,6 +45,8 @@ async fn k4_a_clock_that_is_set_in_mid_drain_puts_all_that_is_published_right_wi
         let history: DrainHistory = go_json::from_slice(kept.as_bytes()).unwrap();
         near("a step of the history", history.drains[0].steps[0].at, booted.plus(asked_at.since_start()));
         // But for times nothing is another thing, and nothing was done.
+        // The blocked pod may have been tried once more in those 2 s.
+        let now = NodeDrainProgress { replies: before.replies.clone(), ..now };
         assert_eq!(now.by_clock(before.booted_at), before);
         assert_eq!(device.diary.times("nodedrain-step:").len(), lines, "{:#?}", device.diary.lines());
         assert!(device.cordoned());

@@ -245,3 +245,17 @@ async fn l5_the_cluster_is_without_a_report_for_less_than_thirty_seconds_when_it
         other = Other::beside(&device);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn k4_the_time_of_the_latest_change_follows_a_clock_that_is_set() {
+    let mut device = leading().await;
+    let (before, booted_at) = (info(&device), device.clock.booted_at());
+    for off_by in [300_000_000, -300_000_000] {
+        device.clock.jump_to_off_by(off_by);
+        device.pass(Duration::from_secs(2)).await;
+        let right = before.latest_change.moved(booted_at, device.clock.booted_at());
+        let now = info(&device);
+        assert!(now.latest_change.apart(right) <= Duration::from_secs(2), "{now:?} where {right} is right");
+        assert_eq!(KubeLeaderElectInfo { latest_change: before.latest_change, ..now }, before);
+    }
+}

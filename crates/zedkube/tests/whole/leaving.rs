@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubesim::Fault;
 use serde_json::json;
-use topics::{DrainMarks, DrainPhase, DrainStatus, LeavePhase, NodeLeave, Requester, go_json};
+use topics::{DrainMarks, DrainPhase, DrainStatus, GoTime, LeavePhase, NodeLeave, Requester, go_json};
 
 use crate::device::{Device, status};
 
@@ -299,4 +299,26 @@ async fn only_the_leader_deletes_a_replaced_control_plane_node() {
     assert!(device.sim.get("nodes", "", "n2").is_some());
     device.until_line("no longer in the config's list was deleted", 1).await;
     assert!(device.sim.get("nodes", "", "n2").is_none() && is_there(&device));
+}
+
+#[tokio::test(start_paused = true)]
+async fn k4_the_times_of_a_leave_follow_a_clock_that_is_set_and_nothing_is_decided() {
+    let mut device = draining_out().await;
+    let (before, booted_at) = (record(&device), device.clock.booted_at());
+    let near = |shown: GoTime, right: GoTime| shown.apart(right) <= Duration::from_secs(2);
+    for off_by in [300_000_000, -300_000_000] {
+        device.clock.jump_to_off_by(off_by);
+        device.pass(Duration::from_secs(2)).await;
+        let (now, booted) = (record(&device), device.clock.booted_at());
+        assert!(near(now.started_at, before.started_at.moved(booted_at, booted)), "{now:?}");
+        assert_eq!((now.phase, now.blockers.len()), (LeavePhase::Draining, 1), "{now:?}");
+        assert!(near(now.blockers[0].since, before.blockers[0].since.moved(booted_at, booted)), "{now:?}");
+        assert!(is_there(&device));
+    }
+    device.block(false);
+    device.until_line(OVER, 1).await;
+    let (ended, booted) = (record(&device).ended_at, device.clock.booted_at());
+    device.clock.jump_to_off_by(0);
+    device.pass(Duration::from_secs(2)).await;
+    assert!(near(record(&device).ended_at, ended.moved(booted, device.clock.booted_at())));
 }
