@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of the house each one may call. Nothing else, in no build.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("step", &[]),
     ("topics", &[]),
     ("pubsub", &[]),
@@ -39,6 +39,8 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "zedkube",
         ],
     ),
+    // Nothing but tests, of the four cores.
+    ("model", &[]),
     // The stage of the whole-system tests; nothing but tests may reach it.
     (
         "scenarios",

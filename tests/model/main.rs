@@ -3,12 +3,7 @@
 //!
 //! What is explored and how far, with numbers: README.md beside this file.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test binary: a panic is its way to fail, a line its way to tell"
-)]
+#![cfg(test)]
 
 mod checker;
 mod effects;
@@ -111,7 +106,7 @@ fn the_scenarios_of_the_faults_are_sound_without_them() {
 }
 
 #[test]
-#[ignore = "takes long: cargo test -p scenarios --test model -- --ignored --nocapture --test-threads=1"]
+#[ignore = "takes long: cargo test -p model -- --ignored --nocapture --test-threads=1"]
 fn in_full_states() {
     check(&scenarios::all(), Bounds { depth: 400, states: 1_000_000, threads: 2 });
 }

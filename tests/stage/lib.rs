@@ -2,7 +2,7 @@
 //! cluster, embedded or real.
 //!
 //! Not here: any test. Those of agents as tasks are in `scenarios/`, those of processes in
-//! `crates/zedbox/tests/processes.rs`.
+//! `crates/zedbox/tests/processes`.
 
 #![expect(
     clippy::unwrap_used,

@@ -42,6 +42,7 @@ pub(crate) enum Command {
     Zedkube(Options),
     /// Validate topic files, or trees of them, against their schemas.
     Check(CheckOptions),
+    #[cfg(feature = "demo")]
     /// Show a whole drained reboot on an embedded three-node cluster.
     Demo(DemoOptions),
     /// Show, request, withdraw or force the drain of this node.
@@ -265,6 +266,7 @@ pub(crate) struct Options {
 }
 
 /// Where the demo works.
+#[cfg(feature = "demo")]
 #[derive(Debug, Clone, Group)]
 pub(crate) struct DemoOptions {
     /// Directory that is made anew and left behind for a look.
@@ -276,7 +278,9 @@ impl Command {
     /// What is logged unless something else is asked for: the demo tells its own story.
     pub(crate) const fn quiet(&self) -> &'static str {
         match self {
-            Self::Demo(_) | Self::Check(_) | Self::Drain(_) => "error",
+            #[cfg(feature = "demo")]
+            Self::Demo(_) => "error",
+            Self::Check(_) | Self::Drain(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"

@@ -4,6 +4,7 @@
 
 mod args;
 mod check;
+#[cfg(feature = "demo")]
 mod demo;
 mod drain_cmd;
 mod limits;
@@ -82,6 +83,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Baseosmgr(options) => supervisor::run(&[supervisor::Agent::Baseosmgr], &options).await,
         Command::Nodeagent(options) => supervisor::run(&[supervisor::Agent::Nodeagent], &options).await,
         Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options).await,
+        #[cfg(feature = "demo")]
         Command::Demo(options) => demo::run(&options).await,
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
     }?;

@@ -1,0 +1,12 @@
+//! Real processes, one an agent or all in one, that share nothing but files: killed, short of descriptors, on disks that
+//! take nothing, with clocks that are set, beside other candidates.
+//!
+//! One binary, so that their waits overlap. Not here: `crashes.rs`, which counts writes and runs many at once itself.
+
+mod clock_set;
+mod descriptors;
+mod disk;
+mod election;
+mod failing;
+mod killed;
+mod secrets;
