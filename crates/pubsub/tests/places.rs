@@ -1,7 +1,7 @@
 //! Places that let a publisher down: full, read-only, gone, taken over, with long names, many keys, odd clocks.
 
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
