@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::names::NodeName;
+use crate::names::{CONTROL_PLANE, ETCD, NodeName};
 
 /// What our annotation says about the one who cordoned.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -64,18 +64,11 @@ pub enum CordonStep {
     LeaveForeign,
 }
 
-/// Role labels of a node that has the control plane or etcd.
-const SERVER_LABELS: [&str; 3] = [
-    "node-role.kubernetes.io/control-plane",
-    "node-role.kubernetes.io/etcd",
-    "node-role.kubernetes.io/master",
-];
-
 impl NodeFacts {
     /// Whether it has the control plane or etcd, whatever the value of the label.
     #[must_use]
     pub fn is_server(&self) -> bool {
-        SERVER_LABELS.iter().any(|it| self.labels.contains_key(*it))
+        CONTROL_PLANE.iter().chain([&ETCD]).any(|it| self.labels.contains_key(*it))
     }
 
     /// How to come to a cordon in the name of `owner`.

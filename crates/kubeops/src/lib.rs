@@ -47,7 +47,7 @@ pub mod progress;
 pub mod prune;
 mod refused;
 pub mod remove;
-pub mod replicas;
+mod replicas;
 pub mod reply;
 mod scheduling;
 mod settling;

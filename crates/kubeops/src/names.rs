@@ -1,9 +1,16 @@
-//! Names that go into paths and selectors, checked once.
+//! Names that go into paths and selectors, checked once, and those of node roles.
 //!
 //! Not here: looking anything up. Source: the Kubernetes page "Object Names and IDs" (DNS subdomain names).
 //! Pure: no clock, no I/O, no task.
 
 use std::fmt;
+
+/// Role label of a control-plane node since Kubernetes 1.24.
+pub(crate) const CONTROL_PLANE_NOW: &str = "node-role.kubernetes.io/control-plane";
+/// Role labels of a control-plane node: Kubernetes dropped the first in 1.24 (D-K19).
+pub(crate) const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/master", CONTROL_PLANE_NOW];
+/// Role label of a member of etcd.
+pub(crate) const ETCD: &str = "node-role.kubernetes.io/etcd";
 
 /// The name of a Node object, a DNS subdomain: it goes into paths and field selectors as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

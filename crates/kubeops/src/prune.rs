@@ -12,13 +12,10 @@ use kube::core::ObjectList;
 use crate::client::Cluster;
 use crate::error::Error;
 use crate::leave::delete_node;
-use crate::names::NodeName;
+use crate::names::{CONTROL_PLANE_NOW, NodeName};
 use crate::node::UUID_LABEL;
 use crate::reply::Reply;
 use crate::watch::Scope;
-
-/// The label of a control-plane node.
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 /// A Node object that has to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +47,7 @@ pub async fn look(cluster: &Cluster, keep: &[String], own: &str) -> Result<Found
         what: "control-plane nodes".to_owned(),
         path: Node::url_path(&(), None),
         fields: None,
-        labels: Some(CONTROL_PLANE.to_owned()),
+        labels: Some(CONTROL_PLANE_NOW.to_owned()),
     };
     let list: ObjectList<Node> = scope.list_all(cluster).await?;
     judge(&list.items, keep, own)

@@ -109,7 +109,7 @@ impl Signs<'_> {
     }
 
     fn seen(&self) -> Tier {
-        if self.labels.get("kubevirt.io").is_some_and(|it| it == "virt-launcher") {
+        if is_machine(self.labels) {
             Tier::Application
         } else if self.gives_volumes() {
             Tier::Storage
@@ -155,6 +155,11 @@ impl Signs<'_> {
             .iter()
             .any(|path| path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
+}
+
+/// Whether a pod with these labels runs a virtual machine of KubeVirt.
+pub(crate) fn is_machine(labels: &BTreeMap<String, String>) -> bool {
+    labels.get("kubevirt.io").is_some_and(|it| it == "virt-launcher")
 }
 
 #[cfg(test)]

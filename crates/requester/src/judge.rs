@@ -138,17 +138,12 @@ pub enum Told {
 /// What an answer tells its request.
 #[must_use]
 pub fn told(answer: &Answer) -> Told {
-    match answer.status {
-        DrainStatus::Complete => Told::Complete { skip: answer.skip.clone(), forced: answer.forced },
-        DrainStatus::FailedCordon | DrainStatus::FailedDrain => Told::Failed,
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::NotRequested
-        | DrainStatus::Requested
-        | DrainStatus::Starting
-        | DrainStatus::Cordoned
-        | DrainStatus::DrainRetrying
-        | DrainStatus::Stranger(_) => Told::NotYet,
+    if answer.status == DrainStatus::Complete {
+        Told::Complete { skip: answer.skip.clone(), forced: answer.forced }
+    } else if answer.status.is_failure() {
+        Told::Failed
+    } else {
+        Told::NotYet
     }
 }
 

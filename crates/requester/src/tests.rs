@@ -70,6 +70,26 @@ fn row(of: impl Fn(DrainStatus) -> Verdict) -> Vec<Verdict> {
     statuses().into_iter().map(of).collect()
 }
 
+/// A request that nothing was said to.
+fn unanswered() -> Vec<Verdict> {
+    use Verdict::{Silent, Stranger, Unanswered, Wait};
+    let quiet = |number: u8| Unanswered(DrainStatus::from(number));
+    vec![
+        Silent,
+        Silent,
+        quiet(2),
+        Wait,
+        Wait,
+        Wait,
+        quiet(6),
+        Wait,
+        quiet(8),
+        quiet(9),
+        Stranger(10),
+        Stranger(255),
+    ]
+}
+
 #[test]
 fn without_a_request_only_a_node_outside_of_clusters_switches() {
     use Verdict::{Ask, Open, Silent, Stranger};
@@ -123,7 +143,6 @@ fn with_a_request_only_its_own_answer_settles_it() {
 
 #[test]
 fn an_answer_to_another_request_settles_nothing() {
-    use Verdict::{Silent, Stranger, Unanswered, Wait};
     let own = own(None);
     let device_op = NodeDrainRequest { requested_by: Requester::DeviceOp, ..request(1) };
     let person = NodeDrainRequest { requested_by: Requester::Operator, ..request(1) };
@@ -133,22 +152,7 @@ fn an_answer_to_another_request_settles_nothing() {
             let status = Some(said(status, other.requested_by));
             judge(View { own: Some(&own), ..view(&heard(status, Some(progress))) })
         });
-        let quiet = |number: u8| Unanswered(DrainStatus::from(number));
-        let expected = vec![
-            Silent,
-            Silent,
-            quiet(2),
-            Wait,
-            Wait,
-            Wait,
-            quiet(6),
-            Wait,
-            quiet(8),
-            quiet(9),
-            Stranger(10),
-            Stranger(255),
-        ];
-        assert_eq!(row, expected);
+        assert_eq!(row, unanswered());
     }
 }
 
@@ -174,22 +178,8 @@ fn a_reference_zedkube_is_trusted_by_requester_and_order() {
         Stranger(255),
     ];
     assert_eq!(asked(Requester::Update), ours);
-    let others = vec![
-        Silent,
-        Silent,
-        quiet(2),
-        Wait,
-        Wait,
-        Wait,
-        quiet(6),
-        Wait,
-        quiet(8),
-        quiet(9),
-        Stranger(10),
-        Stranger(255),
-    ];
-    assert_eq!(asked(Requester::DeviceOp), others);
-    assert_eq!(asked(Requester::Operator), others);
+    assert_eq!(asked(Requester::DeviceOp), unanswered());
+    assert_eq!(asked(Requester::Operator), unanswered());
     for last in [6, 8, 9].map(DrainStatus::from) {
         let stale = said(last, Requester::Update);
         let own = own(Some(stale));

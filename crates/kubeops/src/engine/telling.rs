@@ -16,6 +16,7 @@ use crate::names::{PodUid, listed};
 use crate::plan::PodFacts;
 use crate::progress::{Blocker, Left, Marks};
 use crate::reply::Reply;
+use crate::tier;
 use crate::watched::{Refused, RefusedCall};
 
 /// From then on a pod that is still there is worth a mark.
@@ -85,11 +86,8 @@ impl Roster {
 
     /// The first by name of the virtual machines that are not gone; one that stays by a rule counts too.
     pub(super) fn machine(&self) -> Option<String> {
-        let is_machine = |it: &Track| {
-            it.state != State::Gone
-                && !it.facts.finished
-                && it.facts.labels.get("kubevirt.io").is_some_and(|it| it == "virt-launcher")
-        };
+        let is_machine =
+            |it: &Track| it.state != State::Gone && !it.facts.finished && tier::is_machine(&it.facts.labels);
         let machines = self.book.all().filter(|(_, track)| is_machine(track));
         machines.map(|(_, track)| track.facts.pod.to_string()).min()
     }

@@ -11,11 +11,8 @@ use serde_json::Value;
 use super::facts::{Claim, DaemonSet, Detail, Node, Pod};
 use super::quantity;
 use super::{APP_NAMESPACE, STORAGE_NAMESPACE};
+use crate::names::{CONTROL_PLANE, ETCD};
 
-/// Role labels of a control-plane node: Kubernetes dropped the first in 1.24 (D-K19).
-const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"];
-/// Role label of a member of etcd.
-const ETCD: &str = "node-role.kubernetes.io/etcd";
 /// Label with the UUID of a node's device.
 const DEVICE: &str = "node-uuid";
 

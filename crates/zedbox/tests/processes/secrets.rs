@@ -33,43 +33,14 @@ const IN_CONFIG: &str = "planted-config-secret-3095";
 const TOKEN: &str = "s3cr3t";
 
 /// The key of the device, its certificate and the controller's: made with OpenSSL, never in use.
-const DEVICE_KEY: &str = "\
------BEGIN EC PRIVATE KEY-----
-MHcCAQEEIBuac75uJtHJehVutQxgfCcJlLmUM7mKL5T/JM0uj2BKoAoGCCqGSM49
-AwEHoUQDQgAEgYmiR/NWabDgZnb8hUdYm8CC/OU9J99vy1F6OFEMRaihq2Hco4VT
-WCN8YsBT78HZ5HKj/Ehgs6h2Zz9N/kvokw==
------END EC PRIVATE KEY-----
-";
-const DEVICE_CERT: &str = "\
------BEGIN CERTIFICATE-----
-MIIBlzCCAT2gAwIBAgIUUfMmcmDMpMe5NecCTrHG/ZD5IZgwCgYIKoZIzj0EAwIw
-IDEPMA0GA1UECgwGRGV2aWNlMQ0wCwYDVQQDDARlY2RoMCAXDTI2MTEyMTIyNDkz
-NloYDzIxMjYxMDI4MjI0OTM2WjAgMQ8wDQYDVQQKDAZEZXZpY2UxDTALBgNVBAMM
-BGVjZGgwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAASBiaJH81ZpsOBmdvyFR1ib
-wIL85T0n32/LUXo4UQxFqKGrYdyjhVNYI3xiwFPvwdnkcqP8SGCzqHZnP03+S+iT
-o1MwUTAdBgNVHQ4EFgQUYkWDmSAtgesBaNUc1Ttp5IcOEK0wHwYDVR0jBBgwFoAU
-YkWDmSAtgesBaNUc1Ttp5IcOEK0wDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQD
-AgNIADBFAiEApYzyfyuNFS7xK3JMcLdhhEzC92Phoug3rsU6PwFlpmsCIFZ+ZVha
-PpUFjRW8h/txm+3Ii/5ygptK3nJkmXDF83Ji
------END CERTIFICATE-----
-";
-const CONTROLLER_CERT: &str = "\
------BEGIN CERTIFICATE-----
-MIIBSzCB8wIUSJeJisL8kI+x6QG7hzwXVY//p1cwCgYIKoZIzj0EAwIwKDETMBEG
-A1UECgwKQ29udHJvbGxlcjERMA8GA1UEAwwIZXhjaGFuZ2UwIBcNMjYxMTIxMjI0
-OTM2WhgPMjEyNjEwMjgyMjQ5MzZaMCgxEzARBgNVBAoMCkNvbnRyb2xsZXIxETAP
-BgNVBAMMCGV4Y2hhbmdlMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEXxEdyMD5
-oaPJDMT3WKE4oUZaTrm5hIfYSglnfcxygN9XeHY64o0Gg3/7tOA8N1YhKrCbMxjX
-ge8NSYRQt0mYyTAKBggqhkjOPQQDAgNHADBEAiB/wDiUw24VS82tcg+sFVos/lWl
-ugLkEY/Eo9eSrfdK7QIgCy+2F3tFMia1WVAhzyjA4I46eSmahPmzESD2juLf5mg=
------END CERTIFICATE-----
-";
+const DEVICE_KEY: &str = include_str!("../../../zedkube/tests/token/device-key.pem");
+const DEVICE_CERT: &str = include_str!("../../../zedkube/tests/token/device.pem");
+const CONTROLLER_CERT: &str = include_str!("../../../zedkube/tests/token/controller.pem");
 /// First half of the SHA-256 of each.
 const DEVICE_HASH: &str = "a64745084c4d7cf119424746bdee6290";
 const CONTROLLER_HASH: &str = "72c7dadcfec645a464359947e9ac0f6b";
 /// The token as the controller encrypts it for that key, and the SHA-256 of its clear text.
-const SEALED: &str = "b60999e1b1224f99a55f05e4432a24ec408f27288582ec62b44bd0dfb279398f00ca12015d277c2678baa6f0b3ef4b8c\
-     f23633662a9ee35b3f14b236ee1452bfe92d1e6f4f083f26958017e5";
+const SEALED: &str = include_str!("../../../zedkube/tests/token/sealed.hex");
 const SEALED_HASH: &str = "32da88ca1244aba9842265414d9af621ee83060b7f39dfd9a243714c10731557";
 
 fn bytes(hex: &str) -> Base64 {

@@ -20,13 +20,7 @@ use topics::{Base64, CipherBlockStatus, CipherContext, ControllerCert, EdgeNodeC
 use super::cert::key;
 
 /// `openssl ecparam -name prime256v1 -genkey -noout`.
-pub(super) const DEVICE_KEY: &str = "\
------BEGIN EC PRIVATE KEY-----
-MHcCAQEEIBuac75uJtHJehVutQxgfCcJlLmUM7mKL5T/JM0uj2BKoAoGCCqGSM49
-AwEHoUQDQgAEgYmiR/NWabDgZnb8hUdYm8CC/OU9J99vy1F6OFEMRaihq2Hco4VT
-WCN8YsBT78HZ5HKj/Ehgs6h2Zz9N/kvokw==
------END EC PRIVATE KEY-----
-";
+pub(super) const DEVICE_KEY: &str = include_str!("../../tests/token/device-key.pem");
 /// The same key: `openssl pkcs8 -topk8 -nocrypt`.
 pub(super) const DEVICE_KEY_PKCS8: &str = "\
 -----BEGIN PRIVATE KEY-----
@@ -36,31 +30,9 @@ DGB8JwmUuZQzuYovlP8kzS6PYEqhRANCAASBiaJH81ZpsOBmdvyFR1ibwIL85T0n
 -----END PRIVATE KEY-----
 ";
 /// Its certificate.
-pub(super) const DEVICE_CERT: &str = "\
------BEGIN CERTIFICATE-----
-MIIBlzCCAT2gAwIBAgIUUfMmcmDMpMe5NecCTrHG/ZD5IZgwCgYIKoZIzj0EAwIw
-IDEPMA0GA1UECgwGRGV2aWNlMQ0wCwYDVQQDDARlY2RoMCAXDTI2MTEyMTIyNDkz
-NloYDzIxMjYxMDI4MjI0OTM2WjAgMQ8wDQYDVQQKDAZEZXZpY2UxDTALBgNVBAMM
-BGVjZGgwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAASBiaJH81ZpsOBmdvyFR1ib
-wIL85T0n32/LUXo4UQxFqKGrYdyjhVNYI3xiwFPvwdnkcqP8SGCzqHZnP03+S+iT
-o1MwUTAdBgNVHQ4EFgQUYkWDmSAtgesBaNUc1Ttp5IcOEK0wHwYDVR0jBBgwFoAU
-YkWDmSAtgesBaNUc1Ttp5IcOEK0wDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQD
-AgNIADBFAiEApYzyfyuNFS7xK3JMcLdhhEzC92Phoug3rsU6PwFlpmsCIFZ+ZVha
-PpUFjRW8h/txm+3Ii/5ygptK3nJkmXDF83Ji
------END CERTIFICATE-----
-";
+pub(super) const DEVICE_CERT: &str = include_str!("../../tests/token/device.pem");
 /// A certificate of version 1, as `openssl x509 -req` makes it.
-pub(super) const CONTROLLER_CERT: &str = "\
------BEGIN CERTIFICATE-----
-MIIBSzCB8wIUSJeJisL8kI+x6QG7hzwXVY//p1cwCgYIKoZIzj0EAwIwKDETMBEG
-A1UECgwKQ29udHJvbGxlcjERMA8GA1UEAwwIZXhjaGFuZ2UwIBcNMjYxMTIxMjI0
-OTM2WhgPMjEyNjEwMjgyMjQ5MzZaMCgxEzARBgNVBAoMCkNvbnRyb2xsZXIxETAP
-BgNVBAMMCGV4Y2hhbmdlMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEXxEdyMD5
-oaPJDMT3WKE4oUZaTrm5hIfYSglnfcxygN9XeHY64o0Gg3/7tOA8N1YhKrCbMxjX
-ge8NSYRQt0mYyTAKBggqhkjOPQQDAgNHADBEAiB/wDiUw24VS82tcg+sFVos/lWl
-ugLkEY/Eo9eSrfdK7QIgCy+2F3tFMia1WVAhzyjA4I46eSmahPmzESD2juLf5mg=
------END CERTIFICATE-----
-";
+pub(super) const CONTROLLER_CERT: &str = include_str!("../../tests/token/controller.pem");
 /// A certificate for a key on P-384.
 pub(super) const OTHER_CURVE: &str = "\
 -----BEGIN CERTIFICATE-----
@@ -77,8 +49,7 @@ Xg==
 -----END CERTIFICATE-----
 ";
 /// `openssl enc -aes-256-cfb` with the SHA-256 of the shared point (`openssl pkeyutl -derive`) and 00 01 .. 0f.
-pub(super) const SEALED: &str = "b60999e1b1224f99a55f05e4432a24ec408f27288582ec62b44bd0dfb279398f00ca12015d277c2678baa6f0b3ef4b8c\
-        f23633662a9ee35b3f14b236ee1452bfe92d1e6f4f083f26958017e5";
+pub(super) const SEALED: &str = include_str!("../../tests/token/sealed.hex");
 /// SHA-256 of the clear text.
 pub(super) const SEALED_HASH: &str = "32da88ca1244aba9842265414d9af621ee83060b7f39dfd9a243714c10731557";
 /// What a TPM with that key was asked.
