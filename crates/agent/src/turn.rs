@@ -32,12 +32,13 @@ pub trait Hands {
         false
     }
 
-    /// The wall clock was set: whatever these hands have written with a time of it is written again by the new one.
-    /// [`crate::Clock::booted_at`] was `before` and is `now`. One that fails is tried again at the next turn.
+    /// The wall clock was set, [`crate::Clock::booted_at`] is `now`: whatever these hands have written with a time of
+    /// it is written again. By which clock a time was made is for them to note with it: the clock is set before anybody
+    /// hears of it. One that fails is tried again at the next turn.
     ///
     /// # Errors
     /// What could not be written.
-    fn clock_set(&mut self, _before: GoTime, _now: GoTime) -> Result<(), Error> {
+    fn clock_set(&mut self, _now: GoTime) -> Result<(), Error> {
         Ok(())
     }
 
@@ -154,7 +155,7 @@ where
         clock.look();
         let now = *boots.borrow();
         if now != booted_at {
-            match hands.clock_set(booted_at, now) {
+            match hands.clock_set(now) {
                 Ok(()) => booted_at = now,
                 Err(error) => {
                     let error = report::chain(&error);

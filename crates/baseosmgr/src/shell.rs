@@ -177,7 +177,7 @@ impl Hands for Shell {
         }
     }
 
-    fn clock_set(&mut self, _before: GoTime, now: GoTime) -> Result<(), Error> {
+    fn clock_set(&mut self, now: GoTime) -> Result<(), Error> {
         for (key, before) in &mut self.timed {
             let Some(status) = self.statuses.get(key) else { continue };
             let error_time = status.error_time.moved(*before, now);

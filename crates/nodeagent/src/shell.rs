@@ -213,7 +213,7 @@ impl Hands for Shell {
         }
     }
 
-    fn clock_set(&mut self, _before: GoTime, _now: GoTime) -> Result<(), Error> {
+    fn clock_set(&mut self, _now: GoTime) -> Result<(), Error> {
         let Some(status) = self.said.clone() else { return Ok(()) };
         let shown = self.by_clock(status);
         self.statuses.publish(NAME, &shown).map(drop).map_err(Error::pubsub("NodeAgentStatus"))
@@ -228,7 +228,7 @@ impl Hands for Shell {
 fn first(station: &Station) -> Result<Journal, Error> {
     let bus = &station.bus;
     let before = reasons::counter(bus)?;
-    let (now, booted_at) = (station.clock.wall(), *station.clock.boots().borrow());
+    let (now, booted_at) = (station.clock.wall(), station.clock.booted_at());
     let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus), now, before);
     let booted_at = if last_boot.time == now { booted_at } else { GoTime::ZERO };
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");

@@ -77,6 +77,7 @@ impl Leader {
             target: self.target.clone(),
             tasks: Tasks::new(outbox.clone()),
             info: publication(&self.station.bus, NAME)?,
+            changed_by: self.station.clock.booted_at(),
             leads: self.leads.clone(),
             clear: self.clear.clone(),
         };
@@ -110,6 +111,8 @@ struct Desk {
     target: Target,
     tasks: Tasks<Event>,
     info: Publication<KubeLeaderElectInfo>,
+    /// By which clock `LatestChange` was made.
+    changed_by: GoTime,
     leads: watch::Sender<Leadership>,
     clear: watch::Sender<bool>,
 }
@@ -169,10 +172,13 @@ impl Hands for Desk {
         }
     }
 
-    fn clock_set(&mut self, before: GoTime, now: GoTime) -> Result<(), Error> {
+    fn clock_set(&mut self, now: GoTime) -> Result<(), Error> {
         let Some(info) = self.info.get(GLOBAL).cloned() else { return Ok(()) };
-        let info = KubeLeaderElectInfo { latest_change: info.latest_change.moved(before, now), ..info };
-        self.info.publish(GLOBAL, &info).map(drop).map_err(Error::pubsub("KubeLeaderElectInfo"))
+        let info =
+            KubeLeaderElectInfo { latest_change: info.latest_change.moved(self.changed_by, now), ..info };
+        self.info.publish(GLOBAL, &info).map_err(Error::pubsub("KubeLeaderElectInfo"))?;
+        self.changed_by = now;
+        Ok(())
     }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
@@ -188,6 +194,7 @@ impl Hands for Desk {
                     ..info
                 };
                 self.info.publish(GLOBAL, &info).map_err(Error::pubsub("KubeLeaderElectInfo"))?;
+                self.changed_by = self.station.clock.booted_at();
             }
             Effect::Clear(clear) => drop(self.clear.send_replace(clear)),
             Effect::Read(id) => {

@@ -343,6 +343,12 @@ impl Rules {
         shorten(&mut record.marks);
     }
 
+    /// What the clock shows for a point in this boot by which all times of this run are made: also while it was set
+    /// already and [`Rules::clock_set`] has yet to be told.
+    pub(super) fn wall(&self, at: Mono) -> GoTime {
+        self.booted_at.plus(at.since_start())
+    }
+
     /// The wall clock stands so to the monotonic one from now on: times of this run follow it.
     pub(super) fn clock_set(&mut self, booted_at: GoTime) {
         let before = std::mem::replace(&mut self.booted_at, booted_at);

@@ -53,7 +53,8 @@ impl Leaver {
         };
         let mut rules = Rules::new(record.unwrap_or_default(), limits, &station.boot_id);
         rules.clock_set(*station.clock.boots().borrow());
-        let standing = rules.settle(station.clock.now(), station.clock.wall());
+        let now = station.clock.now();
+        let standing = rules.settle(now, rules.wall(now));
         let (standing, _) = watch::channel(standing);
         Ok(Self {
             station: station.clone(),
@@ -93,7 +94,7 @@ impl Leaver {
         loop {
             let now = self.station.clock.now();
             let before = self.rules.record().phase;
-            let standing = self.rules.settle(now, self.station.clock.wall());
+            let standing = self.rules.settle(now, self.rules.wall(now));
             self.announce(before);
             // The record first: whoever walks must be found walking after a power cut. All else waits for no disk.
             let written = self.write();
@@ -123,7 +124,8 @@ impl Leaver {
                 Ok(()) = boots.changed() => self.rules.clock_set(*boots.borrow_and_update()),
                 (end, passed_over, node) = ended(&mut walk) => {
                     (walk, due) = (None, None);
-                    self.rules.ended(&end, &passed_over, &node, self.station.clock.wall());
+                    let time = self.rules.wall(self.station.clock.now());
+                    self.rules.ended(&end, &passed_over, &node, time);
                     let record = self.rules.record();
                     info!(reason = record.reason, next = record.next_step, "leaving the cluster: over");
                 }
@@ -134,7 +136,8 @@ impl Leaver {
                 }
                 () = self.station.clock.sleep_until(due), if due.is_some() => {
                     let newest = state.borrow().clone();
-                    let (now, time) = (self.station.clock.now(), self.station.clock.wall());
+                    let now = self.station.clock.now();
+                    let time = self.rules.wall(now);
                     self.rules.walked(now, &newest, |at| time.minus(now.since(at)));
                     (due, written_at) = (None, now);
                 }
