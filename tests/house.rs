@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("requester", &["agent", "pubsub", "step", "topics"]),
     ("zedagent", &["agent", "pubsub", "requester", "step", "topics"]),
     ("baseosmgr", &["agent", "pubsub", "requester", "step", "topics"]),
-    ("nodeagent", &["agent", "pubsub", "step", "topics"]),
+    ("nodeagent", &["agent", "pubsub", "requester", "step", "topics"]),
     ("zedkube", &["agent", "kubeops", "pubsub", "step", "topics"]),
     ("kubesim", &[]),
     (

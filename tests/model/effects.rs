@@ -143,7 +143,7 @@ impl State {
         if checks {
             // It reads the files itself, and nothing lies between that and the device.
             let answers = self.disk.run.progress.as_ref().map(|it| it.answers.clone()).unwrap_or_default();
-            let checked = Event::Checked { status: self.disk.run.status, answers };
+            let checked = Event::Checked { status: self.disk.run.status, answers, forced: self.disk.force };
             return self.tell(Fact::Nodeagent(checked), fuse, touched);
         }
         Ok(())

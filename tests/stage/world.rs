@@ -69,7 +69,8 @@ struct Program {
 pub struct World {
     // First, as they end before their files do.
     writes: Option<Writes>,
-    processes: Processes,
+    /// The agents that are processes of their own.
+    pub processes: Processes,
     halt: Halt,
     pub(crate) root: TempDir,
     /// Its files.

@@ -332,7 +332,7 @@ async fn a_withdrawn_config_takes_request_and_status_away() {
 }
 
 #[tokio::test]
-async fn a_force_file_releases_the_update_and_is_removed() {
+async fn a_force_file_releases_the_update_and_is_removed_once_zedkube_has_answered_by_it() {
     let device = Device::new();
     device.want();
     device.loaded();
@@ -341,6 +341,7 @@ async fn a_force_file_releases_the_update_and_is_removed() {
     store::replace(&path, br#"{"Status":9}"#).unwrap();
     store::replace(&path, br#"{"Status":9,"RequestedBy":3}"#).unwrap();
     device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+    device.answer(DrainStatus::Complete).await;
     device.until_state(topics::FORCE_FILE, &FileState::Absent).await;
 }
 

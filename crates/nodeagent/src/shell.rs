@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::device::{self, Device, Operation};
-use agent::{Clock, Error, Hands, Station, Tasks, Weight, publication, report, wire};
+use agent::force::Orders;
+use agent::{Error, Hands, Station, Tasks, Weight, publication, report, wire};
 use pubsub::{Bus, Publication, store};
 use topics::{GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, ZbootConfig};
 use tracing::{error, info, warn};
@@ -37,9 +38,7 @@ impl Leaves {
 
 /// The hands of the core.
 pub(crate) struct Shell {
-    bus: Bus,
-    clock: Clock,
-    boot_id: String,
+    station: Station,
     /// Asked on a thread of its own: a program that hangs must not stop the clock that ends the wait for it.
     device: Arc<dyn Device>,
     tasks: Tasks<Event>,
@@ -60,34 +59,32 @@ impl Shell {
         device: &Arc<dyn Device>,
         tasks: Tasks<Event>,
     ) -> Result<(Self, Found), Error> {
-        let bus = station.bus.clone();
+        let bus = &station.bus;
         // First of all it must be the only one: what follows takes the traces of the last boot.
-        let (statuses, verdicts) = (publication(&bus, NAME)?, publication(&bus, NAME)?);
-        let journal = match Journal::read(&bus, &station.boot_id)? {
-            Some(journal) => again(&bus, journal)?,
+        let (statuses, verdicts) = (publication(bus, NAME)?, publication(bus, NAME)?);
+        let journal = match Journal::read(bus, &station.boot_id)? {
+            Some(journal) => again(bus, journal)?,
             None => first(station)?,
         };
         let mut shell = Self {
             statuses,
             verdicts,
-            clock: station.clock,
-            boot_id: station.boot_id.clone(),
+            station: station.clone(),
             device: Arc::clone(device),
             tasks,
             journal,
             said: None,
             leaves: Leaves::default(),
             asked: 0,
-            bus,
         };
         let found = Found {
             last_boot: shell.journal.last_boot.clone(),
             said: shell.statuses.get(NAME).cloned(),
             resumed: shell.journal.operation.clone().map(Resumed::from),
             tested: shell.tested(),
-            hv_type_kube: hv_type_kube(&shell.bus),
+            hv_type_kube: hv_type_kube(&shell.station.bus),
         };
-        follow::all(&mut shell.tasks, &shell.bus);
+        follow::all(&mut shell.tasks, &shell.station.bus);
         Ok((shell, found))
     }
 
@@ -97,7 +94,7 @@ impl Shell {
         if booted_at.is_zero() || status.reboot_time != *time {
             return status;
         }
-        let moved = time.moved(*booted_at, *self.clock.boots().borrow());
+        let moved = time.moved(*booted_at, *self.station.clock.boots().borrow());
         let reboot_reason = status.reboot_reason.replace(&time.to_string(), &moved.to_string());
         NodeAgentStatus { reboot_time: moved, reboot_reason, ..status }
     }
@@ -113,13 +110,14 @@ impl Shell {
 
     fn journal(&mut self, latched: Resumed) -> Result<(), Error> {
         self.journal.operation = Some(Latched::from(latched));
-        self.journal.write(&self.bus)
+        self.journal.write(&self.station.bus)
     }
 
     /// Asks the device for it, without waiting for the answer.
     fn operate(&mut self, order: Order) {
         self.asked += 1;
-        let (device, bus, boot_id) = (Arc::clone(&self.device), self.bus.clone(), self.boot_id.clone());
+        let (device, bus, boot_id) =
+            (Arc::clone(&self.device), self.station.bus.clone(), self.station.boot_id.clone());
         let operation = order.operation;
         let call = tokio::task::spawn_blocking(move || operate(&*device, &order, &bus, &boot_id));
         self.tasks.start(format!("device {}", self.asked), async move {
@@ -158,16 +156,23 @@ impl Shell {
                 let label = verdict.partition_label.clone();
                 self.verdicts.publish(&label, &verdict).map(drop).map_err(Error::pubsub("ZbootConfig"))?;
             }
-            Effect::Reason { order, image } => reasons::write(&self.bus, &order, &image, self.clock.wall())?,
+            Effect::Reason { order, image } => {
+                reasons::write(&self.station.bus, &order, &image, self.station.clock.wall())?;
+            }
             Effect::Check => {
-                let bus = self.bus.clone();
+                let bus = self.station.bus.clone();
+                let mut orders = Orders::open(&self.station);
                 self.asked += 1;
                 self.tasks.start(format!("check {}", self.asked), async move {
-                    // The answers last: zedkube writes them before the status, so they are never the older ones.
+                    // The force file first: who takes it away does so once zedkube has answered by it. The answers last:
+                    // zedkube writes them before the status, so they are never the older ones.
+                    let (order, _) = orders.next().await;
+                    // What is wrong with a force file is said by zedkube, and named in its progress.
+                    let forced = order.ok().flatten();
                     let status = wire::look::<NodeDrainStatus>(&bus, ZEDKUBE, GLOBAL).await;
                     let progress = wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await;
                     let answers = progress.map(|it| it.answers).unwrap_or_default();
-                    Some(Event::Checked { status, answers })
+                    Some(Event::Checked { status, answers, forced })
                 });
             }
             Effect::Sync => self.sync("sync", None),

@@ -4,7 +4,7 @@
 
 use topics::{DrainStatus, NodeDrainProgress, NodeDrainStatus};
 
-use crate::Own;
+use crate::{Own, Told, told};
 
 /// The latest values of zedkube's two topics.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -61,6 +61,12 @@ impl Heard {
             None => false,
             Some(it) => !matches!(it.status, DrainStatus::Unknown | DrainStatus::NotSupported),
         }
+    }
+
+    /// Whether zedkube has answered this very request with COMPLETE: the answer stands, whatever is forced later.
+    pub(crate) fn has_completed(&self, own: &Own) -> bool {
+        let answer = self.progress.as_ref().zip(own.id).and_then(|(progress, id)| progress.answer(id));
+        answer.is_some_and(|it| matches!(told(it), Told::Complete { .. }))
     }
 
     /// What the request waits for, for a person.

@@ -119,6 +119,38 @@ pub enum Verdict {
     Held(NodeDrainStatus),
 }
 
+/// The last look: what keeps the operation that the node was drained for in the name of `by` from being carried out
+/// now, as the drain is under way again or has failed since. The status names one requester; whoever is answered by
+/// name is judged by that. COMPLETE in the force file is a person's word to go on whatever zedkube says, or does not.
+#[must_use]
+pub fn undone(
+    by: Requester,
+    status: Option<NodeDrainStatus>,
+    answers: &[Answer],
+    forced: Option<NodeDrainStatus>,
+) -> Option<NodeDrainStatus> {
+    if forced.is_some_and(|it| completes(it, by)) {
+        return None;
+    }
+    let answer = answers.iter().find(|it| it.requested_by == by);
+    let told = answer.map(|it| NodeDrainStatus { status: it.status, requested_by: by });
+    told.or(status.filter(|it| it.requested_by == by))
+        .filter(|it| it.status.is_under_way() || it.status.is_failure())
+}
+
+/// Whether the force file may be taken away by the operation that has begun in the name of `by`: it has ordered that
+/// one, and zedkube has answered by it. Earlier, [`undone`] would find the node not drained, and no order.
+#[must_use]
+pub fn is_used(forced: Option<NodeDrainStatus>, by: Requester, own: Option<&Own>, heard: &Heard) -> bool {
+    forced.is_some_and(|it| completes(it, by)) && own.is_none_or(|own| heard.has_completed(own))
+}
+
+/// Whether a forced status lets the operation in the name of `by` go on without a drain.
+#[must_use]
+pub fn completes(forced: NodeDrainStatus, by: Requester) -> bool {
+    forced.status == DrainStatus::Complete && serves(forced, by)
+}
+
 /// What a request was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {

@@ -13,4 +13,4 @@ mod tests;
 
 pub use follow::{Word, follow};
 pub use heard::Heard;
-pub use judge::{Membership, Own, Told, Verdict, View, Why, judge, serves, told};
+pub use judge::{Membership, Own, Told, Verdict, View, Why, completes, is_used, judge, serves, told, undone};

@@ -6,11 +6,12 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::zboot::PartitionState;
-use requester::{Own, Verdict, View, Why, judge, serves};
+use requester::{Own, Verdict, View, Why, is_used, judge, serves};
 use step::{Fault, Mono, planted};
 use topics::Requester;
 
 use super::event::{Effect, FallbackFrom, Note, Order};
+use super::facts::Facts;
 use super::machine::BaseOs;
 use super::pause::Pause;
 use super::stage::Stage;
@@ -55,15 +56,16 @@ impl BaseOs {
     /// Switches what is ready and may be; asks for the drain that is missing.
     pub(super) fn switch(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         let want = self.want();
+        let switched = self.facts.spare().state == PartitionState::Updating;
         self.keep_or_withdraw(now, want.as_ref(), effects);
         let kept = self.own.as_ref().filter(|_| self.is_leaving()).map(|own| &own.context);
         let context = want.as_ref().map(|want| &want.context).or(kept);
         self.drain_trouble.take_if(|trouble| Some(&trouble.of) != context);
-        if self.facts.spare().state == PartitionState::Updating
-            && self.facts.forced_complete()
-            && !self.force_used
+        let Facts { forced, drain, .. } = &self.facts;
+        if switched
+            && is_used(*forced, Requester::Update, self.own.as_ref(), drain)
+            && !std::mem::replace(&mut self.force_used, true)
         {
-            self.force_used = true;
             effects.push(Effect::RemoveForce);
         }
         let Some(want) = want.filter(|_| self.ordered.is_none()) else {

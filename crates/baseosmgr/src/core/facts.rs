@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agent::zboot::{Label, Partition, PartitionState, Partitions};
 use requester::{Heard, Membership};
-use topics::{BaseOsConfig, ContentTreeStatus, DrainStatus, NodeDrainStatus, Requester};
+use topics::{BaseOsConfig, ContentTreeStatus, NodeDrainStatus};
 
 use super::event::{Counters, Event, LastBoot, Order, Source, Write};
 
@@ -142,13 +142,6 @@ impl Facts {
             && spare.state == PartitionState::Unused
             && !spare.short_version.is_empty();
         (asked != acted && possible).then_some(asked)
-    }
-
-    /// COMPLETE for us by the force file: used once.
-    pub(super) fn forced_complete(&self) -> bool {
-        self.forced.is_some_and(|forced| {
-            forced.status == DrainStatus::Complete && forced.requested_by == Requester::Update
-        })
     }
 }
 

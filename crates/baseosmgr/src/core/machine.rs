@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use agent::zboot::{Label, PartitionState, Partitions};
-use requester::Own;
+use requester::{Own, completes};
 use step::{Core, Fault, Mono, planted};
-use topics::{BaseOsStatus, ZbootStatus};
+use topics::{BaseOsStatus, Requester, ZbootStatus};
 
 use super::drain::{Parting, Waiting};
 use super::event::{Effect, Event, Found, Note, Order, Write};
@@ -75,8 +75,8 @@ impl BaseOs {
             write_trouble: None,
             drain_trouble: None,
             waiting: None,
-            rivals_since: None,
             force_used: false,
+            rivals_since: None,
             // The partitions are told at once: others wait for them at their start.
             wake: Some(Mono::START),
             said: Said { statuses: found.statuses.into_iter().collect(), ..Said::default() },
@@ -141,7 +141,7 @@ impl BaseOs {
         if let Some(own) = &mut self.own {
             own.hear(&self.facts.drain);
         }
-        self.force_used &= self.facts.forced_complete();
+        self.force_used &= self.facts.forced.is_some_and(|it| completes(it, Requester::Update));
     }
 
     fn write_failed(&mut self, now: Mono, of: Write, reason: String, effects: &mut Vec<Effect>) {

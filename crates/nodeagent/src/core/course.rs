@@ -3,6 +3,7 @@
 //! Source: spec agents.md 2.4. Pure: no clock, no I/O, no task.
 
 use agent::device::Operation;
+use requester::undone;
 use step::{Fault, Mono, planted};
 use topics::{Answer, NodeDrainStatus};
 
@@ -156,17 +157,16 @@ impl NodeAgent {
     }
 
     /// What zedkube says right now: the device is asked, unless the node is not drained any more for whom it was.
-    pub(super) fn checked(&mut self, now: Mono, answers: &[Answer], out: &mut Vec<Effect>) {
+    pub(super) fn checked(
+        &mut self,
+        now: Mono,
+        answers: &[Answer],
+        forced: Option<NodeDrainStatus>,
+        out: &mut Vec<Effect>,
+    ) {
         let Phase::Checking { order } = &self.phase else { return };
         let order = order.clone();
-        let by = order.drained_for();
-        // The status names one requester; whoever is answered by name is judged by that.
-        let answer = answers.iter().find(|it| Some(it.requested_by) == by);
-        let said = match answer {
-            Some(it) => Some(NodeDrainStatus { status: it.status, requested_by: it.requested_by }),
-            None => self.drain.filter(|it| Some(it.requested_by) == by),
-        };
-        let held = said.filter(|it| undone(*it));
+        let held = order.drained_for().and_then(|by| undone(by, self.drain, answers, forced));
         self.phase = match held {
             None => self.operate(now, order, out),
             Some(status) => {
@@ -220,9 +220,4 @@ impl NodeAgent {
             }
         };
     }
-}
-
-/// Whether a drain that was complete is under way again, or has failed since.
-fn undone(status: NodeDrainStatus) -> bool {
-    status.status.is_under_way() || status.status.is_failure()
 }

@@ -45,6 +45,8 @@ pub enum Event {
         status: Option<NodeDrainStatus>,
         /// What it has answered to whom; empty beside a zedkube that gives no answers.
         answers: Vec<Answer>,
+        /// What the force file orders, where there is one that counts.
+        forced: Option<NodeDrainStatus>,
     },
     /// All that `0` had on disk at start was heard.
     Heard(Source),
@@ -153,7 +155,7 @@ pub enum Effect {
         /// The partition that runs.
         image: String,
     },
-    /// Read what zedkube says at this moment; answered by [`Event::Checked`].
+    /// Read what zedkube and the force file say at this moment; answered by [`Event::Checked`].
     Check,
     /// Bring everything to the disks, while others come to rest.
     Sync,

@@ -118,11 +118,11 @@ impl NodeAgent {
     fn hear(&mut self, now: Mono, event: Event, out: &mut Vec<Effect>) {
         match event {
             Event::Drain(status) => self.hear_drain(now, status, out),
-            Event::Checked { status, answers } => {
+            Event::Checked { status, answers, forced } => {
                 if let Some(status) = status {
                     self.hear_drain(now, status, out);
                 }
-                self.checked(now, &answers, out);
+                self.checked(now, &answers, forced, out);
             }
             Event::Wish(wish) => {
                 self.controller.hear(now, wish.contact);

@@ -5,8 +5,7 @@
 use requester::{Own, Verdict, Why};
 use step::{Fault, Mono, planted};
 use topics::{
-    BootReason, DeviceOp, DrainStatus, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId,
-    Requester,
+    BootReason, DeviceOp, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId, Requester,
 };
 
 use super::facts::{Effect, Said};
@@ -121,7 +120,6 @@ impl Zedagent {
 
     /// Tells nodeagent. From here on only a boot ends the operation.
     pub(super) fn command(&mut self, op: DeviceOp, why: Why, out: &mut Vec<Effect>) {
-        let forced = matches!(&why, Why::Forced(it) if it.status == DrainStatus::Complete);
         let skip = match why {
             Why::Complete { skip } => skip,
             Why::NotSupported | Why::Early => {
@@ -151,10 +149,6 @@ impl Zedagent {
         CARRIED_OUT.0.clone_into(&mut pending.waiting_for);
         CARRIED_OUT.1.clone_into(&mut pending.next_step);
         out.push(Effect::Journal(pending.clone()));
-        if forced {
-            out.push(Effect::UseForce);
-            self.forced = None;
-        }
         self.command_again(op);
         let reason = self.reason(op);
         out.push(Effect::Say(Said::Commanded(op, reason)));

@@ -320,11 +320,21 @@ fn a_forced_complete_serves_the_requester_that_it_names_and_is_used_once() {
     let forced = |by: u8| {
         Event::Forced(Some(NodeDrainStatus { status: DrainStatus::Complete, requested_by: by.into() }))
     };
-    let (mut core, _) = asked();
+    let (mut core, request) = asked();
     assert!(!commands(&core.step(T0, forced(3))));
     let effects = core.step(T0, forced(2));
     assert!(commands(&effects));
-    assert!(effects.contains(&Effect::UseForce));
+    let uses = |effects: &[Effect]| effects.contains(&Effect::UseForce);
+    assert!(!uses(&effects), "nodeagent would find the node not drained, and no order");
+    assert!(!uses(&core.step(T0, answer(&request, 5))));
+    assert!(uses(&core.step(T0, answer(&request, 9))));
+    assert!(!uses(&core.step(T0, answer(&request, 9))));
+    // Nobody was asked for a drain.
+    let (mut core, _) = start(found("b1"));
+    core.step(T0, forced(2));
+    assert!(uses(&core.step(T0, wants(7))));
+    let (mut core, _) = asked();
+    let effects = core.step(T0, forced(2));
     assert!(
         effects.iter().any(|it| matches!(it, Effect::Journal(pending) if pending.skip.contains("forced")))
     );

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use requester::{Heard, Membership, Own, Verdict, View, Why, judge};
+use requester::{Heard, Membership, Own, Verdict, View, Why, is_used, judge};
 use step::{Core, Fault, Mono, planted};
 use topics::{
     DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
@@ -419,6 +419,12 @@ impl Core for Zedagent {
         }
         self.evaluate(now, &mut out);
         self.proceed(now, &mut out);
+        if self.commanded().is_some()
+            && is_used(self.forced, Requester::DeviceOp, self.own.as_ref(), &self.drain)
+        {
+            self.forced = None;
+            out.push(Effect::UseForce);
+        }
         self.status.device_state = self.device_state();
         if self.status != before {
             out.push(Effect::Publish(Box::new(self.status.clone())));

@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use scenarios::{At, World};
+use scenarios::{Agent, At, World};
 use tokio::task::{JoinHandle, spawn_blocking};
-use topics::{DrainStatus, NodeDrainProgress, NodeDrainRequest, Requester};
+use topics::{DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainRequest, Requester};
 
 use crate::node::Told;
 
@@ -132,7 +132,20 @@ async fn a_reboot_that_is_held_up_goes_ahead_once_complete_is_forced() {
     let told = drain(&world, "force complete --for reboot").await;
     assert_eq!(told.code, 0, "{told:?}");
     world.recorded_count(1).await;
+    world.until_file(FORCE_FILE, "the force file to be used up", |text| text.is_none()).await;
     let told = drain(&world, "force --remove").await;
     assert_eq!(told.code, 1, "used once: {told:?}");
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn a_forced_reboot_goes_ahead_beside_a_zedkube_that_hangs_in_the_middle_of_its_drain() {
+    let mut world = held().await;
+    world.ask_reboot(7);
+    blocked(&world).await;
+    world.processes.hold(Agent::Zedkube, true);
+    assert_eq!(drain(&world, "force complete --for reboot").await.code, 0);
+    world.recorded_count(1).await;
+    assert!(world.bus.path(FORCE_FILE).exists(), "zedkube has not heard of it; a boot takes it away");
     world.kill_all().await;
 }

@@ -240,13 +240,13 @@ async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_wri
     world.put(FALLBACK, r#"{"Status":9,"RequestedBy":2}"#);
     let commanded = |it: Option<&ZedAgentStatus>| it.is_some_and(|it| it.reboot_cmd);
     world.until::<ZedAgentStatus>("zedagent", "the command to reboot", commanded).await;
-    world.until_file(FALLBACK, "the force file to be used up", |text| text.is_none()).await;
     let goes_down = |it: Option<&NodeAgentStatus>| it.is_some_and(|it| it.device_reboot);
     world.until::<NodeAgentStatus>("nodeagent", "the reboot to be under way", goes_down).await;
     // The stand-in writes to the same disk; what was commanded is on record by then.
     disk.mend();
     world.recorded_count(1).await;
     no_trouble(&world).await;
+    world.until_file(FALLBACK, "the force file to be used up", |text| text.is_none()).await;
     world.reboot().await;
     world.start_all();
     world.executed(7).await;

@@ -228,6 +228,9 @@ fn the_force_file_releases_the_update_and_is_used_once() {
     let forced = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::Update };
     world.say(Event::Forced(Some(forced)));
     assert_eq!(world.switches(), [(X.to_owned(), Why::Forced(forced))]);
+    assert!(!world.done.contains(&Effect::RemoveForce), "nodeagent would find no order");
+    world.answer(DrainStatus::Complete);
+    world.answer(DrainStatus::Complete);
     assert_eq!(world.done.iter().filter(|effect| **effect == Effect::RemoveForce).count(), 1);
 }
 

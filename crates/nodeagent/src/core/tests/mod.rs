@@ -60,7 +60,9 @@ impl Bench {
         }
         if let Some(at) = effects.iter().position(|effect| *effect == Effect::Check) {
             effects.remove(at);
-            effects.extend(self.core.step(self.now, Event::Checked { status: None, answers: Vec::new() }));
+            effects.extend(
+                self.core.step(self.now, Event::Checked { status: None, answers: Vec::new(), forced: None }),
+            );
         }
         let at = self.now.since_start().as_secs();
         self.done.extend(effects.iter().map(|effect| (at, effect.clone())));
