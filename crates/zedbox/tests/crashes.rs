@@ -32,7 +32,7 @@ fn killed_anywhere(story: Story) {
     let outcome = course.all_crashed(crashes);
     println!("{story:?}: {} runs, {} kills", outcome.runs, outcome.kills);
     assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));
-    // Progress is written as often as there is time: the last write of it need not come again.
+    // The run that was listened to may have written something more often than any other.
     assert!(outcome.kills + tried / 20 >= tried, "{} of {tried} kills fell", outcome.kills);
 }
 
