@@ -11,24 +11,28 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of the house each one may call. Nothing else, in no build.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("step", &[]),
     ("topics", &[]),
     ("pubsub", &[]),
     ("agent", &["pubsub", "step", "topics"]),
-    ("kubeops", &["step"]),
+    ("kubeapi", &["step"]),
+    ("kubenodeop", &["kubeapi", "step"]),
+    ("clusterview", &["agent", "kubeapi", "pubsub", "step", "topics"]),
+    ("nodestatus", &["agent", "kubeapi", "pubsub", "step", "topics"]),
     ("requester", &["agent", "pubsub", "step", "topics"]),
     ("zedagent", &["agent", "pubsub", "requester", "step", "topics"]),
     ("baseosmgr", &["agent", "pubsub", "requester", "step", "topics"]),
     ("nodeagent", &["agent", "pubsub", "requester", "step", "topics"]),
-    ("zedkube", &["agent", "kubeops", "pubsub", "step", "topics"]),
+    ("zedkube", &["agent", "clusterview", "kubeapi", "kubenodeop", "nodestatus", "pubsub", "step", "topics"]),
     ("kubesim", &[]),
     (
         "zedbox",
         &[
             "agent",
             "baseosmgr",
-            "kubeops",
+            "kubeapi",
+            "kubenodeop",
             "kubesim",
             "nodeagent",
             "pubsub",
@@ -47,7 +51,9 @@ const ARROWS: [(&str, &[&str]); 14] = [
         &[
             "agent",
             "baseosmgr",
-            "kubeops",
+            "clusterview",
+            "kubeapi",
+            "kubenodeop",
             "kubesim",
             "nodeagent",
             "pubsub",
@@ -60,11 +66,13 @@ const ARROWS: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates that may reach the Kubernetes client.
-const KUBE_CALLERS: [&str; 3] = ["kubeops", "kubesim", "scenarios"];
+const KUBE_CALLERS: [&str; 5] = ["clusterview", "kubeapi", "kubenodeop", "kubesim", "scenarios"];
 /// A file that is longer has more than one subject.
 const LONGEST_FILE_LINES: usize = 480;
 /// The sentence that makes a file pure.
 const PURE: &str = "Pure: no clock, no I/O, no task.";
+/// A folder with more files has more than one subject.
+const FULLEST_FOLDER_FILES: usize = 16;
 /// A stranger reads no more.
 const LONGEST_README_LINES: usize = 150;
 /// Words that a reader has to decode, and plain ones. In code spans and blocks they may be names.
@@ -251,6 +259,74 @@ fn files_have_one_subject() {
 }
 
 #[test]
+fn folders_have_one_subject() {
+    let mut folders: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (path, _) in sources() {
+        *folders.entry(path.parent().unwrap().to_owned()).or_default() += 1;
+    }
+    folders.retain(|_, files| *files > FULLEST_FOLDER_FILES);
+    assert!(folders.is_empty(), "over {FULLEST_FOLDER_FILES} files: {folders:?}");
+}
+
+#[test]
+fn a_file_of_tests_has_a_name_that_says_so() {
+    let is_test =
+        |path: &Path| path.components().any(|part| part.as_os_str().to_string_lossy().contains("test"));
+    for (path, text) in sources().into_iter().filter(|(path, _)| !is_test(path)) {
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let tests = ["#[test]", "#[tokio::test"].into_iter().any(|mark| product.contains(mark));
+        assert!(!tests, "{}: move its tests into a folder tests", path.display());
+    }
+}
+
+#[test]
+fn messages_use_plain_words() {
+    for (path, text) in files(&["crates"], "rs") {
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        if path.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs"))) {
+            continue;
+        }
+        for message in literals(product) {
+            let unclear = unclear(&message);
+            assert!(unclear.is_none(), "{}: {message:?}: not {:?}", path.display(), unclear.unwrap());
+        }
+    }
+}
+
+/// The string literals of a source.
+fn literals(text: &str) -> Vec<String> {
+    let (mut found, mut rest) = (Vec::new(), text);
+    while let Some(at) = rest.find(['"', '/', '\'']) {
+        let (_, here) = rest.split_at(at);
+        rest = if here.starts_with("//") {
+            here.split_once('\n').map_or("", |(_, after)| after)
+        } else if here.starts_with("'\"'") || here.starts_with("'\\") {
+            &here[3..]
+        } else if let Some(inner) = here.strip_prefix('"') {
+            let mut escaped = false;
+            let end = inner.find(|it| {
+                let ends = it == '"' && !escaped;
+                escaped = it == '\\' && !escaped;
+                ends
+            });
+            let end = end.unwrap_or(inner.len());
+            found.push(inner[..end].to_owned());
+            inner.get(end + 1..).unwrap_or_default()
+        } else {
+            &here[1..]
+        };
+    }
+    found
+}
+
+/// A word of `line` that a reader has to decode, and a plain one.
+fn unclear(line: &str) -> Option<(&'static str, &'static str)> {
+    let words: Vec<&str> = line.split(|it: char| !it.is_alphabetic()).filter(|it| !it.is_empty()).collect();
+    let line = format!(" {} ", words.join(" ").to_lowercase());
+    UNCLEAR.into_iter().find(|(word, _)| line.contains(&format!(" {word} ")))
+}
+
+#[test]
 fn a_test_that_is_skipped_says_so_past_its_own_output_which_nobody_sees_when_it_passes() {
     // Benches have no output of that kind.
     let tests = sources().into_iter().filter(|(path, _)| !path.to_string_lossy().contains("/benches/"));
@@ -322,10 +398,7 @@ fn the_readme_is_short() {
 fn documents_use_plain_words() {
     for (path, text) in documents() {
         for (nth, line) in prose(&text) {
-            let words: Vec<&str> =
-                line.split(|it: char| !it.is_alphabetic()).filter(|it| !it.is_empty()).collect();
-            let line = format!(" {} ", words.join(" ").to_lowercase());
-            let unclear = UNCLEAR.iter().find(|(word, _)| line.contains(&format!(" {word} ")));
+            let unclear = unclear(&line);
             assert!(unclear.is_none(), "{}, line {nth}: not {:?}", path.display(), unclear.unwrap());
         }
     }

@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio::runtime::{Builder, Runtime};
-use zedkube::trial;
+use nodestatus::trial;
 
 const SECRET: &[u8] = b"s3cr3t-token";
 /// As much of a connection fits into the stream before anybody reads.
@@ -24,7 +24,7 @@ static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
     let root = std::env::temp_dir().join(format!("fuzz-http-{}", std::process::id()));
     for (topic, value) in [
         ("run/zedagent/EdgeNodeInfo", r#"{"DeviceName":"n1","ProjectName":"p","EnterpriseName":"e"}"#),
-        ("run/zedkube/EdgeNodeClusterStatus", include_str!("../../crates/zedkube/tests/served/token.json")),
+        ("run/zedkube/EdgeNodeClusterStatus", include_str!("../../crates/nodestatus/tests/served/token.json")),
     ] {
         std::fs::create_dir_all(root.join(topic)).unwrap();
         std::fs::write(root.join(topic).join("global.json"), value).unwrap();

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Builder::new_current_thread().build().unwrap());
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Err(refused) = RUNTIME.block_on(kubeops::trial::kubeconfig(bytes)) {
+    if let Err(refused) = RUNTIME.block_on(kubeapi::trial::kubeconfig(bytes)) {
         assert!(!refused.is_empty());
     }
 });

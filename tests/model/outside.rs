@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use agent::device::Operation;
-use kubeops::boot::Report;
-use kubeops::gate::{Layer, Verdict};
-use kubeops::{Marks, Watched};
+use kubenodeop::node::boot::Report;
+use kubenodeop::node::gate::{Layer, Verdict};
+use kubenodeop::{Marks, Watched};
 use nodeagent::core::Took;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
 use zedkube::core::{Done, Failure, Seen, Stayer};

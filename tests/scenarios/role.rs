@@ -4,17 +4,19 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::{Clock, Troubles, wire};
+use clusterview::leader::Leadership;
+use clusterview::prune::replaced;
+use clusterview::stats;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use kubeops::leave::{self, Leave};
-use kubeops::{CordonOwner, Marks, NodeName, Rules, prune};
+use kubeapi::NodeName;
+use kubenodeop::leave::{self, Leave};
+use kubenodeop::{CordonOwner, Marks, Rules};
 use pubsub::{Bus, Change};
 use scenarios::{At, UUID, World};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 use topics::{AppLogMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
-use zedkube::leader::Leadership;
-use zedkube::stats;
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
 fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> {
@@ -177,7 +179,7 @@ fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
 async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let node = NodeName::parse("edge-node-1").unwrap();
-    kubeops::survey::plan(&world.cluster.handle(), &node).await.unwrap();
+    kubenodeop::plan::survey::plan(&world.cluster.handle(), &node).await.unwrap();
     granted_and_used(&["pillar-rs-drain-plan"], &world.cluster.asked_by_agents());
 }
 
@@ -189,7 +191,7 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
     sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
     let handle = world.cluster.handle();
     // No node of this cluster is on that list: none is deleted.
-    assert!(prune::look(&handle, &["another".to_owned()], "").await.unwrap().stale.is_empty());
+    assert!(replaced::look(&handle, &["another".to_owned()], "").await.unwrap().stale.is_empty());
     let order = Leave {
         node: NodeName::parse("edge-node-1").unwrap(),
         device_uuid: UUID.to_owned(),
@@ -215,7 +217,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
     let clock = Clock::new();
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
-    let (_member, member) = watch::channel(true);
+    let (_configs, config) = watch::channel(Some(std::sync::Arc::default()));
     let board = stats::Board::open(&Troubles::open(&bus, clock, "zedkube")).unwrap();
     let mut told =
         bus.subscription(&wire::name::<KubeStatsState>("zedkube"), wire::codec::<KubeStatsState>());
@@ -230,7 +232,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
         }
     };
     tokio::select! {
-        () = stats::run(world.cluster.handle(), clock, leading, member, board) => panic!("it ends with its senders"),
+        () = stats::run(world.cluster.handle(), clock, leading, config, board) => panic!("it ends with its senders"),
         () = followed => {}
     }
     granted_and_used(&[STATS_ROLE], &world.cluster.asked_by_agents());
@@ -240,19 +242,19 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
 async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     add_application(&world);
-    let target = zedkube::Target::default();
+    let target = kubeapi::Target::default();
     target.set(NodeName::parse("edge-node-1").unwrap(), String::new());
     let (_stopper, stop) = agent::Stop::new();
     let station =
         agent::Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
     let troubles = Troubles::open(&world.bus, station.clock, "zedkube");
-    let apps = zedkube::apps::Apps::open(&station, &troubles, world.cluster.handle(), target).unwrap();
+    let apps = clusterview::apps::Apps::open(&station, &troubles, world.cluster.handle(), target).unwrap();
     // A line is marked, and the status is there.
     let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
         it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
     });
     tokio::select! {
-        () = apps.run(zedkube::apps::Pipe::new(tokio::io::sink())) => panic!("it ends with its stopper"),
+        () = apps.run(clusterview::apps::Pipe::new(tokio::io::sink())) => panic!("it ends with its stopper"),
         _ = marked => {}
     }
     assert!(world.text(&format!("run/zedkube/ENClusterAppStatus/{APP}.json")).is_some());

@@ -140,12 +140,12 @@ impl Cluster {
 
     /// The way in for zedkube, without a network in between.
     #[must_use]
-    pub fn handle(&self) -> kubeops::Cluster {
+    pub fn handle(&self) -> kubeapi::Cluster {
         let client = match &self.backend {
             Backend::Embedded(_) => &self.client,
             Backend::Real(real) => real.agents(),
         };
-        kubeops::Cluster::from_client(self.noted.on(client))
+        kubeapi::Cluster::from_client(self.noted.on(client))
     }
 
     /// The identity of the device on our node.

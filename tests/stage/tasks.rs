@@ -13,7 +13,7 @@ pub(crate) fn start(
     agent: Agent,
     station: Station,
     limits: Value,
-    cluster: kubeops::Cluster,
+    cluster: kubeapi::Cluster,
 ) -> (JoinSet<()>, AbortHandle) {
     let mut task = JoinSet::new();
     let handle = task.spawn(async move {

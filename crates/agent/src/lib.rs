@@ -6,6 +6,7 @@
 pub mod clock;
 mod clock_set;
 pub mod device;
+pub mod duties;
 pub mod error;
 pub mod force;
 pub mod operator;

@@ -194,5 +194,4 @@ fn arrange(merged: Vec<Value>, order: &[Value], live: &[Value], how: Merge) -> V
 }
 
 #[cfg(test)]
-#[path = "strategic_tests.rs"]
 mod tests;

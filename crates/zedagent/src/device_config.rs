@@ -422,5 +422,4 @@ fn prefix(text: &str) -> Option<Option<IpNet>> {
 }
 
 #[cfg(test)]
-#[path = "device_config_tests.rs"]
 mod tests;

@@ -90,7 +90,7 @@ fn setting(bus: &Bus, clock: Clock, kubeconfig: &Path) -> anyhow::Result<Setting
     let device = device::Choice::Record;
     Ok(Setting {
         boot_id: device.boot_id(bus)?,
-        cluster: kubeops::Cluster::from_kubeconfig(kubeconfig.to_owned()),
+        cluster: kubeapi::Cluster::from_kubeconfig(kubeconfig.to_owned()),
         limits: brisk(),
         bus: bus.clone(),
         clock,

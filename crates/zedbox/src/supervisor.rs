@@ -51,7 +51,7 @@ pub(crate) struct Setting {
     pub(crate) partitions: zboot::Choice,
     pub(crate) boot_id: String,
     pub(crate) limits: Limits,
-    pub(crate) cluster: kubeops::Cluster,
+    pub(crate) cluster: kubeapi::Cluster,
 }
 
 /// Agents at work.
@@ -101,7 +101,7 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
         Bus::open(&options.root).with_context(|| format!("open the root {}", options.root.display()))?;
     let boot_id = boot_id(&options.device, &bus, clock).await;
     let setting = Setting {
-        cluster: kubeops::Cluster::from_kubeconfig(options.kubeconfig()),
+        cluster: kubeapi::Cluster::from_kubeconfig(options.kubeconfig()),
         limits: Limits::read(options.limits.as_deref())?,
         device: options.device.clone(),
         partitions: options.partitions,

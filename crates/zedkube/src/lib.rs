@@ -1,36 +1,31 @@
-//! zedkube drains this node for whoever asks, says how far it is, and gives its cordon back; and it takes part in the
-//! election of the node that reports on the cluster. It takes this node out of its cluster when the config says so, and
-//! tells of its applications there.
+//! zedkube drains this node for whoever asks, says how far it is, and uncordons it again. It takes this node out of its
+//! cluster when the config says so.
 //!
-//! Not here: whether an operation goes ahead; its requester decides. Source: lf-edge/eve pkg/pillar/cmd/zedkube.
+//! Beside its core it runs `clusterview` and `nodestatus`, which tell it nothing and hear from it by channels. Not here:
+//! how a node is drained (`kubenodeop`); whether an operation goes ahead, its requester decides. Source: lf-edge/eve
+//! pkg/pillar/cmd/zedkube.
 
-pub mod apps;
 pub mod core;
-mod duties;
-pub mod leader;
 mod leave;
 mod limits;
-mod prune;
 mod requests;
-mod server;
 mod shell;
-pub mod stats;
-mod status;
-mod target;
-mod token;
 mod work;
 
 pub use limits::Limits;
-pub use server::trial;
-pub use target::Target;
+
+use std::sync::Arc;
 
 use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
-use kubeops::Cluster;
+use clusterview::ClusterView;
+use clusterview::apps::Pipe;
+use kubeapi::{Cluster, Target};
+use nodestatus::{Membership, Standing};
 use step::Core as _;
 use tokio::sync::watch;
-use topics::NodeDrainStatus;
+use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
 
-use crate::core::{Event, Membership};
+use crate::core::Event;
 
 /// The name of this agent.
 const NAME: &str = "zedkube";
@@ -46,27 +41,22 @@ pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 /// # Errors
 /// A topic or file that it cannot go on without.
 pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(), Error> {
-    run_into(station, limits, cluster, apps::Pipe::standard_output()).await
+    run_into(station, limits, cluster, Pipe::standard_output()).await
 }
 
 /// [`run`], with another place for the lines that applications have logged.
 ///
 /// # Errors
 /// As [`run`].
-pub async fn run_into(
-    station: Station,
-    limits: Limits,
-    cluster: Cluster,
-    pipe: apps::Pipe,
-) -> Result<(), Error> {
+pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: Pipe) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let target = Target::default();
-    let leader = leader::Leader::new(&station, &limits, cluster.clone(), target.clone());
+    let view = ClusterView::new(&station, limits.cluster_view(), cluster.clone(), target.clone());
     let open = || {
         pid::write::<NodeDrainStatus>(&station, NAME)?;
         force::forget_earlier_boot(&station);
         let (outbox, inbox) = turn::inbox();
-        let (tasks, door) = (Tasks::new(outbox), leader.door());
+        let (tasks, door) = (Tasks::new(outbox), view.door());
         let membership = leave::Leaver::open(&station, &troubles, &limits)?;
         let opened = shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?;
         Ok((inbox, membership, opened))
@@ -75,10 +65,9 @@ pub async fn run_into(
     else {
         return Ok(());
     };
-    let others = cluster;
     let (standing, heard) = (membership.standing(), membership.heard());
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
-    let every = limits.prune();
+    let server = limits.server();
     let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
     core.count_on(earlier.shown);
@@ -88,58 +77,70 @@ pub async fn run_into(
     if before == Membership::Leaving {
         first.extend(core.step(now, Event::Member(before)));
     }
-    let (places, place) = watch::channel(None);
     let attempt = shell.attempt_limit();
-    shell.follow(standing.clone(), heard, place);
+    shell.follow(standing.clone(), heard);
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
-    // Each is restarted on its own; the drain neither ends nor waits when one of them fails (K5).
-    let election = duties::keep("election", &station, || leader.run(&troubles));
-    let leave = membership.run(others.clone(), target.clone(), attempt);
-    let status = duties::keep_until_stop("cluster status", &station, || {
-        let (station, standing, places) = (station.clone(), standing.clone(), places.clone());
-        let troubles = troubles.clone();
-        async move {
-            let speaker = status::Speaker::open(&troubles)?;
-            speaker.follow(station, standing, places).await;
-            Ok(())
-        }
-    });
-    let prune = duties::keep_until_stop("replaced nodes", &station, || {
-        let (cluster, target, standing) = (others.clone(), target.clone(), standing.clone());
-        let leading = leader.leadership();
-        async move {
-            prune::run(cluster, station.clock, every, target, standing, leading).await;
-            Ok(())
-        }
-    });
-    let report = duties::keep_until_stop("statistics", &station, || {
-        let (troubles, cluster, standing) = (troubles.clone(), others.clone(), standing.clone());
-        let leading = leader.leadership();
-        async move {
-            let board = stats::Board::open(&troubles)?;
-            stats::report(cluster, station.clock, leading, standing, board).await;
-            Ok(())
-        }
-    });
-    let apps = duties::keep("applications", &station, || {
-        let (station, cluster, target) = (station.clone(), others.clone(), target.clone());
-        let (pipe, troubles) = (pipe.clone(), troubles.clone());
-        async move {
-            apps::Apps::open(&station, &troubles, cluster, target)?.run(pipe).await;
-            Ok(())
-        }
-    });
+    // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
+    let leave = membership.run(cluster.clone(), target.clone(), attempt);
+    let (configs, config) = watch::channel(None);
+    let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone());
     let beside = Box::pin(async {
         tokio::join!(
-            Box::pin(election),
             Box::pin(leave),
             Box::pin(status),
-            Box::pin(prune),
-            Box::pin(report),
-            Box::pin(apps)
+            Box::pin(view.run(&troubles, config, pipe)),
+            Box::pin(tell_config(&station, standing, configs)),
         );
         Ok(())
     });
     // In one task: if any hangs, the machine's watchdog sees it.
     tokio::try_join!(drain, beside).map(|((), ())| ())
+}
+
+/// Passes on the config of the cluster, as far as it is valid, until the station says stop.
+async fn tell_config(
+    station: &Station,
+    mut standing: watch::Receiver<Standing>,
+    configs: watch::Sender<Option<Arc<EdgeNodeClusterConfig>>>,
+) {
+    let mut stop = station.stop.clone();
+    loop {
+        let valid = standing.borrow_and_update().config.clone().filter(|it| it.valid);
+        configs.send_if_modified(|held| {
+            let other = *held != valid;
+            *held = valid;
+            other
+        });
+        tokio::select! {
+            changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
+            () = stop.stopped() => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_code_of_a_blocker_is_known_by_name() {
+        use kubenodeop::BlockCode::{
+            ApiTrouble, Budget, BudgetStuck, ManyBudgets, NamespaceEnding, NoOtherNode, OverTime, Refused,
+            SlowToEnd, Sticky, Throttled, Unauthorized, Webhook,
+        };
+        let all = [
+            Budget,
+            ManyBudgets,
+            NamespaceEnding,
+            Throttled,
+            ApiTrouble,
+            Refused,
+            Unauthorized,
+            Webhook,
+            SlowToEnd,
+            BudgetStuck,
+            Sticky,
+            OverTime,
+            NoOtherNode,
+        ];
+        assert_eq!(all.map(kubenodeop::BlockCode::text), nodestatus::CODES);
+    }
 }

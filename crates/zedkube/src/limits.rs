@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use kubeops::gate;
-use kubeops::lease::Times;
-use kubeops::{Limit, PodAction, Rules, StickyAction, VolumeAction};
+use clusterview::lease::Times;
+use kubenodeop::node::gate;
+use kubenodeop::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-
-use crate::server::Ground;
 
 /// Waits in milliseconds, counts bare, rules as words.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -125,6 +123,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let rules = Rules::default();
+        let server = nodestatus::Limits::default();
+        let ms = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
+        let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
         Self {
             probe_pause_ms: 5_000,
             api_lost_skip_ms: 0,
@@ -168,22 +169,22 @@ impl Default for Limits {
             prune_ms: 600_000,
             sticky_then: rules.sticky,
             sticky_returns: rules.sticky_returns,
-            server_port: 12346,
-            server_request_ms: 5_000,
-            server_cluster_ms: 20_000,
-            server_peer_ms: 5_000,
-            server_connections: 64,
-            server_connections_each: 16,
-            server_retry_ms: 5_000,
+            server_port: server.port,
+            server_request_ms: ms(server.request),
+            server_cluster_ms: ms(server.cluster),
+            server_peer_ms: ms(server.peer),
+            server_connections: count(server.most),
+            server_connections_each: count(server.most_of_one),
+            server_retry_ms: ms(server.retry),
         }
     }
 }
 
 impl Limits {
     /// The limits of the status server.
-    pub(crate) fn ground(&self) -> Ground {
+    pub(crate) fn server(&self) -> nodestatus::Limits {
         let count = |it: u32| usize::try_from(it).unwrap_or(usize::MAX);
-        Ground {
+        nodestatus::Limits {
             port: self.server_port,
             request: Duration::from_millis(self.server_request_ms),
             cluster: Duration::from_millis(self.server_cluster_ms),
@@ -227,15 +228,20 @@ impl Limits {
         }
     }
 
-    /// The times of the election.
-    pub(crate) fn lease_times(&self) -> Times {
+    /// The waits of what runs beside the drain.
+    pub(crate) fn cluster_view(&self) -> clusterview::Limits {
         let ms = Duration::from_millis;
-        Times::new(
-            ms(self.lease_ms),
-            ms(self.lease_renew_ms),
-            ms(self.lease_retry_ms),
-            ms(self.lease_silence_ms),
-        )
+        clusterview::Limits {
+            times: Times::new(
+                ms(self.lease_ms),
+                ms(self.lease_renew_ms),
+                ms(self.lease_retry_ms),
+                ms(self.lease_silence_ms),
+            ),
+            release: ms(self.lease_release_ms),
+            config_patience: ms(self.config_patience_ms),
+            prune: ms(self.prune_ms),
+        }
     }
 }
 
@@ -308,12 +314,10 @@ as_durations! {
     answer_dwell: answer_dwell_ms,
     progress_gap: progress_gap_ms,
     marks_gap: marks_gap_ms,
-    lease_release: lease_release_ms,
     config_patience: config_patience_ms,
     leave_notice: leave_notice_ms,
     leave_unchanged: leave_unchanged_ms,
     leave_reach: leave_reach_ms,
-    prune: prune_ms,
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use agent::force::{OrderedBy, Orders};
 use agent::settings::{DRAIN_TIMEOUT, Properties};
 use agent::{Error, Hands, Station, Tasks, Weight, publication};
-use kubeops::gate::Verdict;
-use kubeops::{Cluster, NodeName};
+use kubeapi::{Cluster, NodeName};
+use kubenodeop::node::gate::Verdict;
 use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
 use tokio::sync::watch;
 use topics::{
@@ -17,14 +17,13 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
-use crate::core::{Author, Effect, Event, Force, Membership, Said};
-use crate::leader::Door;
-use crate::leave::Standing;
+use crate::core::{Author, Effect, Event, Force, Said};
 use crate::limits::Limits;
-use crate::status::Place;
-use crate::target::Target;
 use crate::work::Work;
-use crate::{GLOBAL, MISSPELT, NAME, WAIT, duties, requests, server};
+use crate::{GLOBAL, MISSPELT, NAME, WAIT, requests};
+use clusterview::leader::Door;
+use kubeapi::Target;
+use nodestatus::{Membership, Standing};
 
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
@@ -98,7 +97,6 @@ impl Shell {
         &mut self,
         standing: watch::Receiver<Standing>,
         heard: watch::Sender<Option<Membership>>,
-        place: watch::Receiver<Option<Place>>,
     ) {
         let bus = self.station.bus.clone();
         self.follow_standing(standing, heard);
@@ -124,7 +122,6 @@ impl Shell {
         });
         self.tasks.follow_wall(self.station.clock, Event::Wall);
         self.follow_files(&bus);
-        self.serve(place);
     }
 
     /// How this node stands to its cluster, and each change of it. What was sent is `heard`, in this order.
@@ -150,22 +147,6 @@ impl Shell {
     /// How long an attempt to drain may last, as the config has it.
     pub(crate) fn attempt_limit(&self) -> watch::Receiver<Duration> {
         self.attempt.subscribe()
-    }
-
-    /// Serves this node's status where it is in its cluster.
-    fn serve(&mut self, place: watch::Receiver<Option<Place>>) {
-        let (station, work) = (self.station.clone(), self.work.clone());
-        self.tasks.events("status server", |_| async move {
-            let serve = || {
-                let at = (station.clone(), work.limits(), work.cluster(), work.target(), place.clone());
-                let server = server::run(at.0, at.1, at.2, at.3, at.4);
-                async {
-                    server.await;
-                    Ok(())
-                }
-            };
-            duties::keep_until_stop("status server", &station, serve).await;
-        });
     }
 
     fn follow_files(&mut self, bus: &Bus) {

@@ -6,20 +6,19 @@
 use std::time::Duration;
 
 use agent::{Outbox, Station};
-use kubeops::boot::{self, Boot, Report};
-use kubeops::gate::DEVICE_NODES;
-use kubeops::plan::{Class, PodFacts};
-use kubeops::reply::Reach;
-use kubeops::{
-    Cluster, Cordon, CordonOwner, Cordoned, Error, Marks, NodeName, Order, Outcome, Progress, Watched, node,
-};
+use kubeapi::reply::Reach;
+use kubeapi::{Cluster, Error, NodeName, nodes};
+use kubenodeop::node::boot::{self, Boot, Report};
+use kubenodeop::node::gate::DEVICE_NODES;
+use kubenodeop::plan::{Class, PodFacts};
+use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Watched, node};
 use step::Mono;
 use tokio::sync::watch;
 use topics::NodeDrainRequest;
 
 use crate::core::{Away, Done, Event, Failure, RunId, Seen, Stayer};
 use crate::limits::Limits;
-use crate::target::Target;
+use kubeapi::Target;
 
 /// Between two looks for last replicas.
 const REPLICAS_AGAIN: Duration = Duration::from_secs(30);
@@ -43,20 +42,10 @@ impl Work {
         self.target.clone()
     }
 
-    /// The limits in force.
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// The cluster that is worked on.
-    pub(crate) fn cluster(&self) -> Cluster {
-        self.cluster.clone()
-    }
-
     /// Whether the API is there. Throttled or refused, it is.
     pub(crate) async fn probe(self, run: RunId, outbox: Outbox<Event>) {
         let asked = self.station.clock.now();
-        let error = node::probe(&self.cluster).await.err();
+        let error = nodes::probe(&self.cluster).await.err();
         if !outbox.send(Event::Away(run, self.silence(asked, error.as_ref()))).await {
             return;
         }
@@ -125,7 +114,7 @@ impl Work {
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {
-            let drain = kubeops::drain(&self.cluster, &order, || clock.now(), &sender);
+            let drain = kubenodeop::drain(&self.cluster, &order, || clock.now(), &sender);
             let reach = self.ask_in_trouble(run, receiver.clone(), &outbox);
             let replicas = self.look_for_replicas(run, &order.node, &outbox);
             let tell = tell(run, receiver, outbox.clone());
@@ -147,7 +136,7 @@ impl Work {
             }
             Outcome::Failed { reason, blockers, watched, marks } => {
                 let others = node::others(&self.cluster, &order.node).await;
-                let all_drain = others.is_ok_and(|others| kubeops::every_peer_drains(&others));
+                let all_drain = others.is_ok_and(|others| kubenodeop::every_peer_drains(&others));
                 Err(Box::new(Failure { reason, blockers, all_drain, watched, marks }))
             }
         };
@@ -168,7 +157,7 @@ impl Work {
                 return;
             }
             let asked = clock.now();
-            let away = self.silence(asked, node::probe(&self.cluster).await.err().as_ref());
+            let away = self.silence(asked, nodes::probe(&self.cluster).await.err().as_ref());
             let was_silent = std::mem::replace(&mut silent, away.is_some());
             if (was_silent || silent) && !outbox.send(Event::Away(run, away)).await {
                 return;
@@ -181,7 +170,7 @@ impl Work {
     /// while the API is silent. It ends only when nobody listens any more.
     async fn look_for_replicas(&self, run: RunId, node: &NodeName, outbox: &Outbox<Event>) {
         while self.limits.api_lost_skip() > Duration::ZERO {
-            let found = kubeops::last_of_volume(&self.cluster, node).await;
+            let found = kubenodeop::last_of_volume(&self.cluster, node).await;
             if !matches!(&found, Err(error) if error.is_silence()) {
                 let volume = found.map(|it| it.unwrap_or_else(|| "none".to_owned())).unwrap_or_default();
                 if !outbox.send(Event::LastReplica(run, volume)).await {
@@ -197,7 +186,7 @@ impl Work {
     /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.
     pub(crate) async fn changed(self, run: RunId, watched: Box<Watched>) -> Option<Event> {
         let (node, _) = self.target.get().ok()?;
-        let what = kubeops::until_changed(&self.cluster, &node, &watched).await;
+        let what = kubenodeop::until_changed(&self.cluster, &node, &watched).await;
         Some(Event::BlockerChanged(run, what))
     }
 
@@ -273,7 +262,7 @@ impl Work {
 
     /// The pods that a drain would take away or wait for.
     async fn stayers(&self, node: &NodeName) -> Result<Vec<Stayer>, String> {
-        let pods = kubeops::pods::list(&self.cluster, node).await.map_err(|error| told(&error))?;
+        let pods = kubenodeop::calls::pods::list(&self.cluster, node).await.map_err(|error| told(&error))?;
         let stays = |it: &PodFacts| matches!(it.class(), Class::Leave | Class::Await);
         let stayer =
             |it: PodFacts| Stayer { namespace: it.pod.namespace, name: it.pod.name, workload: it.workload };
@@ -283,7 +272,7 @@ impl Work {
     /// Watches the drained node until something happens there. Dropping it loses nothing.
     pub(crate) async fn guard(self) -> Option<Event> {
         let (node, _) = self.target.get().ok()?;
-        Some(Event::Stirred(kubeops::until_stirred(&self.cluster, &node).await))
+        Some(Event::Stirred(kubenodeop::until_stirred(&self.cluster, &node).await))
     }
 }
 

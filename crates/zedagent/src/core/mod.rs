@@ -6,9 +6,7 @@ mod machine;
 mod wall;
 
 #[cfg(test)]
-mod faults;
-#[cfg(test)]
-mod rules;
+mod tests;
 
 pub use facts::{Effect, Event, Found, Said, Wanted};
 pub use machine::Zedagent;

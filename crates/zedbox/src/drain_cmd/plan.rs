@@ -1,13 +1,14 @@
 //! `zedbox drain plan`: what a drain of a node would do and what it would meet, without a write.
 //!
-//! Not here: the foretelling (`kubeops::survey`). The JSON is for programs: members are added, never renamed.
+//! Not here: the foretelling (`kubenodeop::plan::survey`). The JSON is for programs: members are added, never renamed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use agent::wire;
 use anyhow::{Context as _, bail};
-use kubeops::{Cluster, NodeName, Plan, Planned, survey};
+use kubeapi::{Cluster, NodeName};
+use kubenodeop::{Plan, Planned, plan::survey};
 use pubsub::{Bus, store};
 use serde::Serialize;
 use topics::{EdgeNodeInfo, go_json};
@@ -284,7 +285,8 @@ impl<'a> From<&'a Planned> for PodForm<'a> {
 
 #[cfg(test)]
 mod tests {
-    use kubeops::{PlanClass, PodRef, PodUid, Tier};
+    use kubeapi::{PodRef, PodUid};
+    use kubenodeop::{PlanClass, Tier};
 
     use super::*;
 

@@ -33,14 +33,14 @@ const IN_CONFIG: &str = "planted-config-secret-3095";
 const TOKEN: &str = "s3cr3t";
 
 /// The key of the device, its certificate and the controller's: made with OpenSSL, never in use.
-const DEVICE_KEY: &str = include_str!("../../../zedkube/tests/token/device-key.pem");
-const DEVICE_CERT: &str = include_str!("../../../zedkube/tests/token/device.pem");
-const CONTROLLER_CERT: &str = include_str!("../../../zedkube/tests/token/controller.pem");
+const DEVICE_KEY: &str = include_str!("../../../nodestatus/tests/token/device-key.pem");
+const DEVICE_CERT: &str = include_str!("../../../nodestatus/tests/token/device.pem");
+const CONTROLLER_CERT: &str = include_str!("../../../nodestatus/tests/token/controller.pem");
 /// First half of the SHA-256 of each.
 const DEVICE_HASH: &str = "a64745084c4d7cf119424746bdee6290";
 const CONTROLLER_HASH: &str = "72c7dadcfec645a464359947e9ac0f6b";
 /// The token as the controller encrypts it for that key, and the SHA-256 of its clear text.
-const SEALED: &str = include_str!("../../../zedkube/tests/token/sealed.hex");
+const SEALED: &str = include_str!("../../../nodestatus/tests/token/sealed.hex");
 const SEALED_HASH: &str = "32da88ca1244aba9842265414d9af621ee83060b7f39dfd9a243714c10731557";
 
 fn bytes(hex: &str) -> Base64 {

@@ -1,16 +1,17 @@
 //! The gate after a boot: watched over until the node is sound, without our cordon and without stale taints. From
 //! then on the Node object alone is watched while no drain is under way; taints that come back start it anew.
 //!
-//! Not here: what the gate wants (`kubeops::gate`). Sources: goals R4, R5, V2. Pure: no clock, no I/O, no task.
+//! Not here: what the gate wants (`kubenodeop::node::gate`). Sources: goals R4, R5, V2. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 
-use kubeops::boot::Report;
-use kubeops::gate::Layer;
+use kubenodeop::node::boot::Report;
+use kubenodeop::node::gate::Layer;
+use nodestatus::Membership;
 use step::Mono;
 use topics::BootGate;
 
-use super::facts::{Effect, Membership, Said, Seen};
+use super::facts::{Effect, Said, Seen};
 use super::machine::Zedkube;
 use super::run::Care;
 
@@ -40,7 +41,7 @@ impl AfterBoot {
     /// Whether a cordon of an earlier boot may go now.
     pub(super) fn is_open(&self) -> bool {
         let verdict = self.report.as_ref().and_then(|it| it.verdict.as_ref());
-        verdict.is_some_and(kubeops::gate::Verdict::is_open)
+        verdict.is_some_and(kubenodeop::node::gate::Verdict::is_open)
     }
 
     fn is_clean(&self) -> bool {

@@ -3,7 +3,7 @@
 //! Not here: the pods. Sources: spec/agents.md 4.3; goals D15, D16. Pure: no clock, no I/O, no task.
 
 use agent::settings;
-use kubeops::{Counts, Left, Marks, Progress};
+use kubenodeop::{Counts, Left, Marks, Progress};
 use step::{Fault, Mono, planted};
 use topics::DrainStatus;
 

@@ -4,20 +4,11 @@
 
 use topics::{CordonOwner, DrainStatus};
 
-use super::facts::{Effect, Membership};
+use super::facts::Effect;
 use super::machine::Zedkube;
 use super::run::Care;
-
-/// What a drain leaves of the right to lead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Candidacy {
-    /// Everything.
-    Open,
-    /// Whoever leads goes on, and does not stand anew: the node is about to be drained, or is given back.
-    Kept,
-    /// Nothing: the operation goes ahead, or the node leaves its cluster.
-    Closed,
-}
+use clusterview::leader::Candidacy;
+use nodestatus::Membership;
 
 impl Zedkube {
     /// `None` while it is not known: then nobody stands, and nothing is given back either.

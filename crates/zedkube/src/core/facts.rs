@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use agent::settings::Properties;
-use kubeops::boot::Report;
-use kubeops::gate::Verdict;
-use kubeops::{Blocker, Left, Marks, Progress, Watched};
+use kubenodeop::node::boot::Report;
+use kubenodeop::node::gate::Verdict;
+use kubenodeop::{Blocker, Left, Marks, Progress, Watched};
 use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
     Requester,
 };
 
-use super::candidacy::Candidacy;
+use clusterview::leader::Candidacy;
+use nodestatus::Membership;
 
 /// Number of a run: results of another one are not listened to.
 pub type RunId = u64;
@@ -66,20 +67,6 @@ pub enum Event {
     Wall(GoTime),
     /// Time has passed.
     Tick,
-}
-
-/// Whether this node is in a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Membership {
-    /// Not decided, or not heard: what was known holds.
-    #[default]
-    Undecided,
-    /// It is.
-    Member,
-    /// Its config says that it is in none any more, and it is being taken out. No drain begins until it has left.
-    Leaving,
-    /// It is in none.
-    Outside,
 }
 
 /// What the force file says.

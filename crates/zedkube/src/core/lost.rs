@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use kubeops::Remaining;
+use kubenodeop::Remaining;
 use step::Mono;
 use topics::{DrainStake, PodCounts, Requester};
 

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 
 use agent::settings::{self, Properties};
+use clusterview::leader::Candidacy;
+use nodestatus::Membership;
 use step::{Core, Fault, Mono, planted};
 use topics::{
     Answer, Asked, CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainProgress,
@@ -12,8 +14,7 @@ use topics::{
 };
 
 use super::after_boot::AfterBoot;
-use super::candidacy::Candidacy;
-use super::facts::{Effect, Event, Force, Membership, RunId, Said};
+use super::facts::{Effect, Event, Force, RunId, Said};
 use super::gap::Gap;
 use super::history::History;
 use super::lost::Silence;

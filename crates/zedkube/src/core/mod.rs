@@ -18,39 +18,12 @@ mod void;
 mod wall;
 
 #[cfg(test)]
-mod any_order;
-#[cfg(test)]
-mod bench;
-#[cfg(test)]
-mod clock;
-#[cfg(test)]
-mod gated;
-#[cfg(test)]
-mod losing;
-#[cfg(test)]
-mod operator;
-#[cfg(test)]
-mod records;
-#[cfg(test)]
-mod restarted;
-#[cfg(test)]
-mod rules;
-#[cfg(test)]
-mod said;
-#[cfg(test)]
-mod seen;
-#[cfg(test)]
-mod sizes;
-#[cfg(test)]
-mod standing;
-#[cfg(test)]
-mod voided;
-#[cfg(test)]
-mod world;
+mod tests;
 
-pub use candidacy::Candidacy;
-pub use facts::{Author, Away, Done, Effect, Event, Failure, Force, Membership, RunId, Said, Seen, Stayer};
+pub use clusterview::leader::Candidacy;
+pub use facts::{Author, Away, Done, Effect, Event, Failure, Force, RunId, Said, Seen, Stayer};
 pub(crate) use history::{short, shorten};
 pub use machine::Zedkube;
+pub use nodestatus::Membership;
 pub(crate) use resume::{kept_marks, marks, ms};
 pub(crate) use view::blocker;

@@ -2,7 +2,7 @@
 //!
 //! Not here: how they are kept. Pure: no clock, no I/O, no task.
 
-use kubeops::{Counts, Phase, Progress};
+use kubenodeop::{Counts, Phase, Progress};
 use step::Mono;
 use topics::{DrainHistory, DrainStatus, NodeDrainProgress, PodCounts, StepWord};
 

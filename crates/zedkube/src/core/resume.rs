@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use kubeops::{Marks, PodUid, Progress, Tier};
+use kubeapi::PodUid;
+use kubenodeop::{Marks, Progress, Tier};
 use step::Mono;
 use topics::{DrainJournal, DrainMarks, NodeDrainRequest, PodCounts, RequestId};
 

@@ -1,6 +1,6 @@
 //! Where a drain is. Pure: no clock, no I/O, no task.
 
-use kubeops::Progress;
+use kubenodeop::Progress;
 use step::Mono;
 use topics::{CordonOwner, DrainStatus};
 

@@ -2,10 +2,11 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+use nodestatus::Membership;
 use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStake, DrainStatus, NodeDrainRequest, RequestId, Requester};
 
-use super::facts::{Effect, Force, Membership, Said, Seen};
+use super::facts::{Effect, Force, Said, Seen};
 use super::machine::Zedkube;
 use super::resume::Before;
 use super::run::{Care, End, Run, Sent, cordoned};

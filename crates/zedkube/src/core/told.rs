@@ -1,9 +1,10 @@
 //! What is said, and in whose name. Pure: no clock, no I/O, no task.
 
+use nodestatus::Membership;
 use step::{Fault, Mono, planted};
 use topics::{Answer, DrainJournal, DrainMarks, DrainStatus, NodeDrainStatus, Requester};
 
-use super::facts::{Effect, Force, Membership, Said};
+use super::facts::{Effect, Force, Said};
 use super::machine::Zedkube;
 use super::run::Run;
 

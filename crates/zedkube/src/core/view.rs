@@ -3,7 +3,9 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::settings;
-use kubeops::{Counts, Phase, Progress, listed};
+use kubeapi::listed;
+use kubenodeop::{Counts, Phase, Progress};
+use nodestatus::Membership;
 use step::Mono;
 use topics::{
     Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress,
@@ -11,7 +13,7 @@ use topics::{
 };
 
 use super::attempts::add_left;
-use super::facts::{Force, Membership};
+use super::facts::Force;
 use super::history::kept_short;
 use super::machine::Zedkube;
 use super::resume::{Kept, ms};
@@ -30,7 +32,7 @@ fn words(phase: DrainPhase, reason: impl Into<String>, next_step: impl Into<Stri
 }
 
 /// A pod that does not leave, for a reader.
-pub(crate) fn blocker(it: &kubeops::Blocker, since: GoTime) -> Blocker {
+pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
     Blocker {
         pod: it.pod.to_string(),
         uid: it.pod.uid.to_string(),
@@ -403,7 +405,7 @@ fn draining_words(now: &Progress) -> Words {
 }
 
 /// What a person can do about the first blocker, by name; empty when nothing blocks.
-fn next_step(blockers: &[kubeops::Blocker]) -> String {
+fn next_step(blockers: &[kubenodeop::Blocker]) -> String {
     let Some(first) = blockers.first() else { return String::new() };
     let step = format!("{}: {}", first.pod, first.next_step());
     match blockers.len() {

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use kubeops::StickyAction;
+use kubenodeop::StickyAction;
 use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus, Requester};
 

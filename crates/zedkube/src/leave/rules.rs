@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubeops::leave::{End, Stage, State};
-use kubeops::{Marks, Progress};
+use kubenodeop::leave::{End, Stage, State};
+use kubenodeop::{Marks, Progress};
 use step::Mono;
 use topics::{
     CipherBlockStatus, ConfigGetStatus, ConfigMembership, DrainMarks, EdgeNodeClusterConfig, GoTime,
@@ -18,7 +18,9 @@ use topics::{
 };
 
 use crate::Limits;
-use crate::core::{Membership, blocker, kept_marks, marks, ms, short, shorten};
+use nodestatus::{Membership, Standing};
+
+use crate::core::{blocker, kept_marks, marks, ms, short, shorten};
 
 /// Longest text of the record, and most pods in it: it is on flash.
 const TEXT_BYTES: usize = 480;
@@ -26,17 +28,6 @@ const BLOCKERS: usize = 16;
 /// Longest encrypted token in it, and most interfaces.
 const TOKEN_BYTES: usize = 8 << 10;
 const INTERFACES: usize = 16;
-
-/// How this node stands to its cluster.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Standing {
-    /// In, on its way out, or outside.
-    pub(crate) membership: Membership,
-    /// The last config that was decided upon.
-    pub(crate) config: Option<Arc<EdgeNodeClusterConfig>>,
-    /// On the way out, the config of the cluster that is being left.
-    pub(crate) left: Option<Arc<EdgeNodeClusterConfig>>,
-}
 
 /// What is known.
 #[derive(Debug)]
@@ -442,5 +433,4 @@ fn doing(stage: Stage) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "rules_tests.rs"]
 mod tests;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use agent::outlet::Tries;
 use agent::{Error, Station, Tasks, Troubles, publication, turn, wire};
-use kubeops::leave::{End, Leave, State, leave};
-use kubeops::{Cluster, CordonOwner};
+use kubeapi::Cluster;
+use kubenodeop::CordonOwner;
+use kubenodeop::leave::{End, Leave, State, leave};
 use pubsub::{Bus, Change, Publication};
 use step::Mono;
 use tokio::sync::watch;
@@ -16,11 +17,11 @@ use topics::{
 };
 use tracing::{info, warn};
 
-use super::rules::{Fact, Rules, Standing};
-use crate::core::Membership;
+use super::rules::{Fact, Rules};
 use crate::limits::Limits;
-use crate::target::Target;
 use crate::{GLOBAL, NAME};
+use kubeapi::Target;
+use nodestatus::{Membership, Standing};
 
 /// What the walk came to: its end, what it passed over, and the node.
 type Walked = (End, Vec<String>, String);

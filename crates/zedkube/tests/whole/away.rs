@@ -1,6 +1,6 @@
 //! An API server that is away when a drain begins: each way of being away ends in the documented skip, with its
 //! cause; an overloaded one never does (goals U8). Lost in mid-drain it is a failure: see `failures`. TLS trouble
-//! counts as away too: kubeops tries it against servers with wrong certificates.
+//! counts as away too: kubenodeop tries it against servers with wrong certificates.
 
 use std::time::Duration;
 

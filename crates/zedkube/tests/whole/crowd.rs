@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubeops::PodAction;
+use kubenodeop::PodAction;
 use serde_json::json;
 use topics::{DrainHistory, DrainJournal, DrainStatus, NodeDrainProgress, Requester, Topic, go_json};
 use zedkube::Limits;

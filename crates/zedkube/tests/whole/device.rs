@@ -187,7 +187,7 @@ impl Device {
     pub(crate) async fn start(&mut self) {
         let (stopper, stop) = Stop::new();
         let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id: self.boot.clone() };
-        let cluster = kubeops::Cluster::from_client(Client::new(self.sim.service(), "default"));
+        let cluster = kubeapi::Cluster::from_client(Client::new(self.sim.service(), "default"));
         let mut task = JoinSet::new();
         let limits = self.limits.clone();
         let killer = task.spawn(async move {

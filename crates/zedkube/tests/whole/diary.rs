@@ -18,7 +18,8 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 /// What comes before each status that is written.
 const CHANGING: &str = "nodedrain-step:changing";
 /// Whose lines are kept.
-const SPEAKERS: [&str; 4] = ["zedkube", "kubeops", "agent", "pubsub"];
+const SPEAKERS: [&str; 7] =
+    ["zedkube", "clusterview", "nodestatus", "kubenodeop", "kubeapi", "agent", "pubsub"];
 
 /// One line of the log.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kubeops::{PodAction, StickyAction, VolumeAction};
+use kubenodeop::{PodAction, StickyAction, VolumeAction};
 use kubesim::Fault;
 use serde_json::json;
 use topics::{DrainStatus, Requester};

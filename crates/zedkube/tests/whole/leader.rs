@@ -206,7 +206,7 @@ impl Other {
         write("run/zedagent/ZedAgentStatus/global.json", json!({ "ConfigGetStatus": 1 }));
         let (stopper, stop) = Stop::new();
         let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-        let cluster = kubeops::Cluster::from_client(Client::new(device.sim.service(), "default"));
+        let cluster = kubeapi::Cluster::from_client(Client::new(device.sim.service(), "default"));
         let mut task = JoinSet::new();
         task.spawn(async move { zedkube::run(station, Limits::default(), cluster).await.unwrap() });
         Self { bus, stopper, task, _root: root }

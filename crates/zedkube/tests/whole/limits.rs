@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubeops::PodAction;
+use kubenodeop::PodAction;
 use topics::{DrainStatus, Requester};
 use zedkube::Limits;
 

@@ -53,7 +53,7 @@ impl Site {
         let (stopper, stop) = Stop::new();
         let station = Station { bus: bus.clone(), clock, stop, boot_id: "b1".to_owned() };
         let limits = Limits { server_port: 0, leave_notice_ms: 0, ..Limits::default() };
-        let cluster = kubeops::Cluster::from_client(Client::new(sim.service(), "default"));
+        let cluster = kubeapi::Cluster::from_client(Client::new(sim.service(), "default"));
         let mut agent = JoinSet::new();
         agent.spawn(async move { zedkube::run(station, limits, cluster).await.unwrap() });
         let site = Self { _root: root, bus, diary, _ear: ear, _stopper: stopper, _agent: agent, _sim: sim };

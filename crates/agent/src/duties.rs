@@ -1,0 +1,108 @@
+//! Keeps the side duties of this agent going, each on its own: the election, the statistics, the applications, the
+//! cluster's status and what else runs beside the drain.
+//!
+//! Not here: the drain. It neither ends nor waits when one of these fails (goal K5).
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::{Error, Station, report};
+use tracing::{debug, error, info};
+
+/// Pause before the first restart; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause. A duty that has run for so long without a failure counts as recovered.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Runs `duty` until the station says stop, and starts it again after a growing pause whenever it ends or fails. On
+/// stop it ends by itself, with what it has to tidy up. Dropping it drops the duty.
+pub async fn keep<F>(name: &'static str, station: &Station, mut duty: impl FnMut() -> F)
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    let (mut stop, clock) = (station.stop.clone(), station.clock);
+    let (mut pause, mut logged) = (FIRST_PAUSE, String::new());
+    loop {
+        let began = clock.now();
+        let ended = duty().await;
+        if stop.is_stopped() {
+            return;
+        }
+        if clock.now().since(began) >= LONGEST_PAUSE {
+            if !logged.is_empty() {
+                info!(duty = name, "ran again without a failure");
+            }
+            (pause, logged) = (FIRST_PAUSE, String::new());
+        }
+        let why =
+            ended.err().map_or_else(|| "it ended without an error".to_owned(), |cause| report::chain(&cause));
+        if why == logged {
+            debug!(duty = name, error = why, "failed again");
+        } else {
+            error!(
+                duty = name,
+                error = why,
+                "failed and is restarted, with pauses of up to 60 s; the drain continues without it"
+            );
+            logged = why;
+        }
+        tokio::select! {
+            () = stop.stopped() => return,
+            () = clock.sleep_until(Some(clock.now() + pause)) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// [`keep`] for a duty that has nothing to tidy up and no end: it is dropped on stop.
+pub async fn keep_until_stop<F>(name: &'static str, station: &Station, duty: impl FnMut() -> F)
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    let mut stop = station.stop.clone();
+    tokio::select! {
+        () = keep(name, station, duty) => {}
+        () = stop.stopped() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Stop};
+    use pubsub::Bus;
+    use std::cell::RefCell;
+    use step::Mono;
+
+    #[tokio::test(start_paused = true)]
+    async fn k5_a_duty_that_fails_or_ends_is_started_again_with_pauses_that_grow_and_shrink_again() {
+        let root = tempfile::tempdir().unwrap();
+        let (stopper, stop) = Stop::new();
+        let clock = Clock::new();
+        let bus = Bus::open(root.path()).unwrap();
+        let station = Station { bus, clock, stop, boot_id: String::new() };
+        let starts = RefCell::new(Vec::<Mono>::new());
+        let duty = || {
+            starts.borrow_mut().push(clock.now());
+            let nth = starts.borrow().len();
+            let stopper = &stopper;
+            async move {
+                match nth {
+                    // The ninth runs well for a while.
+                    9 => clock.sleep_until(Some(clock.now() + Duration::from_secs(90))).await,
+                    11 => stopper.stop(),
+                    _ => {}
+                }
+                let failed = || Error::Encode {
+                    what: "a duty",
+                    source: topics::go_json::from_slice::<u8>(b"x").unwrap_err(),
+                };
+                if nth.is_multiple_of(2) { Err(failed()) } else { Ok(()) }
+            }
+        };
+        keep("test", &station, duty).await;
+        let starts = starts.into_inner();
+        let pauses: Vec<u64> = starts.windows(2).map(|it| (it[1].since(it[0])).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 91, 2]);
+    }
+}

@@ -1,0 +1,218 @@
+//! When which status is published.
+//!
+//! Not here: what it says (`look`). A change is published at once, as zedmanager starts and ends applications by it,
+//! but for each application at most once in [`GAP`]: one that crashes again and again must not write all the time.
+//! Sources: spec/agents.md 4.12, row ENClusterAppStatus. Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::pods::AppPod;
+use step::Mono;
+use topics::ENClusterAppStatus;
+
+use super::app::App;
+use super::look;
+
+/// Least time between two publications of one application.
+pub const GAP: Duration = Duration::from_secs(10);
+/// After so long without an answer of the Kubernetes API its applications count as unreachable.
+pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(120);
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Publish this under this key.
+    Publish(String, Box<ENClusterAppStatus>),
+    /// Take back what is published under this key.
+    Withdraw(String),
+}
+
+/// How the cluster is heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Ear {
+    /// Not since the watch was opened.
+    #[default]
+    Silent,
+    Well,
+    Failing {
+        since: Mono,
+    },
+    /// Failing for too long.
+    Lost,
+}
+
+/// Applications, pods, and what was said of them.
+#[derive(Debug)]
+pub(super) struct Book {
+    apps: BTreeMap<String, App>,
+    /// The configs have been read once.
+    read: bool,
+    node: Option<String>,
+    pods: Vec<AppPod>,
+    ear: Ear,
+    said: BTreeMap<String, ENClusterAppStatus>,
+    /// No publication before this.
+    quiet: BTreeMap<String, Mono>,
+    /// What could not be taken back is taken back then.
+    refused: BTreeMap<String, Mono>,
+    /// What is to be said of whom; `None` is nothing any more.
+    owed: BTreeMap<String, Option<ENClusterAppStatus>>,
+}
+
+impl Book {
+    /// Begins with what an earlier run has said.
+    pub(super) fn new(said: impl IntoIterator<Item = (String, ENClusterAppStatus)>) -> Self {
+        Self {
+            apps: BTreeMap::new(),
+            read: false,
+            node: None,
+            pods: Vec::new(),
+            ear: Ear::default(),
+            said: said.into_iter().collect(),
+            quiet: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            owed: BTreeMap::new(),
+        }
+    }
+
+    /// The config of an application, or that it has none any more.
+    pub(super) fn configured(&mut self, key: String, app: Option<App>) {
+        match app {
+            Some(app) => self.apps.insert(key, app),
+            None => self.apps.remove(&key),
+        };
+        if !self.is_wanted() {
+            self.pods.clear();
+            self.ear = Ear::Silent;
+        }
+        self.judge();
+    }
+
+    /// All configs that were there have been told.
+    pub(super) fn configs_read(&mut self) {
+        self.read = true;
+        self.judge();
+    }
+
+    /// The name of this node.
+    pub(super) fn node(&mut self, name: String) {
+        self.node = Some(name);
+        self.judge();
+    }
+
+    /// Whether anybody wants to know of pods.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.node.is_some() && !self.apps.is_empty()
+    }
+
+    /// The pods as they are now.
+    pub(super) fn heard(&mut self, pods: Vec<AppPod>) {
+        self.pods = pods;
+        self.ear = Ear::Well;
+        self.judge();
+    }
+
+    /// A call failed.
+    pub(super) fn failed(&mut self, now: Mono) {
+        if matches!(self.ear, Ear::Silent | Ear::Well) {
+            self.ear = Ear::Failing { since: now };
+        }
+        self.judge();
+    }
+
+    /// Whether the pods are known as they are now.
+    pub(super) fn is_well(&self) -> bool {
+        self.ear == Ear::Well
+    }
+
+    /// All applications by key.
+    pub(super) fn apps(&self) -> &BTreeMap<String, App> {
+        &self.apps
+    }
+
+    /// The configs have been read once.
+    pub(super) const fn is_read(&self) -> bool {
+        self.read
+    }
+
+    /// The pods as they were last heard of.
+    pub(super) fn pods(&self) -> &[AppPod] {
+        &self.pods
+    }
+
+    /// What is due now. To be asked until nothing is; each act is to be answered by [`Book::done`].
+    pub(super) fn due(&mut self, now: Mono) -> Option<Act> {
+        if let Ear::Failing { since } = self.ear
+            && now >= since + UNREACHABLE_AFTER
+        {
+            self.ear = Ear::Lost;
+            self.judge();
+        }
+        let (key, what) = self.owed.iter().find(|(key, what)| now >= self.not_before(key, what.is_none()))?;
+        Some(match what {
+            Some(status) => Act::Publish(key.clone(), Box::new(status.clone())),
+            None => Act::Withdraw(key.clone()),
+        })
+    }
+
+    /// Whether an act has succeeded. One that failed is due again after the gap.
+    pub(super) fn done(&mut self, now: Mono, act: Act, done: bool) {
+        match act {
+            Act::Publish(key, status) => {
+                self.quiet.insert(key.clone(), now + GAP);
+                if done {
+                    self.owed.remove(&key);
+                    self.said.insert(key, *status);
+                }
+            }
+            Act::Withdraw(key) if done => {
+                self.owed.remove(&key);
+                self.said.remove(&key);
+                self.quiet.remove(&key);
+                self.refused.remove(&key);
+            }
+            Act::Withdraw(key) => {
+                self.refused.insert(key, now + GAP);
+            }
+        }
+    }
+
+    /// When something is due next.
+    pub(super) fn next_wake(&self) -> Option<Mono> {
+        let lost = match self.ear {
+            Ear::Failing { since } => Some(since + UNREACHABLE_AFTER),
+            Ear::Silent | Ear::Well | Ear::Lost => None,
+        };
+        self.owed.iter().map(|(key, what)| self.not_before(key, what.is_none())).chain(lost).min()
+    }
+
+    fn not_before(&self, key: &str, withdrawal: bool) -> Mono {
+        let times = if withdrawal { &self.refused } else { &self.quiet };
+        times.get(key).copied().unwrap_or(Mono::START)
+    }
+
+    /// Works out anew what is owed.
+    fn judge(&mut self) {
+        let mut owed = BTreeMap::new();
+        if self.read {
+            let gone = self.said.keys().filter(|key| !self.apps.contains_key(*key));
+            owed.extend(gone.map(|key| (key.clone(), None)));
+        }
+        for (key, app) in &self.apps {
+            let said = self.said.get(key);
+            let status = match (self.ear, &self.node, said) {
+                (Ear::Well, Some(node), _) => look::status(app, node, &self.pods),
+                (Ear::Lost, Some(_), Some(said)) => look::unreachable(app, said),
+                (Ear::Silent | Ear::Failing { .. } | Ear::Lost, ..) | (Ear::Well, None, _) => continue,
+            };
+            if said != Some(&status) {
+                owed.insert(key.clone(), Some(status));
+            }
+        }
+        self.owed = owed;
+    }
+}
+
+#[cfg(test)]
+mod tests;

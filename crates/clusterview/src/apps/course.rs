@@ -1,0 +1,227 @@
+//! The logs of all applications: which containers are read, and the marks that are kept.
+//!
+//! Only containers of applications whose designated node this is. Marks stay as long as their pod does, also when it
+//! is not read for a while. Sources: spec/agents.md 4.12, row app logs; D-K23. Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::pods::{AppPod, Line, Order};
+use step::Mono;
+use topics::{AppLogMark, AppLogMarks};
+
+use super::app::{App, Pod};
+use super::book::Book;
+use super::marks::Mark;
+use super::track::{Outcome, Run, Track};
+
+/// The container beside a virtual machine that prints what the machine's console says.
+const CONSOLE: &str = "guest-console-log";
+
+/// A container of an application.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Source {
+    /// Key of the application.
+    pub(super) app: String,
+    /// Name of the pod.
+    pub(super) pod: String,
+    pub(super) uid: String,
+    pub(super) container: String,
+}
+
+/// What there is to read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Scene {
+    /// Keys of the applications that are configured, once that is known.
+    apps: Option<BTreeSet<String>>,
+    /// The pods that there are, while that is known.
+    pods: Option<BTreeSet<String>>,
+    runs: BTreeMap<Source, Run>,
+}
+
+impl Scene {
+    pub(super) fn of(book: &Book) -> Self {
+        let runs = book.apps().iter().filter(|(_, app)| app.designated).flat_map(|(key, app)| {
+            let pods = book.pods().iter();
+            pods.flat_map(move |pod| containers(app, pod).map(move |run| (source(key, pod, run.0), run.1)))
+        });
+        Self {
+            apps: book.is_read().then(|| book.apps().keys().cloned().collect()),
+            pods: book.is_well().then(|| book.pods().iter().map(|pod| pod.uid.clone()).collect()),
+            runs: runs.collect(),
+        }
+    }
+}
+
+fn source(key: &str, pod: &AppPod, container: &str) -> Source {
+    let text = str::to_owned;
+    Source { app: text(key), pod: pod.name.clone(), uid: pod.uid.clone(), container: text(container) }
+}
+
+/// The containers of `pod` that speak for `app`.
+fn containers<'a>(app: &App, pod: &'a AppPod) -> impl Iterator<Item = (&'a str, Run)> + use<'a> {
+    let (kind, native) = (app.pod(&pod.name), app.native);
+    let speaks = move |name: &str, init: bool| match kind {
+        Some(Pod::Native) => !init,
+        Some(Pod::Launcher(_)) => !native && name == CONSOLE,
+        None => false,
+    };
+    let ending = pod.ending || matches!(pod.phase.as_str(), "Succeeded" | "Failed");
+    pod.containers
+        .iter()
+        .filter(move |it| speaks(&it.name, it.init))
+        .map(move |it| (it.name.as_str(), Run { restarts: it.restarts, state: it.state, ending }))
+}
+
+/// What is read, and how far it has been.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    tracks: BTreeMap<Source, Track>,
+    /// Marks of containers that are not read now.
+    resting: BTreeMap<Source, Mark>,
+    scene: Scene,
+    /// Applications whose marks are others than those kept on disk.
+    changed: BTreeSet<String>,
+}
+
+impl Course {
+    /// Begins with the marks of an earlier run.
+    pub(super) fn new<'a>(kept: impl IntoIterator<Item = (&'a str, &'a AppLogMarks)>) -> Self {
+        let marks =
+            kept.into_iter().flat_map(|(key, marks)| marks.containers.iter().map(move |it| (key, it)));
+        let resting = marks.map(|(key, it)| {
+            let source = Source {
+                app: key.to_owned(),
+                pod: it.pod.clone(),
+                uid: it.pod_uid.clone(),
+                container: it.container.clone(),
+            };
+            (source, Mark::read(it.restarts, it.older, &it.moments))
+        });
+        Self { resting: resting.collect(), ..Self::default() }
+    }
+
+    /// The scene as it is now.
+    pub(super) fn see(&mut self, now: Mono, scene: &Scene) {
+        self.scene = scene.clone();
+        for (source, run) in &self.scene.runs {
+            if let Some(track) = self.tracks.get_mut(source) {
+                track.see(now, *run);
+                continue;
+            }
+            let mark = self.resting.remove(source);
+            if mark.is_none() {
+                self.changed.insert(source.app.clone());
+            }
+            self.tracks.insert(source.clone(), Track::new(mark, *run, now));
+        }
+        self.tidy();
+    }
+
+    /// Puts aside what is not read any more, and forgets what there is no more.
+    fn tidy(&mut self) {
+        let gone = |it: &Source, track: &Track| !self.scene.runs.contains_key(it) && !track.is_reading();
+        let gone: Vec<Source> =
+            self.tracks.iter().filter(|(it, track)| gone(it, track)).map(|(it, _)| it.clone()).collect();
+        for source in gone {
+            if let Some(track) = self.tracks.remove(&source) {
+                self.resting.insert(source, track.into_mark());
+            }
+        }
+        let (apps, pods) = (&self.scene.apps, &self.scene.pods);
+        let changed = &mut self.changed;
+        self.resting.retain(|source, _| {
+            let stays = apps.as_ref().is_none_or(|apps| apps.contains(&source.app))
+                && pods.as_ref().is_none_or(|pods| pods.contains(&source.uid));
+            if !stays {
+                changed.insert(source.app.clone());
+            }
+            stays
+        });
+    }
+
+    /// A log that is to be read now, and whether runs of its container have gone by unread. Without news of the pods
+    /// nothing is read: which run a log is of would be a guess.
+    pub(super) fn due(&mut self, now: Mono) -> Option<(Source, Order, bool)> {
+        self.scene.pods.as_ref()?;
+        for (source, track) in &mut self.tracks {
+            let before = track.mark().restarts;
+            let Some(wanted) = track.due(now) else { continue };
+            if track.mark().restarts != before {
+                self.changed.insert(source.app.clone());
+            }
+            let order = Order {
+                pod: source.pod.clone(),
+                container: source.container.clone(),
+                previous: wanted.previous,
+                since: wanted.since,
+                ended: wanted.ended,
+            };
+            return Some((source.clone(), order, wanted.missed));
+        }
+        None
+    }
+
+    /// When something is to be read next.
+    pub(super) fn next_wake(&self) -> Option<Mono> {
+        self.scene.pods.as_ref()?;
+        self.tracks.values().filter_map(Track::next_wake).min()
+    }
+
+    /// The news among lines that have been read; `None` when they are doubted.
+    pub(super) fn sift(&mut self, source: &Source, lines: Vec<Line>) -> Option<Vec<Line>> {
+        self.tracks.get_mut(source).map_or_else(|| Some(Vec::new()), |track| track.sift(lines))
+    }
+
+    /// These lines have been handed on.
+    pub(super) fn told(&mut self, source: &Source, lines: &[Line]) {
+        if let Some(track) = self.tracks.get_mut(source) {
+            for line in lines {
+                track.note(line.at);
+            }
+            self.changed.insert(source.app.clone());
+        }
+    }
+
+    /// A reading has ended.
+    pub(super) fn ended(&mut self, source: &Source, now: Mono, outcome: Outcome) {
+        if let Some(track) = self.tracks.get_mut(source) {
+            let before = track.mark().restarts;
+            track.ended(now, outcome);
+            if track.mark().restarts != before {
+                self.changed.insert(source.app.clone());
+            }
+        }
+        self.tidy();
+    }
+
+    /// Applications whose marks have changed since the last call, with what is to be kept; nothing for those that have
+    /// no marks.
+    pub(super) fn changed(&mut self) -> Vec<(String, Option<AppLogMarks>)> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|key| (self.marks(&key), key)).map(|(marks, key)| (key, marks)).collect()
+    }
+
+    fn marks(&self, key: &str) -> Option<AppLogMarks> {
+        let tracks = self.tracks.iter().map(|(source, track)| (source, track.mark()));
+        let mut marks: Vec<_> = tracks.chain(&self.resting).filter(|(source, _)| source.app == key).collect();
+        marks.sort_by_key(|(source, _)| *source);
+        let containers: Vec<AppLogMark> =
+            marks.into_iter().map(|(source, mark)| kept(source, mark)).collect();
+        (!containers.is_empty()).then_some(AppLogMarks { containers, ..AppLogMarks::default() })
+    }
+}
+
+fn kept(source: &Source, mark: &Mark) -> AppLogMark {
+    let (older, moments) = mark.written();
+    AppLogMark {
+        pod: source.pod.clone(),
+        pod_uid: source.uid.clone(),
+        container: source.container.clone(),
+        restarts: mark.restarts,
+        older,
+        moments,
+    }
+}
+
+#[cfg(test)]
+mod tests;

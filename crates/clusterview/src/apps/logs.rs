@@ -1,0 +1,201 @@
+//! Reading the logs and handing them on.
+//!
+//! Each container is read by a task of its own, so that one that hangs holds up nobody; lines are written by one hand,
+//! at most [`BATCH_BYTES`] of text at a time. They are handed on first and marked then: a crash in between tells these
+//! lines twice, the other order would lose them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::pods::{Line, Log, Order, Then};
+use agent::{Clock, Outlet, Stop, report};
+use kubeapi::{Cluster, Error};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use topics::AppLogMarks;
+use tracing::{debug, info, warn};
+
+use super::course::{Course, Scene, Source};
+use super::line;
+use super::pipe::Pipe;
+use super::track::Outcome;
+
+/// As much text is handed on at a time, but for a longer line.
+pub const BATCH_BYTES: usize = 32 << 10;
+/// As much text is read of one container in one round.
+pub const ROUND_BYTES: usize = 1 << 20;
+/// How long lines under way may take when the agent is to leave.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What is needed to read.
+pub(super) struct Desk {
+    pub(super) cluster: Cluster,
+    pub(super) clock: Clock,
+    pub(super) stop: Stop,
+    pub(super) marks: Outlet<AppLogMarks>,
+    pub(super) pipe: Pipe,
+}
+
+/// A piece of a log.
+struct Piece {
+    source: Source,
+    /// Text of this round so far.
+    bytes: usize,
+    result: Result<(Log, Vec<Line>, Then), Error>,
+}
+
+/// Hands on the lines of what `scenes` tells, until the agent is to leave.
+pub(super) async fn run(desk: Desk, mut scenes: watch::Receiver<Scene>) {
+    let mut hand = Hand::new(desk);
+    let (mut stop, clock) = (hand.desk.stop.clone(), hand.desk.clock);
+    loop {
+        let now = clock.now();
+        hand.course.see(now, &scenes.borrow_and_update());
+        while let Some((source, order, missed)) = hand.course.due(now) {
+            if missed {
+                info!(
+                    app = source.app,
+                    pod = source.pod,
+                    container = source.container,
+                    "the container was started anew several times between two looks: not all that it said was read"
+                );
+            }
+            hand.readings.spawn(open(hand.desk.cluster.clone(), source, order));
+        }
+        hand.keep();
+        tokio::select! {
+            biased;
+            () = stop.stopped() => return,
+            changed = scenes.changed() => if changed.is_err() { return },
+            Some(Ok(piece)) = hand.readings.join_next() => hand.take(piece).await,
+            () = clock.sleep_until(hand.course.next_wake()) => {}
+        }
+    }
+}
+
+async fn open(cluster: Cluster, source: Source, order: Order) -> Piece {
+    match Log::open(&cluster, &order).await {
+        Ok(log) => next(source, 0, log).await,
+        Err(error) => Piece { source, bytes: 0, result: Err(error) },
+    }
+}
+
+async fn next(source: Source, bytes: usize, mut log: Log) -> Piece {
+    let result = log.next(BATCH_BYTES).await.map(|read| (log, read.lines, read.then));
+    Piece { source, bytes, result }
+}
+
+struct Hand {
+    desk: Desk,
+    course: Course,
+    readings: JoinSet<Piece>,
+    /// Containers whose trouble has been logged.
+    troubled: BTreeSet<Source>,
+    /// The last failure to hand lines on, so that it is told once.
+    failure: String,
+}
+
+impl Hand {
+    fn new(desk: Desk) -> Self {
+        let course = Course::new(desk.marks.iter());
+        Self { desk, course, readings: JoinSet::new(), troubled: BTreeSet::new(), failure: String::new() }
+    }
+
+    async fn take(&mut self, piece: Piece) {
+        let Piece { source, bytes, result } = piece;
+        let outcome = match result {
+            Err(error) => Some(self.trouble(&source, &error)),
+            Ok((log, lines, then)) => {
+                self.troubled.remove(&source);
+                match self.course.sift(&source, lines) {
+                    None => Some(Outcome::Doubtful),
+                    Some(news) if !self.tell(&source, &news).await => Some(Outcome::Failed),
+                    Some(news) => {
+                        let bytes = bytes + news.iter().map(|it| it.text.len()).sum::<usize>();
+                        match then {
+                            Then::End => Some(Outcome::Whole),
+                            Then::Broken => Some(Outcome::Failed),
+                            Then::More if bytes >= ROUND_BYTES => Some(Outcome::Cut),
+                            Then::More => {
+                                self.readings.spawn(next(source.clone(), bytes, log));
+                                None
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        if let Some(outcome) = outcome {
+            self.course.ended(&source, self.desk.clock.now(), outcome);
+        }
+    }
+
+    /// Hands lines on, and marks them; whether that succeeded.
+    async fn tell(&mut self, source: &Source, lines: &[Line]) -> bool {
+        if lines.is_empty() {
+            return true;
+        }
+        let (mut bytes, now) = (Vec::new(), self.desk.clock.wall());
+        for each in lines {
+            line::write(&mut bytes, source, each, now);
+        }
+        let (mut stop, clock) = (self.desk.stop.clone(), self.desk.clock);
+        let too_late = async {
+            stop.stopped().await;
+            clock.sleep_until(Some(clock.now() + LAST_WORDS)).await;
+        };
+        let written = tokio::select! {
+            biased;
+            written = self.desk.pipe.write(&bytes) => written.map_err(|cause| report::chain(&cause)),
+            () = too_late => Err("whoever reads them does not".to_owned()),
+        };
+        if self.is_done("hand lines of applications on", written) {
+            self.course.told(source, lines);
+            // In the same turn: nothing waits between the two.
+            self.keep();
+            return true;
+        }
+        false
+    }
+
+    /// Writes the marks that have changed.
+    fn keep(&mut self) {
+        for (key, marks) in self.course.changed() {
+            // The next line of this application writes them all again.
+            match marks {
+                Some(marks) => self.desk.marks.put(&key, &marks),
+                None => self.desk.marks.take(&key),
+            };
+        }
+    }
+
+    fn is_done(&mut self, doing: &str, result: Result<(), String>) -> bool {
+        let Err(cause) = result else { return true };
+        let told = format!("{doing}: {cause}");
+        if told != self.failure {
+            warn!(error = told, "logs of applications are held up");
+            self.failure = told;
+        }
+        false
+    }
+
+    fn trouble(&mut self, source: &Source, error: &Error) -> Outcome {
+        let (app, pod, container) = (&source.app, &source.pod, &source.container);
+        let (line, next_step) = (error.line(), error.next_step());
+        // A container that is just going, or has left no log behind, is nothing to look after.
+        let gone = matches!(error, Error::Refused { answer, .. } if matches!(answer.code, 400 | 404));
+        if !gone && self.troubled.insert(source.clone()) {
+            warn!(
+                app,
+                pod,
+                container,
+                error = line,
+                next_step,
+                "cannot read a log, the others go on and it is tried again"
+            );
+        } else {
+            debug!(app, pod, container, error = line, "a log could not be read");
+        }
+        if gone { Outcome::Refused } else { Outcome::Failed }
+    }
+}

@@ -1,0 +1,142 @@
+//! What this node says of one application, from the pods that there are.
+//!
+//! Source: spec/agents.md 4.12, row ENClusterAppStatus. Pure: no clock, no I/O, no task.
+
+use crate::pods::AppPod;
+use topics::{AppKubeStatus, ENClusterAppStatus};
+
+use super::app::{App, Pod};
+
+/// The status of `app` on the node of this name, out of all pods in any order.
+pub(super) fn status<'a>(
+    app: &App,
+    node: &str,
+    pods: impl IntoIterator<Item = &'a AppPod>,
+) -> ENClusterAppStatus {
+    let mut status = ENClusterAppStatus {
+        app_uuid: app.uuid,
+        is_dnid_node: app.designated,
+        app_kube_status: AppKubeStatus::NotInCluster,
+        ..ENClusterAppStatus::default()
+    };
+    // Of several machines the one that runs is named, and of several of these the last: a choice that stays.
+    let mut machine: Option<(bool, &str)> = None;
+    for pod in pods.into_iter().filter(|pod| !pod.ending) {
+        let Some(kind) = app.pod(&pod.name) else { continue };
+        let runs = pod.phase == "Running";
+        status.scheduled_on_this_node |= pod.node == node;
+        if runs || status.app_kube_status == AppKubeStatus::NotInCluster {
+            status.app_kube_status = if runs { AppKubeStatus::Running } else { AppKubeStatus::NotRunning };
+        }
+        if let Pod::Launcher(name) = kind {
+            machine = machine.max(Some((runs, name)));
+        }
+    }
+    if let Some((_, name)) = machine {
+        status.app_is_vmi = true;
+        name.clone_into(&mut status.vmi_name);
+        status.vnc_port = app.vnc_port;
+    }
+    status
+}
+
+/// What becomes of a status when nothing has been heard of the cluster for too long: its other pods may run elsewhere.
+pub(super) fn unreachable(app: &App, said: &ENClusterAppStatus) -> ENClusterAppStatus {
+    ENClusterAppStatus {
+        is_dnid_node: app.designated,
+        scheduled_on_this_node: false,
+        app_kube_status: AppKubeStatus::ApiUnreachable,
+        ..said.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topics::{AppInstanceConfig, GoUuid, VmMode, go_json};
+
+    fn config(display: &str, uuid: &str) -> AppInstanceConfig {
+        let mut config =
+            AppInstanceConfig { display_name: display.to_owned(), ..AppInstanceConfig::default() };
+        config.uuid_and_version.uuid = GoUuid(uuid.parse().unwrap());
+        config.is_designated_node_id = true;
+        config.fixed_resources.virtualization_mode = VmMode::NoHyper;
+        config
+    }
+
+    fn native() -> App {
+        App::of(&config("web", "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c"))
+    }
+
+    fn machine() -> App {
+        let mut config = config("Ubuntu", "b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b");
+        config.fixed_resources.virtualization_mode = VmMode::Pv;
+        config.fixed_resources.vnc_display = 1;
+        App::of(&config)
+    }
+
+    fn pod(name: &str, node: &str, phase: &str) -> AppPod {
+        let text = str::to_owned;
+        AppPod { name: text(name), node: text(node), phase: text(phase), ..AppPod::default() }
+    }
+
+    fn golden(sample: &str, status: &ENClusterAppStatus) {
+        let path =
+            format!("{}/../../tests/golden/ENClusterAppStatus/{sample}.json", env!("CARGO_MANIFEST_DIR"));
+        let bytes = go_json::to_vec(status).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), std::fs::read_to_string(path).unwrap(), "{sample}");
+    }
+
+    #[test]
+    fn the_golden_samples_come_out_of_their_facts_byte_for_byte() {
+        golden("zero", &ENClusterAppStatus::default());
+        golden("not-in-cluster", &status(&native(), "n1", []));
+        let pending = pod("web-d4f3a-0-x7k2p", "n1", "Pending");
+        golden("not-running", &status(&native(), "n1", [&pending]));
+        let running = pod("web-d4f3a-0-x7k2p", "n1", "Running");
+        golden("api-unreachable", &unreachable(&native(), &status(&native(), "n1", [&running])));
+        let launcher = pod("virt-launcher-ubuntu-b3e2f-0ab1cd-x7k2p", "n1", "Running");
+        golden("vmi-running-dnid", &status(&machine(), "n1", [&launcher]));
+    }
+
+    #[test]
+    fn designated_and_scheduled_are_told_apart_in_all_four_ways() {
+        for designated in [true, false] {
+            for (node, scheduled) in [("n1", true), ("n2", false), ("", false)] {
+                let app = App { designated, ..native() };
+                let told = status(&app, "n1", [&pod("web-d4f3a-0-x7k2p", node, "Running")]);
+                assert_eq!((told.is_dnid_node, told.scheduled_on_this_node), (designated, scheduled));
+                assert_eq!((told.app_kube_status, told.app_is_vmi), (AppKubeStatus::Running, false));
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_that_runs_is_not_lowered_by_one_that_does_not_and_one_that_ends_counts_for_nothing() {
+        let pods = [
+            pod("web-d4f3a-0-aaaaa", "n2", "Pending"),
+            pod("web-d4f3a-0-bbbbb", "n2", "Running"),
+            pod("web-d4f3a-0-ccccc", "n2", "Failed"),
+            AppPod { ending: true, ..pod("web-d4f3a-0-ddddd", "n1", "Running") },
+            pod("web-d4f3a-00-eeeee", "n1", "Running"),
+            pod("other-d4f3a-0-fffff", "n1", "Running"),
+        ];
+        let kube = |pods: &[AppPod]| {
+            let told = status(&native(), "n1", pods);
+            assert!(!told.scheduled_on_this_node);
+            told.app_kube_status.number()
+        };
+        assert_eq!((kube(&pods), kube(&pods[..1]), kube(&pods[2..]), kube(&pods[3..])), (4, 3, 3, 2));
+    }
+
+    #[test]
+    fn the_machine_that_runs_is_named_in_whatever_order_pods_come() {
+        let old = pod("virt-launcher-ubuntu-b3e2f-0zzzzz-x7k2p", "n2", "Failed");
+        let new = pod("virt-launcher-ubuntu-b3e2f-0ab1cd-x7k2p", "n1", "Running");
+        for pods in [[&old, &new], [&new, &old]] {
+            let told = status(&machine(), "n1", pods);
+            assert_eq!((told.vmi_name.as_str(), told.vnc_port), ("ubuntu-b3e2f-0ab1cd", 5901));
+        }
+        assert_eq!(status(&machine(), "n1", [&old]).vmi_name, "ubuntu-b3e2f-0zzzzz");
+    }
+}

@@ -1,0 +1,194 @@
+//! What this node hears of its applications and their pods, and the status that it publishes.
+//!
+//! It runs beside the drain, with an inbox of its own: neither waits for the other.
+
+use crate::pods::{Pods, Told};
+use agent::{Clock, Error, Outbox, Outlet, Station, Tasks, Troubles, turn, wire};
+use kubeapi::Cluster;
+use pubsub::{Bus, Change, Codec};
+use tokio::sync::watch;
+use topics::{AppInstanceConfig, AppLogMarks, ENClusterAppStatus, go_json};
+use tracing::{debug, info, warn};
+
+use super::app::App;
+use super::book::{Act, Book};
+use super::course::Scene;
+use super::logs;
+use super::pipe::Pipe;
+use kubeapi::target::{Target, Values};
+
+enum Heard {
+    App(String, Option<App>),
+    /// All configs that were there have been told.
+    Read,
+}
+
+/// The topics of applications, to be run beside the drain.
+pub struct Apps {
+    station: Station,
+    cluster: Cluster,
+    target: Target,
+    status: Outlet<ENClusterAppStatus>,
+    marks: Outlet<AppLogMarks>,
+}
+
+impl Apps {
+    /// Becomes the publisher of both, with what an earlier run left. They are those of the node `target`.
+    ///
+    /// # Errors
+    /// Another process publishes them, or their directories cannot be used.
+    pub fn open(
+        station: &Station,
+        troubles: &Troubles,
+        cluster: Cluster,
+        target: Target,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            status: Outlet::open(troubles)?,
+            marks: Outlet::open(troubles)?,
+            station: station.clone(),
+            cluster,
+            target,
+        })
+    }
+
+    /// Publishes ENClusterAppStatus and hands the logs on into `pipe`, until the station says stop. What was published
+    /// stays.
+    pub async fn run(self, pipe: Pipe) {
+        let Self { station, cluster, target, status, marks } = self;
+        let (scenes, scene) = watch::channel(Scene::default());
+        let (clock, stop) = (station.clock, station.stop.clone());
+        let desk = logs::Desk { cluster: cluster.clone(), clock, stop, marks, pipe };
+        let mut teller = Teller::new(clock, cluster, status, scenes);
+        tokio::join!(logs::run(desk, scene), teller.run(&station, target.values()));
+    }
+}
+
+struct Teller {
+    clock: Clock,
+    cluster: Cluster,
+    status: Outlet<ENClusterAppStatus>,
+    scenes: watch::Sender<Scene>,
+    book: Book,
+    pods: Option<Pods>,
+    /// The last failure of the watch, so that it is told once.
+    trouble: Option<String>,
+}
+
+impl Teller {
+    fn new(
+        clock: Clock,
+        cluster: Cluster,
+        status: Outlet<ENClusterAppStatus>,
+        scenes: watch::Sender<Scene>,
+    ) -> Self {
+        let book = Book::new(status.iter().map(|(key, status)| (key.to_owned(), status.clone())));
+        Self { clock, cluster, status, scenes, book, pods: None, trouble: None }
+    }
+
+    async fn run(&mut self, station: &Station, mut names: Values) {
+        let (outbox, mut inbox) = turn::inbox();
+        let mut tasks = Tasks::new(outbox);
+        let bus = station.bus.clone();
+        tasks.events("follow AppInstanceConfig", move |outbox| follow(bus, outbox));
+        let mut stop = station.stop.clone();
+        loop {
+            self.follow_pods();
+            self.publish();
+            let scene = Scene::of(&self.book);
+            self.scenes.send_if_modified(|known| (*known != scene).then(|| *known = scene).is_some());
+            tokio::select! {
+                biased;
+                () = stop.stopped() => return,
+                heard = inbox.recv() => match heard {
+                    Some(Heard::App(key, app)) => self.book.configured(key, app),
+                    Some(Heard::Read) => self.book.configs_read(),
+                    None => return,
+                },
+                (node, _) = names.next() => self.book.node(node.to_string()),
+                () = self.clock.sleep_until(self.book.next_wake()) => {}
+                told = next(&mut self.pods) => self.told(told),
+            }
+        }
+    }
+
+    /// Pods are followed while there is an application.
+    fn follow_pods(&mut self) {
+        if !self.book.is_wanted() {
+            self.pods = None;
+        } else if self.pods.is_none() {
+            // Nodes do not ask in step.
+            let seed = u64::try_from(self.clock.now().since_start().as_nanos()).unwrap_or_default();
+            self.pods = Some(Pods::open(&self.cluster, seed));
+        }
+    }
+
+    fn told(&mut self, told: Told) {
+        let Some(pods) = &self.pods else { return };
+        match told {
+            Told::Known => {
+                self.book.heard(pods.known().cloned().collect());
+                if self.trouble.take().is_some() {
+                    info!("pods of applications are followed again");
+                }
+            }
+            Told::Failing { error, next_step } => {
+                self.book.failed(self.clock.now());
+                if self.trouble.is_none() {
+                    warn!(error, next_step, "cannot follow the pods of applications, it is tried again");
+                } else {
+                    debug!(error, "still cannot follow the pods of applications");
+                }
+                self.trouble = Some(error);
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let now = self.clock.now();
+        while let Some(act) = self.book.due(now) {
+            let done = match &act {
+                Act::Publish(key, status) => {
+                    info!(app = key, designated = status.is_dnid_node, here = status.scheduled_on_this_node,
+                        status = %status.app_kube_status.number(), "application in the cluster");
+                    self.status.put(key, status)
+                }
+                Act::Withdraw(key) => self.status.take(key),
+            };
+            self.book.done(now, act, done);
+        }
+    }
+}
+
+/// The next thing heard of the pods; never while they are not followed.
+async fn next(pods: &mut Option<Pods>) -> Told {
+    match pods {
+        Some(pods) => pods.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Follows the configs for good. Of each only what is needed is kept: they hold secrets, and large ones.
+async fn follow(bus: Bus, outbox: Outbox<Heard>) {
+    let codec = Codec {
+        encode: |_: &App| Err("configs of applications are only read".into()),
+        decode: |bytes| Ok(App::of(&go_json::from_slice::<AppInstanceConfig>(bytes)?)),
+    };
+    let mut configs = bus.subscription(&wire::name::<AppInstanceConfig>("zedagent"), codec);
+    loop {
+        let heard = match configs.next().await {
+            Change::Put { key, value, .. } => Heard::App(key, Some(value)),
+            Change::Gone { key, .. } => Heard::App(key, None),
+            Change::Synced => Heard::Read,
+            Change::Restarted(_) => continue,
+            Change::Bad(finding) => {
+                warn!(topic = "AppInstanceConfig", path = %finding.path.display(), reason = finding.reason,
+                    "ignored a bad value, the last good one stays");
+                continue;
+            }
+        };
+        if !outbox.send(heard).await {
+            return;
+        }
+    }
+}

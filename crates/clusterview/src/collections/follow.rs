@@ -1,0 +1,243 @@
+//! Following each part: what is heard becomes a change of the facts.
+//!
+//! Not here: how a watch survives (`watch`), what a part's state means (`parts`). A resource that the cluster does not
+//! know is normal: it is asked for again once its API group is served (`groups`).
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+use super::facts::{Claim, DaemonSet, Engine, Facts, Pod, Replica, Snapshot, StorageNode, Table, Vm, Volume};
+use super::groups::Groups;
+use super::longhorn;
+use super::objects;
+use super::parts::Part;
+use kubeapi::Cluster;
+use kubeapi::nodes::{self, Node};
+use kubeapi::objects::Raw;
+use kubeapi::reply::Reply;
+use kubeapi::watch::{self, Heard, Manner, Scope, follow_in};
+
+/// One watch is kept open this long: each opening is a request. A connection that died without a word is noticed
+/// so late, too.
+const SLOT: Duration = Duration::from_secs(240);
+/// Objects of one list call: a page of large pods stays at a few MiB.
+const PAGE: u32 = 200;
+/// How often the API groups are read while there is a resource that the cluster does not know.
+pub(super) const ABSENT_PAUSE: Duration = Duration::from_secs(120);
+
+/// Something heard of a part.
+pub(super) struct News {
+    pub(super) part: Part,
+    pub(super) what: What,
+}
+
+pub(super) enum What {
+    /// The content may have changed; the function tells whether it has.
+    Content(Box<dyn FnOnce(&mut Facts) -> bool + Send>),
+    /// Calls succeed again; nothing was missed.
+    Recovered,
+    /// The cluster does not know the resource. The function empties the part.
+    Absent(fn(&mut Facts) -> bool),
+    /// A call failed.
+    Failed { error: String, next_step: String },
+}
+
+/// All parts at once. The stream never ends; dropping it closes all connections.
+pub(super) fn all(cluster: &Cluster, seed: u64) -> stream::SelectAll<BoxStream<'static, News>> {
+    let groups = Groups::default();
+    stream::select_all([
+        of::<Node>(cluster, seed, &groups),
+        of::<Pod>(cluster, seed, &groups),
+        of::<Vm>(cluster, seed, &groups),
+        of::<Claim>(cluster, seed, &groups),
+        of::<DaemonSet>(cluster, seed, &groups),
+        of::<Volume>(cluster, seed, &groups),
+        of::<Replica>(cluster, seed, &groups),
+        of::<Engine>(cluster, seed, &groups),
+        of::<Snapshot>(cluster, seed, &groups),
+        of::<StorageNode>(cluster, seed, &groups),
+        // It says nothing by itself.
+        stream::once(groups.keep(cluster.clone())).boxed(),
+    ])
+}
+
+/// A kind of object that is kept.
+trait Kept: Clone + Debug + PartialEq + Send + 'static {
+    /// Its part.
+    const PART: Part;
+    /// Where its objects are listed.
+    const PATH: &'static str;
+    /// Whether what defines it may not be installed.
+    const OPTIONAL: bool;
+
+    fn read(raw: &Raw) -> Self;
+
+    fn table(facts: &mut Facts) -> &mut Table<Self>;
+}
+
+macro_rules! kept {
+    ($($kind:ident = $part:ident, $table:ident, $read:path, $optional:literal, $path:literal;)+) => { $(
+        impl Kept for $kind {
+            const PART: Part = Part::$part;
+            const PATH: &'static str = $path;
+            const OPTIONAL: bool = $optional;
+
+            fn read(raw: &Raw) -> Self {
+                $read(raw)
+            }
+
+            fn table(facts: &mut Facts) -> &mut Table<Self> {
+                &mut facts.$table
+            }
+        }
+    )+ };
+}
+
+kept! {
+    Node = Nodes, nodes, nodes::node, false, "/api/v1/nodes";
+    Pod = Pods, pods, objects::pod, false, "/api/v1/pods";
+    Claim = Claims, claims, objects::claim, false, "/api/v1/namespaces/eve-kube-app/persistentvolumeclaims";
+    DaemonSet = DaemonSets, daemon_sets, objects::daemon_set, false,
+        "/apis/apps/v1/namespaces/longhorn-system/daemonsets";
+    Vm = Vms, vms, longhorn::vm, true,
+        "/apis/kubevirt.io/v1/namespaces/eve-kube-app/virtualmachineinstances";
+    Volume = Volumes, volumes, longhorn::volume, true,
+        "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
+    Replica = Replicas, replicas, longhorn::replica, true,
+        "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/replicas";
+    Engine = Engines, engines, longhorn::engine, true,
+        "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/engines";
+    Snapshot = Snapshots, snapshots, longhorn::snapshot, true,
+        "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/snapshots";
+    StorageNode = StorageNodes, storage_nodes, longhorn::storage_node, true,
+        "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/nodes";
+}
+
+/// An object of which nothing but its fact is kept: no two whole objects of a list are in memory at the same time.
+#[derive(Debug, Clone)]
+struct Seen<T> {
+    /// Only the version.
+    meta: ObjectMeta,
+    key: (String, String),
+    fact: T,
+}
+
+impl<'de, T: Kept> Deserialize<'de> for Seen<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut raw = Raw::deserialize(from)?;
+        let fact = T::read(&raw);
+        let resource_version = raw.metadata.resource_version.take();
+        let key =
+            (raw.metadata.namespace.take().unwrap_or_default(), raw.metadata.name.take().unwrap_or_default());
+        Ok(Self { meta: ObjectMeta { resource_version, ..ObjectMeta::default() }, key, fact })
+    }
+}
+
+impl<T: Kept> watch::Object for Seen<T> {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+}
+
+struct Reader<T> {
+    cluster: Cluster,
+    seed: u64,
+    groups: Groups,
+    /// `None` before the first call and while the resource is absent.
+    open: Option<BoxStream<'static, watch::News<Seen<T>>>>,
+    absent: bool,
+}
+
+fn of<T: Kept>(cluster: &Cluster, seed: u64, groups: &Groups) -> BoxStream<'static, News> {
+    let (cluster, groups) = (cluster.clone(), groups.clone());
+    let reader = Reader::<T> { cluster, seed, groups, open: None, absent: false };
+    stream::unfold(reader, |mut reader| async move {
+        let news = News { part: T::PART, what: reader.next().await };
+        Some((news, reader))
+    })
+    .boxed()
+}
+
+impl<T: Kept> Reader<T> {
+    async fn next(&mut self) -> What {
+        if self.open.is_none() && self.absent {
+            self.groups.until_served(T::PATH).await;
+        }
+        let open = self.open.get_or_insert_with(|| {
+            let scope = Scope {
+                what: T::PART.name().to_owned(),
+                path: T::PATH.to_owned(),
+                fields: None,
+                labels: None,
+            };
+            let manner = Manner { slot: SLOT, page: Some(PAGE) };
+            // Parts do not march in step.
+            follow_in(self.cluster.clone(), scope, manner, self.seed ^ T::PART as u64).boxed()
+        });
+        let Some(news) = open.next().await else { std::future::pending().await };
+        match news {
+            watch::News::Recovered => What::Recovered,
+            watch::News::Heard(Heard::Trouble(error)) => {
+                if T::OPTIONAL && matches!(error.reply(), Reply::NotFound { .. }) {
+                    self.open = None;
+                    self.absent = true;
+                    return What::Absent(|facts| !std::mem::take(T::table(facts)).is_empty());
+                }
+                What::Failed { error: error.line(), next_step: error.next_step() }
+            }
+            watch::News::Heard(Heard::Listed(all)) => {
+                let all: Table<T> = all.into_iter().map(|it| (it.key, it.fact)).collect();
+                What::Content(Box::new(move |facts| {
+                    let table = T::table(facts);
+                    let changed = *table != all;
+                    *table = all;
+                    changed
+                }))
+            }
+            watch::News::Heard(Heard::Put(one)) => What::Content(Box::new(move |facts| {
+                let table = T::table(facts);
+                let changed = table.get(&one.key) != Some(&one.fact);
+                table.insert(one.key, one.fact);
+                changed
+            })),
+            watch::News::Heard(Heard::Gone(one)) => {
+                What::Content(Box::new(move |facts| T::table(facts).remove(&one.key).is_some()))
+            }
+        }
+    }
+}
+
+/// Forgets the content of a part.
+pub(super) fn empty(facts: &mut Facts, part: Part) {
+    match part {
+        Part::Nodes => facts.nodes.clear(),
+        Part::Pods => facts.pods.clear(),
+        Part::Vms => facts.vms.clear(),
+        Part::Claims => facts.claims.clear(),
+        Part::DaemonSets => facts.daemon_sets.clear(),
+        Part::Volumes => facts.volumes.clear(),
+        Part::Replicas => facts.replicas.clear(),
+        Part::Engines => facts.engines.clear(),
+        Part::Snapshots => facts.snapshots.clear(),
+        Part::StorageNodes => facts.storage_nodes.clear(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kubeapi::names::{APP_NAMESPACE, STORAGE_NAMESPACE};
+
+    #[test]
+    fn the_paths_lie_in_the_two_namespaces() {
+        let apps = [Vm::PATH, Claim::PATH];
+        assert!(apps.iter().all(|path| path.contains(&format!("/namespaces/{APP_NAMESPACE}/"))));
+        let storage =
+            [DaemonSet::PATH, Volume::PATH, Replica::PATH, Engine::PATH, Snapshot::PATH, StorageNode::PATH];
+        assert!(storage.iter().all(|path| path.contains(&format!("/namespaces/{STORAGE_NAMESPACE}/"))));
+    }
+}

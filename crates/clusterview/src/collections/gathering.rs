@@ -1,0 +1,92 @@
+//! The facts of a cluster and how their parts are doing, kept up to date for as long as this is kept.
+//!
+//! Not here: when something is published, and by whom.
+
+use std::borrow::Cow;
+
+use futures::stream::{BoxStream, SelectAll, StreamExt};
+use step::Mono;
+
+use super::facts::Facts;
+use super::follow::{self, News, What};
+use super::parts::{Part, Parts};
+use kubeapi::Cluster;
+
+/// What has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// In this part.
+    pub part: Part,
+    /// The facts are others.
+    pub content: bool,
+    /// How the part is doing is another.
+    pub state: bool,
+}
+
+/// Facts that follow the cluster. Dropping it closes all watches.
+pub struct Gathering {
+    facts: Facts,
+    parts: Parts,
+    streams: SelectAll<BoxStream<'static, News>>,
+}
+
+impl std::fmt::Debug for Gathering {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Gathering").field("parts", &self.parts).finish_non_exhaustive()
+    }
+}
+
+impl Gathering {
+    /// Nothing is known yet; the first call is made when [`Gathering::next`] is first polled. Gatherers of different
+    /// seeds do not ask in step.
+    #[must_use]
+    pub fn open(cluster: &Cluster, seed: u64) -> Self {
+        Self { facts: Facts::default(), parts: Parts::default(), streams: follow::all(cluster, seed) }
+    }
+
+    /// The facts now, without those that are too old. These are kept all the same: a watch that goes on after a
+    /// long failure does not list again.
+    #[must_use]
+    pub fn facts(&self) -> Cow<'_, Facts> {
+        let expired = self.parts.expired();
+        if expired.is_empty() {
+            return Cow::Borrowed(&self.facts);
+        }
+        let mut facts = self.facts.clone();
+        for part in expired {
+            follow::empty(&mut facts, *part);
+        }
+        Cow::Owned(facts)
+    }
+
+    /// How the parts are doing.
+    #[must_use]
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Waits for the next thing that is heard, and takes it in. Nothing is heard while nobody waits here; dropping
+    /// the wait loses nothing.
+    pub async fn next(&mut self, now: impl Fn() -> Mono) -> Told {
+        let Some(News { part, what }) = self.streams.next().await else { std::future::pending().await };
+        let was_expired = self.parts.expired().contains(&part);
+        let (content, state) = match what {
+            What::Content(change) => (change(&mut self.facts) || was_expired, self.parts.well(part)),
+            What::Recovered => (was_expired, self.parts.well(part)),
+            What::Absent(clear) => (clear(&mut self.facts), self.parts.absent(part)),
+            What::Failed { error, next_step } => (false, self.parts.failed(part, now(), error, next_step)),
+        };
+        Told { part, content, state }
+    }
+
+    /// Leaves out content that is too old by now; whether there is more of it than before.
+    pub fn expire(&mut self, now: Mono) -> bool {
+        self.parts.expire(now)
+    }
+
+    /// When [`Gathering::expire`] has something to do next.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Mono> {
+        self.parts.next_expiry()
+    }
+}

@@ -1,0 +1,73 @@
+//! Which API groups the cluster serves: one small call answers for all kinds that it does not know.
+//!
+//! A watch of CustomResourceDefinitions would need one more permission and one more open connection; `GET /apis` is
+//! allowed to everybody who is authenticated.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::follow::ABSENT_PAUSE;
+use kubeapi::Cluster;
+
+/// The groups as they were read last; copies share them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Groups {
+    /// How many kinds wait for theirs.
+    waiting: watch::Sender<usize>,
+    /// `None` where the server does not say.
+    served: watch::Sender<Option<BTreeSet<String>>>,
+}
+
+#[derive(Deserialize)]
+struct GroupList {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    name: String,
+}
+
+/// One kind waits as long as this is kept.
+struct Waiting<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Groups {
+    /// Returns after the next reading that has the group of `path`, or that failed: then the caller has to try by
+    /// itself. The core group has no name.
+    pub(super) async fn until_served(&self, path: &str) {
+        let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
+        let is_served = |groups: &BTreeSet<String>| group.is_none_or(|group| groups.contains(group));
+        let mut served = self.served.subscribe();
+        self.waiting.send_modify(|count| *count += 1);
+        let _waiting = Waiting(&self.waiting);
+        // The sender is ours: it is there as long as we are.
+        while served.changed().await.is_ok() {
+            if served.borrow_and_update().as_ref().is_none_or(is_served) {
+                return;
+            }
+        }
+    }
+
+    /// Reads them once in [`ABSENT_PAUSE`] while somebody waits, for good.
+    pub(super) async fn keep<T>(self, cluster: Cluster) -> T {
+        let mut waiting = self.waiting.subscribe();
+        while waiting.wait_for(|count| *count > 0).await.is_ok() {
+            sleep(ABSENT_PAUSE).await;
+            let request = http::Request::get("/apis").body(Vec::new());
+            let request = request.map_err(kube::core::request::Error::BuildRequest);
+            let answer = cluster.ask::<GroupList>("the API groups", request).await;
+            let served = answer.ok().map(|all| all.groups.into_iter().map(|it| it.name).collect());
+            self.served.send_replace(served);
+        }
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,19 @@
+//! What the statistics of a cluster are made of, kept up to date by watches.
+//!
+//! Not here: the shape that is published and its rules; zedkube folds the facts. Sources: spec/agents.md 4.11, goals
+//! L6. Each collection is a part of its own: one that fails takes no other with it.
+
+mod facts;
+mod follow;
+mod gathering;
+mod groups;
+mod longhorn;
+mod objects;
+mod parts;
+mod quantity;
+
+pub use facts::{
+    Claim, DaemonSet, Detail, Engine, Facts, Pod, Replica, Snapshot, StorageNode, Table, Vm, Volume,
+};
+pub use gathering::{Gathering, Told};
+pub use parts::{LAST_GOOD, Part, Parts, State};

@@ -1,0 +1,150 @@
+//! Kubernetes' own objects turned into facts.
+//!
+//! Members of a wrong type count as left out: one odd object must not take its whole collection with it.
+//! Sources: spec/agents.md 4.11; the Kubernetes API reference.
+//! Pure: no clock, no I/O, no task.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::facts::{Claim, DaemonSet, Detail, Pod};
+use super::quantity;
+use kubeapi::names::{APP_NAMESPACE, STORAGE_NAMESPACE};
+use kubeapi::objects::{Raw, condition, items, text, time};
+
+/// Since when the condition Ready is true; `None` while it is not.
+pub(super) fn ready_since(status: &Value) -> Option<Timestamp> {
+    let ready = condition(status, "Ready");
+    time(&ready["lastTransitionTime"]).filter(|_| ready["status"] == "True")
+}
+
+pub(super) fn pod(raw: &Raw) -> Pod {
+    let detail = match raw.metadata.namespace.as_deref() {
+        Some(APP_NAMESPACE) => {
+            let containers = items(&raw.status["containerStatuses"]);
+            let restarts =
+                containers.iter().filter_map(|it| i32::try_from(it["restartCount"].as_i64()?).ok());
+            let ended = |it: &Value| time(&it["lastState"]["terminated"]["finishedAt"]);
+            Detail::App {
+                restarts: restarts.fold(0, i32::saturating_add),
+                restarted: containers.iter().filter_map(ended).max(),
+                created: raw.created(),
+                ip: text(&raw.status["podIP"]),
+                node: text(&raw.spec["nodeName"]),
+            }
+        }
+        Some(STORAGE_NAMESPACE) => {
+            Detail::Storage { app: raw.label("app"), ready_since: ready_since(&raw.status) }
+        }
+        Some(_) | None => Detail::Counted,
+    };
+    Pod { phase: text(&raw.status["phase"]), detail }
+}
+
+pub(super) fn claim(raw: &Raw) -> Claim {
+    let requested = &raw.spec["resources"]["requests"]["storage"];
+    Claim {
+        volume: text(&raw.spec["volumeName"]),
+        phase: text(&raw.status["phase"]),
+        created: raw.created(),
+        requested_bytes: requested.as_u64().unwrap_or_else(|| quantity::whole(&text(requested))),
+    }
+}
+
+pub(super) fn daemon_set(raw: &Raw) -> DaemonSet {
+    DaemonSet {
+        app: text(&raw.spec["selector"]["matchLabels"]["app"]),
+        desired: raw.status["desiredNumberScheduled"].as_u64().unwrap_or_default(),
+        ready: raw.status["numberReady"].as_u64().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubeapi::nodes::{Node, node};
+    use serde_json::json;
+
+    use super::*;
+
+    fn read<T>(object: Value, read: impl Fn(&Raw) -> T) -> T {
+        read(&serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn d_k19_either_role_label_makes_a_master_and_only_its_own_label_an_etcd_member() {
+        for (label, control_plane, etcd) in [
+            ("node-role.kubernetes.io/master", true, false),
+            ("node-role.kubernetes.io/control-plane", true, false),
+            ("node-role.kubernetes.io/etcd", false, true),
+            ("node-role.kubernetes.io/worker", false, false),
+        ] {
+            // Kubernetes sets them with an empty value, k3s with "true".
+            for value in ["", "true"] {
+                let seen = read(json!({ "metadata": { "labels": { label: value } } }), node);
+                assert_eq!((seen.control_plane, seen.etcd), (control_plane, etcd), "{label}={value:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn restarts_are_summed_over_containers_and_the_last_end_counts() {
+        let ended = |at: &str| json!({ "terminated": { "finishedAt": at } });
+        let object = json!({
+            "metadata": { "namespace": APP_NAMESPACE, "name": "a", "creationTimestamp": "2026-03-14T09:00:00Z" },
+            "spec": { "nodeName": "n1" },
+            "status": { "phase": "Running", "podIP": "10.42.0.15", "containerStatuses": [
+                { "restartCount": 2, "lastState": ended("2026-03-14T09:30:00Z") },
+                { "restartCount": 1, "lastState": ended("2026-03-14T09:10:00Z") },
+                { "restartCount": 4, "lastState": {} },
+            ] },
+        });
+        let Detail::App { restarts, restarted, created, ip, node } = read(object, pod).detail else {
+            unreachable!("not an application's")
+        };
+        let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
+        assert_eq!((restarts, restarted), (7, at("2026-03-14T09:30:00Z")));
+        assert_eq!(created, at("2026-03-14T09:00:00Z"));
+        assert_eq!((ip.as_str(), node.as_str()), ("10.42.0.15", "n1"));
+    }
+
+    #[test]
+    fn of_other_pods_nothing_but_the_phase_is_kept() {
+        let mut object = json!({
+            "metadata": { "namespace": "shop", "name": "a", "labels": { "app": "x" } },
+            "status": { "phase": "Pending", "conditions": [
+                { "type": "Ready", "status": "True", "lastTransitionTime": "2026-03-14T09:30:00Z" },
+            ] },
+        });
+        assert_eq!(read(object.clone(), pod), Pod { phase: "Pending".to_owned(), detail: Detail::Counted });
+        object["metadata"]["namespace"] = STORAGE_NAMESPACE.into();
+        let ready_since = Some("2026-03-14T09:30:00Z".parse().unwrap());
+        assert_eq!(read(object, pod).detail, Detail::Storage { app: "x".to_owned(), ready_since });
+    }
+
+    #[test]
+    fn the_first_address_of_each_type_counts_and_odd_members_count_as_left_out() {
+        let object = json!({
+            "metadata": { "name": "n1", "labels": null, "creationTimestamp": 7 },
+            "spec": { "unschedulable": "yes" },
+            "status": {
+                "addresses": [
+                    { "type": "Hostname", "address": "n1" },
+                    { "type": "InternalIP", "address": "10.244.244.2" },
+                    { "type": "InternalIP", "address": "fd00::2" },
+                ],
+                "conditions": null,
+                "nodeInfo": [],
+            },
+        });
+        let seen = read(object, node);
+        assert_eq!(seen, Node { internal_ip: "10.244.244.2".to_owned(), ..Node::default() });
+    }
+
+    #[test]
+    fn a_claims_request_may_be_a_number() {
+        for (storage, bytes) in [(json!("10Gi"), 10 << 30), (json!(5), 5), (json!(null), 0)] {
+            let object = json!({ "spec": { "resources": { "requests": { "storage": storage } } } });
+            assert_eq!(read(object, claim).requested_bytes, bytes);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Wires the election to its topics and to the API server.
+
+use crate::lease::{self, Said};
+use agent::{Error, Hands, Station, Stop, Tasks, Troubles, Weight, publication, turn};
+use kubeapi::{Cluster, NodeName};
+use pubsub::{Change, Publication};
+use step::Core as _;
+use tokio::sync::watch;
+use topics::{GoTime, KubeLeaderElectInfo, ZedAgentStatus};
+use tracing::{info, warn};
+
+use super::candidacy::Candidacy;
+use super::core::{Candidate, Effect, Event, Leadership};
+use super::door::{Door, cleared};
+use crate::Limits;
+use crate::{GLOBAL, NAME};
+use kubeapi::Target;
+
+/// Name of the task that asks the API server; there is one at a time.
+const CALL: &str = "call";
+
+/// This node's part in the election, to be run beside the drain.
+pub struct Leader {
+    station: Station,
+    limits: Limits,
+    cluster: Cluster,
+    target: Target,
+    candidacy: watch::Sender<Option<Candidacy>>,
+    clear: watch::Sender<bool>,
+    leads: watch::Sender<Leadership>,
+}
+
+impl Leader {
+    /// Takes no part yet.
+    pub(crate) fn new(station: &Station, limits: Limits, cluster: Cluster, target: Target) -> Self {
+        Self {
+            station: station.clone(),
+            limits,
+            cluster,
+            target,
+            candidacy: watch::Sender::new(None),
+            // Nothing is known of an earlier run's lease, and nobody waits before the first turn.
+            clear: watch::Sender::new(true),
+            leads: watch::Sender::new(Leadership::default()),
+        }
+    }
+
+    /// The way in for the drain.
+    pub(crate) fn door(&self) -> Door {
+        let (clear, patience) = (self.clear.subscribe(), self.limits.release);
+        Door::new(self.candidacy.clone(), clear, self.station.clock, patience)
+    }
+
+    /// Who acts as the leader looks here, see [`Leadership::holds`].
+    #[must_use]
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leads.subscribe()
+    }
+
+    /// Takes part until the station says stop; then the lease is given back. It may be run again after a failure:
+    /// in between this node does not lead, and the drain waits for no lease.
+    ///
+    /// # Errors
+    /// The topic cannot be had or published.
+    pub(crate) async fn run(&self, troubles: &Troubles) -> Result<(), Error> {
+        let ended = self.take_part(troubles).await;
+        self.leads.send_replace(Leadership::default());
+        self.clear.send_replace(true);
+        ended
+    }
+
+    async fn take_part(&self, troubles: &Troubles) -> Result<(), Error> {
+        let (outbox, inbox) = turn::inbox();
+        let mut desk = Desk {
+            station: self.station.clone(),
+            cluster: self.cluster.clone(),
+            target: self.target.clone(),
+            tasks: Tasks::new(outbox.clone()),
+            info: publication(&self.station.bus, NAME)?,
+            changed_by: self.station.clock.booted_at(),
+            leads: self.leads.clone(),
+            clear: self.clear.clone(),
+        };
+        let mut core = Candidate::new(self.limits.times, self.limits.config_patience);
+        // Whatever a killed run has left published is not so.
+        let first = core.step(self.station.clock.now(), Candidate::tick());
+        desk.follow(self.candidacy.subscribe());
+        let mut stop = self.station.stop.clone();
+        let mut clear = self.clear.subscribe();
+        let (clock, patience) = (self.station.clock, self.limits.release);
+        // It goes on after the stop, until it has given the lease back.
+        let (_stopper, unstopped) = Stop::new();
+        let station = Station { stop: unstopped, ..self.station.clone() };
+        let leave = async {
+            stop.stopped().await;
+            if outbox.send(Event::Leaving).await {
+                cleared(&mut clear, clock, patience, "leaving").await;
+            }
+        };
+        tokio::select! {
+            ended = turn::beside((core, first), desk, inbox, &station, troubles) => ended,
+            () = leave => Ok(()),
+        }
+    }
+}
+
+/// The hands of the election.
+struct Desk {
+    station: Station,
+    cluster: Cluster,
+    target: Target,
+    tasks: Tasks<Event>,
+    info: Publication<KubeLeaderElectInfo>,
+    /// By which clock `LatestChange` was made.
+    changed_by: GoTime,
+    leads: watch::Sender<Leadership>,
+    clear: watch::Sender<bool>,
+}
+
+impl Desk {
+    fn follow(&mut self, mut candidacy: watch::Receiver<Option<Candidacy>>) {
+        self.tasks.events("follow the drain", move |outbox| async move {
+            loop {
+                let now = *candidacy.borrow_and_update();
+                let heard = match now {
+                    Some(now) => outbox.send(Event::Candidacy(now)).await,
+                    None => true,
+                };
+                if !heard || candidacy.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        let bus = self.station.bus.clone();
+        self.tasks.follow::<ZedAgentStatus>(&bus, "zedagent", |change| match change {
+            Change::Put { value, .. } => Some(Event::Config(Some(value.config_get_status))),
+            Change::Gone { .. } => Some(Event::Config(None)),
+            Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        let mut names = self.target.values();
+        self.tasks.events("follow the node's name", move |outbox| async move {
+            loop {
+                let (node, _) = names.next().await;
+                if !outbox.send(named(&node)).await {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+fn named(node: &NodeName) -> Event {
+    let name = node.to_string();
+    // FNV-1a: nodes that start at the same moment do not look at the same moment.
+    let mixed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |mixed, byte| {
+        (mixed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    Event::Named(name, mixed)
+}
+
+impl Hands for Desk {
+    type Effect = Effect;
+
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Publish(_) => Weight::status("KubeLeaderElectInfo"),
+            Effect::Leadership(_)
+            | Effect::Clear(_)
+            | Effect::Read(_)
+            | Effect::Write(..)
+            | Effect::Say(_) => Weight::plain(),
+        }
+    }
+
+    fn clock_set(&mut self, now: GoTime) -> Result<(), Error> {
+        let Some(info) = self.info.get(GLOBAL).cloned() else { return Ok(()) };
+        let info =
+            KubeLeaderElectInfo { latest_change: info.latest_change.moved(self.changed_by, now), ..info };
+        self.info.publish(GLOBAL, &info).map_err(Error::pubsub("KubeLeaderElectInfo"))?;
+        self.changed_by = now;
+        Ok(())
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
+        match effect {
+            Effect::Leadership(leadership) => drop(self.leads.send_replace(leadership)),
+            Effect::Publish(info) => {
+                // The wall clock first: whoever judges how fresh this is takes it for older, never for newer.
+                let latest_change = self.station.clock.wall();
+                let holds = self.leads.borrow().holds(self.station.clock.now());
+                let info = KubeLeaderElectInfo {
+                    latest_change,
+                    is_stats_leader: info.is_stats_leader && holds,
+                    ..info
+                };
+                self.info.publish(GLOBAL, &info).map_err(Error::pubsub("KubeLeaderElectInfo"))?;
+                self.changed_by = self.station.clock.booted_at();
+            }
+            Effect::Clear(clear) => drop(self.clear.send_replace(clear)),
+            Effect::Read(id) => {
+                let cluster = self.cluster.clone();
+                self.tasks.start(CALL, async move {
+                    let read = lease::read(&cluster).await;
+                    let read = read.map_err(|error| format!("{} ({})", error.line(), error.next_step()));
+                    Some(Event::Lease(lease::Event::Read(id, read)))
+                });
+            }
+            Effect::Write(id, order) => {
+                let (cluster, wall) = (self.cluster.clone(), self.station.clock.wall().to_timestamp());
+                self.tasks.start(CALL, async move {
+                    Some(Event::Lease(lease::Event::Wrote(id, lease::write(&cluster, &order, wall).await)))
+                });
+            }
+            Effect::Say(said) => say(&said),
+        }
+        Ok(())
+    }
+}
+
+fn say(said: &Said) {
+    match said {
+        Said::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
+        Said::Lost(why) => warn!(lease = lease::NAME, why, "leader election: this node leads no longer"),
+        Said::Released => info!(lease = lease::NAME, "leader election: lease given back"),
+        Said::NotReleased => {
+            warn!(lease = lease::NAME, "leader election: lease not given back, it has run out by now");
+        }
+        Said::Answers => info!(lease = lease::NAME, "leader election: the cluster answers"),
+        Said::Silent(why) => {
+            warn!(lease = lease::NAME, error = why, "leader election: the cluster does not answer");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Reading and writing the lease. Every call has a deadline; dropping one leaves open whether it was carried out.
+//!
+//! Not here: when, and what an answer means for the election (`election`).
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use kube::api::{GetParams, PostParams};
+use kube::core::Request;
+use kube::core::request::Error as Unaskable;
+
+use super::election::Wrote;
+use super::record::{Held, Order};
+use super::{NAME, NAMESPACE};
+use kubeapi::Cluster;
+use kubeapi::Error;
+use kubeapi::nodes::{self, FIELD_MANAGER};
+use kubeapi::reply::Reply;
+
+/// The time that one call may take. Short against the renew deadline: several tries must have room in it.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
+
+fn leases() -> Request {
+    Request::new(Lease::url_path(&(), Some(NAMESPACE)))
+}
+
+/// The lease as it is now, `None` when there is none.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Error> {
+    let what = format!("read lease {NAMESPACE}/{NAME}");
+    // No resource version in the query: read from the store, not from a cache of any age.
+    match cluster.ask_within(CALL_LIMIT, &what, leases().get(NAME, &GetParams::default())).await {
+        Ok(lease) => Ok(Some(Box::new(Held::new(lease)))),
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes `order`; `wall` is what our wall clock shows. Nobody begins to hold the lease of a cluster that does not know
+/// its node: a node that has left would report on a cluster that is no longer its own.
+pub async fn write(cluster: &Cluster, order: &Order, wall: Timestamp) -> Wrote {
+    if let Some(node) = order.newcomer()
+        && let Err(error) = known(cluster, node).await
+    {
+        return Wrote::Unknown(if matches!(error.reply(), Reply::NotFound { .. }) {
+            format!("this cluster has no node {node}, which therefore does not lead it")
+        } else {
+            format!("{} ({})", error.line(), error.next_step())
+        });
+    }
+    let (what, request) = request(order, wall);
+    let wrote = match request {
+        Ok(request) => cluster.ask_within(CALL_LIMIT, &what, Ok(request)).await,
+        Err(source) => Err(Error::Unaskable { what, source: source.into() }),
+    };
+    match wrote {
+        Ok(lease) => Wrote::Done(Box::new(Held::new(lease))),
+        Err(error) => match (order, error.reply()) {
+            // Somebody was first, or the lease is gone: what we have read holds no longer.
+            (_, Reply::Conflict { .. } | Reply::UidChanged)
+            | (Order::Hold { .. } | Order::Release { .. }, Reply::NotFound { .. }) => Wrote::Outdated,
+            // The namespace comes with the cluster software.
+            (Order::Create { .. }, Reply::NotFound { .. }) => Wrote::Unknown(error.line()),
+            _ => Wrote::Unknown(format!("{} ({})", error.line(), error.next_step())),
+        },
+    }
+}
+
+async fn known(cluster: &Cluster, node: &str) -> Result<(), Error> {
+    let request = nodes::api().get(node, &GetParams::default());
+    cluster.ask_within::<Node>(CALL_LIMIT, &format!("look for node {node}"), request).await.map(drop)
+}
+
+fn request(order: &Order, wall: Timestamp) -> (String, Result<http::Request<Vec<u8>>, Unaskable>) {
+    let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let body = serde_json::to_vec(&order.object(wall)).map_err(Unaskable::SerializeBody);
+    let what = |verb: &str| format!("{verb} lease {NAMESPACE}/{NAME}");
+    match order {
+        Order::Create { .. } => (what("create"), body.and_then(|body| leases().create(&how, body))),
+        Order::Hold { .. } => (what("hold"), body.and_then(|body| leases().replace(NAME, &how, body))),
+        Order::Release { .. } => (what("release"), body.and_then(|body| leases().replace(NAME, &how, body))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use kubeapi::mock::{self, Answer};
+
+    const WALL: &str = "2026-03-14T09:26:53.5Z";
+
+    fn wall() -> Timestamp {
+        WALL.parse().unwrap()
+    }
+
+    fn lease(version: &str, holder: &str) -> serde_json::Value {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": NAME, "namespace": NAMESPACE, "resourceVersion": version, "uid": "u1",
+                          "labels": { "kept": "yes" } },
+            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 300, "leaseTransitions": 4,
+                      "acquireTime": "2026-03-14T08:00:00.000001Z", "renewTime": "2026-03-14T09:00:00.000002Z" },
+        })
+    }
+
+    fn held(version: &str, holder: &str) -> Box<Held> {
+        Box::new(Held::new(serde_json::from_value(lease(version, holder)).unwrap()))
+    }
+
+    fn node() -> Answer {
+        mock::object(&json!({ "metadata": { "name": "n1" } }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_the_cluster_does_not_know_takes_no_lease_and_keeps_none_of_another() {
+        let lease_time = Duration::from_secs(300);
+        let take = Order::Hold { on: held("8", "n2"), identity: "n1".to_owned(), lease: lease_time };
+        let make = Order::Create { identity: "n1".to_owned(), lease: lease_time };
+        for (order, answer, says) in [
+            (&take, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
+            (&make, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
+            (&take, mock::status(503, "busy"), "look for node n1"),
+        ] {
+            let (cluster, calls) = mock::cluster(vec![answer]);
+            let Wrote::Unknown(why) = write(&cluster, order, wall()).await else { panic!("{order:?}") };
+            assert!(why.contains(says), "{why}");
+            assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"], "nothing is written");
+        }
+    }
+
+    const URL: &str = "/apis/coordination.k8s.io/v1/namespaces/eve-kube-app/leases";
+
+    #[tokio::test(start_paused = true)]
+    async fn l1_each_write_is_the_one_of_client_go() {
+        let lease_time = Duration::from_secs(300);
+        let identity = "n1".to_owned();
+        let now = "2026-03-14T09:26:53.500000Z";
+        let whole = |version: &str, spec: serde_json::Value| {
+            let mut object = lease(version, "");
+            object["spec"] = spec;
+            object
+        };
+        let table = [
+            (
+                Order::Create { identity: identity.clone(), lease: lease_time },
+                format!("POST {URL}?&fieldManager=pillar-rs"),
+                json!({
+                    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                    "metadata": { "name": NAME, "namespace": NAMESPACE },
+                    "spec": { "holderIdentity": "n1", "leaseDurationSeconds": 300, "leaseTransitions": 0,
+                              "acquireTime": now, "renewTime": now },
+                }),
+            ),
+            (
+                Order::Hold { on: held("7", "n1"), identity: identity.clone(), lease: lease_time },
+                format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
+                whole(
+                    "7",
+                    json!({ "holderIdentity": "n1", "leaseDurationSeconds": 300, "leaseTransitions": 4,
+                            "acquireTime": "2026-03-14T08:00:00.000001Z", "renewTime": now }),
+                ),
+            ),
+            (
+                Order::Hold { on: held("8", "n2"), identity, lease: Duration::from_millis(1_500) },
+                format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
+                whole(
+                    "8",
+                    json!({ "holderIdentity": "n1", "leaseDurationSeconds": 2, "leaseTransitions": 5,
+                            "acquireTime": now, "renewTime": now }),
+                ),
+            ),
+            (
+                Order::Release { on: held("9", "n1") },
+                format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
+                whole(
+                    "9",
+                    json!({ "holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4,
+                            "acquireTime": now, "renewTime": now }),
+                ),
+            ),
+        ];
+        for (order, line, body) in table {
+            let newcomer = order.newcomer().is_some();
+            let answers = newcomer.then(node).into_iter().chain([mock::object(&lease("10", "n1"))]).collect();
+            let (cluster, calls) = mock::cluster(answers);
+            let Wrote::Done(now) = write(&cluster, &order, wall()).await else { panic!("{order:?}") };
+            assert_eq!((now.version(), now.holder()), ("10", "n1"));
+            let mut all = calls.all();
+            if newcomer {
+                assert_eq!(all.remove(0).line, "GET /api/v1/nodes/n1");
+            }
+            let call = all.remove(0);
+            assert_eq!(call.line, line);
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&call.body).unwrap(), body, "{order:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_answer_to_a_write_is_told_apart() {
+        let create = || Order::Create { identity: "n1".to_owned(), lease: Duration::from_secs(300) };
+        let hold = || Order::Hold {
+            on: held("7", "n1"),
+            identity: "n1".to_owned(),
+            lease: Duration::from_secs(300),
+        };
+        let table: [(Order, Answer, bool); 8] = [
+            (create(), mock::status(409, "already exists"), true),
+            (hold(), mock::status(409, "the object has been modified"), true),
+            (hold(), mock::status(404, "not found"), true),
+            (Order::Release { on: held("7", "n1") }, mock::status(404, "not found"), true),
+            // The namespace is not there.
+            (create(), mock::status(404, "namespaces \"eve-kube-app\" not found"), false),
+            (hold(), mock::status(403, "forbidden"), false),
+            (hold(), mock::status(503, "busy"), false),
+            (hold(), Answer::Silence, false),
+        ];
+        for (number, (order, answer, outdated)) in table.into_iter().enumerate() {
+            let answers = order.newcomer().map(|_| node()).into_iter().chain([answer]).collect();
+            let (cluster, _) = mock::cluster(answers);
+            match write(&cluster, &order, wall()).await {
+                Wrote::Outdated => assert!(outdated, "row {number}"),
+                Wrote::Unknown(why) => assert!(!outdated && why.contains("lease eve-kube-app/"), "{why}"),
+                Wrote::Done(_) => panic!("row {number}"),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_lease_is_an_answer_and_silence_is_none() {
+        let (cluster, calls) =
+            mock::cluster(vec![mock::status(404, "not found"), mock::object(&lease("3", "n2"))]);
+        assert_eq!(read(&cluster).await.unwrap(), None);
+        assert_eq!(calls.lines(), [format!("GET {URL}/{NAME}")]);
+        let held = read(&cluster).await.unwrap().unwrap();
+        assert_eq!((held.version(), held.holder(), held.transitions()), ("3", "n2", 4));
+        assert_eq!(held.duration(), Some(Duration::from_secs(300)));
+        let error = read(&cluster).await.unwrap_err();
+        assert!(error.line().contains("no answer within 10 s"), "{}", error.line());
+    }
+}

@@ -1,0 +1,19 @@
+//! The election of one node by a Lease, beside candidates that run client-go.
+//!
+//! Not here: what the leader does, whether this node may stand (zedkube). `record` and `election` decide, `calls`
+//! calls. Sources: spec/agents.md 4.10, goals L1 to L5, client-go's `leaderelection` package (rules, not code).
+
+mod calls;
+mod election;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use calls::{read, write};
+pub use election::{CallId, Effect, Election, Event, Said, Stand, Times, Wrote};
+pub use record::{Held, Order};
+
+/// Name of the lease.
+pub const NAME: &str = "eve-kube-stats-leader";
+/// Its namespace.
+pub const NAMESPACE: &str = "eve-kube-app";

@@ -1,0 +1,360 @@
+//! The election, fact by fact.
+
+mod beside;
+mod rival;
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use serde_json::json;
+use step::{Core as _, Mono};
+
+use super::{CallId, Effect, Election, Event, Held, Order, Said, Stand, Times, Wrote};
+
+const T0: Mono = Mono::from_start(Duration::from_secs(1_000));
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn held(version: u64, holder: &str) -> Box<Held> {
+    let lease = json!({
+        "metadata": { "resourceVersion": version.to_string() },
+        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 300, "leaseTransitions": 2 },
+    });
+    Box::new(Held::new(serde_json::from_value::<Lease>(lease).unwrap()))
+}
+
+/// The candidate `us`, its clock, and what it did last.
+struct Bench {
+    election: Election,
+    now: Mono,
+    last: Vec<Effect>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::wanted(true)
+    }
+
+    fn wanted(wanted: bool) -> Self {
+        let mut bench =
+            Self { election: Election::new(Times::default(), "us", 7), now: T0, last: Vec::new() };
+        bench.hear(Event::Wanted(wanted));
+        bench
+    }
+
+    /// One that leads by a write of [`T0`] that was answered three seconds later.
+    fn leading() -> Self {
+        let mut bench = Self::new();
+        bench.read(Some(held(5, "")));
+        bench.later(secs(3));
+        bench.wrote(Wrote::Done(held(6, "us")));
+        assert_eq!(bench.stand().leads, Some(T0 + secs(180)));
+        bench
+    }
+
+    fn hear(&mut self, event: Event) {
+        self.last = self.election.step(self.now, event);
+    }
+
+    fn later(&mut self, wait: Duration) {
+        self.now = self.now + wait;
+    }
+
+    /// Lets time pass until it wants to be woken.
+    fn wait(&mut self) -> Duration {
+        let due = self.election.next_wake().unwrap();
+        let waited = due.since(self.now);
+        self.now = self.now.max(due);
+        self.hear(Event::Tick);
+        waited
+    }
+
+    fn reading(&self) -> Option<CallId> {
+        self.last.iter().find_map(|it| if let Effect::Read(id) = it { Some(*id) } else { None })
+    }
+
+    fn writing(&self) -> Option<(CallId, Order)> {
+        let order = |it: &Effect| {
+            if let Effect::Write(id, order) = it { Some((*id, (**order).clone())) } else { None }
+        };
+        self.last.iter().find_map(order)
+    }
+
+    fn read(&mut self, found: Option<Box<Held>>) {
+        let id = self.reading().expect("nothing is read");
+        self.hear(Event::Read(id, Ok(found)));
+    }
+
+    fn wrote(&mut self, wrote: Wrote) {
+        let id = self.writing().expect("nothing is written").0;
+        self.hear(Event::Wrote(id, wrote));
+    }
+
+    fn stand(&self) -> Stand {
+        self.election.stand().clone()
+    }
+
+    fn said(&self) -> Vec<Said> {
+        let said = |it: &Effect| if let Effect::Say(said) = it { Some(said.clone()) } else { None };
+        self.last.iter().filter_map(said).collect()
+    }
+}
+
+fn unknown() -> Wrote {
+    Wrote::Unknown("cut".to_owned())
+}
+
+#[test]
+fn nothing_is_asked_before_it_is_known_whether_we_stand() {
+    let mut election = Election::new(Times::default(), "us", 7);
+    let effects = election.step(T0, Event::Tick);
+    assert_eq!(effects, [Effect::Stand(Stand { clear: true, ..Stand::default() })]);
+    assert_eq!(election.next_wake(), None);
+}
+
+#[test]
+fn a_lease_that_is_not_there_is_made_and_one_that_nobody_holds_is_taken() {
+    let mut bench = Bench::new();
+    bench.read(None);
+    assert!(matches!(bench.writing(), Some((_, Order::Create { identity, .. })) if identity == "us"));
+    bench.wrote(Wrote::Outdated);
+    bench.read(Some(held(5, "")));
+    let Some((_, Order::Hold { on, identity, lease })) = bench.writing() else { panic!("{:?}", bench.last) };
+    assert_eq!((on.version(), identity.as_str(), lease), ("5", "us", secs(300)));
+    bench.wrote(Wrote::Done(held(6, "us")));
+    assert_eq!(bench.said(), [Said::Leads]);
+    assert_eq!(
+        bench.stand(),
+        Stand { leads: Some(T0 + secs(180)), leader: "us".to_owned(), answers: true, clear: false }
+    );
+}
+
+#[test]
+fn l3_a_holder_is_left_alone_for_as_long_as_we_have_seen_it_and_any_write_begins_that_anew() {
+    let mut bench = Bench::new();
+    bench.read(Some(held(5, "them")));
+    let mut seen = bench.now;
+    assert_eq!(bench.stand().leader, "them");
+    let mut looks = 0;
+    loop {
+        let waited = bench.wait();
+        assert!((secs(15)..=secs(18)).contains(&waited), "{waited:?}");
+        looks += 1;
+        if looks == 10 {
+            seen = bench.now;
+        }
+        bench.read(Some(held(if looks < 10 { 5 } else { 6 }, "them")));
+        assert_eq!(bench.writing().is_some(), bench.now.since(seen) >= secs(300));
+        if bench.writing().is_some() {
+            break;
+        }
+    }
+    assert!(looks > 25, "{looks}");
+}
+
+#[test]
+fn a_holder_renews_without_another_look_and_leads_from_the_start_of_its_write() {
+    let mut bench = Bench::leading();
+    assert_eq!(bench.wait(), secs(15));
+    let started = bench.now;
+    let Some((_, Order::Hold { on, .. })) = bench.writing() else { panic!("{:?}", bench.last) };
+    assert_eq!(on.version(), "6");
+    bench.later(secs(9));
+    bench.wrote(Wrote::Done(held(7, "us")));
+    assert_eq!(bench.stand().leads, Some(started + secs(180)));
+    assert_eq!(bench.said(), []);
+}
+
+#[test]
+fn l2_a_holder_that_cannot_renew_leads_no_longer_at_the_renew_deadline_whatever_is_under_way() {
+    let mut bench = Bench::leading();
+    let deadline = T0 + secs(180);
+    bench.wait();
+    loop {
+        if bench.writing().is_some() {
+            bench.wrote(unknown());
+        } else if let Some(id) = bench.reading() {
+            bench.later(secs(10));
+            bench.hear(Event::Read(id, Err("cut".to_owned())));
+        }
+        if bench.said().contains(&Said::Lost("the lease was not renewed within the renew deadline")) {
+            break;
+        }
+        assert!(bench.election.leads(bench.now));
+        bench.wait();
+    }
+    assert!(bench.now >= deadline && bench.now <= deadline + secs(10));
+    assert!(!bench.election.leads(deadline), "it is not for the next event to say");
+    assert_eq!(bench.stand().leads, None);
+}
+
+#[test]
+fn whoever_stood_still_looks_at_the_clock_before_anything_else() {
+    let mut bench = Bench::leading();
+    bench.wait();
+    // The answer to a renewal lay there while the process stood still.
+    bench.later(secs(200));
+    bench.wrote(Wrote::Done(held(7, "us")));
+    assert_eq!(bench.stand().leads, None);
+    assert!(bench.reading().is_some(), "what was read before is not relied upon");
+    bench.read(Some(held(9, "them")));
+    assert_eq!(bench.stand().leader, "them");
+    assert_eq!(bench.writing(), None);
+}
+
+#[test]
+fn a_conflict_is_looked_at_at_once_and_only_another_holder_ends_the_lead() {
+    let mut bench = Bench::leading();
+    bench.wait();
+    bench.wrote(Wrote::Outdated);
+    bench.read(Some(held(7, "us")));
+    assert!(bench.stand().leads.is_some() && bench.writing().is_some());
+    bench.wrote(Wrote::Outdated);
+    // The second time in a row there is a pause.
+    assert_eq!(bench.reading(), None);
+    assert!(bench.wait() >= secs(15));
+    bench.read(Some(held(9, "them")));
+    assert_eq!(bench.said(), [Said::Lost("somebody else holds the lease")]);
+    assert_eq!(bench.stand().leads, None);
+}
+
+#[test]
+fn a_record_of_ours_is_taken_up_again_after_a_restart() {
+    let mut bench = Bench::new();
+    bench.read(Some(held(5, "us")));
+    assert_eq!(bench.stand().leads, None, "reading is no right to lead");
+    bench.wrote(Wrote::Done(held(6, "us")));
+    assert_eq!(bench.said(), [Said::Leads]);
+}
+
+#[test]
+fn l5_whoever_leaves_leads_no_longer_at_once_and_gives_the_lease_back() {
+    let mut bench = Bench::leading();
+    bench.hear(Event::Wanted(false));
+    assert_eq!((bench.stand().leads, bench.stand().clear), (None, false));
+    let Some((_, Order::Release { on })) = bench.writing() else { panic!("{:?}", bench.last) };
+    assert_eq!(on.version(), "6");
+    bench.wrote(Wrote::Done(held(7, "")));
+    assert_eq!(bench.said(), [Said::Released]);
+    assert!(bench.stand().clear);
+    bench.hear(Event::Tick);
+    assert_eq!((bench.reading(), bench.writing()), (None, None));
+    // And stands again.
+    bench.hear(Event::Wanted(true));
+    assert!(bench.reading().is_some() && !bench.stand().clear);
+}
+
+#[test]
+fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
+    for end in [Wrote::Done(held(7, "us")), unknown(), Wrote::Outdated] {
+        let mut bench = Bench::leading();
+        bench.wait();
+        let id = bench.writing().unwrap().0;
+        bench.hear(Event::Wanted(false));
+        assert!(!bench.stand().clear);
+        bench.hear(Event::Wrote(id, end.clone()));
+        if end == unknown() {
+            assert!(bench.wait() < secs(2), "whoever leaves is waited for");
+        }
+        if bench.reading().is_some() {
+            bench.read(Some(held(7, "us")));
+        }
+        let Some((_, Order::Release { on })) = bench.writing() else { panic!("{end:?}: {:?}", bench.last) };
+        assert_eq!(on.version(), "7");
+        bench.wrote(Wrote::Done(held(8, "")));
+        assert!(bench.stand().clear);
+    }
+}
+
+#[test]
+fn what_an_earlier_run_left_is_given_back_by_one_that_does_not_stand() {
+    let mut bench = Bench::wanted(false);
+    bench.read(Some(held(5, "us")));
+    assert!(!bench.stand().clear);
+    bench.wrote(Wrote::Done(held(6, "")));
+    assert!(bench.stand().clear);
+    let mut other = Bench::wanted(false);
+    other.read(Some(held(5, "them")));
+    assert_eq!((other.writing(), other.stand().clear), (None, true));
+    assert_eq!(other.stand().leader, "them");
+}
+
+#[test]
+fn a_lease_that_cannot_be_given_back_is_let_run_out() {
+    let mut bench = Bench::leading();
+    bench.hear(Event::Wanted(false));
+    let began = bench.now;
+    while !bench.said().contains(&Said::NotReleased) {
+        match (bench.writing(), bench.reading()) {
+            (Some(_), _) => bench.wrote(unknown()),
+            (_, Some(id)) => bench.hear(Event::Read(id, Err("cut".to_owned()))),
+            (None, None) => drop(bench.wait()),
+        }
+        assert!(bench.now.since(began) <= secs(300));
+    }
+    assert!(bench.stand().clear);
+    bench.hear(Event::Tick);
+    assert_eq!((bench.reading(), bench.writing()), (None, None));
+}
+
+#[test]
+fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
+    let mut bench = Bench::new();
+    let trouble = |bench: &mut Bench, why: &str| {
+        let id = bench.reading().unwrap();
+        bench.hear(Event::Read(id, Err(why.to_owned())));
+    };
+    trouble(&mut bench, "no kubeconfig");
+    assert_eq!(bench.said(), [Said::Silent("no kubeconfig".to_owned())]);
+    bench.wait();
+    trouble(&mut bench, "no kubeconfig");
+    assert_eq!((bench.said(), bench.stand().answers), (vec![], false));
+    bench.wait();
+    bench.read(Some(held(5, "them")));
+    let heard = bench.now;
+    assert_eq!((bench.said(), bench.stand().answers), (vec![Said::Answers], true));
+    while bench.stand().answers {
+        bench.wait();
+        if bench.reading().is_some() {
+            trouble(&mut bench, "refused");
+        }
+    }
+    assert_eq!(bench.now.since(heard), secs(300));
+    assert!(bench.last.contains(&Effect::Say(Said::Silent("refused".to_owned()))), "{:?}", bench.last);
+}
+
+#[test]
+fn whoever_stands_no_longer_does_not_miss_the_answers_that_nobody_asks_for() {
+    let mut bench = Bench::leading();
+    bench.hear(Event::Wanted(false));
+    bench.wrote(Wrote::Done(held(7, "")));
+    while bench.stand().answers {
+        bench.wait();
+        assert_eq!(bench.said(), vec![]);
+    }
+    bench.hear(Event::Wanted(true));
+    bench.read(None);
+    assert_eq!((bench.said(), bench.stand().answers), (vec![Said::Answers], true));
+}
+
+#[test]
+fn the_answer_to_another_call_is_not_listened_to() {
+    let mut bench = Bench::new();
+    let id = bench.reading().unwrap();
+    bench.hear(Event::Read(id + 1, Ok(None)));
+    bench.hear(Event::Wrote(id, Wrote::Done(held(6, "us"))));
+    assert_eq!((bench.writing(), bench.stand().leads), (None, None));
+}
+
+#[test]
+fn the_lead_is_over_before_the_lease_is_whatever_the_settings_say() {
+    let mut bench = Bench::new();
+    let times = Times::new(secs(100), secs(500), secs(15), secs(300));
+    bench.election = Election::new(times, "us", 7);
+    bench.hear(Event::Wanted(true));
+    bench.read(None);
+    bench.wrote(Wrote::Done(held(1, "us")));
+    assert_eq!(bench.stand().leads, Some(T0 + secs(80)));
+}

@@ -1,0 +1,102 @@
+//! What the elected node reports of its cluster, and what this node follows of it: election, statistics, applications
+//! and their logs, deletion of replaced control-plane nodes. Runs beside the drain, each duty restarted alone.
+//!
+//! Who may call: `zedkube`, which runs it beside its core and tells it by channels what it needs of that. Not here:
+//! anything that a drain waits for, but the hand-over of the lease (`leader::Door`). Published in zedkube's name.
+//! Sources: spec/agents.md 4.9 to 4.12.
+
+pub mod apps;
+pub mod collections;
+pub mod leader;
+pub mod lease;
+pub mod pods;
+pub mod prune;
+pub mod stats;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::{Station, Troubles, duties};
+use kubeapi::{Cluster, Target};
+use tokio::sync::watch;
+use topics::EdgeNodeClusterConfig;
+
+use apps::{Apps, Pipe};
+use leader::{Door, Leader};
+use lease::Times;
+
+/// In whose name everything here is published.
+const NAME: &str = "zedkube";
+/// Key of topics that have one value.
+const GLOBAL: &str = "global";
+
+/// The config of the cluster that this node is in, as far as it is valid; `None` without one.
+pub type Config = watch::Receiver<Option<Arc<EdgeNodeClusterConfig>>>;
+
+/// Waits of the duties.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Of the election.
+    pub times: Times,
+    /// How long the drain, or the end of this agent, waits until the lease is released.
+    pub release: Duration,
+    /// How long a config that was there may read as failed before it counts as lost.
+    pub config_patience: Duration,
+    /// Between two looks for replaced nodes.
+    pub prune: Duration,
+}
+
+/// All duties.
+pub struct ClusterView {
+    station: Station,
+    limits: Limits,
+    cluster: Cluster,
+    target: Target,
+    leader: Leader,
+}
+
+impl ClusterView {
+    /// Does nothing yet.
+    #[must_use]
+    pub fn new(station: &Station, limits: Limits, cluster: Cluster, target: Target) -> Self {
+        let leader = Leader::new(station, limits, cluster.clone(), target.clone());
+        Self { station: station.clone(), limits, cluster, target, leader }
+    }
+
+    /// The drain's way to the election.
+    #[must_use]
+    pub fn door(&self) -> Door {
+        self.leader.door()
+    }
+
+    /// Runs all duties until the station says stop; then the lease is released. One that fails is restarted alone.
+    pub async fn run(&self, troubles: &Troubles, config: Config, pipe: Pipe) {
+        let (station, clock) = (&self.station, self.station.clock);
+        let election = duties::keep("election", station, || self.leader.run(troubles));
+        let prune = duties::keep_until_stop("replaced nodes", station, || {
+            let (cluster, target, config) = (self.cluster.clone(), self.target.clone(), config.clone());
+            let leading = self.leader.leadership();
+            async move {
+                prune::run(cluster, clock, self.limits.prune, target, config, leading).await;
+                Ok(())
+            }
+        });
+        let report = duties::keep_until_stop("statistics", station, || {
+            let (cluster, config) = (self.cluster.clone(), config.clone());
+            let leading = self.leader.leadership();
+            async move {
+                let board = stats::Board::open(troubles)?;
+                stats::run(cluster, clock, leading, config, board).await;
+                Ok(())
+            }
+        });
+        let apps = duties::keep("applications", station, || {
+            let (cluster, target, pipe) = (self.cluster.clone(), self.target.clone(), pipe.clone());
+            async move {
+                Apps::open(station, troubles, cluster, target)?.run(pipe).await;
+                Ok(())
+            }
+        });
+        tokio::join!(Box::pin(election), Box::pin(prune), Box::pin(report), Box::pin(apps));
+    }
+}

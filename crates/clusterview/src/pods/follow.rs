@@ -1,0 +1,83 @@
+//! Following the pods of applications.
+//!
+//! Not here: how a watch survives (`watch`). One watch is open for 30 s, so that an API server that has gone without a
+//! word is noticed soon: whoever follows must say within minutes that it cannot be reached.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{BoxStream, StreamExt};
+
+use super::pod::{AppPod, Seen};
+use kubeapi::Cluster;
+use kubeapi::names::APP_NAMESPACE;
+use kubeapi::watch::{Heard, Manner, News, SLOT, Scope, follow_in};
+
+/// Objects of one list call.
+const PAGE: u32 = 200;
+
+/// What has been heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// The pods are known as they are now.
+    Known,
+    /// A call failed; it is tried again without end.
+    Failing {
+        /// The failure, for a person.
+        error: String,
+        /// What a person can do.
+        next_step: String,
+    },
+}
+
+/// The pods of the namespace of applications, kept up to date. Dropping it closes the watch.
+pub struct Pods {
+    known: BTreeMap<String, AppPod>,
+    stream: BoxStream<'static, News<Seen>>,
+}
+
+impl std::fmt::Debug for Pods {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Pods").field("known", &self.known).finish_non_exhaustive()
+    }
+}
+
+impl Pods {
+    /// Nothing is known yet; the first call is made when [`Pods::next`] is first polled.
+    #[must_use]
+    pub fn open(cluster: &Cluster, seed: u64) -> Self {
+        let scope = Scope {
+            what: "pods of applications".to_owned(),
+            path: format!("/api/v1/namespaces/{APP_NAMESPACE}/pods"),
+            fields: None,
+            labels: None,
+        };
+        let manner = Manner { slot: SLOT, page: Some(PAGE) };
+        Self { known: BTreeMap::new(), stream: follow_in(cluster.clone(), scope, manner, seed).boxed() }
+    }
+
+    /// Waits for the next thing that is heard, and takes it in. Dropping the wait loses nothing.
+    pub async fn next(&mut self) -> Told {
+        let Some(news) = self.stream.next().await else { std::future::pending().await };
+        match news {
+            News::Recovered => {}
+            News::Heard(Heard::Listed(all)) => {
+                self.known = all.into_iter().map(|it| (it.pod.name.clone(), it.pod)).collect();
+            }
+            News::Heard(Heard::Put(one)) => {
+                self.known.insert(one.pod.name.clone(), one.pod);
+            }
+            News::Heard(Heard::Gone(one)) => {
+                self.known.remove(&one.pod.name);
+            }
+            News::Heard(Heard::Trouble(error)) => {
+                return Told::Failing { error: error.line(), next_step: error.next_step() };
+            }
+        }
+        Told::Known
+    }
+
+    /// The pods as they were last heard of, by name.
+    pub fn known(&self) -> impl Iterator<Item = &AppPod> {
+        self.known.values()
+    }
+}

@@ -1,0 +1,172 @@
+//! A pod of an application as a fact.
+//!
+//! Members of a wrong type count as left out: one odd pod must not take the others with it.
+//! Pure: no clock, no I/O, no task.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use kubeapi::watch;
+
+/// A pod of the namespace of applications.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AppPod {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uid: String,
+    /// The node that it is on; empty before it is scheduled.
+    pub node: String,
+    /// `status.phase`, as `Running`.
+    pub phase: String,
+    /// It has been asked to end.
+    pub ending: bool,
+    /// Its containers, and its init containers, as far as its node has told of them.
+    pub containers: Vec<Container>,
+}
+
+/// A container of a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// Whether it is one of the init containers, as what prints the console of a virtual machine is.
+    pub init: bool,
+    /// How often it was started anew. With the pod's identity it names one run of the container.
+    pub restarts: u32,
+    /// What that run is doing.
+    pub state: State,
+}
+
+/// What the newest run of a container is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Not begun: there is no log.
+    Waiting,
+    /// At work.
+    Running,
+    /// Ended, and not started anew so far.
+    Ended,
+    /// Ended, and waits to be started anew: the run before it is gone.
+    BackingOff,
+}
+
+/// A pod as it is read: nothing but its fact is kept.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    meta: ObjectMeta,
+    pub(super) pod: AppPod,
+}
+
+impl watch::Object for Seen {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Raw {
+    metadata: Value,
+    spec: Value,
+    status: Value,
+}
+
+impl<'de> Deserialize<'de> for Seen {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Raw { metadata, spec, status } = Raw::deserialize(from)?;
+        let version = metadata["resourceVersion"].as_str().map(str::to_owned);
+        let list = |name: &str, init: bool| {
+            let items = status[name].as_array().map(Vec::as_slice).unwrap_or_default();
+            items.iter().map(|it| container(it, init)).collect::<Vec<_>>()
+        };
+        let mut containers = list("initContainerStatuses", true);
+        containers.extend(list("containerStatuses", false));
+        Ok(Self {
+            meta: ObjectMeta { resource_version: version, ..ObjectMeta::default() },
+            pod: AppPod {
+                name: text(&metadata["name"]),
+                uid: text(&metadata["uid"]),
+                node: text(&spec["nodeName"]),
+                phase: text(&status["phase"]),
+                ending: !metadata["deletionTimestamp"].is_null(),
+                containers,
+            },
+        })
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn container(status: &Value, init: bool) -> Container {
+    let state = &status["state"];
+    let state = if !state["running"].is_null() {
+        State::Running
+    } else if !state["terminated"].is_null() {
+        State::Ended
+    } else if !status["lastState"]["terminated"].is_null() {
+        State::BackingOff
+    } else {
+        State::Waiting
+    };
+    Container {
+        name: text(&status["name"]),
+        init,
+        restarts: status["restartCount"].as_u64().and_then(|it| u32::try_from(it).ok()).unwrap_or_default(),
+        state,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(object: Value) -> AppPod {
+        serde_json::from_value::<Seen>(object).unwrap().pod
+    }
+
+    #[test]
+    fn a_pod_is_read_with_all_its_containers() {
+        let ended = json!({ "terminated": { "exitCode": 1 } });
+        let pod = read(json!({
+            "metadata": { "name": "web-11111-0-abcde", "uid": "u1", "deletionTimestamp": "2026-03-14T09:30:00Z" },
+            "spec": { "nodeName": "n1" },
+            "status": {
+                "phase": "Running",
+                "initContainerStatuses": [{ "name": "i", "restartCount": 0, "state": { "running": {} } }],
+                "containerStatuses": [
+                    { "name": "a", "restartCount": 3, "state": { "waiting": {} }, "lastState": ended },
+                    { "name": "b", "restartCount": 0, "state": ended },
+                    { "name": "c", "restartCount": 0, "state": { "waiting": {} }, "lastState": {} },
+                ],
+            },
+        }));
+        let container =
+            |name: &str, init, restarts, state| Container { name: name.to_owned(), init, restarts, state };
+        let expected = AppPod {
+            name: "web-11111-0-abcde".to_owned(),
+            uid: "u1".to_owned(),
+            node: "n1".to_owned(),
+            phase: "Running".to_owned(),
+            ending: true,
+            containers: vec![
+                container("i", true, 0, State::Running),
+                container("a", false, 3, State::BackingOff),
+                container("b", false, 0, State::Ended),
+                container("c", false, 0, State::Waiting),
+            ],
+        };
+        assert_eq!(pod, expected);
+    }
+
+    #[test]
+    fn what_is_missing_or_odd_is_empty() {
+        let odd = json!({ "metadata": { "name": 7 }, "spec": null, "status": { "containerStatuses": "x" } });
+        assert_eq!(read(odd), AppPod::default());
+    }
+}

@@ -1,0 +1,135 @@
+//! The node that leads deletes control-plane nodes that have been replaced: after each change of the cluster's config,
+//! when it comes to lead, and every ten minutes.
+//!
+//! Not here: which nodes those are (`replaced`), who leads. Source: spec/agents.md 4.9.
+
+pub mod replaced;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use agent::Clock;
+use kubeapi::{Cluster, Target};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use topics::EdgeNodeClusterConfig;
+
+use crate::Config;
+use crate::leader::Leadership;
+
+/// Goes on until nobody can say any more who leads. Dropping it ends its calls.
+pub(crate) async fn run(
+    cluster: Cluster,
+    clock: Clock,
+    every: Duration,
+    target: Target,
+    mut config: Config,
+    mut leading: watch::Receiver<Leadership>,
+) {
+    let mut said = Warned::default();
+    loop {
+        let masters = masters(config.borrow_and_update().as_deref());
+        let leads = leading.borrow_and_update().holds(clock.now());
+        let due = (leads && !masters.is_empty()).then(|| clock.now() + every);
+        if leads && !masters.is_empty() {
+            if let Err(why) = sweep(&cluster, clock, &target, &masters, &leading, &mut said).await
+                && said.is_new(why.clone())
+            {
+                warn!(error = why, "cannot look for replaced control-plane nodes");
+            }
+            said.end_look();
+        }
+        loop {
+            tokio::select! {
+                changed = config.changed() => if changed.is_err() { return } else { break },
+                changed = leading.changed() => match changed {
+                    Err(_) => return,
+                    // A renewal of the term is no news.
+                    Ok(()) if leading.borrow().holds(clock.now()) == leads => {}
+                    Ok(()) => break,
+                },
+                () = clock.sleep_until(due), if due.is_some() => break,
+            }
+        }
+    }
+}
+
+/// What was warned of at the last look and at this one: a warning that still holds is not repeated, and what held
+/// earlier is forgotten, so that it never grows beyond what two looks find.
+#[derive(Debug, Default)]
+struct Warned {
+    before: BTreeSet<String>,
+    now: BTreeSet<String>,
+}
+
+impl Warned {
+    /// Whether the last look did not find this, nor this one so far.
+    fn is_new(&mut self, what: String) -> bool {
+        !self.before.contains(&what) & self.now.insert(what)
+    }
+
+    fn end_look(&mut self) {
+        self.before = std::mem::take(&mut self.now);
+    }
+}
+
+/// The devices of the control plane, as the config of a member has them; empty when that is not known.
+fn masters(config: Option<&EdgeNodeClusterConfig>) -> Vec<String> {
+    let listed = config.and_then(|it| it.master_node_ids.as_deref()).unwrap_or_default();
+    listed.iter().map(ToString::to_string).collect()
+}
+
+async fn sweep(
+    cluster: &Cluster,
+    clock: Clock,
+    target: &Target,
+    masters: &[String],
+    leading: &watch::Receiver<Leadership>,
+    said: &mut Warned,
+) -> Result<(), String> {
+    let told = |error: kubeapi::Error| format!("{} ({})", error.line(), error.next_step());
+    let (_, own) = target.get()?;
+    let found = replaced::look(cluster, masters, &own).await.map_err(told)?;
+    for node in &found.unlabelled {
+        if said.is_new(format!("unlabelled {node}")) {
+            warn!(node, "a control-plane node without label node-uuid: it is left alone");
+        }
+    }
+    if found.foreign_list && said.is_new("foreign list".to_owned()) {
+        warn!("no control-plane node is on the config's list MasterNodeIDs: none is deleted");
+    }
+    for stale in &found.stale {
+        // Each deletion needs the right to it at its own moment.
+        if !leading.borrow().holds(clock.now()) {
+            return Ok(());
+        }
+        replaced::delete(cluster, stale).await.map_err(told)?;
+        info!(
+            node = %stale.name,
+            device = stale.device_uuid,
+            "a control-plane node that is no longer in the config's list was deleted"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_still_holds_is_warned_of_once_and_what_is_over_is_forgotten() {
+        let mut warned = Warned::default();
+        assert!(warned.is_new("a".to_owned()) && !warned.is_new("a".to_owned()));
+        warned.end_look();
+        assert!(!warned.is_new("a".to_owned()));
+        warned.end_look();
+        for look in 0..1000 {
+            assert!(warned.is_new(format!("trouble {look}")));
+            warned.end_look();
+            assert!(warned.before.len() + warned.now.len() <= 2);
+        }
+        assert!(warned.is_new("a".to_owned()), "it is back");
+    }
+}

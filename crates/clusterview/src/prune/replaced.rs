@@ -1,0 +1,117 @@
+//! Control-plane nodes that have been replaced: the one that leads deletes their Node objects, so that their places
+//! can be taken (spec/agents.md 4.9).
+//!
+//! Deleted is a node that is not on the list of the config, and never our own, nor one whose device is not known.
+//! A list on which no node of the cluster stands is that of another cluster: then nothing is deleted. Not here: when,
+//! and who leads.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Resource;
+use kube::core::ObjectList;
+
+use kubeapi::Cluster;
+use kubeapi::Error;
+
+use kubeapi::names::{CONTROL_PLANE_NOW, NodeName};
+use kubeapi::nodes::{self, UUID_LABEL};
+use kubeapi::reply::Reply;
+use kubeapi::watch::Scope;
+
+/// A Node object that has to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stale {
+    /// Its name.
+    pub name: NodeName,
+    /// The UUID of its device.
+    pub device_uuid: String,
+    uid: Option<String>,
+}
+
+/// What the control-plane nodes are, by the list of the config.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// To be deleted.
+    pub stale: Vec<Stale>,
+    /// Names of nodes without the UUID of a device: they stay.
+    pub unlabelled: Vec<String>,
+    /// No node of the cluster is on the list.
+    pub foreign_list: bool,
+}
+
+/// Reads the control-plane nodes and judges them: `keep` is the list, `own` the UUID of our device.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn look(cluster: &Cluster, keep: &[String], own: &str) -> Result<Found, Error> {
+    let scope = Scope {
+        what: "control-plane nodes".to_owned(),
+        path: Node::url_path(&(), None),
+        fields: None,
+        labels: Some(CONTROL_PLANE_NOW.to_owned()),
+    };
+    let list: ObjectList<Node> = scope.list_all(cluster).await?;
+    judge(&list.items, keep, own)
+}
+
+/// Pure.
+fn judge(nodes: &[Node], keep: &[String], own: &str) -> Result<Found, Error> {
+    let mut found = Found { foreign_list: true, ..Found::default() };
+    for node in nodes {
+        let name = NodeName::parse(node.metadata.name.as_deref().unwrap_or_default())?;
+        let label = node.metadata.labels.as_ref().and_then(|all| all.get(UUID_LABEL));
+        let Some(device) = label.filter(|it| !it.is_empty()) else {
+            found.unlabelled.push(name.to_string());
+            continue;
+        };
+        if keep.iter().any(|it| it.eq_ignore_ascii_case(device)) {
+            found.foreign_list = false;
+        } else if !device.eq_ignore_ascii_case(own) {
+            let uid = node.metadata.uid.clone();
+            found.stale.push(Stale { name, device_uuid: device.clone(), uid });
+        }
+    }
+    if found.foreign_list {
+        found.stale.clear();
+    }
+    Ok(found)
+}
+
+/// Deletes exactly this Node object; one that has gone already is no error.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn delete(cluster: &Cluster, stale: &Stale) -> Result<(), Error> {
+    match nodes::delete(cluster, &stale.name, stale.uid.clone()).await {
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn node(name: &str, uuid: &str) -> Node {
+        let labels = if uuid.is_empty() { json!({}) } else { json!({ "node-uuid": uuid }) };
+        let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "labels": labels } });
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn judged(keep: &[&str], own: &str) -> (Vec<String>, Vec<String>, bool) {
+        let nodes = [node("n1", "A"), node("n2", "b"), node("n3", "c"), node("n4", "")];
+        let keep: Vec<String> = keep.iter().map(|&it| it.to_owned()).collect();
+        let found = judge(&nodes, &keep, own).unwrap();
+        (found.stale.iter().map(|it| it.name.to_string()).collect(), found.unlabelled, found.foreign_list)
+    }
+
+    #[test]
+    fn a_node_off_the_list_goes_but_never_our_own_nor_one_of_no_known_device() {
+        let names = |list: &[&str]| list.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
+        let unlabelled = names(&["n4"]);
+        assert_eq!(judged(&["a", "B"], "a"), (names(&["n3"]), unlabelled.clone(), false));
+        assert_eq!(judged(&["a", "b", "c"], "a"), (names(&[]), unlabelled.clone(), false));
+        assert_eq!(judged(&["b"], "C"), (names(&["n1"]), unlabelled.clone(), false), "own, off the list");
+        assert_eq!(judged(&["x"], "a"), (names(&[]), unlabelled, true), "the list of another cluster");
+    }
+}

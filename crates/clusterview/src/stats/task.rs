@@ -1,0 +1,178 @@
+//! The task that reports the cluster while this node leads.
+//!
+//! Not here: who leads; the election says so. While another node leads no watch is open.
+
+use std::collections::BTreeSet;
+
+use crate::collections::{Gathering, Part, State, Told};
+use agent::Clock;
+use kubeapi::Cluster;
+use tokio::sync::watch;
+use topics::KubeStatsState;
+use tracing::{debug, info, warn};
+
+use super::board::Board;
+use super::fit;
+use super::fold::{View, fold};
+use super::rhythm::{Act, Rhythm};
+use super::told::{self, Cuts, Moment};
+use crate::Config;
+use crate::leader::Leadership;
+
+/// Reports the cluster whenever this node leads, until nobody can say any more whether it does.
+///
+/// Dropping it takes back what is published, as the end of a term does.
+pub async fn run(
+    cluster: Cluster,
+    clock: Clock,
+    mut leading: watch::Receiver<Leadership>,
+    mut config: Config,
+    board: Board,
+) {
+    let mut desk = Desk {
+        cluster,
+        clock,
+        board,
+        rhythm: Rhythm::default(),
+        gathering: None,
+        cuts: Cuts::default(),
+        logged: BTreeSet::new(),
+    };
+    let (mut config_ends, mut boots) = (false, clock.boots());
+    loop {
+        // Who leads is read anew before each thing that is done: writing takes time.
+        loop {
+            let now = desk.clock.now();
+            let leads = *leading.borrow_and_update();
+            let opened = desk.rhythm.lead(now, leads);
+            let Some(act) = opened.or_else(|| desk.rhythm.due(now)) else { break };
+            desk.perform(act, config.borrow().is_some());
+        }
+        let clock = desk.clock;
+        let expiry = desk.gathering.as_ref().and_then(Gathering::next_expiry);
+        tokio::select! {
+            biased;
+            changed = leading.changed() => if changed.is_err() { return },
+            () = clock.sleep_until(desk.rhythm.next_wake()) => {}
+            () = clock.sleep_until(expiry), if expiry.is_some() => desk.expire(),
+            changed = config.changed(), if !config_ends => {
+                config_ends = changed.is_err();
+                desk.rhythm.changed();
+            }
+            // Its times are made again; the clock lives as long as this process.
+            Ok(()) = boots.changed() => desk.tell(),
+            told = next(&mut desk.gathering, clock) => desk.heard(told),
+        }
+    }
+}
+
+/// The next thing heard of the cluster; never while it is not followed.
+async fn next(gathering: &mut Option<Gathering>, clock: Clock) -> Told {
+    match gathering {
+        Some(gathering) => gathering.next(|| clock.now()).await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Desk {
+    cluster: Cluster,
+    clock: Clock,
+    board: Board,
+    rhythm: Rhythm,
+    gathering: Option<Gathering>,
+    cuts: Cuts,
+    /// Parts whose trouble, or absence, has been logged.
+    logged: BTreeSet<Part>,
+}
+
+impl Desk {
+    fn perform(&mut self, act: Act, member: bool) {
+        match act {
+            Act::Open => {
+                info!("this node leads: it reports the cluster");
+                // Nodes that come to lead at the same moment of their uptime are rare, and harmless.
+                let seed = u64::try_from(self.clock.now().since_start().as_nanos()).unwrap_or_default();
+                self.gathering = Some(Gathering::open(&self.cluster, seed));
+                self.cuts = Cuts::default();
+                self.logged.clear();
+            }
+            Act::Close => {
+                // Taken back before anything else is done.
+                let done = self.board.withdraw();
+                if self.gathering.take().is_some() {
+                    info!("this node leads no more: its report of the cluster is taken back");
+                }
+                self.board.tell(&KubeStatsState::default());
+                self.rhythm.closed(self.clock.now(), done);
+            }
+            Act::Publish => self.publish(member),
+            Act::Tell => self.tell(),
+        }
+    }
+
+    fn publish(&mut self, member: bool) {
+        let Some(gathering) = &self.gathering else { return };
+        let view = View { member, longhorn: !gathering.parts().is_absent(Part::Volumes) };
+        let mut info = fold(&gathering.facts(), view);
+        // What has no form is reported by the publication, which needs the same one.
+        let cuts = fit::fit(&mut info).unwrap_or_default();
+        let now = self.clock.now();
+        self.cuts.set(now, cuts);
+        // Folding took time: the term may be over by now.
+        if self.rhythm.until().is_some_and(|until| now < until) && !self.board.publish(&info) {
+            self.rhythm.changed();
+        }
+    }
+
+    fn tell(&mut self) {
+        let (Some(gathering), Some(until)) = (&self.gathering, self.rhythm.until()) else { return };
+        let moment = Moment { now: self.clock.now(), wall: self.clock.wall() };
+        self.board.tell(&told::leading(moment, until, gathering.parts(), &self.cuts));
+    }
+
+    fn heard(&mut self, told: Told) {
+        let Some(gathering) = &self.gathering else { return };
+        if told.content {
+            self.rhythm.changed();
+        }
+        if !told.state {
+            return;
+        }
+        log(&mut self.logged, told.part, gathering.parts().state(told.part));
+        self.rhythm.news(gathering.parts().all_heard());
+    }
+
+    fn expire(&mut self) {
+        let now = self.clock.now();
+        let Some(gathering) = &mut self.gathering else { return };
+        if gathering.expire(now) {
+            self.rhythm.changed();
+            let all_heard = gathering.parts().all_heard();
+            self.rhythm.news(all_heard);
+        }
+    }
+}
+
+/// Logs what a part is doing now: its trouble and its end once each.
+fn log(logged: &mut BTreeSet<Part>, of: Part, state: &State) {
+    let part = of.name();
+    match state {
+        State::Well | State::Unheard => {
+            if logged.remove(&of) {
+                info!(part, "followed again for the statistics");
+            }
+        }
+        State::Absent => {
+            if logged.insert(of) {
+                info!(part, "this cluster does not know it: its part of the statistics is empty");
+            }
+        }
+        State::Failing { error, next_step, .. } => {
+            if logged.insert(of) {
+                warn!(part, error, next_step, "cannot follow it for the statistics, the other parts go on");
+            } else {
+                debug!(part, error, "still cannot follow it for the statistics");
+            }
+        }
+    }
+}

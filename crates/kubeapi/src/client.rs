@@ -1,0 +1,378 @@
+//! The one door to the API server: a deadline for every call, answers as values.
+//!
+//! Not here: what to call, what an answer means (`reply`), asking again, address and credentials
+//! (`kubeconfig`). Sources: design.md section 7. The raw response is read because kube drops the `Retry-After`
+//! header.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{BoxStream, StreamExt};
+use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, Request};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Limited};
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use kube::core::{Status, WatchEvent, request};
+use serde::de::DeserializeOwned;
+use tracing::debug;
+
+use crate::error::Error;
+use crate::kubeconfig::KubeconfigFile;
+use crate::reply::Answer;
+use crate::settling::Settling;
+
+/// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
+pub const CALL_LIMIT: Duration = Duration::from_secs(30);
+/// The time that the question "are you there" may take. Generous, as silence for long enough leads to a skip.
+pub const PROBE_LIMIT: Duration = Duration::from_secs(15);
+/// The largest answer that is read: a list of three thousand pods of 20 kB. Lists are read in pages.
+const ANSWER_LIMIT_BYTES: usize = 64 << 20;
+/// As much of an answer that is no `Status` is shown.
+const SHOWN_BYTES: usize = 300;
+
+/// A cluster to talk to. Clones share the connection.
+#[derive(Clone)]
+pub struct Cluster {
+    source: Arc<Source>,
+    settling: Arc<Settling>,
+    call_limit: Duration,
+}
+
+enum Source {
+    File(KubeconfigFile),
+    Given(Client),
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Cluster").field(&self.via()).finish()
+    }
+}
+
+impl Cluster {
+    /// The cluster of the kubeconfig at `path`. The file may come later: it is read at the next call, and again
+    /// after it has changed or after a call found its address or credentials of no use.
+    #[must_use]
+    pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
+        Self::from_source(Source::File(KubeconfigFile::new(path.into())))
+    }
+
+    /// The cluster behind a ready client; its retry policy must be off.
+    #[must_use]
+    pub fn from_client(client: Client) -> Self {
+        Self::from_source(Source::Given(client))
+    }
+
+    fn from_source(source: Source) -> Self {
+        Self { source: Arc::new(source), settling: Arc::default(), call_limit: CALL_LIMIT }
+    }
+
+    /// The same with another limit for each call.
+    #[must_use]
+    pub fn with_call_limit(mut self, limit: Duration) -> Self {
+        self.call_limit = limit;
+        self
+    }
+
+    /// Where address and credentials come from, for a person.
+    #[must_use]
+    pub fn via(&self) -> String {
+        match &*self.source {
+            Source::File(file) => format!("kubeconfig {}", file.path().display()),
+            Source::Given(_) => "the client given".to_owned(),
+        }
+    }
+
+    /// The server's address, for a person; the source of it where that is not known yet.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let address = match &*self.source {
+            Source::File(file) => file.address(),
+            Source::Given(_) => String::new(),
+        };
+        if address.is_empty() { self.via() } else { address.trim_end_matches('/').to_owned() }
+    }
+
+    /// Sends `request` and decodes the answer. Dropping the future gives up the answer; whether the server has
+    /// carried out the call is then unknown.
+    ///
+    /// # Errors
+    /// Every way in which a call comes to nothing, see [`Error`].
+    pub async fn ask<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<T, Error> {
+        self.ask_within(self.call_limit, what, request).await
+    }
+
+    /// [`Cluster::ask`] with its own limit.
+    ///
+    /// # Errors
+    /// No answer, or another one than 2xx.
+    pub async fn ask_within<T: DeserializeOwned>(
+        &self,
+        limit: Duration,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<T, Error> {
+        let (body, _) = self.tell(limit, what, request).await?;
+        decode(what, &body)
+    }
+
+    /// [`Cluster::ask`], and when the server sent the answer by its own clock; by ours where it does not say.
+    ///
+    /// # Errors
+    /// No answer, or another one than 2xx.
+    pub async fn ask_dated<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<(T, Timestamp), Error> {
+        let (body, date) = self.tell(self.call_limit, what, request).await?;
+        Ok((decode(what, &body)?, date.unwrap_or_else(Timestamp::now)))
+    }
+
+    /// Sends `request` for its effect: any 2xx is success, whatever its body.
+    ///
+    /// # Errors
+    /// No answer, or another one than 2xx.
+    pub async fn order(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<(), Error> {
+        self.tell(self.call_limit, what, request).await.map(drop)
+    }
+
+    async fn tell(
+        &self,
+        limit: Duration,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
+        let answer = match tokio::time::timeout(limit, self.exchange(what, request)).await {
+            Ok(answer) => answer,
+            Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit }),
+        };
+        answer.map_err(|error| self.failed(what, error))
+    }
+
+    async fn exchange(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
+        let request = request.map_err(|source| unaskable(what, source))?;
+        debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
+        let client = self.client().await?;
+        let response = client.send(request.map(Body::from)).await.map_err(|source| self.cut(what, source))?;
+        let (parts, body) = response.into_parts();
+        let body = read_body(body).await.map_err(|source| self.cut(what, source))?;
+        if parts.status.is_success() {
+            return Ok((body, date(&parts.headers)));
+        }
+        let answer = read_answer(parts.status.as_u16(), &parts.headers, &body);
+        Err(refused(what, answer))
+    }
+
+    /// Opens a watch. The limit holds for its opening only; the caller limits the silence between events.
+    ///
+    /// # Errors
+    /// No answer, or another one than 2xx.
+    pub async fn watch<K>(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<BoxStream<'static, Result<WatchEvent<K>, Error>>, Error>
+    where
+        K: Clone + DeserializeOwned + Send + 'static,
+    {
+        let request = request.map_err(|source| unaskable(what, source))?;
+        debug!(call = what, uri = %request.uri(), "watch");
+        let client = self.client().await?;
+        let via = self.via();
+        let opened = tokio::time::timeout(self.call_limit, client.request_events::<K>(request)).await;
+        let opened = match opened {
+            Ok(opened) => opened.map_err(|source| from_library(what, &via, source)),
+            Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit: self.call_limit }),
+        };
+        let stream = opened.map_err(|error| self.failed(what, error))?;
+        let (what, settling) = (what.to_owned(), Arc::clone(&self.settling));
+        Ok(stream
+            .map(move |event| event.map_err(|it| settled(&settling, &via, from_library(&what, &via, it))))
+            .boxed())
+    }
+
+    /// Sends `request` and opens its answer, to be read piece by piece. The limit holds for the opening; it is
+    /// returned, as the caller limits the pieces.
+    ///
+    /// # Errors
+    /// No answer, or another one than 2xx.
+    pub async fn open(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<(Body, Duration), Error> {
+        let request = request.map_err(|source| unaskable(what, source))?;
+        debug!(call = what, uri = %request.uri(), "open");
+        let opening = async {
+            let client = self.client().await?;
+            let response = client.send(request.map(Body::from)).await.map_err(|it| self.cut(what, it))?;
+            let (parts, body) = response.into_parts();
+            if parts.status.is_success() {
+                return Ok(body);
+            }
+            let body = read_body(body).await.map_err(|source| self.cut(what, source))?;
+            Err(refused(what, read_answer(parts.status.as_u16(), &parts.headers, &body)))
+        };
+        let opened = match tokio::time::timeout(self.call_limit, opening).await {
+            Ok(opened) => opened,
+            Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit: self.call_limit }),
+        };
+        opened.map(|body| (body, self.call_limit)).map_err(|error| self.failed(what, error))
+    }
+
+    fn failed(&self, what: &str, error: Error) -> Error {
+        let error = settled(&self.settling, &self.via(), error);
+        debug!(call = what, error = error.line(), "call failed");
+        self.forget_after(&error);
+        error
+    }
+
+    /// Ends when the kubeconfig is another one than now: renewed, replaced, there again. Of a client that was given
+    /// it never ends.
+    pub async fn renewed(&self) {
+        match &*self.source {
+            Source::Given(_) => std::future::pending().await,
+            Source::File(file) => file.renewed().await,
+        }
+    }
+
+    async fn client(&self) -> Result<Client, Error> {
+        match &*self.source {
+            Source::Given(client) => Ok(client.clone()),
+            Source::File(file) => file.client().await,
+        }
+    }
+
+    /// Certificates may also lie in files that the kubeconfig names, and these change without it: after a
+    /// failure that may come from them the next call reads everything anew.
+    fn forget_after(&self, error: &Error) {
+        let credentials = match error {
+            Error::Connection { .. } => true,
+            Error::Refused { answer, .. } => answer.code == 401,
+            Error::Kubeconfig { .. }
+            | Error::Silent { .. }
+            | Error::Garbled { .. }
+            | Error::Unaskable { .. }
+            | Error::WrongNode { .. }
+            | Error::Name(_) => false,
+        };
+        if let (true, Source::File(file)) = (credentials, &*self.source) {
+            file.forget();
+        }
+    }
+
+    fn cut(&self, what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Connection { what: what.to_owned(), via: self.via(), source: source.into() }
+    }
+}
+
+fn decode<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|source| Error::Garbled { what: what.to_owned(), source })
+}
+
+/// The body in one piece, each byte of it copied once.
+async fn read_body(body: Body) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut body = Limited::new(body, ANSWER_LIMIT_BYTES);
+    let expected = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let mut whole = Vec::with_capacity(expected.unwrap_or_default().min(ANSWER_LIMIT_BYTES));
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(whole)
+}
+
+/// When the server says that it sent the answer.
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get(DATE)?.to_str().ok()?;
+    // An HTTP date is one of RFC 2822.
+    jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()
+}
+
+/// The error with what is known of the server: whether it has only just come back, and where we have it from.
+fn settled(settling: &Settling, via: &str, mut error: Error) -> Error {
+    match &mut error {
+        Error::Connection { .. } | Error::Silent { .. } => settling.away(),
+        Error::Refused { answer, .. } => {
+            answer.just_back = settling.lasts();
+            via.clone_into(&mut answer.via);
+        }
+        Error::Kubeconfig { .. }
+        | Error::Garbled { .. }
+        | Error::Unaskable { .. }
+        | Error::WrongNode { .. }
+        | Error::Name(_) => {}
+    }
+    error
+}
+
+/// Reads an answer that is not 2xx. A body that is no `Status` is shown as it is, cut short.
+fn read_answer(code: u16, headers: &HeaderMap, body: &[u8]) -> Answer {
+    // Dates are allowed by HTTP; the API server and its proxies send seconds.
+    let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+    let mut answer = match serde_json::from_slice::<Status>(body) {
+        Ok(status) => from_status(&status),
+        Err(_not_a_status) => Answer {
+            message: String::from_utf8_lossy(body.get(..SHOWN_BYTES).unwrap_or(body)).trim().to_owned(),
+            ..Answer::default()
+        },
+    };
+    answer.code = code;
+    if let Some(secs) = header {
+        answer.retry_after = Some(Duration::from_secs(secs));
+    }
+    answer
+}
+
+fn from_status(status: &Status) -> Answer {
+    let details = status.details.as_ref();
+    let secs = details.map_or(0, |details| details.retry_after_seconds);
+    Answer {
+        code: status.code,
+        reason: status.reason.clone(),
+        message: status.message.clone(),
+        causes: details
+            .map(|details| details.causes.iter().map(|it| (it.reason.clone(), it.message.clone())).collect())
+            .unwrap_or_default(),
+        just_back: false,
+        via: String::new(),
+        retry_after: (secs > 0).then(|| Duration::from_secs(secs.into())),
+    }
+}
+
+fn refused(what: &str, answer: Answer) -> Error {
+    Error::Refused { what: what.to_owned(), answer: Box::new(answer) }
+}
+
+fn unaskable(what: &str, source: request::Error) -> Error {
+    Error::Unaskable { what: what.to_owned(), source: source.into() }
+}
+
+/// What the library reports of a watch.
+pub(crate) fn from_library(what: &str, via: &str, error: kube::Error) -> Error {
+    if let kube::Error::Api(status) = error {
+        refused(what, from_status(&status))
+    } else if let kube::Error::SerdeError(source) = error {
+        Error::Garbled { what: what.to_owned(), source }
+    } else {
+        Error::Connection { what: what.to_owned(), via: via.to_owned(), source: error.into() }
+    }
+}

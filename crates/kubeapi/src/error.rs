@@ -1,0 +1,265 @@
+//! What can fail in a call to the cluster, one variant a step.
+//!
+//! Not here: whether to try again; the caller reads [`Error::reply`] and decides. Texts can follow "failed to".
+
+use std::error::Error as StdError;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::names::BadName;
+use crate::reply::{self, Answer, Class, Reach, RefusedBy, Reply};
+
+/// A call to the cluster that came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kubeconfig is missing, unreadable, or does not make a client.
+    #[error("use the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The server answered, and not with 2xx.
+    #[error("{what}: the server answered {}", answer.line())]
+    Refused {
+        /// The call, as "list pods of node n".
+        what: String,
+        /// The answer.
+        answer: Box<Answer>,
+    },
+    /// There was no whole answer within the limit.
+    #[error("{what}: no answer within {} s", limit.as_secs())]
+    Silent {
+        /// The call.
+        what: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// No connection, a cut one, or TLS trouble.
+    #[error("{what} with {via}")]
+    Connection {
+        /// The call.
+        what: String,
+        /// Where the address and the certificates came from.
+        via: String,
+        /// What happened.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// A 2xx answer that is not the object asked for.
+    #[error("{what}: the answer is not what the API promises")]
+    Garbled {
+        /// The call.
+        what: String,
+        /// Where the parser stopped.
+        source: serde_json::Error,
+    },
+    /// The call could not be put into a request.
+    #[error("{what}: the request cannot be built")]
+    Unaskable {
+        /// The call.
+        what: String,
+        /// Why.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The Node object of our name belongs to another device.
+    #[error("find our own node: node {node} has label node-uuid={label}, this device is {device}")]
+    WrongNode {
+        /// The Node object.
+        node: String,
+        /// Its label.
+        label: String,
+        /// Our device.
+        device: String,
+    },
+    /// A text that cannot name a node.
+    #[error(transparent)]
+    Name(#[from] BadName),
+}
+
+/// One of them is in each text of a TLS fault: the libraries give no other sign that is common to all.
+const TLS_WORDS: [&str; 8] = [
+    "certificate",
+    "tls",
+    "handshake",
+    "corrupt message",
+    "fatal alert",
+    "peer misbehaved",
+    "peer is incompatible",
+    "decrypt",
+];
+
+impl Error {
+    /// What the failure means for the call. Transport trouble is transient: nothing was decided.
+    #[must_use]
+    pub fn reply(&self) -> Reply {
+        match self {
+            Self::Refused { answer, .. } => reply::classify(answer),
+            Self::Kubeconfig { .. }
+            | Self::Silent { .. }
+            | Self::Connection { .. }
+            | Self::Garbled { .. } => Reply::Transient { text: self.line(), retry_after: None },
+            Self::Unaskable { .. } | Self::WrongNode { .. } | Self::Name(_) => {
+                Reply::Permanent { text: self.line(), by: RefusedBy::Other }
+            }
+        }
+    }
+
+    /// Whether the API is there (spec/agents.md 4.3 step 2; D-K2). No usable kubeconfig counts as not there.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        match self {
+            Self::Refused { answer, .. } => reply::reach(answer),
+            Self::Kubeconfig { .. }
+            | Self::Silent { .. }
+            | Self::Connection { .. }
+            | Self::Garbled { .. } => Reach::Unreachable,
+            Self::Unaskable { .. } | Self::WrongNode { .. } | Self::Name(_) => Reach::Reachable,
+        }
+    }
+
+    /// Whether nothing answered at all: no connection, or no answer in time. A server that refuses, throttles or shows
+    /// a certificate has answered.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        match self {
+            Self::Silent { .. } => true,
+            Self::Connection { .. } => {
+                let line = self.line().to_lowercase();
+                !TLS_WORDS.iter().any(|word| line.contains(word))
+            }
+            Self::Kubeconfig { .. }
+            | Self::Refused { .. }
+            | Self::Garbled { .. }
+            | Self::Unaskable { .. }
+            | Self::WrongNode { .. }
+            | Self::Name(_) => false,
+        }
+    }
+
+    /// Whether the same call may succeed later without a person: conflicts, load, transport.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self.reply().class() {
+            Class::Transient | Class::Throttle | Class::Budget => true,
+            Class::Done | Class::Permanent => false,
+        }
+    }
+
+    /// Whether somebody else wrote the object first (409).
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self.reply(), Reply::Conflict { .. })
+    }
+
+    /// What a person can do about it.
+    #[must_use]
+    pub fn next_step(&self) -> String {
+        match self {
+            Self::Kubeconfig { path, .. } => format!(
+                "check that {} exists, is readable and is a kubeconfig with a current context; k3s writes it at start",
+                path.display()
+            ),
+            Self::Connection { via, .. } if self.line().to_lowercase().contains("certificate") => {
+                format!("compare certificates and dates in {via} with the server's, then renew the file")
+            }
+            Self::Connection { via, .. } => {
+                format!("check that the API server of {via} runs and can be reached")
+            }
+            Self::Silent { .. } => "check the load of the API server and the network to it".to_owned(),
+            Self::Refused { answer, .. } if answer.is_early_refusal() => {
+                "wait: the API server is only just back".to_owned()
+            }
+            Self::Refused { answer, .. } => match answer.code {
+                401 => format!(
+                    "renew the credentials in {}: they have expired, or the server does not know them; it is read \
+                     again when it changes",
+                    if answer.via.is_empty() { "the kubeconfig" } else { &answer.via }
+                ),
+                400 | 403 if answer.refused_by() == RefusedBy::Webhook => {
+                    "fix the admission webhook that the answer names, or have it admit this call".to_owned()
+                }
+                403 => {
+                    "give the user of the kubeconfig the role that pillar-rs ships (docs/reference/role.yaml)"
+                        .to_owned()
+                }
+                404 => "check the name with kubectl get nodes".to_owned(),
+                429 | 500..=599 => "wait, or look at the log of the API server".to_owned(),
+                _ => "look at the log of the API server".to_owned(),
+            },
+            Self::Garbled { .. } => {
+                "check that the address in the kubeconfig is that of a Kubernetes API".to_owned()
+            }
+            Self::Unaskable { .. } | Self::Name(_) => "correct the name of the node".to_owned(),
+            Self::WrongNode { .. } => {
+                "give each device its own node name, or correct the label node-uuid of the node".to_owned()
+            }
+        }
+    }
+
+    /// The error with its sources in one line, repeats left out.
+    #[must_use]
+    pub fn line(&self) -> String {
+        chain(self)
+    }
+}
+
+/// `error` and its sources in one line. A source that the line holds already is left out, as some libraries put
+/// the text of their sources into their own.
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let text = source.to_string();
+        if !line.contains(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+        next = source.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_does_not_answer_at_all_is_silent() {
+        let cut = |text: &str| Error::Connection {
+            what: "reach the API".to_owned(),
+            via: "kubeconfig k".to_owned(),
+            source: text.to_owned().into(),
+        };
+        let refused = |code| Error::Refused {
+            what: "reach the API".to_owned(),
+            answer: Box::new(Answer { code, ..Answer::default() }),
+        };
+        for silent in [
+            cut("tcp connect error: Connection refused (os error 111)"),
+            cut("tcp connect error: No route to host (os error 113)"),
+            cut("dns error: failed to lookup address information"),
+            cut("connection closed before message completed"),
+            Error::Silent { what: "reach the API".to_owned(), limit: Duration::from_secs(15) },
+        ] {
+            assert!(silent.is_silence(), "{silent:?}");
+        }
+        for answered in [
+            cut("invalid peer certificate: Expired"),
+            cut("received corrupt message of type InvalidContentType"),
+            cut("received fatal alert: CertificateRequired"),
+            cut("received fatal alert: ProtocolVersion"),
+            cut("peer misbehaved: NoCertificateRequestSignatureSchemesInCommon"),
+            cut("peer is incompatible: NoCipherSuitesInCommon"),
+            cut("cannot decrypt peer's message"),
+            cut("tls handshake eof"),
+            refused(401),
+            refused(403),
+            refused(429),
+            refused(500),
+            refused(503),
+        ] {
+            assert!(!answered.is_silence(), "{answered:?}");
+        }
+    }
+}

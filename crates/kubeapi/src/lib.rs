@@ -1,0 +1,28 @@
+//! Talking to the API server of a cluster: client and kubeconfig, what a reply means, watches that renew themselves,
+//! pauses after failures, checked names.
+//!
+//! Who may call: `kubenodeop`, `clusterview`, `nodestatus`, `zedkube`. Not here: what is asked for and why, except the
+//! few calls on Node objects that several of them need (`nodes`); clocks (the caller gives one). The pure files
+//! (`reply`, `pace`, `names`, `objects`) decide nothing but the meaning of a text. Sources: design.md sections 2 and 7,
+//! spec/agents.md 4.3.
+
+pub mod client;
+mod error;
+mod kubeconfig;
+#[cfg(any(test, feature = "mock"))]
+pub mod mock;
+pub mod names;
+pub mod nodes;
+pub mod objects;
+pub mod pace;
+pub mod reply;
+mod settling;
+pub mod target;
+pub mod trial;
+pub mod watch;
+
+pub use client::Cluster;
+pub use error::Error;
+pub use names::{NodeName, PodRef, PodUid, listed};
+pub use reply::{Reach, Reply};
+pub use target::Target;

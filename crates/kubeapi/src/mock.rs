@@ -1,0 +1,178 @@
+//! A scripted API server in process, for the tests beside the calls.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "for tests: a panic is their way to fail"
+)]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use step::Mono;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tower::BoxError;
+
+use crate::client::Cluster;
+
+/// The paused clock of a test.
+#[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
+pub fn clock() -> impl Fn() -> Mono {
+    let start = Instant::now();
+    move || Mono::from_start(start.elapsed())
+}
+
+/// A request as the server got it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Method, path and query.
+    pub line: String,
+    /// The header of that name, empty without it.
+    pub content_type: String,
+    /// Its body.
+    pub body: String,
+}
+
+/// What the server does next.
+pub enum Answer {
+    /// Status, headers, body.
+    Full(u16, Vec<(&'static str, &'static str)>, String),
+    /// Lines, and then the end of the body, for ever nothing, or an error.
+    Lines(Vec<String>, Then),
+    /// Lines as they come, until the sender is dropped; an error cuts the body.
+    Live(mpsc::UnboundedReceiver<Result<String, &'static str>>),
+    /// No connection.
+    Refused(&'static str),
+    /// Never an answer.
+    Silence,
+}
+
+/// What comes after the last line.
+#[derive(Debug, Clone, Copy)]
+pub enum Then {
+    /// The end of the body.
+    End,
+    /// Nothing, for ever.
+    Silence,
+    /// An error.
+    Cut,
+}
+
+/// 200 with this object.
+#[must_use]
+pub fn object(body: &Value) -> Answer {
+    Answer::Full(200, vec![], body.to_string())
+}
+
+/// A Status object with this code.
+#[must_use]
+pub fn status(code: u16, message: &str) -> Answer {
+    let body =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
+    Answer::Full(code, vec![], body.to_string())
+}
+
+/// A list of this version.
+#[must_use]
+pub fn list(version: &str, items: &[Value]) -> Answer {
+    object(
+        &json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}),
+    )
+}
+
+/// A line of a watch.
+#[must_use]
+pub fn event(kind: &str, object: &Value) -> String {
+    json!({"type": kind, "object": object}).to_string()
+}
+
+/// What the server got so far.
+#[derive(Clone, Default)]
+pub struct Calls(Arc<Mutex<Vec<Call>>>);
+
+impl Calls {
+    /// All calls.
+    #[must_use]
+    pub fn all(&self) -> Vec<Call> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Their lines.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.all().into_iter().map(|call| call.line).collect()
+    }
+}
+
+/// A cluster whose server gives `answers` in this order, and then none.
+#[must_use]
+pub fn cluster(answers: Vec<Answer>) -> (Cluster, Calls) {
+    let mut script = VecDeque::from(answers);
+    server(move |_| script.pop_front().unwrap_or(Answer::Silence))
+}
+
+/// A cluster whose server is `answer`.
+pub fn server(answer: impl FnMut(&Call) -> Answer + Send + 'static) -> (Cluster, Calls) {
+    let calls = Calls::default();
+    let script = Arc::new(Mutex::new(answer));
+    let seen = calls.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (script, seen) = (Arc::clone(&script), seen.clone());
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let call = Call {
+                line: format!("{} {}", parts.method, parts.uri),
+                content_type: parts
+                    .headers
+                    .get("content-type")
+                    .map(|value| value.to_str().unwrap().to_owned())
+                    .unwrap_or_default(),
+                body: String::from_utf8(body.to_vec()).unwrap(),
+            };
+            let answer = (*script.lock().unwrap())(&call);
+            seen.0.lock().unwrap().push(call);
+            respond(answer).await
+        }
+    });
+    (Cluster::from_client(Client::new(service, "default")), calls)
+}
+
+type Stream = stream::BoxStream<'static, Result<Frame<Bytes>, BoxError>>;
+
+async fn respond(answer: Answer) -> Result<Response<StreamBody<Stream>>, BoxError> {
+    let data = |text: String| Ok::<_, BoxError>(Frame::data(Bytes::from(text)));
+    let (code, headers, frames): (_, _, Stream) = match answer {
+        Answer::Full(code, headers, body) => (code, headers, stream::iter([data(body)]).boxed()),
+        Answer::Lines(lines, then) => {
+            let frames = stream::iter(lines.into_iter().map(move |line| data(format!("{line}\n"))));
+            let frames = match then {
+                Then::End => frames.boxed(),
+                Then::Silence => frames.chain(stream::pending()).boxed(),
+                Then::Cut => frames.chain(stream::iter([Err("connection reset by peer".into())])).boxed(),
+            };
+            (200, vec![], frames)
+        }
+        Answer::Live(lines) => {
+            let lines = stream::unfold(lines, |mut lines| async move { Some((lines.recv().await?, lines)) });
+            let frame = move |line: Result<String, &'static str>| data(format!("{}\n", line?));
+            (200, vec![], lines.map(frame).boxed())
+        }
+        Answer::Refused(text) => return Err(text.into()),
+        Answer::Silence => std::future::pending().await,
+    };
+    let mut response = Response::builder().status(code);
+    for (name, value) in headers {
+        response = response.header(name, value);
+    }
+    Ok(response.body(StreamBody::new(frames))?)
+}

@@ -1,0 +1,194 @@
+//! Node objects, for whoever needs them now and then and follows nothing: all of them in one call, whether the API is
+//! there, and the deletion of one.
+//!
+//! Not here: our own node and its cordon (`kubenodeop`). Source: spec/agents.md 4.3 step 2 and 4.7 (who is asked for
+//! `/cluster-app`).
+
+use core::net::IpAddr;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::Resource as _;
+use kube::api::{DeleteParams, GetParams, ListParams, Preconditions};
+use kube::core::Request;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::client::{Cluster, PROBE_LIMIT};
+use crate::error::Error;
+use crate::names::{CONTROL_PLANE, ETCD, NodeName};
+use crate::objects::{Raw, condition, items, text, time};
+
+/// The label that names the device of a node.
+pub const UUID_LABEL: &str = "node-uuid";
+/// The name under which the server remembers what we wrote (`metadata.managedFields`).
+pub const FIELD_MANAGER: &str = "pillar-rs";
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Node {
+    /// Status of the condition Ready: `True`, `False`, `Unknown`.
+    pub ready: String,
+    /// When that last changed.
+    pub ready_since: Option<Timestamp>,
+    /// When the object was made.
+    pub created: Option<Timestamp>,
+    /// Version of the kubelet.
+    pub kubelet: String,
+    /// Its first address of the type `InternalIP`, the main one of two families.
+    pub internal_ip: String,
+    /// Its first address of the type `ExternalIP`.
+    pub external_ip: String,
+    /// It is cordoned.
+    pub unschedulable: bool,
+    /// It has a role label of the control plane, the old one or the new one (D-K19).
+    pub control_plane: bool,
+    /// It has the role label of etcd.
+    pub etcd: bool,
+    /// The label `node-uuid`.
+    pub device: String,
+}
+
+/// More nodes are not read.
+const MOST: u32 = 500;
+
+/// A node and where it is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// What is known of it.
+    pub facts: Node,
+    /// All its addresses of the type `InternalIP`, in their order; texts that are no addresses are left out.
+    pub addresses: Vec<IpAddr>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Page {
+    items: Vec<Raw>,
+}
+
+/// All nodes, 500 at most, in the server's order. Dropping it loses nothing.
+///
+/// # Errors
+/// Those of [`Cluster`], also when the answer takes longer than `limit`.
+pub async fn members(cluster: &Cluster, limit: Duration) -> Result<Vec<Member>, Error> {
+    let list = api().list(&ListParams::default().limit(MOST));
+    let page: Page = cluster.ask_within(limit, "list nodes", list).await?;
+    Ok(page.items.iter().map(member).collect())
+}
+
+fn member(raw: &Raw) -> Member {
+    let internal = items(&raw.status["addresses"]).iter().filter(|it| it["type"] == "InternalIP");
+    Member {
+        name: raw.metadata.name.clone().unwrap_or_default(),
+        facts: node(raw),
+        addresses: internal.filter_map(|it| it["address"].as_str()?.parse().ok()).collect(),
+    }
+}
+
+/// What is known of a node.
+#[must_use]
+pub fn node(raw: &Raw) -> Node {
+    let ready = condition(&raw.status, "Ready");
+    let has = |label: &str| !raw.metadata.labels[label].is_null();
+    let address = |kind: &str| {
+        let first = items(&raw.status["addresses"]).iter().find(|it| it["type"] == kind);
+        first.map(|it| text(&it["address"])).unwrap_or_default()
+    };
+    Node {
+        ready: text(&ready["status"]),
+        ready_since: time(&ready["lastTransitionTime"]),
+        created: raw.created(),
+        kubelet: text(&raw.status["nodeInfo"]["kubeletVersion"]),
+        internal_ip: address("InternalIP"),
+        external_ip: address("ExternalIP"),
+        unschedulable: raw.spec["unschedulable"] == true,
+        control_plane: CONTROL_PLANE.into_iter().any(has),
+        etcd: has(ETCD),
+        device: raw.label(UUID_LABEL),
+    }
+}
+
+/// Asks the API for one node, whichever. The error's [`Error::reach`] tells whether a server is there at all.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn probe(cluster: &Cluster) -> Result<(), Error> {
+    let one = api().list(&ListParams::default().limit(1));
+    cluster.ask_within::<Value>(PROBE_LIMIT, "reach the API", one).await.map(drop)
+}
+
+/// Our own node by its name.
+///
+/// # Errors
+/// [`Error::WrongNode`] when it carries another device's UUID, and all of [`Cluster`]'s.
+pub async fn own(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Result<NodeObject, Error> {
+    let what = format!("read node {name}");
+    let node: NodeObject = cluster.ask(&what, api().get(name.as_str(), &GetParams::default())).await?;
+    check_device(&node, device_uuid)?;
+    Ok(node)
+}
+
+/// That `node` is not labelled as another device's.
+///
+/// # Errors
+/// [`Error::WrongNode`].
+pub fn check_device(node: &NodeObject, device_uuid: &str) -> Result<(), Error> {
+    match node.metadata.labels.as_ref().and_then(|it| it.get(UUID_LABEL)) {
+        Some(label) if !label.eq_ignore_ascii_case(device_uuid) => Err(Error::WrongNode {
+            node: node.metadata.name.clone().unwrap_or_default(),
+            label: label.clone(),
+            device: device_uuid.to_owned(),
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Deletes the Node object of this name if it has this UID.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn delete(cluster: &Cluster, name: &NodeName, uid: Option<String>) -> Result<(), Error> {
+    let how = DeleteParams {
+        preconditions: Some(Preconditions { uid, resource_version: None }),
+        ..DeleteParams::default()
+    };
+    let request = api().delete(name.as_str(), &how);
+    cluster.order(&format!("delete node {name}"), request).await
+}
+
+/// Requests about nodes.
+#[must_use]
+pub fn api() -> Request {
+    Request::new(NodeObject::url_path(&(), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn internal_addresses_of_both_families_are_kept_and_nonsense_is_left_out() {
+        let raw: Raw = serde_json::from_value(json!({
+            "metadata": { "name": "n2", "labels": { "node-role.kubernetes.io/etcd": "true" } },
+            "spec": { "unschedulable": true },
+            "status": { "addresses": [
+                { "type": "Hostname", "address": "n2" },
+                { "type": "InternalIP", "address": "10.244.244.2" },
+                { "type": "ExternalIP", "address": "192.0.2.7" },
+                { "type": "InternalIP", "address": "evil/../" },
+                { "type": "InternalIP", "address": "fd00::2" },
+                { "type": "InternalIP" },
+            ] },
+        }))
+        .unwrap();
+        let seen = member(&raw);
+        let addresses: Vec<String> = seen.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["10.244.244.2", "fd00::2"]);
+        assert_eq!((seen.name.as_str(), seen.facts.etcd, seen.facts.unschedulable), ("n2", true, true));
+    }
+}

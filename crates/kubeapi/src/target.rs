@@ -1,0 +1,96 @@
+//! Our node, as EdgeNodeInfo names it: followed once (`shell`), handed out to all who need it.
+//!
+//! Not here: whether a name makes a node name.
+
+use crate::NodeName;
+use tokio::sync::watch;
+
+/// Our node, once its name is known. Copies share it.
+#[derive(Debug, Clone)]
+pub struct Target(watch::Sender<Option<(NodeName, String)>>);
+
+impl Default for Target {
+    fn default() -> Self {
+        Self(watch::Sender::new(None))
+    }
+}
+
+impl Target {
+    /// Sets name and device UUID. Equal ones are no news.
+    pub fn set(&self, node: NodeName, device_uuid: String) {
+        self.0.send_if_modified(|held| {
+            let new = Some((node, device_uuid));
+            let other = *held != new;
+            *held = new;
+            other
+        });
+    }
+
+    /// Name and device UUID, or why they cannot be had.
+    ///
+    /// # Errors
+    /// In words: they are not known yet.
+    pub fn get(&self) -> Result<(NodeName, String), String> {
+        self.0.borrow().clone().ok_or_else(|| "the name of this node is not known yet".to_owned())
+    }
+
+    /// Waits until they are known. Dropping it loses nothing.
+    pub async fn known(&self) -> (NodeName, String) {
+        self.values().next().await
+    }
+
+    /// What is known, one value after another from now on.
+    #[must_use]
+    pub fn values(&self) -> Values {
+        let mut held = self.0.subscribe();
+        held.mark_changed();
+        Values(held)
+    }
+}
+
+/// Values of a [`Target`]; those that come and go while nobody asks are left out.
+#[derive(Debug)]
+pub struct Values(watch::Receiver<Option<(NodeName, String)>>);
+
+impl Values {
+    /// The next one; never once no target is left. Dropping it loses nothing.
+    pub async fn next(&mut self) -> (NodeName, String) {
+        loop {
+            if self.0.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            if let Some(known) = self.0.borrow_and_update().clone() {
+                return known;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is there to be heard now.
+    async fn heard(values: &mut Values) -> Option<(NodeName, String)> {
+        tokio::select! {
+            biased;
+            value = values.next() => Some(value),
+            () = std::future::ready(()) => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn each_who_asks_hears_the_newest_name_and_an_equal_one_is_no_news() {
+        let (target, name) = (Target::default(), |text: &str| NodeName::parse(text).unwrap());
+        let (mut early, other) = (target.values(), target.clone());
+        assert_eq!(heard(&mut early).await, None);
+        other.set(name("n1"), "u".to_owned());
+        other.set(name("n2"), "u".to_owned());
+        for values in [&mut early, &mut target.values()] {
+            assert_eq!(heard(values).await, Some((name("n2"), "u".to_owned())));
+            other.set(name("n2"), "u".to_owned());
+            assert_eq!(heard(values).await, None);
+        }
+        assert_eq!(target.known().await, target.get().unwrap());
+    }
+}

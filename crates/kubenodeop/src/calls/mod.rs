@@ -1,0 +1,11 @@
+//! What is asked of a cluster during a drain, a call or a watch a file.
+//!
+//! Not here: when (`engine`), and what follows from an answer.
+
+pub mod ailing;
+pub mod evict;
+pub mod pods;
+pub(crate) mod refused;
+pub mod remove;
+pub(crate) mod streams;
+pub mod volumes;

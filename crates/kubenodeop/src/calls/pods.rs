@@ -1,0 +1,447 @@
+//! Pods and budgets as the server has them, turned into facts.
+//!
+//! Not here: what is done with a pod (`plan`). Sources: spec/agents.md 4.4; kubectl's drain filters (a finished
+//! pod counts as without `DaemonSet`, a pod of a vanished one leaves when forced).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use kube::Resource;
+use kube::api::GetParams;
+use kube::core::{ObjectList, Request};
+use serde::Deserialize;
+
+use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector};
+use crate::plan::scheduling::tolerates_cordon;
+use crate::plan::tier::{Signs, Tier};
+use crate::plan::{KEPT_APPS_SELECTOR, Owner, PodFacts};
+use kubeapi::Cluster;
+use kubeapi::Error;
+use kubeapi::names::{NodeName, PodRef, PodUid};
+use kubeapi::reply::Reply;
+use kubeapi::watch::Scope;
+
+/// Kubernetes puts this on the kubelet's images of static pods.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// What the API server gives a pod that asks for nothing.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+/// `DaemonSet`s looked up at the same time.
+const LOOKUPS: usize = 8;
+
+/// The pods of `node` that a drain may have to do with, `DaemonSet`s looked up. Read from the store, not from a
+/// cache.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn list(cluster: &Cluster, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
+    let scope = scope(node);
+    let pods: ObjectList<Pod> = scope.list_all(cluster).await?;
+    let owners: BTreeSet<(String, String)> =
+        pods.items.iter().filter_map(daemon_set).map(|(key, _)| key).collect();
+    let alive: BTreeMap<(String, String), Option<String>> = stream::iter(owners)
+        .map(|key| async move {
+            let uid = daemon_set_uid(cluster, &key.0, &key.1).await?;
+            Ok::<_, Error>((key, uid))
+        })
+        .buffer_unordered(LOOKUPS)
+        .try_collect()
+        .await?;
+    Ok(pods.items.iter().map(|pod| looked_up(pod, &alive)).collect())
+}
+
+/// The pods of `node` as a thing to follow.
+pub(crate) fn scope(node: &NodeName) -> Scope {
+    Scope {
+        what: format!("pods of node {node}"),
+        path: Pod::url_path(&(), None),
+        fields: Some(format!("spec.nodeName={node}")),
+        labels: Some(KEPT_APPS_SELECTOR.to_owned()),
+    }
+}
+
+/// The budgets of `namespace` as a thing to follow.
+pub(crate) fn budget_scope(namespace: &str) -> Scope {
+    Scope {
+        what: format!("disruption budgets of namespace {namespace}"),
+        path: PodDisruptionBudget::url_path(&(), Some(namespace)),
+        fields: None,
+        labels: None,
+    }
+}
+
+/// The UID of a `DaemonSet`, `None` when there is none of this name.
+async fn daemon_set_uid(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<String>, Error> {
+    #[derive(Deserialize)]
+    struct Known {
+        metadata: ObjectMeta,
+    }
+    let sets = Request::new(DaemonSet::url_path(&(), Some(namespace)));
+    let what = format!("read DaemonSet {namespace}/{name}");
+    match cluster.ask::<Known>(&what, sets.get(name, &GetParams::default())).await {
+        Ok(set) => Ok(set.metadata.uid),
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn controller(pod: &Pod) -> Option<&OwnerReference> {
+    pod.metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
+}
+
+/// Namespace and name of the pod's `DaemonSet`, and the UID by which the pod knows it.
+fn daemon_set(pod: &Pod) -> Option<((String, String), &str)> {
+    let owner = controller(pod).filter(|owner| owner.kind == "DaemonSet")?;
+    Some(((pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone()), &owner.uid))
+}
+
+/// The facts about a pod whose `DaemonSet` is looked for among those `alive`, by namespace and name with their UIDs.
+pub(crate) fn looked_up(pod: &Pod, alive: &BTreeMap<(String, String), Option<String>>) -> PodFacts {
+    let mut facts = facts(pod);
+    if let Some((key, uid)) = daemon_set(pod) {
+        let there = alive.get(&key).is_some_and(|found| found.as_deref() == Some(uid));
+        facts.owner = if there { Owner::DaemonSet } else { Owner::VanishedDaemonSet };
+    }
+    facts
+}
+
+/// The facts about a pod. Its `DaemonSet` is taken to be there: the next [`list`] looks.
+pub(crate) fn facts(pod: &Pod) -> PodFacts {
+    let meta = &pod.metadata;
+    let spec = pod.spec.as_ref();
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let grace = meta
+        .deletion_grace_period_seconds
+        .or_else(|| spec.and_then(|spec| spec.termination_grace_period_seconds))
+        .and_then(|secs| u64::try_from(secs).ok())
+        .map_or(DEFAULT_GRACE, Duration::from_secs);
+    let claims = claims(pod);
+    let mirror = meta.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION));
+    PodFacts {
+        pod: pod_ref(pod),
+        labels: meta.labels.clone().unwrap_or_default(),
+        finished: matches!(phase, Some("Succeeded" | "Failed")),
+        terminating: meta.deletion_timestamp.is_some(),
+        grace,
+        owner: match controller(pod) {
+            _ if mirror => Owner::Kubelet,
+            None => Owner::Nobody,
+            Some(owner) if owner.kind == "DaemonSet" => Owner::DaemonSet,
+            Some(_) => Owner::Other,
+        },
+        workload: controller(pod).map(|it| format!("{}/{}", it.kind, it.name)).unwrap_or_default(),
+        tier: tier(pod, !claims.is_empty()),
+        priority: priority(pod),
+        claims,
+        tolerates_cordon: spec
+            .and_then(|spec| spec.tolerations.as_ref())
+            .is_some_and(|all| all.iter().any(tolerates_cordon)),
+    }
+}
+
+fn priority(pod: &Pod) -> i32 {
+    pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+}
+
+fn tier(pod: &Pod, mounts_claims: bool) -> Tier {
+    let spec = pod.spec.as_ref();
+    let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+    let host_paths: Vec<&str> =
+        volumes.iter().filter_map(|volume| Some(volume.host_path.as_ref()?.path.as_str())).collect();
+    let none = BTreeMap::new();
+    Signs {
+        namespace: pod.metadata.namespace.as_deref().unwrap_or_default(),
+        labels: pod.metadata.labels.as_ref().unwrap_or(&none),
+        annotations: pod.metadata.annotations.as_ref().unwrap_or(&none),
+        priority_class: spec.and_then(|spec| spec.priority_class_name.as_deref()).unwrap_or_default(),
+        priority: priority(pod),
+        host_paths: &host_paths,
+        mounts_claims,
+    }
+    .tier()
+}
+
+/// The claims that the pod mounts; a generic ephemeral volume has one named after pod and volume.
+fn claims(pod: &Pod) -> Vec<String> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes
+        .filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+            (Some(claim), _) => Some(claim.claim_name.clone()),
+            (None, Some(_)) => Some(format!("{name}-{}", volume.name)),
+            (None, None) => None,
+        })
+        .collect()
+}
+
+/// Name and identity of a pod.
+pub(crate) fn pod_ref(pod: &Pod) -> PodRef {
+    PodRef {
+        namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        uid: PodUid::new(pod.metadata.uid.clone().unwrap_or_default()),
+    }
+}
+
+/// The facts about a budget.
+pub(crate) fn budget_facts(budget: &PodDisruptionBudget) -> BudgetFacts {
+    let status = budget.status.as_ref();
+    let (healthy, expected) = (
+        status.and_then(|status| status.current_healthy).unwrap_or(0),
+        status.and_then(|status| status.expected_pods).unwrap_or(0),
+    );
+    BudgetFacts {
+        namespace: budget.metadata.namespace.clone().unwrap_or_default(),
+        name: budget.metadata.name.clone().unwrap_or_default(),
+        selector: budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()).map(selector),
+        allowed: status.and_then(|status| status.disruptions_allowed).unwrap_or(0),
+        healthy,
+        desired: status.and_then(|status| status.desired_healthy).unwrap_or(0),
+        expected,
+        uncounted: uncounted(budget, healthy, expected),
+    }
+}
+
+/// Why the disruption controller cannot count the pods of a budget. It says so by a condition; of pods without a
+/// controller it counts none, and says nothing.
+fn uncounted(budget: &PodDisruptionBudget, healthy: i32, expected: i32) -> String {
+    let conditions = budget.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut failed = conditions
+        .filter(|it| it.type_ == "DisruptionAllowed" && it.status == "False" && it.reason == "SyncFailed");
+    if let Some(failed) = failed.next() {
+        failed.message.clone()
+    } else if healthy > 0 && expected == 0 {
+        "they have no controller, and the budget is no number in minAvailable".to_owned()
+    } else {
+        String::new()
+    }
+}
+
+fn selector(selector: &LabelSelector) -> Selector {
+    let conditions = selector.match_expressions.as_deref().unwrap_or_default();
+    Selector {
+        labels: selector.match_labels.clone().unwrap_or_default(),
+        conditions: conditions
+            .iter()
+            .map(|condition| Condition {
+                key: condition.key.clone(),
+                holds: Holds::new(&condition.operator, condition.values.clone().unwrap_or_default()),
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::plan::{Class, Why};
+    use kubeapi::mock::{self, Answer};
+
+    fn pod_object(name: &str) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "3",
+                "labels": {"app": "web"},
+            },
+            "spec": {"nodeName": "n1", "containers": []},
+            "status": {"phase": "Running"},
+        })
+    }
+
+    fn owned(name: &str, kind: &str, uid: &str) -> Value {
+        let mut pod = pod_object(name);
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": "set", "uid": uid, "controller": true}]);
+        pod
+    }
+
+    fn parsed(value: Value) -> PodFacts {
+        facts(&serde_json::from_value(value).unwrap())
+    }
+
+    #[test]
+    fn the_facts_of_a_pod_follow_its_object() {
+        let plain = parsed(pod_object("a"));
+        assert_eq!((plain.pod.to_string().as_str(), plain.pod.uid.as_str()), ("shop/a", "uid-a"));
+        assert_eq!((plain.owner, plain.grace), (Owner::Nobody, Duration::from_secs(30)));
+        assert!(!plain.finished && !plain.terminating);
+
+        assert_eq!(parsed(owned("a", "ReplicaSet", "r")).owner, Owner::Other);
+        assert_eq!(parsed(owned("a", "DaemonSet", "d")).owner, Owner::DaemonSet);
+        let mut helped = owned("a", "DaemonSet", "d");
+        helped["metadata"]["ownerReferences"][0]["controller"] = json!(false);
+        assert_eq!(parsed(helped).owner, Owner::Nobody, "an owner that is no controller");
+
+        let mut mirror = owned("a", "Node", "n");
+        mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
+        assert_eq!(parsed(mirror).class(), Class::Keep(Why::Mirror));
+
+        for (phase, finished) in
+            [("Pending", false), ("Running", false), ("Succeeded", true), ("Failed", true)]
+        {
+            let mut pod = pod_object("a");
+            pod["status"]["phase"] = json!(phase);
+            assert_eq!(parsed(pod).finished, finished, "{phase}");
+        }
+
+        let mut ending = pod_object("a");
+        ending["spec"]["terminationGracePeriodSeconds"] = json!(90);
+        assert_eq!(parsed(ending.clone()).grace, Duration::from_secs(90));
+        ending["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
+        ending["metadata"]["deletionGracePeriodSeconds"] = json!(5);
+        assert_eq!(
+            (parsed(ending.clone()).terminating, parsed(ending).grace),
+            (true, Duration::from_secs(5))
+        );
+    }
+
+    #[test]
+    fn d11_the_tier_follows_the_signs_of_the_object() {
+        let with = |spec: Value| {
+            let mut pod = pod_object("a");
+            pod["spec"] = spec;
+            parsed(pod)
+        };
+        let critical = with(json!({"priorityClassName": "system-cluster-critical", "priority": 7}));
+        assert_eq!((critical.tier, critical.priority), (Tier::System, 7));
+        assert_eq!(with(json!({"priority": 2_000_000_000})).tier, Tier::System);
+        let network = json!({"volumes": [{"name": "cni", "hostPath": {"path": "/etc/cni/net.d"}}]});
+        assert_eq!(with(network).tier, Tier::Network);
+        let claim = json!({"name": "d", "persistentVolumeClaim": {"claimName": "data"}});
+        let ephemeral = json!({"name": "scratch", "ephemeral": {}});
+        let mounting = with(json!({"priority": 2_000_000_000, "volumes": [claim, ephemeral]}));
+        assert_eq!(mounting.tier, Tier::Device);
+        assert_eq!(mounting.claims, ["data", "a-scratch"]);
+        let mut noted = pod_object("a");
+        noted["metadata"]["annotations"] = json!({"pillar-rs/drain-tier": "storage"});
+        assert_eq!(parsed(noted.clone()).tier, Tier::Storage);
+        noted["metadata"]["labels"]["pillar-rs/drain-tier"] = json!("address");
+        assert_eq!(parsed(noted).tier, Tier::Address);
+    }
+
+    #[test]
+    fn d10_a_pod_tolerates_the_cordon_by_key_and_effect_or_by_any() {
+        let taint = "node.kubernetes.io/unschedulable";
+        let table = [
+            (json!({"key": taint, "operator": "Exists", "effect": "NoSchedule"}), true),
+            (json!({"key": taint, "operator": "Exists"}), true),
+            (json!({"operator": "Exists"}), true),
+            (json!({"operator": "Exists", "effect": "NoSchedule"}), true),
+            (json!({"key": taint}), true),
+            (json!({"key": taint, "operator": "Equal", "value": "", "effect": "NoSchedule"}), true),
+            (json!({"key": taint, "operator": "Equal", "value": "true"}), false),
+            (json!({"key": taint, "operator": "Exists", "effect": "NoExecute"}), false),
+            (json!({"operator": "Exists", "effect": "NoExecute"}), false),
+            (json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}), false),
+            (json!({"key": taint, "operator": "Gt", "value": "1"}), false),
+            (json!({}), false),
+        ];
+        for (toleration, expected) in table {
+            let mut pod = pod_object("a");
+            pod["spec"]["tolerations"] = json!([toleration]);
+            assert_eq!(parsed(pod).tolerates_cordon, expected, "{toleration}");
+        }
+        assert!(!parsed(pod_object("a")).tolerates_cordon);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d5_a_list_is_read_from_the_store_and_leaves_out_longhorns_own_parts() {
+        let (cluster, calls) = mock::cluster(vec![mock::list("5", &[pod_object("a")])]);
+        let found = list(&cluster, &NodeName::parse("n1").unwrap()).await.unwrap();
+        assert_eq!(found.len(), 1);
+        let expected = "GET /api/v1/pods?&fieldSelector=spec.nodeName%3Dn1&labelSelector=app%21%3Dcsi-attacher%2C\
+                        app%21%3Dcsi-provisioner%2Capp%21%3Dlonghorn-admission-webhook%2C\
+                        app%21%3Dlonghorn-conversion-webhook%2Capp%21%3Dlonghorn-driver-deployer&limit=500";
+        assert_eq!(calls.lines(), [expected], "no resourceVersion");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_set_is_looked_up_once_by_name_and_recognised_by_its_uid() {
+        let set = |uid: &str| mock::object(&json!({"metadata": {"name": "set", "uid": uid}}));
+        let table: [(Answer, Result<Owner, bool>); 4] = [
+            (set("d"), Ok(Owner::DaemonSet)),
+            (set("younger"), Ok(Owner::VanishedDaemonSet)),
+            (mock::status(404, "not found"), Ok(Owner::VanishedDaemonSet)),
+            (mock::status(503, ""), Err(true)),
+        ];
+        for (answer, expected) in table {
+            let pods = mock::list("5", &[owned("a", "DaemonSet", "d"), owned("b", "DaemonSet", "d")]);
+            let (cluster, calls) = mock::cluster(vec![pods, answer]);
+            let found = list(&cluster, &NodeName::parse("n1").unwrap()).await;
+            assert_eq!(calls.lines()[1..], ["GET /apis/apps/v1/namespaces/shop/daemonsets/set"]);
+            let found = found.map(|pods| pods[0].owner).map_err(|error| error.is_retryable());
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn the_facts_of_a_budget_follow_its_object() {
+        let budget = json!({
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"selector": {
+                "matchLabels": {"app": "web"},
+                "matchExpressions": [
+                    {"key": "a", "operator": "In", "values": ["x"]},
+                    {"key": "b", "operator": "NotIn", "values": ["x"]},
+                    {"key": "c", "operator": "Exists"},
+                    {"key": "d", "operator": "DoesNotExist"},
+                    {"key": "e", "operator": "Gt", "values": ["1"]},
+                ],
+            }},
+            "status": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4},
+        });
+        let found = budget_facts(&serde_json::from_value(budget).unwrap());
+        assert_eq!(
+            found.to_string(),
+            "PodDisruptionBudget shop/web allows 1 disruption: 3 of 4 pods healthy, 2 required"
+        );
+        let held: Vec<Holds> = found.selector.unwrap().conditions.into_iter().map(|it| it.holds).collect();
+        let x = || vec!["x".to_owned()];
+        assert_eq!(
+            held,
+            [
+                Holds::In(x()),
+                Holds::NotIn(x()),
+                Holds::Exists,
+                Holds::Absent,
+                Holds::Stranger("Gt".to_owned())
+            ]
+        );
+        let of = |status: Value| {
+            budget_facts(
+                &serde_json::from_value(json!({ "metadata": { "name": "b" }, "status": status })).unwrap(),
+            )
+            .uncounted
+        };
+        let said = |status: &str, reason: &str, message: &str| {
+            json!([{ "type": "DisruptionAllowed", "status": status, "reason": reason, "message": message,
+                     "lastTransitionTime": "2026-03-14T09:30:00Z" }])
+        };
+        // As kube-apiserver 1.36 has them: pods without a controller behind maxUnavailable, then an integer in
+        // minAvailable; a controller that cannot be scaled.
+        let counts = json!({ "currentHealthy": 1, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
+                             "conditions": said("False", "InsufficientPods", "") });
+        assert!(of(counts).starts_with("they have no controller"));
+        let counts = json!({ "currentHealthy": 1, "desiredHealthy": 0, "disruptionsAllowed": 1, "expectedPods": 1,
+                             "conditions": said("True", "SufficientPods", "") });
+        assert_eq!(of(counts), "");
+        let why = "vmis.kubevirt.io does not implement the scale subresource";
+        let failed =
+            json!({ "currentHealthy": 0, "expectedPods": 0, "conditions": said("False", "SyncFailed", why) });
+        assert_eq!(of(failed), why);
+        // An application with no pods at all is counted.
+        assert_eq!(of(json!({ "currentHealthy": 0, "expectedPods": 0 })), "");
+        let bare = budget_facts(&PodDisruptionBudget::default());
+        assert_eq!((bare.selector, bare.allowed), (None, 0), "a budget that was never counted has no room");
+    }
+}

@@ -1,0 +1,291 @@
+//! Waiting until the server no longer refuses what it refused for good: a role was given, the kubeconfig renewed,
+//! an admission webhook repaired.
+//!
+//! Nobody tells of that, so the very calls are repeated as dry runs: one call each 1.8 s, in turn, and all at once when
+//! the kubeconfig has changed. While the server is in trouble the pause grows up to 15 s. Not here: which calls (`watched`), what follows. Source: goals D16.
+
+use std::mem::discriminant;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tracing::debug;
+
+use crate::changes::watched::{Refused, RefusedCall};
+use crate::{calls::evict, calls::pods, calls::remove, drain, node};
+use kubeapi::Cluster;
+use kubeapi::Error;
+use kubeapi::names::NodeName;
+use kubeapi::pace::Pace;
+use kubeapi::reply::{Class, RefusedBy, Reply};
+
+/// Between two dry runs: a repair is noticed within 2 s, at little more than one call in that time.
+const AGAIN: Duration = Duration::from_millis(1800);
+/// So many calls are repeated: one for each kind of call, refuser and namespace.
+const MOST_CALLS: usize = 8;
+
+/// A call that is repeated.
+struct Trial<'a> {
+    refused: &'a Refused,
+    /// Its dry run is refused too, so that its success will mean something. Credentials and roles count for dry
+    /// runs as for others; a webhook may admit each dry run and refuse the call.
+    counts: bool,
+}
+
+/// Ends when one of the calls is no longer refused, and says which. Dropping the future loses nothing.
+pub(crate) async fn until_accepted(cluster: &Cluster, node: &NodeName, refused: &[Refused]) -> String {
+    let mut trials = choose(refused);
+    if trials.is_empty() {
+        return std::future::pending().await;
+    }
+    let mut pace = Pace::new(drain::seed());
+    let mut tries = 0;
+    // The first time, and when the kubeconfig is another one, all are repeated at once.
+    let mut at_once = trials.len();
+    // Kept over the pauses: what changes while a call is under way counts too.
+    let mut renewed = Box::pin(cluster.renewed());
+    let mut next = 0;
+    loop {
+        next %= trials.len();
+        let trial = &mut trials[next];
+        next += 1;
+        let reply = rehearse(cluster, node, &trial.refused.call).await;
+        debug!(call = name(&trial.refused.call), reply = reply.text(), "dry run of a refused call");
+        let trouble = match reply.class() {
+            Class::Permanent => {
+                trial.counts = true;
+                false
+            }
+            Class::Done | Class::Budget if trial.counts => {
+                return format!("the server no longer refuses to {}", name(&trial.refused.call));
+            }
+            Class::Done | Class::Budget => false,
+            Class::Transient | Class::Throttle => true,
+        };
+        tries = if trouble { tries + 1 } else { 0 };
+        let pause = if trouble { pace.pause(tries, reply.retry_after()).max(AGAIN) } else { AGAIN };
+        at_once = at_once.saturating_sub(1);
+        if at_once > 0 && !trouble {
+            continue;
+        }
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = &mut renewed => {
+                renewed = Box::pin(cluster.renewed());
+                tries = 0;
+                at_once = trials.len();
+            }
+        }
+    }
+}
+
+/// One call for each kind of call, refuser and namespace.
+fn choose(refused: &[Refused]) -> Vec<Trial<'_>> {
+    let kind = |it: &Refused| (discriminant(&it.call), it.by, namespace(&it.call).to_owned());
+    let mut trials: Vec<Trial<'_>> = Vec::new();
+    for one in refused {
+        if trials.len() < MOST_CALLS && trials.iter().all(|it| kind(it.refused) != kind(one)) {
+            let counts = matches!(one.by, RefusedBy::Credentials | RefusedBy::Role);
+            trials.push(Trial { refused: one, counts });
+        }
+    }
+    trials
+}
+
+fn namespace(call: &RefusedCall) -> &str {
+    match call {
+        RefusedCall::Look | RefusedCall::Cordon => "",
+        RefusedCall::Evict(pod) | RefusedCall::Remove(pod, _) | RefusedCall::Delete(pod) => &pod.namespace,
+    }
+}
+
+/// The call as it can follow "refuses to".
+fn name(call: &RefusedCall) -> String {
+    match call {
+        RefusedCall::Look => "list the pods of this node".to_owned(),
+        RefusedCall::Cordon => "change this node".to_owned(),
+        RefusedCall::Evict(pod) => format!("evict pod {pod}"),
+        RefusedCall::Remove(pod, _) | RefusedCall::Delete(pod) => format!("delete pod {pod}"),
+    }
+}
+
+/// The call as a dry run: it changes nothing.
+async fn rehearse(cluster: &Cluster, node: &NodeName, call: &RefusedCall) -> Reply {
+    let result = match call {
+        RefusedCall::Evict(pod) => return evict::evict(cluster, pod, true).await,
+        RefusedCall::Remove(pod, labels) => return remove::remove(cluster, pod, labels, true).await,
+        RefusedCall::Delete(pod) => return remove::delete(cluster, pod, true).await,
+        RefusedCall::Cordon => node::rehearse_patch(cluster, node).await,
+        RefusedCall::Look => match pods::list(cluster, node).await {
+            Ok(_) => node::read(cluster, node, "").await.map(drop),
+            Err(error) => Err(error),
+        },
+    };
+    // Whose node it is was no matter of refusal.
+    let result = result.or_else(|error| match error {
+        Error::WrongNode { .. } => Ok(()),
+        refused @ (Error::Kubeconfig { .. }
+        | Error::Refused { .. }
+        | Error::Silent { .. }
+        | Error::Connection { .. }
+        | Error::Garbled { .. }
+        | Error::Unaskable { .. }
+        | Error::Name(_)) => Err(refused),
+    });
+    result.map_or_else(|error| error.reply(), |()| Reply::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use serde_json::json;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::plan::class::tests::pod;
+    use kubeapi::mock::{self, Answer, Call, Calls};
+    use kubeapi::reply;
+
+    const LONG: Duration = Duration::from_secs(300);
+    const WEBHOOK: &str = "admission webhook \"guard.example.com\" denied the request: not now";
+
+    fn refused(call: RefusedCall, code: u16, message: &str) -> Refused {
+        let answer = reply::Answer { code, message: message.to_owned(), ..reply::Answer::default() };
+        Refused { call, by: answer.refused_by() }
+    }
+
+    fn eviction(code: u16, message: &str) -> Refused {
+        refused(RefusedCall::Evict(pod("a").pod), code, message)
+    }
+
+    /// A server that refuses with this until the flag is set.
+    fn server(code: u16, message: &'static str) -> (Cluster, Calls, Arc<AtomicBool>) {
+        let open = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&open);
+        let (cluster, calls) = mock::server(move |call: &Call| {
+            if !flag.load(Ordering::SeqCst) {
+                return mock::status(code, message);
+            }
+            match call.line.as_str() {
+                one if one.starts_with("GET /api/v1/nodes/") => {
+                    mock::object(&json!({"metadata": {"name": "n1", "labels": {"node-uuid": "another"}}}))
+                }
+                list if list.starts_with("GET") => mock::list("9", &[]),
+                _ => mock::status(201, ""),
+            }
+        });
+        (cluster, calls, open)
+    }
+
+    async fn said(cluster: &Cluster, refused: &[Refused]) -> Option<String> {
+        let node = NodeName::parse("n1").unwrap();
+        timeout(LONG, until_accepted(cluster, &node, refused)).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d16_the_end_of_a_refusal_is_noticed_within_two_seconds_by_dry_runs_alone() {
+        let table = [(401, "Unauthorized"), (403, "pods is forbidden"), (400, WEBHOOK), (403, WEBHOOK)];
+        for (code, message) in table {
+            let now = mock::clock();
+            let (cluster, calls, open) = server(code, message);
+            let refused = [eviction(code, message)];
+            let wait = said(&cluster, &refused);
+            let repair = async {
+                sleep(Duration::from_secs(120)).await;
+                open.store(true, Ordering::SeqCst);
+                now()
+            };
+            let (said, repaired) = tokio::join!(async { (wait.await, now()) }, repair);
+            assert_eq!(said.0.as_deref(), Some("the server no longer refuses to evict pod shop/a"), "{code}");
+            let late = said.1.since(repaired);
+            assert!(late <= Duration::from_secs(2), "{code}: {late:?}");
+            let lines = calls.lines();
+            assert!(lines.iter().all(|it| it.contains("dryRun=All")), "{lines:?}");
+            // In 120 s.
+            assert!((60..=70).contains(&lines.len()), "no busy loop: {}", lines.len());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d16_a_refusal_that_stays_wakes_nobody_nor_does_trouble_with_the_server() {
+        let (cluster, _, _) = server(403, "pods is forbidden");
+        assert_eq!(said(&cluster, &[eviction(403, "forbidden")]).await, None);
+        let (cluster, _) = mock::server(|_: &Call| Answer::Refused("refused"));
+        assert_eq!(said(&cluster, &[eviction(401, "")]).await, None);
+        let (cluster, _) = mock::server(|_: &Call| mock::status(429, "busy"));
+        assert_eq!(said(&cluster, &[eviction(403, "")]).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_webhook_that_admits_every_dry_run_uses_up_no_attempt_and_a_role_that_was_given_meanwhile_counts()
+     {
+        let (cluster, calls, open) = server(400, WEBHOOK);
+        open.store(true, Ordering::SeqCst);
+        assert_eq!(said(&cluster, &[eviction(400, WEBHOOK)]).await, None);
+        assert!(calls.lines().len() > 10);
+        let by_role = said(&cluster, &[eviction(403, "pods is forbidden")]).await;
+        assert_eq!(by_role.as_deref(), Some("the server no longer refuses to evict pod shop/a"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_kind_of_call_is_repeated_as_itself_and_changes_nothing() {
+        let labels = pod("a").labels;
+        let calls = [
+            (RefusedCall::Look, "list the pods of this node", vec!["GET /api/v1/pods?"]),
+            (RefusedCall::Cordon, "change this node", vec!["PATCH /api/v1/nodes/n1?&dryRun=All"]),
+            (
+                RefusedCall::Remove(pod("a").pod, labels),
+                "delete pod shop/a",
+                vec!["GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?", "DELETE"],
+            ),
+            (RefusedCall::Delete(pod("a").pod), "delete pod shop/a", vec!["DELETE"]),
+        ];
+        for (call, words, expected) in calls {
+            let (cluster, calls, open) = server(403, "forbidden");
+            open.store(true, Ordering::SeqCst);
+            let said = said(&cluster, &[refused(call, 403, "forbidden")]).await;
+            let Some(said) = said else { panic!("{words}: {:?}", calls.lines()) };
+            assert_eq!(said, format!("the server no longer refuses to {words}"));
+            for (call, expected) in calls.all().iter().zip(expected) {
+                assert!(call.line.starts_with(expected), "{}", call.line);
+                let in_body = call.body.contains(r#""dryRun":["All"]"#);
+                assert!(
+                    !call.line.starts_with("DELETE") || in_body,
+                    "a DELETE reads its body alone: {call:?}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_kinds_of_refusals_are_repeated_in_turn_and_cost_no_more() {
+        let mut all = vec![eviction(403, "forbidden"), eviction(400, WEBHOOK), eviction(401, "")];
+        all.push(refused(RefusedCall::Delete(pod("a").pod), 403, "forbidden"));
+        let (cluster, calls, _) = server(403, "forbidden");
+        assert_eq!(said(&cluster, &all).await, None);
+        let each = LONG.as_secs() / 2;
+        let (most, some) = (usize::try_from(each).unwrap() * 6 / 5, calls.lines().len());
+        assert!((100..=most).contains(&some), "{some} calls in {} s", LONG.as_secs());
+        let deletes = calls.lines().iter().filter(|it| it.starts_with("DELETE")).count();
+        assert!(deletes >= some / 5, "{deletes} of {some}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_in_trouble_is_asked_ever_less() {
+        let (cluster, calls) = mock::server(|_: &Call| mock::status(503, "busy"));
+        assert_eq!(said(&cluster, &[eviction(403, "")]).await, None);
+        assert!(calls.lines().len() < 45, "{}", calls.lines().len());
+    }
+
+    #[test]
+    fn one_call_speaks_for_all_of_its_kind_refuser_and_namespace() {
+        let mut all: Vec<Refused> =
+            ["a", "b", "c"].map(|name| refused(RefusedCall::Evict(pod(name).pod), 403, "")).into();
+        let mut elsewhere = pod("d").pod;
+        elsewhere.namespace = "tools".to_owned();
+        all.push(refused(RefusedCall::Evict(elsewhere), 403, ""));
+        all.push(eviction(401, ""));
+        assert_eq!(choose(&all).len(), 3);
+    }
+}

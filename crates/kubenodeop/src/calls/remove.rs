@@ -1,0 +1,396 @@
+//! The two ways by which a pod is deleted without the eviction API.
+//!
+//! Not here: when to take which. Sources: goals D1, D6; the eviction API's own order of work (Kubernetes page
+//! "API-initiated Eviction"): it claims a disruption on the budget's status, under the version that it has read,
+//! and deletes the pod only then. It does so for one budget and refuses for more; [`claim_and_delete`] does the
+//! same for each of several.
+
+mod recount;
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource;
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::core::{ObjectList, Request};
+use serde_json::{Value, json};
+
+use crate::calls::pods::budget_facts;
+use crate::plan::budget::BudgetFacts;
+use kubeapi::Cluster;
+use kubeapi::Error;
+use kubeapi::names::PodRef;
+use kubeapi::reply::Reply;
+
+pub(crate) use recount::recount;
+
+/// How long a claim of ours holds when the deletion after it came to nothing. The disruption controller takes
+/// claims back after two minutes; we trust ours for less.
+const CLAIM_HOLDS: SignedDuration = SignedDuration::from_secs(90);
+/// More claims than this at a time the eviction API does not make on one budget either.
+const MOST_CLAIMS: usize = 2000;
+
+/// Deletes exactly this pod, with its own grace period, once each budget that guards `labels` has given room for
+/// it. Budgets are claimed in the order of their names. While one has no room nothing is written, and the reply
+/// is [`Reply::Budget`] with the names and numbers of all. Another writer's change in between is
+/// [`Reply::Conflict`]; claims made by then hold for the next call. Unlike the eviction API it lets no pod pass
+/// because it is not Ready.
+///
+/// Dropping the future leaves open what the server has carried out; a claim without deletion lapses by itself.
+pub async fn claim_and_delete(cluster: &Cluster, pod: &PodRef, labels: &BTreeMap<String, String>) -> Reply {
+    remove(cluster, pod, labels, false).await
+}
+
+/// [`claim_and_delete`]; with `dry` the same calls as dry runs, which change nothing.
+pub(crate) async fn remove(
+    cluster: &Cluster,
+    pod: &PodRef,
+    labels: &BTreeMap<String, String>,
+    dry: bool,
+) -> Reply {
+    let (budgets, now) = match read(cluster, &pod.namespace).await {
+        Ok(read) => read,
+        Err(error) => return of_budget(error.reply()),
+    };
+    let budgets: Vec<Guard> = budgets.into_iter().filter(|budget| budget.facts.guards(labels)).collect();
+    let open: Vec<&Guard> = budgets.iter().filter(|budget| !budget.claimed_for(pod, now)).collect();
+    if open.iter().any(|budget| !budget.gives_room()) {
+        let lines: Vec<String> = budgets.iter().map(Guard::line).collect();
+        return Reply::Budget { text: lines.join("; "), retry_after: None };
+    }
+    for budget in open {
+        if let Err(reply) = budget.claim(cluster, pod, now, dry).await {
+            return reply;
+        }
+    }
+    delete(cluster, pod, dry).await
+}
+
+/// Deletes exactly this pod, with its own grace period, whatever its budgets say; with `dry` only as a dry run.
+pub async fn delete(cluster: &Cluster, pod: &PodRef, dry: bool) -> Reply {
+    let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
+    let how = DeleteParams { dry_run: dry, preconditions: Some(exactly_this), ..DeleteParams::default() };
+    let request = Request::new(Pod::url_path(&(), Some(&pod.namespace))).delete(&pod.name, &how);
+    match cluster.order(&format!("delete pod {pod}"), request).await {
+        Ok(()) => Reply::Done,
+        Err(error) => error.reply(),
+    }
+}
+
+/// One budget that guards the pod.
+struct Guard {
+    /// As the server gave it, members that we do not know included: it is written back whole.
+    object: Value,
+    parsed: PodDisruptionBudget,
+    facts: BudgetFacts,
+}
+
+/// The budgets of the namespace, by name, and the server's time: claims are stamped and judged by it, as the
+/// disruption controller compares them with a clock of the control plane and not with this device's.
+async fn read(cluster: &Cluster, namespace: &str) -> Result<(Vec<Guard>, Timestamp), Error> {
+    let what = format!("list disruption budgets of namespace {namespace}");
+    let list = collection(namespace).list(&ListParams::default());
+    let (found, now): (ObjectList<Value>, _) = cluster.ask_dated(&what, list).await?;
+    let mut guards = Vec::new();
+    for mut object in found.items {
+        let parsed: PodDisruptionBudget = serde_json::from_value(object.clone())
+            .map_err(|source| Error::Garbled { what: what.clone(), source })?;
+        let facts = budget_facts(&parsed);
+        // Items of a list do not carry these.
+        object["apiVersion"] = json!(PodDisruptionBudget::api_version(&()));
+        object["kind"] = json!(PodDisruptionBudget::kind(&()));
+        guards.push(Guard { object, parsed, facts });
+    }
+    guards.sort_by(|one, other| one.facts.name.cmp(&other.facts.name));
+    Ok((guards, now))
+}
+
+impl Guard {
+    fn claims(&self) -> Option<&BTreeMap<String, Time>> {
+        self.parsed.status.as_ref()?.disrupted_pods.as_ref()
+    }
+
+    /// A claim for this pod stands, and the numbers have it in them already.
+    fn claimed_for(&self, pod: &PodRef, now: Timestamp) -> bool {
+        let claim = self.claims().and_then(|claims| claims.get(&pod.name));
+        claim.is_some_and(|Time(at)| now.duration_since(*at).abs() < CLAIM_HOLDS)
+    }
+
+    /// The numbers are those of a budget that has changed since.
+    fn uncounted(&self) -> bool {
+        let counted = self.parsed.status.as_ref().and_then(|status| status.observed_generation).unwrap_or(0);
+        counted < self.parsed.metadata.generation.unwrap_or(0)
+    }
+
+    fn gives_room(&self) -> bool {
+        self.facts.has_room() && !self.uncounted() && self.claims().map_or(0, BTreeMap::len) < MOST_CLAIMS
+    }
+
+    fn line(&self) -> String {
+        if self.uncounted() {
+            format!("{}, not counted anew since its change", self.facts)
+        } else {
+            self.facts.to_string()
+        }
+    }
+
+    /// Takes one disruption in the name of `pod`, if the budget is as it was read.
+    async fn claim(&self, cluster: &Cluster, pod: &PodRef, now: Timestamp, dry: bool) -> Result<(), Reply> {
+        let mut object = self.object.clone();
+        object["status"]["disruptionsAllowed"] = json!(self.facts.allowed - 1);
+        let BudgetFacts { namespace, name, .. } = &self.facts;
+        let what = format!("claim a disruption of budget {namespace}/{name} for pod {pod}");
+        let written = self.write(cluster, &what, object, std::slice::from_ref(&pod.name), now, dry).await;
+        written.map_err(|error| of_budget(error.reply()))
+    }
+
+    /// Writes claims for these pods once more, with this time.
+    async fn write_claims(&self, cluster: &Cluster, pods: &[String], at: Timestamp) -> Result<(), Error> {
+        let BudgetFacts { namespace, name, .. } = &self.facts;
+        let what = format!("have budget {namespace}/{name} counted again");
+        self.write(cluster, &what, self.object.clone(), pods, at, false).await
+    }
+
+    async fn write(
+        &self,
+        cluster: &Cluster,
+        what: &str,
+        mut object: Value,
+        pods: &[String],
+        at: Timestamp,
+        dry: bool,
+    ) -> Result<(), Error> {
+        let claims = &mut object["status"]["disruptedPods"];
+        if !claims.is_object() {
+            *claims = json!({});
+        }
+        for pod in pods {
+            claims[pod] = json!(Time(at));
+        }
+        let BudgetFacts { namespace, name, .. } = &self.facts;
+        let body = serde_json::to_vec(&object).map_err(kube::core::request::Error::SerializeBody);
+        let request = body.and_then(|body| {
+            let how = PostParams { dry_run: dry, ..PostParams::default() };
+            collection(namespace).replace_subresource("status", name, &how, body)
+        });
+        cluster.order(what, request).await
+    }
+}
+
+/// What an answer about a budget means for the pod: that the budget is not there, or is another one now, is no
+/// word on the pod.
+fn of_budget(reply: Reply) -> Reply {
+    match reply {
+        Reply::NotFound { text } => Reply::Conflict { text },
+        Reply::UidChanged | Reply::Expired | Reply::Done => {
+            Reply::Conflict { text: "the budget is another one now".to_owned() }
+        }
+        told @ (Reply::Conflict { .. }
+        | Reply::Budget { .. }
+        | Reply::ManyBudgets { .. }
+        | Reply::Throttle { .. }
+        | Reply::NamespaceEnding { .. }
+        | Reply::Transient { .. }
+        | Reply::Permanent { .. }) => told,
+    }
+}
+
+fn collection(namespace: &str) -> Request {
+    Request::new(PodDisruptionBudget::url_path(&(), Some(namespace)))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::plan::class::tests::pod;
+    use kubeapi::mock::{self, Answer, Calls, Then};
+    use kubeapi::reply::Class;
+
+    pub(super) const LIST: &str = "GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?";
+    const CLAIM_A: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/a/status?";
+    pub(super) const CLAIM_B: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/b/status?";
+    const DELETE: &str = "DELETE /api/v1/namespaces/shop/pods/web-0?";
+
+    pub(super) fn budget(name: &str, app: &str, allowed: i32) -> Value {
+        json!({
+            "metadata": {"namespace": "shop", "name": name, "resourceVersion": "7", "generation": 2, "uid": "u"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}, "tomorrow": true},
+            "status": {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4,
+                "observedGeneration": 2, "disruptedPods": {"web-9": "2025-01-01T00:00:00Z"}},
+        })
+    }
+
+    pub(super) fn done() -> Answer {
+        mock::object(&json!({}))
+    }
+
+    async fn remove(answers: Vec<Answer>) -> (Reply, Calls) {
+        let (cluster, calls) = mock::cluster(answers);
+        let pod = pod("web-0");
+        (claim_and_delete(&cluster, &pod.pod, &pod.labels).await, calls)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d6_all_budgets_are_claimed_as_they_were_read_and_the_pod_goes_by_its_uid() {
+        let listed = [budget("b", "web", 1), budget("x", "other", 0), budget("a", "web", 2)];
+        let (reply, calls) = remove(vec![mock::list("9", &listed), done(), done(), done()]).await;
+        assert_eq!(reply, Reply::Done);
+        assert_eq!(calls.lines(), [LIST, CLAIM_A, CLAIM_B, DELETE]);
+        let calls = calls.all();
+        for (call, name, left) in [(&calls[1], "a", 1), (&calls[2], "b", 0)] {
+            let mut body: Value = serde_json::from_str(&call.body).unwrap();
+            let claimed = body["status"]["disruptedPods"]["web-0"].take();
+            let age = Timestamp::now().duration_since(claimed.as_str().unwrap().parse().unwrap());
+            assert!(age.abs() < SignedDuration::from_mins(5), "{claimed}");
+            let mut expected = budget(name, "web", left);
+            expected["apiVersion"] = json!("policy/v1");
+            expected["kind"] = json!("PodDisruptionBudget");
+            expected["status"]["disruptedPods"]["web-0"] = Value::Null;
+            assert_eq!(body, expected, "all but the claim as it was, the version named");
+        }
+        assert_eq!(calls[3].body, r#"{"preconditions":{"uid":"uid-web-0"}}"#);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d6_while_one_budget_has_no_room_nothing_is_written_and_all_are_named() {
+        let mut changed = budget("b", "web", 1);
+        changed["metadata"]["generation"] = json!(3);
+        let mut never = budget("b", "web", 1);
+        never["status"] = json!(null);
+        let table = [
+            (
+                budget("b", "web", 0),
+                "PodDisruptionBudget shop/b allows no disruption: 3 of 4 pods healthy, 2 required",
+            ),
+            (
+                budget("b", "web", -1),
+                "PodDisruptionBudget shop/b allows no disruption: 3 of 4 pods healthy, 2 required",
+            ),
+            (
+                changed,
+                "PodDisruptionBudget shop/b allows 1 disruption: 3 of 4 pods healthy, 2 required, not counted anew since its change",
+            ),
+            (
+                never,
+                "PodDisruptionBudget shop/b allows no disruption: 0 of 0 pods healthy, 0 required, not counted anew since its change",
+            ),
+        ];
+        for (closed, words) in table {
+            let (reply, calls) = remove(vec![mock::list("9", &[closed, budget("a", "web", 1)])]).await;
+            let text = format!(
+                "PodDisruptionBudget shop/a allows 1 disruption: 3 of 4 pods healthy, 2 required; {words}"
+            );
+            assert_eq!(reply, Reply::Budget { text, retry_after: None });
+            assert_eq!(calls.lines(), [LIST]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d6_a_claim_of_ours_holds_for_the_next_call_and_an_old_one_does_not() {
+        let claimed = |age: SignedDuration| {
+            let mut budget = budget("a", "web", 0);
+            budget["status"]["disruptedPods"]["web-0"] = json!(Time(Timestamp::now() - age));
+            budget
+        };
+        let fresh = [claimed(SignedDuration::from_secs(5)), budget("b", "web", 1)];
+        let (reply, calls) = remove(vec![mock::list("9", &fresh), done(), done()]).await;
+        assert_eq!((reply, calls.lines()), (Reply::Done, vec![LIST.into(), CLAIM_B.into(), DELETE.into()]));
+
+        let old = [claimed(SignedDuration::from_secs(600)), budget("b", "web", 1)];
+        let (reply, calls) = remove(vec![mock::list("9", &old)]).await;
+        assert_eq!((reply.class(), calls.lines()), (Class::Budget, vec![LIST.into()]));
+    }
+
+    /// A list as a server answers it whose clock is not ours.
+    pub(super) fn dated(date: &'static str, items: &[Value]) -> Answer {
+        let Answer::Full(code, _, body) = mock::list("9", items) else { panic!() };
+        Answer::Full(code, vec![("date", date)], body)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d6_claims_bear_the_time_of_the_server_and_are_judged_by_it() {
+        let mut claimed = budget("a", "web", 0);
+        claimed["status"]["disruptedPods"]["web-0"] = json!("2031-02-03T04:05:00Z");
+        let listed = [claimed, budget("b", "web", 1)];
+        let (reply, calls) =
+            remove(vec![dated("Mon, 03 Feb 2031 04:06:00 GMT", &listed), done(), done()]).await;
+        assert_eq!((reply, calls.lines()), (Reply::Done, vec![LIST.into(), CLAIM_B.into(), DELETE.into()]));
+        let body: Value = serde_json::from_str(&calls.all()[1].body).unwrap();
+        assert_eq!(body["status"]["disruptedPods"]["web-0"], "2031-02-03T04:06:00Z");
+        let (reply, calls) = remove(vec![dated("Mon, 03 Feb 2031 04:07:00 GMT", &listed)]).await;
+        assert_eq!((reply.class(), calls.lines()), (Class::Budget, vec![LIST.into()]), "too old for us");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d6_no_answer_about_a_budget_ever_reads_as_if_the_pod_were_gone() {
+        let changed = "the UID in the precondition (1) does not match the UID in record (2)";
+        let answers = || {
+            [
+                (mock::status(404, "not found"), Class::Transient),
+                (mock::status(409, changed), Class::Transient),
+                (mock::status(409, "the object has been modified"), Class::Transient),
+                (mock::status(429, "too many requests"), Class::Throttle),
+                (mock::status(500, "etcdserver: leader changed"), Class::Transient),
+                (mock::status(503, ""), Class::Transient),
+                (Answer::Refused("connection refused"), Class::Transient),
+                (Answer::Lines(vec!["{".to_owned()], Then::Cut), Class::Transient),
+                (Answer::Silence, Class::Transient),
+                (mock::status(401, ""), Class::Permanent),
+                (mock::status(403, "forbidden"), Class::Permanent),
+            ]
+        };
+        for (number, (answer, class)) in answers().into_iter().enumerate() {
+            let (reply, calls) = remove(vec![answer]).await;
+            assert_eq!((reply.class(), calls.lines()), (class, vec![LIST.into()]), "list, row {number}");
+        }
+        for (number, (answer, class)) in answers().into_iter().enumerate() {
+            let listed = mock::list("9", &[budget("a", "web", 1), budget("b", "web", 1)]);
+            let (reply, calls) = remove(vec![listed, answer]).await;
+            assert_eq!(
+                (reply.class(), calls.lines()),
+                (class, vec![LIST.into(), CLAIM_A.into()]),
+                "claim, row {number}"
+            );
+        }
+        let listed = mock::list("9", &[budget("a", "web", 1)]);
+        let (reply, _) = remove(vec![listed, mock::status(409, "the object has been modified")]).await;
+        assert_eq!(reply, Reply::Conflict { text: "409: the object has been modified".to_owned() });
+        let (reply, _) = remove(vec![mock::list("9", &[json!({"metadata": 7})])]).await;
+        assert_eq!(reply.class(), Class::Transient, "{reply:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d2_each_reply_to_a_deletion_arrives_in_its_class() {
+        let busy = Answer::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
+        let table = [
+            (mock::status(200, ""), Class::Done),
+            (mock::status(202, ""), Class::Done),
+            (mock::status(404, "pods \"web-0\" not found"), Class::Done),
+            (
+                mock::status(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"),
+                Class::Done,
+            ),
+            (busy, Class::Throttle),
+            (mock::status(500, ""), Class::Transient),
+            (mock::status(504, ""), Class::Transient),
+            (Answer::Refused("connection refused"), Class::Transient),
+            (Answer::Silence, Class::Transient),
+            (mock::status(401, ""), Class::Permanent),
+            (mock::status(403, "forbidden"), Class::Permanent),
+        ];
+        for (number, (answer, class)) in table.into_iter().enumerate() {
+            let (cluster, calls) = mock::cluster(vec![answer]);
+            let reply = delete(&cluster, &pod("web-0").pod, false).await;
+            assert_eq!(reply.class(), class, "row {number}: {reply:?}");
+            assert_eq!(calls.lines(), [DELETE], "row {number}");
+            if class == Class::Throttle {
+                assert_eq!(reply.retry_after(), Some(Duration::from_secs(7)));
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a drain, or a pause between two attempts, hears of the cluster, as events of the engine.
+//!
+//! Not here: calls (`drain`), how a watch survives (`watch`). No stream ends; dropping one closes its connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::stream::{BoxStream, StreamExt};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+use crate::engine::{Claim, Event};
+use crate::plan::PodFacts;
+use crate::plan::budget::BudgetFacts;
+use crate::{calls::pods, calls::volumes, node};
+use kubeapi::Cluster;
+use kubeapi::names::NodeName;
+use kubeapi::watch::{self, Heard, follow};
+
+/// A pod of which nothing but the facts is kept: of a list of thousands no two whole objects are in memory at the
+/// same time.
+#[derive(Debug, Clone)]
+struct Seen {
+    /// Only the version.
+    meta: ObjectMeta,
+    facts: PodFacts,
+}
+
+impl<'de> Deserialize<'de> for Seen {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let pod = Pod::deserialize(from)?;
+        let facts = pods::facts(&pod);
+        let resource_version = pod.metadata.resource_version;
+        Ok(Self { meta: ObjectMeta { resource_version, ..ObjectMeta::default() }, facts })
+    }
+}
+
+impl watch::Object for Seen {
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+}
+
+/// The pods of `node`.
+pub(crate) fn pod_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
+    follow::<Seen>(cluster.clone(), pods::scope(node), seed)
+        .map(|heard| match heard {
+            Heard::Listed(all) => Event::Pods(all.into_iter().map(|pod| pod.facts).collect()),
+            Heard::Put(pod) => Event::Pod(pod.facts),
+            Heard::Gone(pod) => Event::PodGone(pod.facts.pod.uid),
+            Heard::Trouble(error) => Event::Trouble(error.into()),
+        })
+        .boxed()
+}
+
+/// The node itself.
+pub(crate) fn node_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
+    let name = node.clone();
+    follow::<Node>(cluster.clone(), node::scope(&name), seed)
+        .filter_map(move |heard| {
+            let node = match heard {
+                Heard::Listed(all) => {
+                    all.into_iter().find(|node| node.metadata.name.as_deref() == Some(name.as_str()))
+                }
+                Heard::Put(node) => Some(node),
+                // The look at the end tells what a vanished node means.
+                Heard::Gone(_) => None,
+                Heard::Trouble(error) => return std::future::ready(Some(Event::Trouble(error.into()))),
+            };
+            std::future::ready(node.and_then(|node| node::facts(&node).ok()).map(Event::Node))
+        })
+        .boxed()
+}
+
+/// The budgets of `namespace`, always all of them.
+pub(crate) fn budget_events(cluster: &Cluster, namespace: String, seed: u64) -> BoxStream<'static, Event> {
+    let known: BTreeMap<String, BudgetFacts> = BTreeMap::new();
+    follow::<PodDisruptionBudget>(cluster.clone(), pods::budget_scope(&namespace), seed)
+        .scan(known, move |known, heard| {
+            let event = match heard {
+                Heard::Listed(all) => {
+                    *known = all.iter().map(pods::budget_facts).map(|it| (it.name.clone(), it)).collect();
+                    None
+                }
+                Heard::Put(budget) => {
+                    let facts = pods::budget_facts(&budget);
+                    known.insert(facts.name.clone(), facts);
+                    None
+                }
+                Heard::Gone(budget) => {
+                    known.remove(budget.metadata.name.as_deref().unwrap_or_default());
+                    None
+                }
+                Heard::Trouble(error) => Some(Event::Trouble(error.into())),
+            };
+            let all = || Event::Budgets {
+                namespace: namespace.clone(),
+                budgets: known.values().cloned().collect(),
+            };
+            std::future::ready(Some(event.unwrap_or_else(all)))
+        })
+        .boxed()
+}
+
+/// The attachments to `node` of the volumes of `claims`.
+pub(crate) fn volume_events(
+    cluster: &Cluster,
+    node: &NodeName,
+    claims: BTreeSet<Claim>,
+    seed: u64,
+) -> BoxStream<'static, Event> {
+    volumes::attachments(cluster.clone(), node.clone(), claims, seed)
+        .map(|heard| match heard {
+            Ok(attached) => Event::Volumes(attached),
+            Err(error) => Event::Trouble(error.into()),
+        })
+        .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_a_pod_only_its_version_and_its_facts_are_kept() {
+        let pod = json!({
+            "metadata": {
+                "namespace": "shop", "name": "a", "uid": "u", "resourceVersion": "7", "labels": {"app": "web"},
+                "annotations": {"long": "x".repeat(1000)}, "managedFields": [{"manager": "m"}],
+            },
+            "spec": {"nodeName": "n1", "containers": []},
+            "status": {"phase": "Running"},
+        });
+        let seen: Seen = serde_json::from_value(pod.clone()).unwrap();
+        assert_eq!(seen.meta, ObjectMeta { resource_version: Some("7".to_owned()), ..ObjectMeta::default() });
+        assert_eq!(seen.facts, pods::facts(&serde_json::from_value(pod).unwrap()));
+    }
+}

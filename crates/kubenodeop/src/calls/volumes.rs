@@ -1,0 +1,279 @@
+//! The volumes of evicted pods that are still attached to a node.
+//!
+//! Not here: how long to wait for them. Sources: goals D13; the Kubernetes pages on `PersistentVolume` (claimRef)
+//! and `VolumeAttachment`. An attachment counts until its object is gone: the attacher removes it after the
+//! volume has been detached. The volume itself cannot go before, the attacher's finalizer holds it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use futures::stream::{self, BoxStream, Stream, StreamExt};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::Resource;
+use tokio::time::sleep;
+
+use kubeapi::Cluster;
+use kubeapi::Error;
+use kubeapi::names::NodeName;
+use kubeapi::pace::Pace;
+use kubeapi::watch::{Heard, Scope, follow};
+
+/// Namespace and name of a claim.
+type Claim = (String, String);
+
+/// One volume that is attached.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AttachmentFacts {
+    /// The name of the `VolumeAttachment`.
+    pub name: String,
+    /// The `PersistentVolume`.
+    pub volume: String,
+    /// Namespace and name of the claim that the volume is bound to.
+    pub claim: Claim,
+}
+
+/// For a person: `shop/data (pv pvc-1)`.
+impl fmt::Display for AttachmentFacts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{} (pv {})", self.claim.0, self.claim.1, self.volume)
+    }
+}
+
+/// The volumes of `claims` that are attached to `node`: the whole set first, and again whenever it has changed. A
+/// failure is told, and got over without the caller. Without claims nothing is asked. The stream never ends;
+/// dropping it closes its connection.
+pub fn attachments(
+    cluster: Cluster,
+    node: NodeName,
+    claims: BTreeSet<Claim>,
+    seed: u64,
+) -> impl Stream<Item = Result<Vec<AttachmentFacts>, Error>> + Send {
+    let at = if claims.is_empty() { At::NoClaims } else { At::Volumes { tries: 0 } };
+    let reader = Reader { cluster, node, claims, seed, pace: Pace::new(seed), at };
+    stream::unfold(reader, |mut reader| async move {
+        let item = reader.next().await;
+        Some((item, reader))
+    })
+}
+
+/// All attachments of the cluster as a thing to follow; the server selects none by node.
+pub(crate) fn scope() -> Scope {
+    Scope {
+        what: "volume attachments".to_owned(),
+        path: VolumeAttachment::url_path(&(), None),
+        fields: None,
+        labels: None,
+    }
+}
+
+/// All volumes of the cluster.
+pub(crate) fn volume_scope() -> Scope {
+    Scope {
+        what: "persistent volumes".to_owned(),
+        path: PersistentVolume::url_path(&(), None),
+        fields: None,
+        labels: None,
+    }
+}
+
+/// Volume by volume the claim that it is bound to.
+pub(crate) fn bound(volumes: &[PersistentVolume]) -> BTreeMap<String, Claim> {
+    let claim = |volume: &PersistentVolume| {
+        let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
+        Some((volume.metadata.name.clone()?, (claim.namespace.clone()?, claim.name.clone()?)))
+    };
+    volumes.iter().filter_map(claim).collect()
+}
+
+/// The facts about an attachment to `node` of one of the volumes `bound`.
+pub(crate) fn facts(
+    attachment: &VolumeAttachment,
+    node: &NodeName,
+    bound: &BTreeMap<String, Claim>,
+) -> Option<AttachmentFacts> {
+    let here = attachment.spec.node_name == node.as_str();
+    let volume = attachment.spec.source.persistent_volume_name.as_ref().filter(|_| here)?;
+    let claim = bound.get(volume)?.clone();
+    let name = attachment.metadata.name.clone().unwrap_or_default();
+    Some(AttachmentFacts { name, volume: volume.clone(), claim })
+}
+
+enum At {
+    /// There is nothing to ask for, and that has not been said yet.
+    NoClaims,
+    /// That has been said.
+    Over,
+    /// The volumes of the claims are to be read.
+    Volumes { tries: u32 },
+    /// They are known, and so is what was last said.
+    Attachments {
+        bound: BTreeMap<String, Claim>,
+        heard: BoxStream<'static, Heard<VolumeAttachment>>,
+        last: BTreeMap<String, AttachmentFacts>,
+    },
+}
+
+struct Reader {
+    cluster: Cluster,
+    node: NodeName,
+    claims: BTreeSet<Claim>,
+    seed: u64,
+    pace: Pace,
+    at: At,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<Vec<AttachmentFacts>, Error> {
+        loop {
+            match &mut self.at {
+                At::NoClaims => {
+                    self.at = At::Over;
+                    return Ok(Vec::new());
+                }
+                At::Over => std::future::pending().await,
+                At::Volumes { tries } => {
+                    if *tries > 0 {
+                        sleep(self.pace.pause(*tries, None)).await;
+                    }
+                    match volume_scope().list_all::<PersistentVolume>(&self.cluster).await {
+                        Ok(volumes) => {
+                            let mut bound = bound(&volumes.items);
+                            bound.retain(|_, claim| self.claims.contains(claim));
+                            let heard = follow(self.cluster.clone(), scope(), self.seed).boxed();
+                            self.at = At::Attachments { bound, heard, last: BTreeMap::new() };
+                        }
+                        Err(error) => {
+                            *tries = tries.saturating_add(1);
+                            return Err(error);
+                        }
+                    }
+                }
+                At::Attachments { bound, heard, last } => {
+                    let Some(heard) = heard.next().await else { std::future::pending().await };
+                    let ours = |it: &VolumeAttachment| {
+                        facts(it, &self.node, bound).map(|facts| (facts.name.clone(), facts))
+                    };
+                    let changed = match heard {
+                        Heard::Listed(all) => {
+                            *last = all.iter().filter_map(ours).collect();
+                            true
+                        }
+                        Heard::Put(one) => ours(&one)
+                            .is_some_and(|(name, facts)| last.insert(name, facts.clone()) != Some(facts)),
+                        Heard::Gone(one) => {
+                            one.metadata.name.is_some_and(|name| last.remove(&name).is_some())
+                        }
+                        Heard::Trouble(error) => return Err(error),
+                    };
+                    if changed {
+                        return Ok(last.values().cloned().collect());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+    use tokio::time::timeout;
+
+    use super::*;
+    use kubeapi::mock::{self, Answer, Calls, Then};
+
+    fn volume(name: &str, claim: &str) -> Value {
+        json!({"metadata": {"name": name}, "spec": {"claimRef": {"namespace": "shop", "name": claim}}})
+    }
+
+    fn attachment(name: &str, node: &str, volume: &str) -> Value {
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": name, "resourceVersion": "6"},
+            "spec": {"attacher": "driver", "nodeName": node, "source": {"persistentVolumeName": volume}},
+        })
+    }
+
+    type Sets = BoxStream<'static, Result<Vec<AttachmentFacts>, Error>>;
+
+    fn started(claims: &[&str], answers: Vec<Answer>) -> (Sets, Calls) {
+        let (cluster, calls) = mock::cluster(answers);
+        let claims = claims.iter().map(|name| ("shop".to_owned(), (*name).to_owned())).collect();
+        (attachments(cluster, NodeName::parse("n1").unwrap(), claims, 7).boxed(), calls)
+    }
+
+    async fn hear(stream: &mut Sets) -> String {
+        match stream.next().await.unwrap() {
+            Ok(all) => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            Err(error) => error.line(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d13_only_volumes_of_the_given_claims_on_this_node_are_told_until_they_are_gone() {
+        let lines = vec![
+            // A change that is none, and one on another node: nothing is said.
+            mock::event("MODIFIED", &attachment("va-1", "n1", "pv-1")),
+            mock::event("ADDED", &attachment("va-8", "n2", "pv-2")),
+            mock::event("DELETED", &attachment("va-9", "n1", "pv-9")),
+            mock::event("ADDED", &attachment("va-2", "n1", "pv-2")),
+            mock::event("DELETED", &attachment("va-1", "n1", "pv-1")),
+            mock::event("DELETED", &attachment("va-2", "n1", "pv-2")),
+        ];
+        let (mut sets, calls) = started(
+            &["data", "logs"],
+            vec![
+                mock::list("4", &[volume("pv-1", "data"), volume("pv-2", "logs"), volume("pv-9", "others")]),
+                mock::list("5", &[attachment("va-1", "n1", "pv-1"), attachment("va-9", "n1", "pv-9")]),
+                Answer::Lines(lines, Then::Silence),
+            ],
+        );
+        for expected in
+            ["shop/data (pv pv-1)", "shop/data (pv pv-1), shop/logs (pv pv-2)", "shop/logs (pv pv-2)", ""]
+        {
+            assert_eq!(hear(&mut sets).await, expected);
+        }
+        assert_eq!(
+            calls.lines(),
+            [
+                "GET /api/v1/persistentvolumes?&limit=500",
+                "GET /apis/storage.k8s.io/v1/volumeattachments?",
+                "GET /apis/storage.k8s.io/v1/volumeattachments?&watch=true&timeoutSeconds=30\
+                 &allowWatchBookmarks=true&resourceVersion=5",
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_told_and_got_over_at_growing_distance() {
+        let (mut sets, calls) = started(
+            &["data"],
+            vec![
+                mock::status(503, "starting"),
+                mock::status(403, "forbidden"),
+                mock::list("4", &[volume("pv-1", "data")]),
+                Answer::Refused("refused"),
+                mock::list("5", &[attachment("va-1", "n1", "pv-1")]),
+            ],
+        );
+        let now = mock::clock();
+        assert_eq!(hear(&mut sets).await, "list persistent volumes: the server answered 503: starting");
+        assert_eq!(now(), step::Mono::START);
+        assert!(hear(&mut sets).await.ends_with("403: forbidden"));
+        assert!(now() >= step::Mono::START + Duration::from_millis(500), "no busy loop");
+        assert!(hear(&mut sets).await.ends_with("refused"));
+        assert_eq!(hear(&mut sets).await, "shop/data (pv pv-1)");
+        assert_eq!(calls.lines().len(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_claims_there_is_nothing_to_ask_and_nothing_attached() {
+        let (mut sets, calls) = started(&[], vec![]);
+        assert_eq!(hear(&mut sets).await, "");
+        assert!(timeout(Duration::from_secs(60), sets.next()).await.is_err());
+        assert!(calls.lines().is_empty());
+    }
+}

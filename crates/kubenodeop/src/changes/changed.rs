@@ -1,0 +1,230 @@
+//! Waiting until something that held an attempt up has changed.
+//!
+//! Not here: which change counts (`watched`), what follows from it. Source: goals D16. It watches and does not
+//! poll; the list that opens each watch tells of changes that came before it. Only the end of a refusal cannot be
+//! watched (`refused`).
+
+use futures::stream::{self, BoxStream, SelectAll, StreamExt};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use tracing::debug;
+
+use crate::changes::watched::Watched;
+use crate::engine::Event;
+use crate::{calls::refused, calls::streams, calls::volumes, drain};
+use kubeapi::Cluster;
+use kubeapi::names::NodeName;
+use kubeapi::watch::{Heard, follow};
+
+/// Ends when something in `watched` has changed for the better, also before the call, and says what, as
+/// `budget shop/web now allows 1`. Without a change it never ends; trouble with the server is got over. Dropping
+/// the future closes its watches and loses nothing: the next call sees the same.
+pub async fn until_changed(cluster: &Cluster, node: &NodeName, watched: &Watched) -> String {
+    let mut facts: SelectAll<BoxStream<'static, Event>> = SelectAll::new();
+    if !watched.pods.is_empty() {
+        facts.push(streams::pod_events(cluster, node, drain::seed()));
+    }
+    for namespace in watched.budgets.keys() {
+        facts.push(streams::budget_events(cluster, namespace.clone(), drain::seed()));
+    }
+    if watched.node.is_some() {
+        facts.push(streams::node_events(cluster, node, drain::seed()));
+    }
+    let mut changes: SelectAll<BoxStream<'_, String>> = SelectAll::new();
+    changes.push(facts.filter_map(|fact| std::future::ready(change(watched, &fact))).boxed());
+    if !watched.volumes.is_empty() {
+        let heard = follow::<VolumeAttachment>(cluster.clone(), volumes::scope(), drain::seed());
+        changes.push(heard.filter_map(|heard| std::future::ready(detached(watched, &heard))).boxed());
+    }
+    if !watched.refused.is_empty() {
+        changes.push(stream::once(refused::until_accepted(cluster, node, &watched.refused)).boxed());
+    }
+    // With nothing to watch this waits for ever, as promised.
+    changes.push(stream::pending().boxed());
+    match changes.next().await {
+        Some(what) => what,
+        None => std::future::pending().await,
+    }
+}
+
+/// What `fact` changes in what is watched.
+fn change(watched: &Watched, fact: &Event) -> Option<String> {
+    match fact {
+        Event::Pods(all) => watched.pods_now(all),
+        Event::Pod(facts) => watched.pod_now(facts),
+        Event::PodGone(uid) => watched.pod_gone(uid),
+        Event::Budgets { namespace, budgets } => watched.budgets_now(namespace, budgets),
+        Event::Node(facts) => watched.node_now(facts),
+        Event::Trouble(failure) => {
+            debug!(error = failure.text, "trouble while waiting for a change");
+            None
+        }
+        // Answers to calls, which nobody makes here.
+        Event::Looked { .. }
+        | Event::Evicted { .. }
+        | Event::Inspected { .. }
+        | Event::Volumes(_)
+        | Event::Cordoned(_)
+        | Event::Tick => None,
+    }
+}
+
+fn detached(watched: &Watched, heard: &Heard<VolumeAttachment>) -> Option<String> {
+    fn name(it: &VolumeAttachment) -> &str {
+        it.metadata.name.as_deref().unwrap_or_default()
+    }
+    match heard {
+        Heard::Listed(all) => watched.volumes_now(&all.iter().map(name).collect::<Vec<_>>()),
+        Heard::Gone(one) => watched.volume_gone(name(one)),
+        Heard::Put(_) => None,
+        Heard::Trouble(error) => {
+            debug!(error = error.line(), "trouble while waiting for a change");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::calls::pods;
+    use crate::changes::watched::NodeMark;
+    use crate::plan::PodFacts;
+    use crate::plan::class::tests::pod;
+    use kubeapi::mock::{self, Answer, Call, Then};
+
+    fn pod_object(name: &str, version: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": "shop", "name": name, "uid": format!("uid-{name}"),
+                "resourceVersion": version, "labels": {"app": "web"}},
+            "spec": {"nodeName": "n1", "containers": []},
+            "status": {"phase": "Running"},
+        })
+    }
+
+    fn budget(allowed: i32, healthy: i32, version: &str) -> Value {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "shop", "name": "web", "resourceVersion": version},
+            "spec": {"selector": {}},
+            "status": {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": 2, "expectedPods": 3},
+        })
+    }
+
+    fn node_object(ready: &str, version: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "n1", "resourceVersion": version},
+            "spec": {"unschedulable": true},
+            "status": {"conditions": [{
+                "type": "Ready", "status": ready, "lastHeartbeatTime": format!("2025-01-01T00:00:0{version}Z"),
+            }]},
+        })
+    }
+
+    fn attachment(name: &str, version: &str) -> Value {
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": name, "resourceVersion": version},
+            "spec": {"attacher": "driver", "nodeName": "n1", "source": {"persistentVolumeName": "pv-1"}},
+        })
+    }
+
+    fn watched() -> Watched {
+        let known = pods::budget_facts(&serde_json::from_value(budget(0, 2, "1")).unwrap());
+        Watched {
+            budgets: [("shop".to_owned(), vec![known])].into(),
+            node: Some(NodeMark { unschedulable: true, ready: false }),
+            volumes: [("va-1".to_owned(), "shop/data (pv pv-1)".to_owned())].into(),
+            ..Watched::default()
+        }
+        .with_pods(&[pod("a")] as &[PodFacts])
+    }
+
+    /// A server where each kind answers with a list and then with its lines.
+    fn server(kind: &'static str, listed: Option<Value>, lines: Vec<String>) -> Cluster {
+        mock::server(move |call: &Call| {
+            let (of, initial) = [
+                ("/pods?", pod_object("a", "1")),
+                ("/poddisruptionbudgets?", budget(0, 2, "1")),
+                ("/nodes?", node_object("False", "1")),
+                ("/volumeattachments?", attachment("va-1", "1")),
+            ]
+            .into_iter()
+            .find(|(of, _)| call.line.contains(of))
+            .unwrap();
+            let this = of.contains(kind);
+            if call.line.contains("watch=true") {
+                Answer::Lines(if this { lines.clone() } else { vec![] }, Then::Silence)
+            } else {
+                let first = listed.clone().filter(|_| this).unwrap_or(initial);
+                let items = if first.is_null() { vec![] } else { vec![first] };
+                mock::list("5", &items)
+            }
+        })
+        .0
+    }
+
+    async fn said(cluster: &Cluster) -> Option<String> {
+        let node = NodeName::parse("n1").unwrap();
+        timeout(Duration::from_secs(2), until_changed(cluster, &node, &watched())).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d16_a_change_wakes_within_two_seconds_also_one_from_before() {
+        let mut ending = pod_object("a", "6");
+        ending["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
+        let null = Value::Null;
+        let gone = |it: Value| mock::event("DELETED", &it);
+        let put = |it: &Value| mock::event("MODIFIED", it);
+        let table = [
+            ("pods", ending.clone(), put(&ending), "pod shop/a is ending now"),
+            ("pods", null.clone(), gone(pod_object("a", "6")), "pod shop/a is gone"),
+            ("budgets", budget(1, 3, "6"), put(&budget(1, 3, "6")), "budget shop/web now allows 1"),
+            ("budgets", null.clone(), gone(budget(0, 2, "6")), "budget shop/web is gone"),
+            ("nodes", node_object("True", "6"), put(&node_object("True", "6")), "node n1 is Ready again"),
+            ("volume", null, gone(attachment("va-1", "6")), "volume shop/data (pv pv-1) is detached"),
+        ];
+        for (kind, before, line, expected) in table {
+            assert_eq!(said(&server(kind, Some(before), vec![])).await.as_deref(), Some(expected), "before");
+            assert_eq!(said(&server(kind, None, vec![line])).await.as_deref(), Some(expected), "after");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d16_what_is_only_in_flux_wakes_nobody() {
+        let table = [
+            ("pods", mock::event("MODIFIED", &pod_object("a", "6"))),
+            ("pods", mock::event("ADDED", &pod_object("new", "6"))),
+            ("pods", mock::event("DELETED", &pod_object("other", "6"))),
+            ("budgets", mock::event("MODIFIED", &budget(0, 1, "6"))),
+            ("nodes", mock::event("MODIFIED", &node_object("False", "6"))),
+            ("volume", mock::event("MODIFIED", &attachment("va-1", "6"))),
+            ("volume", mock::event("DELETED", &attachment("va-2", "6"))),
+        ];
+        for (kind, line) in table {
+            assert_eq!(said(&server(kind, None, vec![line.clone()])).await, None, "{line}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d16_nothing_to_watch_asks_for_nothing_and_never_ends_and_trouble_is_got_over() {
+        let node = NodeName::parse("n1").unwrap();
+        let (cluster, calls) = mock::cluster(vec![]);
+        let nothing = Watched::default();
+        let day = Duration::from_secs(86400);
+        assert!(timeout(day, until_changed(&cluster, &node, &nothing)).await.is_err());
+        assert!(calls.lines().is_empty());
+
+        let only_pods = Watched::default().with_pods(&[pod("a")]);
+        let (cluster, calls) =
+            mock::cluster(vec![mock::status(503, ""), Answer::Refused("refused"), mock::list("5", &[])]);
+        assert_eq!(until_changed(&cluster, &node, &only_pods).await, "pod shop/a is gone");
+        assert_eq!(calls.lines().len(), 3);
+    }
+}

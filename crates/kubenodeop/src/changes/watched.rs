@@ -1,0 +1,298 @@
+//! What an attempt that failed last knew of the objects that held it up, and which change of them is worth
+//! another attempt.
+//!
+//! Not here: watching them (`changed`). Source: goals D16. A change is told only where it can help: room or
+//! another shape of a budget, a pod that goes or looks different, a node that is Ready or schedulable again, a
+//! volume that is detached. What comes and goes by itself (heartbeats, versions, the count of healthy pods while
+//! no room follows) wakes nobody, else a pod that flaps would use up all attempts in a minute.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use crate::node::cordon::NodeFacts;
+use crate::plan::PodFacts;
+use crate::plan::budget::BudgetFacts;
+use kubeapi::names::{PodRef, PodUid};
+use kubeapi::reply::RefusedBy;
+
+/// What is known of the things that held an attempt up. Empty parts are not watched.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Watched {
+    /// The pods that block.
+    pub pods: BTreeMap<PodUid, PodMark>,
+    /// By namespace, all budgets there, as far as they were followed.
+    pub budgets: BTreeMap<String, Vec<BudgetFacts>>,
+    /// The node.
+    pub node: Option<NodeMark>,
+    /// The volumes that are still attached: the name of the attachment, and the volume for a person.
+    pub volumes: BTreeMap<String, String>,
+    /// Calls that the server refused for good.
+    pub refused: Vec<Refused>,
+}
+
+/// A call that the server refused for good, and who refused it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The call.
+    pub call: RefusedCall,
+    /// Who refused it.
+    pub by: RefusedBy,
+}
+
+/// A call that can be refused for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefusedCall {
+    /// The lists that prove the node empty.
+    Look,
+    /// The patch that cordons the node.
+    Cordon,
+    /// The eviction of this pod.
+    Evict(PodRef),
+    /// A claim on each budget of this pod, which has these labels, and its deletion.
+    Remove(PodRef, BTreeMap<String, String>),
+    /// The deletion of this pod.
+    Delete(PodRef),
+}
+
+/// As much of a pod as can make a difference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodMark {
+    /// Which one.
+    pub pod: PodRef,
+    /// Its deletion has begun.
+    pub terminating: bool,
+    /// It has run to its end.
+    pub finished: bool,
+    /// Its labels, by which budgets and the plan select.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// As much of the node as can make a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeMark {
+    /// No pod is placed there.
+    pub unschedulable: bool,
+    /// Its kubelet is well.
+    pub ready: bool,
+}
+
+impl From<&PodFacts> for PodMark {
+    fn from(facts: &PodFacts) -> Self {
+        Self {
+            pod: facts.pod.clone(),
+            terminating: facts.terminating,
+            finished: facts.finished,
+            labels: facts.labels.clone(),
+        }
+    }
+}
+
+impl From<&NodeFacts> for NodeMark {
+    fn from(facts: &NodeFacts) -> Self {
+        Self { unschedulable: facts.unschedulable, ready: facts.ready }
+    }
+}
+
+impl Watched {
+    /// Notes pods that block.
+    #[must_use]
+    pub fn with_pods<'a>(mut self, pods: impl IntoIterator<Item = &'a PodFacts>) -> Self {
+        self.pods.extend(pods.into_iter().map(|facts| (facts.pod.uid.clone(), PodMark::from(facts))));
+        self
+    }
+
+    /// All pods of the node are these: has one of ours gone or changed?
+    #[must_use]
+    pub fn pods_now(&self, now: &[PodFacts]) -> Option<String> {
+        let gone = self.pods.iter().find(|(uid, _)| now.iter().all(|it| it.pod.uid != **uid));
+        gone.and_then(|(uid, _)| self.pod_gone(uid))
+            .or_else(|| now.iter().find_map(|facts| self.pod_now(facts)))
+    }
+
+    /// One pod is now so.
+    #[must_use]
+    pub fn pod_now(&self, facts: &PodFacts) -> Option<String> {
+        let known = self.pods.get(&facts.pod.uid)?;
+        let now = PodMark::from(facts);
+        let what = if now.terminating && !known.terminating {
+            "is ending now"
+        } else if now.finished && !known.finished {
+            "has run to its end"
+        } else if now.labels != known.labels {
+            "has other labels"
+        } else {
+            return None;
+        };
+        Some(format!("pod {} {what}", known.pod))
+    }
+
+    /// One pod is gone.
+    #[must_use]
+    pub fn pod_gone(&self, uid: &PodUid) -> Option<String> {
+        self.pods.get(uid).map(|known| format!("pod {} is gone", known.pod))
+    }
+
+    /// The budgets of `namespace` are these.
+    #[must_use]
+    pub fn budgets_now(&self, namespace: &str, now: &[BudgetFacts]) -> Option<String> {
+        let known = self.budgets.get(namespace)?;
+        let gone = known.iter().find(|it| now.iter().all(|other| other.name != it.name));
+        if let Some(gone) = gone {
+            return Some(format!("budget {namespace}/{} is gone", gone.name));
+        }
+        now.iter().find_map(|now| {
+            let Some(known) = known.iter().find(|it| it.name == now.name) else {
+                return Some(format!("budget {namespace}/{} is new", now.name));
+            };
+            let what = if now.allowed > known.allowed {
+                format!("now allows {}", now.allowed)
+            } else if now.selector != known.selector {
+                "guards other pods now".to_owned()
+            } else if now.desired != known.desired {
+                format!("now needs {} healthy", now.desired)
+            } else if now.expected != known.expected {
+                format!("now counts {} pods", now.expected)
+            } else {
+                return None;
+            };
+            Some(format!("budget {namespace}/{} {what}", now.name))
+        })
+    }
+
+    /// The node is now so.
+    #[must_use]
+    pub fn node_now(&self, now: &NodeFacts) -> Option<String> {
+        let known = self.node?;
+        if now.ready && !known.ready {
+            Some(format!("node {} is Ready again", now.name))
+        } else if now.unschedulable != known.unschedulable {
+            let what = if now.unschedulable { "is unschedulable again" } else { "is schedulable again" };
+            Some(format!("node {} {what}", now.name))
+        } else {
+            None
+        }
+    }
+
+    /// All attachments of the cluster bear these names.
+    #[must_use]
+    pub fn volumes_now(&self, names: &[&str]) -> Option<String> {
+        self.volumes.keys().find(|name| !names.contains(&name.as_str())).and_then(|it| self.volume_gone(it))
+    }
+
+    /// One attachment is gone.
+    #[must_use]
+    pub fn volume_gone(&self, name: &str) -> Option<String> {
+        self.volumes.get(name).map(|volume| format!("volume {volume} is detached"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::cordon::Cordon;
+    use crate::plan::Owner;
+    use crate::plan::budget::Selector;
+    use crate::plan::class::tests::pod;
+    use crate::plan::tier::Tier;
+    use kubeapi::names::NodeName;
+
+    fn budget(allowed: i32) -> BudgetFacts {
+        BudgetFacts {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            selector: Some(Selector::default()),
+            allowed,
+            healthy: 2,
+            desired: 2,
+            expected: 3,
+            uncounted: String::new(),
+        }
+    }
+
+    #[test]
+    fn d16_a_pod_that_goes_or_looks_different_is_worth_an_attempt_and_flux_is_not() {
+        let watched = Watched::default().with_pods(&[pod("a")]);
+        let other = |change: fn(&mut PodFacts)| {
+            let mut changed = pod("a");
+            change(&mut changed);
+            watched.pods_now(&[pod("b"), changed])
+        };
+        let table = [
+            (other(|_| ()), None),
+            (other(|it| it.owner = Owner::VanishedDaemonSet), None),
+            (other(|it| it.tier = Tier::System), None),
+            (other(|it| it.terminating = true), Some("pod shop/a is ending now")),
+            (other(|it| it.finished = true), Some("pod shop/a has run to its end")),
+            (other(|it| it.labels.clear()), Some("pod shop/a has other labels")),
+            (watched.pods_now(&[pod("b")]), Some("pod shop/a is gone")),
+            (watched.pod_now(&pod("b")), None),
+            (watched.pod_gone(&pod("b").pod.uid), None),
+        ];
+        for (number, (said, expected)) in table.into_iter().enumerate() {
+            assert_eq!(said.as_deref(), expected, "row {number}");
+        }
+        let ending = PodFacts { terminating: true, ..pod("a") };
+        assert_eq!(Watched::default().with_pods([&ending]).pod_now(&ending), None, "known already");
+    }
+
+    #[test]
+    fn d16_a_budget_wakes_by_room_or_shape_and_not_by_a_flapping_count() {
+        let watched =
+            Watched { budgets: [("shop".to_owned(), vec![budget(0)])].into(), ..Watched::default() };
+        let named = BudgetFacts { name: "api".to_owned(), ..budget(0) };
+        let table: [(Vec<BudgetFacts>, Option<&str>); 9] = [
+            (vec![budget(0)], None),
+            (vec![BudgetFacts { healthy: 1, ..budget(0) }], None),
+            (vec![budget(-1)], None),
+            (vec![budget(1)], Some("budget shop/web now allows 1")),
+            (
+                vec![BudgetFacts { selector: None, ..budget(0) }],
+                Some("budget shop/web guards other pods now"),
+            ),
+            (vec![BudgetFacts { desired: 1, ..budget(0) }], Some("budget shop/web now needs 1 healthy")),
+            (vec![BudgetFacts { expected: 4, ..budget(0) }], Some("budget shop/web now counts 4 pods")),
+            (vec![], Some("budget shop/web is gone")),
+            (vec![budget(0), named], Some("budget shop/api is new")),
+        ];
+        for (now, expected) in table {
+            assert_eq!(watched.budgets_now("shop", &now).as_deref(), expected, "{now:?}");
+        }
+        assert_eq!(watched.budgets_now("other", &[]), None, "not followed");
+    }
+
+    #[test]
+    fn d16_a_node_wakes_when_it_is_well_or_its_flag_is_another() {
+        let node = |unschedulable, ready| NodeFacts {
+            name: NodeName::parse("n1").unwrap(),
+            ready,
+            unschedulable,
+            cordon: Cordon::None,
+            annotation: None,
+            tie_breaker: false,
+            labels: BTreeMap::new(),
+            resource_version: "1".to_owned(),
+        };
+        let table = [
+            ((true, true), (true, true), None),
+            ((true, true), (true, false), None),
+            ((true, false), (true, true), Some("node n1 is Ready again")),
+            ((true, true), (false, true), Some("node n1 is schedulable again")),
+            ((false, true), (true, true), Some("node n1 is unschedulable again")),
+        ];
+        for (known, now, expected) in table {
+            let known = Some(NodeMark::from(&node(known.0, known.1)));
+            let watched = Watched { node: known, ..Watched::default() };
+            assert_eq!(watched.node_now(&node(now.0, now.1)).as_deref(), expected, "{now:?}");
+        }
+        assert_eq!(Watched::default().node_now(&node(false, true)), None);
+    }
+
+    #[test]
+    fn d16_a_volume_wakes_when_its_attachment_is_gone() {
+        let volumes = [("va-1".to_owned(), "shop/data (pv pv-1)".to_owned())];
+        let watched = Watched { volumes: volumes.into(), ..Watched::default() };
+        assert_eq!(watched.volumes_now(&["va-0", "va-1"]), None);
+        assert_eq!(watched.volumes_now(&["va-0"]).unwrap(), "volume shop/data (pv pv-1) is detached");
+        assert_eq!(watched.volume_gone("va-0"), None);
+    }
+}

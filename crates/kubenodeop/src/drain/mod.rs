@@ -1,0 +1,202 @@
+//! One attempt to empty a node, carried out: the calls that `engine` asks for, and the watches it hears.
+//!
+//! Not here: any decision, the number of attempts and the pauses between them (zedkube). Sources: goals D1 to D6,
+//! D13, D18, D19; the log words of spec/agents.md 6.
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{self, BoxStream, FuturesUnordered, SelectAll, StreamExt};
+use step::{Core, Mono};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::engine::{Effect, Engine, Event, Failure, Rules, Said};
+use crate::node::Cordoned;
+use crate::node::cordon::CordonOwner;
+use crate::progress::{Marks, Outcome, Progress};
+use crate::{calls::ailing, calls::evict, calls::pods, calls::remove, calls::streams, node};
+use kubeapi::Cluster;
+use kubeapi::names::{NodeName, PodUid};
+use kubeapi::reply::Reply;
+
+/// Least time between two states that are told; of those in between the newest is.
+const TOLD_APART: Duration = Duration::from_millis(50);
+
+/// What to empty, in whose name, by which rules.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Our node.
+    pub node: NodeName,
+    /// Our device: a node that carries another one's UUID is not touched.
+    pub device_uuid: String,
+    /// Who owns the cordon, should it have to be renewed.
+    pub owner: CordonOwner,
+    /// Limits.
+    pub rules: Rules,
+    /// Where an attempt of this boot stood that was cut off, or what an earlier attempt learned.
+    pub marks: Marks,
+}
+
+/// Empties the node: one attempt. The node must have been cordoned; if somebody uncordons it, it is cordoned
+/// again and the proof starts over.
+///
+/// `now` is the clock in whose terms [`crate::progress::Blocker::since`] is given. `progress` always holds the
+/// newest state; the receiver may skip values.
+///
+/// Dropping the future ends all calls and watches at once: no new eviction starts, and of those under way it is
+/// unknown whether the server has carried them out. The cordon stays.
+pub async fn drain(
+    cluster: &Cluster,
+    order: &Order,
+    now: impl Fn() -> Mono + Send,
+    progress: &watch::Sender<Progress>,
+) -> Outcome {
+    let mut engine = Engine::new(order.rules.clone(), &order.marks, now(), seed());
+    let mut executor = Executor::new(cluster, order);
+    // When the state that was not told yet may be told, and when the next one may.
+    let (mut untold, mut next) = (None::<Mono>, now());
+    loop {
+        let at = now();
+        let event = match engine.next_wake().into_iter().chain(untold).min() {
+            Some(due) => tokio::select! {
+                event = executor.next() => event,
+                () = sleep(due.since(at)) => Event::Tick,
+            },
+            None => executor.next().await,
+        };
+        let at = now();
+        let effects = engine.step(at, event);
+        let over = effects.iter().any(|effect| matches!(effect, Effect::End(_)));
+        untold = if over || next <= at {
+            let newest = engine.progress(at);
+            progress.send_if_modified(|held| {
+                let changed = *held != newest;
+                *held = newest;
+                changed
+            });
+            next = at + TOLD_APART;
+            None
+        } else {
+            Some(next)
+        };
+        for effect in effects {
+            if let Some(outcome) = executor.perform(effect) {
+                return outcome;
+            }
+        }
+    }
+}
+
+/// A number that differs from process to process and from call to call, for jitter only.
+pub(crate) fn seed() -> u64 {
+    RandomState::new().hash_one("jitter")
+}
+
+/// Calls under way and watches that are open. Dropping it ends them all.
+struct Executor<'a> {
+    cluster: &'a Cluster,
+    order: &'a Order,
+    calls: FuturesUnordered<BoxFuture<'a, Event>>,
+    watches: SelectAll<BoxStream<'static, Event>>,
+    volumes: BoxStream<'static, Event>,
+}
+
+impl<'a> Executor<'a> {
+    fn new(cluster: &'a Cluster, order: &'a Order) -> Self {
+        let mut watches = SelectAll::new();
+        watches.push(streams::pod_events(cluster, &order.node, seed()));
+        watches.push(streams::node_events(cluster, &order.node, seed()));
+        Self { cluster, order, calls: FuturesUnordered::new(), watches, volumes: stream::pending().boxed() }
+    }
+
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            Some(event) = self.calls.next(), if !self.calls.is_empty() => event,
+            Some(event) = self.watches.next() => event,
+            Some(event) = self.volumes.next() => event,
+            // Watches never end; were there none, only time could pass.
+            else => std::future::pending().await,
+        }
+    }
+
+    fn call(&mut self, call: impl Future<Output = Event> + Send + 'a) {
+        self.calls.push(call.boxed());
+    }
+
+    fn perform(&mut self, effect: Effect) -> Option<Outcome> {
+        let (cluster, order) = (self.cluster, self.order);
+        match effect {
+            Effect::Look { turn } => self.call(look(cluster, order, turn)),
+            Effect::Evict(pod) => {
+                self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod, false).await) });
+            }
+            Effect::Remove(pod, labels) => self.call(async move {
+                answered(pod.uid.clone(), remove::claim_and_delete(cluster, &pod, &labels).await)
+            }),
+            Effect::Delete(pod) => {
+                self.call(
+                    async move { answered(pod.uid.clone(), remove::delete(cluster, &pod, false).await) },
+                );
+            }
+            Effect::Inspect { namespace, budget, selector, shared } => self.call(async move {
+                let found = ailing::inspect(cluster, &namespace, &budget, &selector, shared).await;
+                let found = found.map_err(Failure::from);
+                Event::Inspected { namespace, budget, found }
+            }),
+            Effect::Cordon => self.call(async move {
+                let done = node::cordon(cluster, &order.node, &order.device_uuid, &order.owner).await;
+                Event::Cordoned(done.map(|it| it == Cordoned::Written).map_err(Failure::from))
+            }),
+            Effect::FollowBudgets(namespace) => {
+                self.watches.push(streams::budget_events(cluster, namespace, seed()));
+            }
+            Effect::FollowVolumes(claims) => {
+                self.volumes = streams::volume_events(cluster, &order.node, claims, seed());
+            }
+            Effect::Say(said) => say(&order.node, &said),
+            Effect::End(outcome) => return Some(outcome),
+        }
+        None
+    }
+}
+
+fn answered(uid: PodUid, reply: Reply) -> Event {
+    Event::Evicted { uid, reply }
+}
+
+async fn look(cluster: &Cluster, order: &Order, turn: u64) -> Event {
+    let (pods, node) =
+        tokio::join!(pods::list(cluster, &order.node), node::read(cluster, &order.node, &order.device_uuid));
+    let seen = pods.and_then(|pods| Ok((pods, node?))).map_err(Failure::from);
+    Event::Looked { turn, seen }
+}
+
+fn say(node: &NodeName, said: &Said) {
+    match said {
+        Said::Evicted(pod) => {
+            info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress eviction accepted");
+        }
+        Said::Deleted(pod, rule) => {
+            warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress deletion accepted");
+        }
+        Said::Left(pod, rule) => {
+            warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress pod stays");
+        }
+        Said::Gone(pod) => {
+            info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress pod is gone");
+        }
+        Said::Held(pod, error) => {
+            warn!(%node, %pod, uid = %pod.uid, error, "nodedrain-step:pod-evict-err pod is held");
+        }
+        Said::Uncordoned => warn!(%node, "node was uncordoned in mid-drain, cordoning it again"),
+    }
+}

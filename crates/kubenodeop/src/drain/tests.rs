@@ -1,0 +1,345 @@
+//! Whole attempts against the fake cluster, on the paused clock.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use step::Mono;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::drain::fake::{Change, Fake, Kubelet, World, budget, owned, pod};
+use crate::drain::{Order, drain};
+use crate::engine::Rules;
+use crate::node::cordon::CordonOwner;
+use crate::progress::{BlockCode, Marks, Outcome, Progress};
+use kubeapi::Cluster;
+use kubeapi::mock::{self, Answer, Calls};
+use kubeapi::names::NodeName;
+
+fn order() -> Order {
+    Order {
+        node: NodeName::parse("n1").unwrap(),
+        device_uuid: "d1".to_owned(),
+        owner: CordonOwner { boot_id: "b1".to_owned(), requested_by: 2, requested_at: "t".to_owned() },
+        rules: Rules::default(),
+        marks: Marks::default(),
+    }
+}
+
+/// One attempt under way, with what can be seen of it.
+struct Attempt {
+    future: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    progress: watch::Receiver<Progress>,
+    now: Box<dyn Fn() -> Mono>,
+}
+
+impl Attempt {
+    fn start(cluster: &Cluster) -> Self {
+        Self::with(cluster, order())
+    }
+
+    fn with(cluster: &Cluster, order: Order) -> Self {
+        let (sender, progress) = watch::channel(Progress::default());
+        let (cluster, clock) = (cluster.clone(), mock::clock());
+        let future = async move { drain(&cluster, &order, clock, &sender).await };
+        Self { future: Box::pin(future), progress, now: Box::new(mock::clock()) }
+    }
+
+    /// Goes on until the progress is so.
+    async fn until(&mut self, so: impl FnMut(&Progress) -> bool) -> Progress {
+        tokio::select! {
+            outcome = &mut self.future => panic!("ended too early: {outcome:?}"),
+            seen = self.progress.wait_for(so) => seen.unwrap().clone(),
+        }
+    }
+
+    /// Goes on for a while.
+    async fn pass(&mut self, time: Duration) {
+        tokio::select! {
+            outcome = &mut self.future => panic!("ended too early: {outcome:?}"),
+            () = sleep(time) => {}
+        }
+    }
+
+    async fn drained(self) -> (u32, u32) {
+        match self.future.await {
+            Outcome::Drained { evicted, recordons, .. } => (evicted, recordons),
+            Outcome::Failed { reason, .. } => panic!("{reason}"),
+        }
+    }
+}
+
+fn evictions(calls: &Calls) -> Vec<String> {
+    let name = |line: &str| line.split('/').nth_back(1).unwrap_or_default().to_owned();
+    calls.lines().iter().filter(|line| line.starts_with("POST")).map(|line| name(line)).collect()
+}
+
+fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_leaves_but_daemon_set_and_mirror_pods() {
+    let mut mirror = owned("static", "Node");
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
+    let mut finished = pod("job");
+    finished["status"]["phase"] = json!("Succeeded");
+    let mut ending = pod("ending");
+    ending["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
+    let pods = vec![
+        owned("web-1", "ReplicaSet"),
+        owned("db-0", "StatefulSet"),
+        owned("agent", "DaemonSet"),
+        pod("bare"),
+        mirror,
+        finished,
+        ending,
+    ];
+    let (fake, cluster, calls) = Fake::new(pods);
+    assert_eq!(Attempt::start(&cluster).drained().await, (4, 0));
+    let mut asked = evictions(&calls);
+    asked.sort_unstable();
+    assert_eq!(asked, ["bare", "db-0", "job", "web-1"]);
+    let names: Vec<Value> = fake.world().pods.iter().map(|pod| pod["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["agent", "static"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d5_the_proof_is_two_lists_from_the_store_a_second_apart() {
+    let (_fake, cluster, calls) = Fake::new(vec![]);
+    let attempt = Attempt::start(&cluster);
+    let outcome = attempt.future.await;
+    assert_eq!(outcome, Outcome::Drained { took: secs(1), evicted: 0, recordons: 0, left: vec![] });
+    let looks = calls.lines().iter().filter(|line| line.as_str() == "GET /api/v1/nodes/n1").count();
+    assert_eq!(looks, 2);
+    let lists: Vec<String> = calls
+        .lines()
+        .into_iter()
+        .filter(|line| line.starts_with("GET /api/v1/pods?&fieldSelector"))
+        .collect();
+    assert_eq!(lists.len(), 3, "two for the proof, one for the watch");
+    assert!(
+        lists.iter().all(|line| !line.contains("resourceVersion") && line.contains("spec.nodeName%3Dn1"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn d4_a_pod_that_its_budget_holds_delays_nobody_and_is_named_with_numbers() {
+    let mut free: Vec<Value> = (0..199).map(|number| pod(&format!("p{number}"))).collect();
+    for pod in &mut free {
+        pod["metadata"]["labels"] = json!({"app": "other"});
+    }
+    free.insert(0, pod("held"));
+    let (fake, cluster, _) = Fake::new(free);
+    fake.world().budgets.push(budget("web", 2, 2));
+    let mut attempt = Attempt::start(&cluster);
+    let begin = (attempt.now)();
+    let seen = attempt
+        .until(|it| it.counts.gone == 199 && it.blockers.iter().any(|it| it.reason.contains("allows")))
+        .await;
+    assert!((attempt.now)().since(begin) <= secs(2));
+    assert_eq!((seen.counts.total, seen.counts.blocked), (200, 1));
+    assert_eq!(seen.blockers[0].code, BlockCode::BudgetStuck, "no pod of it is merely starting");
+    assert_eq!(
+        seen.blockers[0].reason,
+        "pod shop/held: PodDisruptionBudget shop/web allows no disruption: 2 of 2 pods healthy, 2 required"
+    );
+
+    // With room again it goes at once, not at its next turn.
+    attempt.pass(secs(60)).await;
+    fake.world().count_healthy(1);
+    let begin = (attempt.now)();
+    attempt.until(|it| it.counts.gone == 200).await;
+    assert!((attempt.now)().since(begin) < Duration::from_millis(500));
+    assert_eq!(attempt.drained().await, (200, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn o2_a_held_pod_is_told_with_its_numbers_and_never_otherwise() {
+    let (fake, cluster, _) = Fake::new(vec![pod("held")]);
+    fake.world().budgets.push(budget("web", 2, 2));
+    let mut attempt = Attempt::start(&cluster);
+    let mut told = std::collections::BTreeSet::new();
+    let mut progress = attempt.progress.clone();
+    let collect = async {
+        loop {
+            progress.changed().await.unwrap();
+            told.extend(progress.borrow_and_update().blockers.iter().map(|it| it.reason.clone()));
+        }
+    };
+    tokio::select! {
+        () = attempt.pass(secs(60)) => {}
+        () = collect => {}
+    }
+    let expected =
+        "pod shop/held: PodDisruptionBudget shop/web allows no disruption: 2 of 2 pods healthy, 2 required";
+    assert_eq!(told.into_iter().collect::<Vec<_>>(), [expected]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_behind_one_budget_go_one_after_another() {
+    let (fake, cluster, _) = Fake::new(vec![owned("web-1", "ReplicaSet"), owned("web-2", "ReplicaSet")]);
+    fake.world().budgets.push(budget("web", 3, 2));
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.counts.gone == 1 && it.counts.blocked == 1).await;
+    attempt.pass(secs(60)).await;
+    fake.world().count_healthy(1);
+    assert_eq!(attempt.drained().await, (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d1_a_pod_that_was_put_back_under_its_name_is_another_one() {
+    let (fake, cluster, calls) = Fake::new(vec![owned("db-0", "StatefulSet")]);
+    // While the first eviction is on its way the pod is replaced.
+    let changed = "the UID in the precondition (1) does not match the UID in record (2)";
+    fake.world().instead.push_back(("/eviction", mock::status(409, changed)));
+    fake.world().then.push_back(("/eviction", |world| {
+        let old = world.pods.remove(0);
+        let mut new = old;
+        new["metadata"]["uid"] = json!("second");
+        world.bind(new);
+    }));
+    assert_eq!(Attempt::start(&cluster).drained().await, (1, 0));
+    let bodies: Vec<String> =
+        calls.all().into_iter().filter(|call| call.line.starts_with("POST")).map(|call| call.body).collect();
+    assert_eq!(bodies.len(), 2);
+    assert!(bodies[0].contains("uid-db-0") && bodies[1].contains("\"second\""), "{bodies:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_cut_expires_or_falls_silent_costs_time_and_nothing_else() {
+    let table: [(Change, u64); 3] = [(World::cut, 2), (World::expire, 2), (World::fall_silent, 37)];
+    for (number, (fault, limit)) in table.into_iter().enumerate() {
+        let (fake, cluster, _) = Fake::new(vec![pod("a")]);
+        fake.world().kubelet = Kubelet::Slow;
+        let mut attempt = Attempt::start(&cluster);
+        attempt.until(|it| it.counts.going == 1).await;
+        attempt.pass(secs(1)).await;
+        fault(&mut fake.world());
+        fake.world().finish();
+        let begin = (attempt.now)();
+        attempt.until(|it| it.counts.gone == 1).await;
+        let took = (attempt.now)().since(begin);
+        assert!(took <= secs(limit), "row {number}: {took:?}");
+        assert_eq!(attempt.drained().await, (1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn d5_a_pod_bound_between_the_two_lists_starts_the_proof_over() {
+    let (fake, cluster, calls) = Fake::new(vec![]);
+    let mut attempt = Attempt::start(&cluster);
+    attempt.pass(Duration::from_millis(700)).await;
+    fake.world().bind(pod("late"));
+    assert_eq!(attempt.drained().await, (1, 0));
+    assert_eq!(evictions(&calls), ["late"]);
+    assert_eq!(fake.world().pods, Vec::<Value>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn d17_a_foreign_cordon_is_kept_as_it_is() {
+    let (fake, cluster, calls) = Fake::new(vec![pod("a")]);
+    fake.world().annotation = None;
+    assert_eq!(Attempt::start(&cluster).drained().await, (1, 0));
+    assert!(!calls.lines().iter().any(|line| line.starts_with("PATCH")));
+    assert!(fake.world().unschedulable && fake.world().annotation.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn d18_a_node_uncordoned_in_mid_drain_is_cordoned_again_within_five_seconds() {
+    let (fake, cluster, calls) = Fake::new(vec![pod("a")]);
+    fake.world().kubelet = Kubelet::Slow;
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.counts.going == 1).await;
+    attempt.pass(secs(10)).await;
+    fake.world().cordoned(false);
+    let begin = (attempt.now)();
+    attempt.until(|it| it.recordons == 1).await;
+    assert!((attempt.now)().since(begin) <= secs(5));
+    assert!(fake.world().unschedulable);
+    let patch = calls.all().into_iter().find(|call| call.line.starts_with("PATCH")).unwrap();
+    assert!(
+        patch.body.contains("pillar-rs/cordon-owner") && patch.body.contains("resourceVersion"),
+        "{}",
+        patch.body
+    );
+    fake.world().finish();
+    assert_eq!(attempt.drained().await, (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d18_a_node_that_is_open_from_the_start_is_never_called_empty_before_it_is_cordoned() {
+    let (fake, cluster, _) = Fake::new(vec![]);
+    fake.world().unschedulable = false;
+    fake.world().annotation = None;
+    assert_eq!(Attempt::start(&cluster).drained().await, (0, 1));
+    assert!(fake.world().unschedulable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d2_trouble_that_passes_ends_no_pod() {
+    let (fake, cluster, calls) = Fake::new(vec![pod("a")]);
+    let passing = [
+        mock::status(500, "etcdserver: request timed out"),
+        mock::status(503, "starting"),
+        mock::status(429, "too many requests"),
+        mock::status(409, "the object has been modified"),
+        Answer::Refused("connection refused"),
+        Answer::Silence,
+    ];
+    let count = passing.len();
+    fake.world().instead.extend(passing.into_iter().map(|answer| ("/eviction", answer)));
+    assert_eq!(Attempt::start(&cluster).drained().await, (1, 0));
+    assert_eq!(evictions(&calls).len(), count + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d2_a_refusal_for_good_fails_the_attempt_and_names_the_pod() {
+    let (fake, cluster, _) = Fake::new(vec![pod("a"), pod("b")]);
+    fake.world().instead.push_back(("/a/eviction", mock::status(403, "pods \"a\" is forbidden")));
+    let outcome = Attempt::start(&cluster).future.await;
+    let Outcome::Failed { reason, blockers, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(reason, "the API server refuses to evict shop/a");
+    assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: 403: pods \"a\" is forbidden");
+    assert_eq!(fake.world().pods.len(), 1, "the other one has gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d19_dropping_the_drain_ends_every_call_and_watch() {
+    let (fake, cluster, calls) = Fake::new(vec![pod("a")]);
+    fake.world().budgets.push(budget("web", 2, 2));
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.counts.blocked == 1).await;
+    drop(attempt);
+    let before = calls.lines().len();
+    fake.world().count_healthy(1);
+    sleep(secs(3600)).await;
+    assert_eq!(calls.lines().len(), before);
+    assert_eq!(fake.world().pods.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_drained_and_proven_though_no_watch_ever_works() {
+    let (fake, cluster, _) = Fake::new(vec![pod("a"), pod("b")]);
+    fake.world().instead.extend((0..10_000).map(|_| ("watch=true", mock::status(410, "too old"))));
+    assert_eq!(Attempt::start(&cluster).drained().await, (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_may_not_list_pods_fails_with_the_servers_words() {
+    let (cluster, _) = mock::server(|_| mock::status(403, "pods is forbidden"));
+    let outcome = Attempt::start(&cluster).future.await;
+    let Outcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(reason, "list pods of node n1: the server answered 403: pods is forbidden");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_against_a_server_that_is_away_ends_at_its_limit_and_says_why() {
+    let (cluster, _) = mock::server(|_| Answer::Refused("connection refused"));
+    let rules = Rules { attempt: secs(100), ..Rules::default() };
+    let attempt = Attempt::with(&cluster, Order { rules, ..order() });
+    let outcome = attempt.future.await;
+    let Outcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(reason.starts_with("not done within 100 s") && reason.contains("connection refused"), "{reason}");
+}

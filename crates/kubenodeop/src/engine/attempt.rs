@@ -1,0 +1,425 @@
+//! One attempt: evict until nothing is left, keep the node cordoned, prove it, or say why not.
+//!
+//! Not here: the way of a single pod (`roster`, `track`), making calls, counting attempts (zedkube). Sources:
+//! goals D5, D18; spec/agents.md 4.3 and 4.4.
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::{Core, Mono};
+
+use super::estimate::estimate;
+use super::roster::{Roster, Source};
+use super::volumes::Detaching;
+use super::words::{Effect, Event, Failure, Rules, Said};
+use crate::changes::watched::{NodeMark, Refused, RefusedCall, Watched};
+use crate::node::cordon::NodeFacts;
+use crate::plan::PodFacts;
+use crate::progress::{Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
+use kubeapi::names::listed;
+use kubeapi::pace::Pace;
+use kubeapi::reply::{Class, Reply};
+
+/// How long after its last look the engine looks again while a pod is overdue: the safety net under the watch.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Least time between two cordons, should somebody undo each of ours at once (goals D18: back within 5 s).
+const CORDON_AGAIN: Duration = Duration::from_secs(2);
+/// How long after a cordon pods may still come that were placed before it, and are no return (goals D10).
+const PLACED_BEFORE: Duration = Duration::from_secs(5);
+
+/// A call of which there is at most one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Idle,
+    Due(Mono),
+    Flying,
+}
+
+impl Call {
+    fn due(self) -> Option<Mono> {
+        match self {
+            Self::Due(at) => Some(at),
+            Self::Idle | Self::Flying => None,
+        }
+    }
+
+    fn is_due(self, now: Mono) -> bool {
+        self.due().is_some_and(|at| at <= now)
+    }
+}
+
+/// One attempt to empty a node. The first tick asks for the first list.
+#[derive(Debug)]
+pub struct Engine {
+    rules: Rules,
+    pace: Pace,
+    started: Mono,
+    /// When it was last told something.
+    now: Mono,
+    /// When this run of it began; `started` may be before a restart.
+    began: Mono,
+    roster: Roster,
+    volumes: Detaching,
+    /// Our node when it was last seen.
+    node: Option<NodeMark>,
+    /// Whether it has the control plane or etcd.
+    server: Option<bool>,
+    /// The pods of the node have been read.
+    listed: bool,
+    look: Call,
+    /// Looks in a row that failed.
+    look_tries: u32,
+    /// When the last look was answered.
+    looked_at: Mono,
+    /// When the first list of the proof was answered, as long as nothing has spoilt it.
+    empty_since: Option<Mono>,
+    cordon: Call,
+    /// Cordons in a row that failed.
+    cordon_tries: u32,
+    /// No cordon before this.
+    cordon_from: Mono,
+    /// Cordons that had to be written.
+    recordons: u32,
+    trouble: Option<Failure>,
+    /// The look or the cordon that the server refused for good.
+    refused: Option<Refused>,
+    /// Counts and phase at the last change of them, and when the attempt was to be done by then.
+    estimated: (Counts, Phase, Option<Mono>),
+    over: Option<Outcome>,
+}
+
+impl Engine {
+    /// An attempt that starts `now`, or goes on from `marks`. `seed` is for jitter.
+    #[must_use]
+    pub fn new(mut rules: Rules, marks: &Marks, now: Mono, seed: u64) -> Self {
+        rules.at_once = rules.at_once.max(1);
+        Self {
+            pace: Pace::new(seed),
+            started: marks.attempt.map_or(now, |mark| mark.min(now)),
+            now,
+            began: now,
+            roster: Roster::new(rules.clone(), marks, now, Pace::new(!seed)),
+            volumes: Detaching::new(rules.volumes, marks.volumes),
+            node: None,
+            server: None,
+            listed: false,
+            rules,
+            look: Call::Due(now),
+            look_tries: 0,
+            looked_at: now,
+            empty_since: None,
+            cordon: Call::Idle,
+            cordon_tries: 0,
+            cordon_from: now,
+            recordons: 0,
+            trouble: None,
+            refused: None,
+            estimated: (Counts::default(), Phase::Draining, None),
+            over: None,
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match self.empty_since {
+            Some(_) => Phase::Proving,
+            None if !self.roster.is_active() && !self.volumes.is_over() => Phase::Detaching,
+            None => Phase::Draining,
+        }
+    }
+
+    /// The attempt as it stands.
+    #[must_use]
+    pub fn progress(&self, now: Mono) -> Progress {
+        Progress {
+            phase: self.phase(),
+            tier: self.roster.book.open_tier(),
+            counts: self.roster.book.counts,
+            blockers: self.roster.blockers(now),
+            volumes: self.volumes.waited_for(),
+            left: self.left(),
+            estimate: self.estimated.2,
+            remaining: self
+                .server
+                .filter(|_| self.listed)
+                .map(|server| Remaining { server, machine: self.roster.machine() }),
+            marks: self.marks(now),
+            evicted: self.roster.book.evicted,
+            replies: self.roster.replies.clone(),
+            recordons: self.recordons,
+            trouble: self.trouble.as_ref().map(|it| it.text.clone()).unwrap_or_default(),
+            trouble_step: self.trouble.as_ref().map(|it| it.next_step.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn marks(&self, now: Mono) -> Marks {
+        Marks { attempt: Some(self.started), volumes: self.volumes.since(), ..self.roster.marks(now) }
+    }
+
+    fn left(&self) -> Vec<Left> {
+        let mut left = self.roster.left();
+        left.extend(self.volumes.left());
+        left
+    }
+
+    /// The answer to the look of `turn`.
+    fn looked(
+        &mut self,
+        now: Mono,
+        turn: u64,
+        seen: Result<(Vec<PodFacts>, NodeFacts), Failure>,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.look = Call::Idle;
+        self.looked_at = now;
+        let (pods, node) = match seen {
+            Ok(seen) => seen,
+            Err(failure) => return self.look_failed(now, failure),
+        };
+        self.look_tries = 0;
+        self.trouble = None;
+        self.listed = true;
+        let undisturbed = self.roster.turn() == turn;
+        self.roster.see_all(now, pods, Source::Store(turn), effects);
+        self.node(now, &node, effects);
+        self.follow_volumes(now, effects);
+        if !undisturbed || self.roster.is_active() || !self.volumes.is_over() || !node.unschedulable {
+            self.empty_since = None;
+            return;
+        }
+        match self.empty_since {
+            Some(first) if now.since(first) >= self.rules.proof_gap => {
+                self.over = Some(Outcome::Drained {
+                    took: now.since(self.started),
+                    evicted: self.roster.book.evicted,
+                    recordons: self.recordons,
+                    left: self.left(),
+                });
+            }
+            first => {
+                let first = first.unwrap_or(now);
+                self.empty_since = Some(first);
+                self.look = Call::Due(first + self.rules.proof_gap);
+            }
+        }
+    }
+
+    fn look_failed(&mut self, now: Mono, failure: Failure) {
+        self.empty_since = None;
+        match failure.reply.class() {
+            // The node is not there, or the lists are not for us: nothing here can mend it.
+            Class::Permanent | Class::Done => self.refused(now, RefusedCall::Look, failure),
+            Class::Budget | Class::Throttle | Class::Transient => {
+                self.look_tries = self.look_tries.saturating_add(1);
+                self.look = Call::Due(now + self.pace.pause(self.look_tries, failure.reply.retry_after()));
+                self.trouble = Some(failure);
+            }
+        }
+    }
+
+    /// Our node as it is now.
+    fn node(&mut self, now: Mono, node: &NodeFacts, effects: &mut Vec<Effect>) {
+        self.node = Some(NodeMark::from(node));
+        self.server = Some(node.is_server());
+        if node.unschedulable {
+            if !self.roster.counts_returns() {
+                self.roster.count_returns(Some(now + PLACED_BEFORE));
+            }
+        } else {
+            self.roster.count_returns(None);
+            self.empty_since = None;
+            if self.cordon == Call::Idle {
+                self.roster.bump();
+                self.cordon = Call::Due(now.max(self.cordon_from));
+                effects.push(Effect::Say(Said::Uncordoned));
+            }
+        }
+    }
+
+    fn cordoned(&mut self, now: Mono, result: Result<bool, Failure>) {
+        self.roster.bump();
+        self.empty_since = None;
+        self.cordon = Call::Idle;
+        match result {
+            Ok(written) => {
+                self.cordon_tries = 0;
+                self.cordon_from = now + CORDON_AGAIN;
+                self.recordons = self.recordons.saturating_add(u32::from(written));
+                self.roster.count_returns(Some(now + PLACED_BEFORE));
+                // What the watch said while the call was under way was not listened to.
+                if self.look == Call::Idle {
+                    self.look = Call::Due(now);
+                }
+            }
+            Err(failure) => match failure.reply.class() {
+                Class::Permanent | Class::Done => self.refused(now, RefusedCall::Cordon, failure),
+                Class::Budget | Class::Throttle | Class::Transient => {
+                    self.cordon_tries = self.cordon_tries.saturating_add(1);
+                    // At most 4 s, so that the cordon is back within 5 s once it can be.
+                    let pause = self.pace.pause(self.cordon_tries.min(3), failure.reply.retry_after());
+                    self.cordon = Call::Due(now + pause);
+                    self.trouble = Some(failure);
+                }
+            },
+        }
+    }
+
+    /// A look or a cordon of ours fails for good.
+    fn refused(&mut self, now: Mono, call: RefusedCall, failure: Failure) {
+        if let Reply::Permanent { by, .. } = failure.reply {
+            self.refused = Some(Refused { call, by });
+        }
+        let reason = failure.text.clone();
+        self.trouble = Some(failure);
+        self.fail(now, reason);
+    }
+
+    fn fail(&mut self, now: Mono, reason: String) {
+        if self.over.is_some() {
+            return;
+        }
+        let volumes = self.volumes.attached().map(|it| (it.name.clone(), it.to_string())).collect();
+        let watched = Watched {
+            budgets: self.roster.spaces.known(),
+            node: self.node,
+            volumes,
+            refused: self.refused.take().into_iter().chain(self.roster.refused_calls()).collect(),
+            ..Watched::default()
+        };
+        let blockers = self.roster.blockers(now);
+        let watched = watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&it.pod.uid)));
+        self.over = Some(Outcome::Failed { reason, blockers, watched, marks: self.marks(now) });
+    }
+
+    /// Waits for volumes when no pod is left, and not before.
+    fn follow_volumes(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        if self.roster.is_active() {
+            self.volumes.pause();
+        } else {
+            self.volumes.wait(now, self.roster.owed(), effects);
+        }
+        if self.roster.is_active() || !self.volumes.is_over() {
+            self.empty_since = None;
+        }
+    }
+
+    /// Whether the attempt has come to its end.
+    fn judge(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        let limit = self.roster.enforce(now, effects);
+        let failure = limit.or_else(|| self.roster.failure()).or_else(|| self.volumes.failure());
+        if let Some(reason) = failure {
+            self.fail(now, reason);
+        }
+        if now.since(self.started) >= self.rules.attempt {
+            let (left, volumes) = (self.roster.left_names(), self.volumes.waited_for());
+            let what = if !left.is_empty() {
+                format!("left: {}", listed(&left, ", "))
+            } else if !volumes.is_empty() {
+                format!("still attached: {}", listed(&volumes, ", "))
+            } else if let Some(trouble) = &self.trouble {
+                format!("the node could not be proven empty: {}", trouble.text)
+            } else {
+                "the node could not be proven empty".to_owned()
+            };
+            self.fail(now, format!("not done within {} s, {what}", self.rules.attempt.as_secs()));
+        }
+    }
+
+    /// Foresees the end anew when counts or phase are others than before. How long volumes take nobody can tell.
+    fn foresee(&mut self, now: Mono) {
+        let (counts, phase) = (self.roster.book.counts, self.phase());
+        if (self.estimated.0, self.estimated.1) != (counts, phase) {
+            let grace = self.roster.book.last_grace();
+            let at = estimate(now, self.began, counts, grace, self.rules.proof_gap);
+            self.estimated = (counts, phase, at.filter(|_| phase != Phase::Detaching));
+        }
+    }
+
+    /// Starts what is due.
+    fn act(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        if self.cordon.is_due(now) {
+            self.cordon = Call::Flying;
+            effects.push(Effect::Cordon);
+        }
+        self.roster.ask_due(now, effects);
+        self.roster.inspect(now, effects);
+        let nothing_left = !self.roster.is_active() && self.volumes.is_over() && self.cordon == Call::Idle;
+        if self.look == Call::Idle && (nothing_left || self.next_check().is_some_and(|at| at <= now)) {
+            self.look = Call::Due(now);
+        }
+        if self.look.is_due(now) {
+            self.look = Call::Flying;
+            effects.push(Effect::Look { turn: self.roster.turn() });
+        }
+    }
+
+    /// When to look although pods are still leaving: one of them is overdue.
+    fn next_check(&self) -> Option<Mono> {
+        Some(self.roster.book.next_overdue()?.max(self.looked_at + LOOK_AGAIN))
+    }
+}
+
+impl Core for Engine {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        if let Some(outcome) = &self.over {
+            return vec![Effect::End(outcome.clone())];
+        }
+        let mut effects = Vec::new();
+        match event {
+            Event::Pods(pods) => {
+                self.trouble = None;
+                self.listed = true;
+                self.roster.see_all(now, pods, Source::Watch, &mut effects);
+            }
+            Event::Pod(facts) => {
+                self.trouble = None;
+                self.roster.see(now, facts, Source::Watch, &mut effects);
+            }
+            Event::PodGone(uid) => {
+                self.trouble = None;
+                self.roster.gone(&uid, &mut effects);
+            }
+            Event::Looked { turn, seen } => self.looked(now, turn, seen, &mut effects),
+            Event::Evicted { uid, reply } => self.roster.answered(now, &uid, reply, &mut effects),
+            Event::Budgets { namespace, budgets } => self.roster.budgets(now, &namespace, budgets),
+            Event::Inspected { namespace, budget, found } => {
+                self.trouble = None;
+                let found = found.map_err(|failure| self.trouble = Some(failure)).ok();
+                self.roster.spaces.inspected(&namespace, &budget, found);
+            }
+            Event::Volumes(attached) => {
+                self.trouble = None;
+                self.volumes.heard(attached);
+            }
+            Event::Node(node) => self.node(now, &node, &mut effects),
+            Event::Cordoned(result) => self.cordoned(now, result),
+            Event::Trouble(failure) => self.trouble = Some(failure),
+            Event::Tick => {}
+        }
+        self.follow_volumes(now, &mut effects);
+        if self.over.is_none() {
+            self.judge(now, &mut effects);
+        }
+        match &self.over {
+            Some(outcome) => effects.push(Effect::End(outcome.clone())),
+            None => self.act(now, &mut effects),
+        }
+        self.foresee(now);
+        self.now = now;
+        effects
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        let check = self.next_check().filter(|_| self.look == Call::Idle);
+        let pods = self.roster.next_due(self.now);
+        let volumes = self.volumes.next_due();
+        let end = self.started + self.rules.attempt;
+        [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check].into_iter().flatten().min()
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}

@@ -1,0 +1,213 @@
+//! The calls of an attempt: whom to ask next and how, and what an answer leads to.
+//!
+//! Not here: which pods leave (`roster`). Sources: goals D2 to D4, D6, D11, D16 (budget part).
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use step::Mono;
+
+use super::index::Book;
+use super::roster::Roster;
+use super::track::{State, Track, Way};
+use super::words::{Effect, Said};
+use crate::plan::budget::BudgetFacts;
+use crate::progress::{BlockCode, Left};
+use kubeapi::names::PodUid;
+use kubeapi::reply::Reply;
+
+impl Roster {
+    /// The answer to the call for a pod.
+    pub(super) fn answered(&mut self, now: Mono, uid: &PodUid, reply: Reply, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let State::Asking { way, absent } = track.state else { return };
+        let count = self.replies.entry(reply.word()).or_default();
+        *count = count.saturating_add(1);
+        let (before, text, done) = (track.code(), reply.text().to_owned(), reply == Reply::Done);
+        let pod = track.facts.pod.clone();
+        let many = matches!(reply, Reply::ManyBudgets { .. });
+        if done {
+            self.returns.sent(&track.facts);
+            let doomed = track.doomed.clone().filter(|_| way == Way::Delete);
+            let said = doomed.map_or(Said::Evicted(pod.clone()), |why| Said::Deleted(pod.clone(), why));
+            if let Said::Deleted(pod, why) = &said {
+                self.deleted.push(Left { what: pod.to_string(), why: why.clone() });
+            }
+            effects.push(Effect::Say(said));
+        }
+        self.turn += 1;
+        let (pace, turn) = (&mut self.pace, self.turn);
+        self.book.change(uid, |track| {
+            track.answered(now, pace, reply);
+            if absent {
+                track.state = State::Gone;
+            }
+            track.turn = turn;
+        });
+        let Some(track) = self.book.get(uid) else { return };
+        let code = track.code();
+        match track.state {
+            State::Gone => effects.push(Effect::Say(Said::Gone(pod))),
+            State::Going { .. } | State::Left => {}
+            State::Waiting { .. } | State::Asking { .. } | State::Ended => {
+                if matches!(code, Some(BlockCode::Budget | BlockCode::ManyBudgets)) {
+                    self.held_by_budget(now, uid, many, effects);
+                } else {
+                    self.book.change(uid, |track| track.told = true);
+                }
+                if code != before {
+                    effects.push(Effect::Say(Said::Held(pod, text)));
+                }
+                self.settle(now, uid, effects);
+            }
+        }
+    }
+
+    /// A budget holds this pod: its numbers are wanted, and what hinders it.
+    fn held_by_budget(&mut self, now: Mono, uid: &PodUid, at_once: bool, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let namespace = track.facts.pod.namespace.clone();
+        if self.spaces.follow(now, &namespace) {
+            effects.push(Effect::FollowBudgets(namespace.clone()));
+        }
+        let guards = self.spaces.guards(&track.facts);
+        let full: BTreeSet<String> =
+            guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()).collect();
+        let many = guards.len() > 1 && !track.facts.finished;
+        self.spaces.hold(&namespace, &full);
+        if many {
+            self.spaces.share(&namespace, &full);
+        }
+        let told = self.spaces.is_told(&namespace);
+        self.book.change(uid, |track| {
+            track.told = told;
+            track.on_hold = many && !full.is_empty();
+            if many && full.is_empty() && at_once {
+                // The other way is open.
+                track.hurry(now);
+            }
+        });
+    }
+
+    /// The budgets of a namespace as they are now. Of the pods that they hold as many are due at once as have
+    /// room, when their budgets are others than before. A budget that says the same again wakes nobody, so that
+    /// the server is not asked in a circle.
+    pub(super) fn budgets(&mut self, now: Mono, namespace: &str, after: Vec<BudgetFacts>) {
+        let before = self.spaces.set(now, namespace, after);
+        let (mut taken, mut holding) = (BTreeMap::<String, i32>::new(), BTreeSet::new());
+        let mut shared = BTreeSet::new();
+        for uid in self.book.held_in(namespace) {
+            let Some(track) = self.book.get(&uid) else { continue };
+            let guards = self.spaces.guards(&track.facts);
+            holding.extend(guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()));
+            let many = guards.len() > 1 && !track.facts.finished;
+            if many {
+                shared.extend(guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()));
+            }
+            let on_hold = many && guards.iter().any(|it| !it.has_room());
+            let room = guards.iter().all(|it| it.allowed > taken.get(&it.name).copied().unwrap_or(0));
+            let was = |all: &Vec<BudgetFacts>| {
+                all.iter().filter(|it| it.guards(&track.facts.labels)).eq(guards.iter().copied())
+            };
+            let changed = !before.as_ref().is_some_and(was);
+            let hurry = changed && room && matches!(track.state, State::Waiting { .. });
+            if hurry {
+                for budget in &guards {
+                    *taken.entry(budget.name.clone()).or_default() += 1;
+                }
+            }
+            if hurry || on_hold != track.on_hold {
+                self.book.change(&uid, |track| {
+                    track.on_hold = on_hold && track.doomed.is_none();
+                    if hurry {
+                        track.hurry(now);
+                    }
+                });
+            }
+        }
+        self.spaces.hold_only(namespace, &holding);
+        self.spaces.share(namespace, &shared);
+    }
+
+    /// By which call the pod is to be asked now; `None` when it has to wait for its budgets.
+    fn way(&self, track: &Track) -> Option<Way> {
+        if track.doomed.is_some() {
+            return Some(Way::Delete);
+        }
+        // The eviction API lets a finished pod go, whatever its budgets say.
+        let guards = self.spaces.guards(&track.facts);
+        if guards.len() < 2 || track.facts.finished {
+            return Some(Way::Evict);
+        }
+        guards.iter().all(|budget| budget.has_room()).then_some(Way::Remove)
+    }
+
+    /// Starts calls, as many as may be under way.
+    pub(super) fn ask_due(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        loop {
+            let free = self.rules.at_once.saturating_sub(self.book.asking);
+            if free == 0 {
+                return;
+            }
+            let mut book = std::mem::take(&mut self.book);
+            let may = |book: &Book, track: &Track| {
+                self.way(track) != Some(Way::Remove) || !book.removing.contains(&track.facts.pod.namespace)
+            };
+            let ripe = book.ripe(now, free, may);
+            self.book = book;
+            let mut asked = false;
+            for uid in ripe {
+                asked |= self.ask(now, &uid, effects);
+            }
+            if !asked {
+                return;
+            }
+        }
+    }
+
+    /// Asks this pod to leave. Whether anything has come of it.
+    fn ask(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) -> bool {
+        let Some(track) = self.book.get(uid) else { return false };
+        let (pod, before) = (track.facts.pod.clone(), track.code());
+        let Some(way) = self.way(track) else {
+            let text = "more than one disruption budget guards it".to_owned();
+            self.book.change(uid, |track| {
+                track.asked.get_or_insert(now);
+                track.refused(
+                    now,
+                    Reply::ManyBudgets { text: text.clone() },
+                    BlockCode::ManyBudgets,
+                    Way::Remove,
+                );
+            });
+            self.held_by_budget(now, uid, false, effects);
+            if before != Some(BlockCode::ManyBudgets) {
+                effects.push(Effect::Say(Said::Held(pod, text)));
+            }
+            return true;
+        };
+        if way == Way::Remove && self.book.removing.contains(&pod.namespace) {
+            return false;
+        }
+        effects.push(match way {
+            Way::Evict => Effect::Evict(pod),
+            Way::Remove => Effect::Remove(pod, track.facts.labels.clone()),
+            Way::Delete => Effect::Delete(pod),
+        });
+        self.book.change(uid, |track| {
+            track.asked.get_or_insert(now);
+            track.state = State::Asking { way, absent: false };
+        });
+        true
+    }
+
+    /// Tells refusals whose numbers are known by now, and looks at what hinders budgets.
+    pub(super) fn inspect(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        self.spaces.inspect(now, effects);
+        for namespace in self.spaces.tell(now) {
+            for uid in self.book.held_in(&namespace) {
+                self.book.change(&uid, |track| track.told = true);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The limits for a pod and for a tier, and what is done when one is over.
+//!
+//! Not here: the limits for volumes (`volumes`) and for the whole (`attempt`). Source: goals D15.
+//! Pure: no clock, no I/O, no task.
+
+use step::Mono;
+
+use super::roster::Roster;
+use super::track::Over;
+use super::words::{Effect, PodAction, Rules};
+use crate::plan::tier::Tier;
+use kubeapi::names::{PodUid, listed};
+
+/// Since when the open tier leaves.
+#[derive(Debug)]
+pub(super) struct TierClock {
+    /// What an attempt that was cut off has noted.
+    mark: Option<(Tier, Mono)>,
+    open: Option<(Tier, Mono)>,
+    over: bool,
+}
+
+impl TierClock {
+    pub(super) fn new(mark: Option<(Tier, Mono)>) -> Self {
+        Self { mark, open: None, over: false }
+    }
+
+    /// The open tier, and since when it is.
+    pub(super) fn open(&self) -> Option<(Tier, Mono)> {
+        self.open
+    }
+
+    /// Whether the limit of this tier is over.
+    pub(super) fn is_over(&self, tier: Tier) -> bool {
+        self.over && self.open.is_some_and(|(open, _)| open == tier)
+    }
+
+    fn follow(&mut self, now: Mono, tier: Option<Tier>) {
+        if self.open.map(|(open, _)| open) == tier {
+            return;
+        }
+        let marked = |tier| self.mark.filter(|(of, _)| *of == tier).map_or(now, |(_, since)| since.min(now));
+        self.open = tier.map(|tier| (tier, marked(tier)));
+        self.over = false;
+        if tier.is_some() {
+            self.mark = None;
+        }
+    }
+}
+
+impl Rules {
+    /// What is done about a pod that is over this limit.
+    pub(super) fn action(&self, over: Over) -> PodAction {
+        match over {
+            Over::Pod => self.pod.then,
+            Over::Tier => self.tier.then,
+        }
+    }
+}
+
+impl Roster {
+    /// Does what is due about pods and tiers that are over their time. The reason, when the attempt fails on it.
+    pub(super) fn enforce(&mut self, now: Mono, effects: &mut Vec<Effect>) -> Option<String> {
+        self.clock.follow(now, self.book.open_tier());
+        if let Some(after) = self.rules.pod.after {
+            while let Some((asked, uid)) = self.book.first_in_time().cloned() {
+                if asked + after > now {
+                    break;
+                }
+                let pod = self.book.change(&uid, |track| {
+                    track.over = Some(Over::Pod);
+                    track.facts.pod.clone()
+                })?;
+                if self.rules.pod.then == PodAction::GiveUp {
+                    let secs = after.as_secs();
+                    return Some(format!("pod {pod} has not left within {secs} s, the limit for a pod"));
+                }
+                self.settle(now, &uid, effects);
+            }
+        }
+        let (tier, since) = self.clock.open()?;
+        let after = self.rules.tier.after.filter(|after| !self.clock.over && since + *after <= now)?;
+        self.clock.over = true;
+        let here = self.book.all().filter(|(_, track)| track.is_here() && track.facts.tier == tier);
+        let uids: Vec<PodUid> = here.map(|(uid, _)| uid.clone()).collect();
+        if self.rules.tier.then == PodAction::GiveUp {
+            let left = listed(&self.left_names(), ", ");
+            let (tier, secs) = (tier.text(), after.as_secs());
+            return Some(format!(
+                "the {tier} pods have not left within {secs} s, the limit for a tier: {left}"
+            ));
+        }
+        for uid in uids {
+            self.settle(now, &uid, effects);
+        }
+        None
+    }
+
+    /// When [`Roster::enforce`] has something to do.
+    pub(super) fn next_limit(&self) -> Option<Mono> {
+        let pod = self.rules.pod.after.and_then(|after| Some(self.book.first_in_time()?.0 + after));
+        let tier = self.rules.tier.after.filter(|_| !self.clock.over);
+        let tier = tier.and_then(|after| Some(self.clock.open()?.1 + after));
+        pod.into_iter().chain(tier).min()
+    }
+}

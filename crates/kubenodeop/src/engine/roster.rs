@@ -1,0 +1,282 @@
+//! The pods of one attempt: which leave, and how far each is.
+//!
+//! Not here: the calls (`calls`), what is said (`telling`), limits (`limits`), the proof and the cordon (`attempt`).
+//! Sources: goals D1, D10.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use step::Mono;
+
+use super::index::Book;
+use super::limits::TierClock;
+use super::sentence;
+use super::spaces::Spaces;
+use super::sticky::Returns;
+use super::track::{Over, State, Track};
+use super::words::{Claim, Effect, PodAction, Rules, Said, StickyAction};
+use crate::plan::{Class, Owner, PodFacts};
+use crate::progress::{Left, Marks};
+use kubeapi::names::PodUid;
+use kubeapi::pace::Pace;
+
+/// Where a pod was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// By a watch, which may lag behind our own calls.
+    Watch,
+    /// In a list read from the store that was asked for in this turn.
+    Store(u64),
+}
+
+/// All pods that leave or have left.
+#[derive(Debug)]
+pub(super) struct Roster {
+    pub(super) rules: Rules,
+    pub(super) book: Book,
+    pub(super) spaces: Spaces,
+    pub(super) clock: TierClock,
+    pub(super) returns: Returns,
+    /// From then on a pod that comes is a return; `None` while the scheduler may place any pod here.
+    returns_from: Option<Mono>,
+    /// Since when pods are asked to leave that an attempt of this boot had asked before.
+    marks: BTreeMap<PodUid, Mono>,
+    /// The claims of pods that stay here.
+    pub(super) stays: BTreeMap<PodUid, BTreeSet<Claim>>,
+    /// Answers to the calls, counted.
+    pub(super) replies: BTreeMap<&'static str, u32>,
+    /// Pods that a rule has had deleted.
+    pub(super) deleted: Vec<Left>,
+    /// Why the attempt fails on a workload that comes back.
+    pub(super) given_up: Option<String>,
+    /// Rises with each change. A list does not speak about what changed after it was asked for.
+    pub(super) turn: u64,
+    pub(super) pace: Pace,
+}
+
+impl Roster {
+    pub(super) fn new(rules: Rules, marks: &Marks, now: Mono, pace: Pace) -> Self {
+        Self {
+            book: Book::owing(marks.claims.clone()),
+            spaces: Spaces::default(),
+            clock: TierClock::new(marks.tier),
+            returns: Returns::new(rules.sticky_returns, marks.returns.clone()),
+            returns_from: Some(now),
+            marks: marks.pods.clone(),
+            stays: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            deleted: Vec::new(),
+            given_up: None,
+            turn: 0,
+            pace,
+            rules,
+        }
+    }
+
+    pub(super) fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// Notes a change that is not one of a pod.
+    pub(super) fn bump(&mut self) {
+        self.turn += 1;
+    }
+
+    /// Whether a pod is still to be waited for.
+    pub(super) fn is_active(&self) -> bool {
+        self.book.is_active()
+    }
+
+    /// From when on a pod that comes is a return; `None` while the node is open for any.
+    pub(super) fn count_returns(&mut self, from: Option<Mono>) {
+        self.returns_from = from;
+    }
+
+    /// Whether pods that come count as returns now or soon.
+    pub(super) fn counts_returns(&self) -> bool {
+        self.returns_from.is_some()
+    }
+
+    /// One pod as it is now.
+    pub(super) fn see(&mut self, now: Mono, mut facts: PodFacts, source: Source, effects: &mut Vec<Effect>) {
+        let uid = facts.pod.uid.clone();
+        let Some(track) = self.book.get(&uid) else { return self.meet(now, facts, effects) };
+        match source {
+            Source::Store(turn) if track.turn > turn => return,
+            // A list found out that the DaemonSet is gone; a watch does not look.
+            Source::Watch if track.facts.owner == Owner::VanishedDaemonSet => facts.owner = track.facts.owner,
+            Source::Store(_) | Source::Watch => {}
+        }
+        if matches!(facts.class(), Class::Keep(_)) {
+            self.turn += 1;
+            self.book.remove(&uid);
+            self.stay(facts);
+            return;
+        }
+        if track.state == State::Left && !facts.terminating {
+            return;
+        }
+        let (pace, turn) = (&mut self.pace, self.turn + 1);
+        let changed = self.book.change(&uid, |track| {
+            let before = track.state.clone();
+            let terminating = facts.terminating;
+            track.facts = facts;
+            match (&before, source) {
+                (State::Asking { way, .. }, _) => track.state = State::Asking { way: *way, absent: false },
+                (_, _) if terminating => track.going(now),
+                // Only a list takes back an end that the server has accepted.
+                (State::Waiting { .. } | State::Ended | State::Left, _)
+                | (State::Going { .. }, Source::Watch) => {}
+                (State::Gone, Source::Watch) if track.accepted.is_some() => track.going(now),
+                (State::Going { .. } | State::Gone, Source::Watch | Source::Store(_)) => {
+                    track.doomed = None;
+                    track.again(now, pace, None);
+                }
+            }
+            let changed = track.state != before;
+            if changed {
+                track.turn = turn;
+            }
+            changed
+        });
+        if changed == Some(true) {
+            self.turn = turn;
+            self.settle(now, &uid, effects);
+        }
+    }
+
+    /// A pod that was not known before.
+    fn meet(&mut self, now: Mono, facts: PodFacts, effects: &mut Vec<Effect>) {
+        match facts.class() {
+            Class::Keep(_) => return self.stay(facts),
+            Class::Leave | Class::Await => {}
+        }
+        let uid = facts.pod.uid.clone();
+        self.stays.remove(&uid);
+        let counts = self.returns_from.is_some_and(|from| from <= now);
+        let turned = counts && self.returns.came(&facts);
+        let leave = self.rules.sticky == StickyAction::Leave && self.returns.is_sticky(&facts);
+        if !leave || facts.terminating {
+            self.turn += 1;
+        }
+        let mut track = Track::new(facts, now, self.turn);
+        if let Some(mark) = self.marks.get(&uid) {
+            track.asked = Some((*mark).min(now));
+        }
+        self.book.insert(track);
+        self.settle(now, &uid, effects);
+        if turned {
+            let siblings = self.book.all().filter(|(_, track)| self.returns.is_sticky(&track.facts));
+            let siblings: Vec<PodUid> = siblings.map(|(uid, _)| uid.clone()).collect();
+            for uid in siblings {
+                self.settle(now, &uid, effects);
+            }
+        }
+    }
+
+    /// A pod that a drain does not touch: its volumes stay attached.
+    fn stay(&mut self, facts: PodFacts) {
+        if facts.claims.is_empty() {
+            return;
+        }
+        let claims = facts.claims.into_iter().map(|claim| (facts.pod.namespace.clone(), claim));
+        self.stays.insert(facts.pod.uid.clone(), claims.collect());
+    }
+
+    /// Applies to a pod the rules for workloads that come back, and for limits that are over.
+    pub(super) fn settle(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let idle = matches!(track.state, State::Waiting { .. } | State::Ended);
+        if self.returns.is_sticky(&track.facts) {
+            if !idle || track.sticky {
+                return;
+            }
+            let (pod, why) = (track.facts.pod.clone(), self.why_sticky(track));
+            match self.rules.sticky {
+                StickyAction::Leave => {
+                    self.book.change(uid, |track| track.state = State::Left);
+                    effects.push(Effect::Say(Said::Left(pod, why)));
+                    return;
+                }
+                StickyAction::GiveUp => {
+                    self.given_up.get_or_insert_with(|| format!("pod {pod} cannot leave for good: {why}"));
+                }
+                StickyAction::Wait => {}
+            }
+            self.book.change(uid, |track| {
+                track.sticky = true;
+                track.state = State::Waiting { due: now, not_before: now };
+            });
+            effects.push(Effect::Say(Said::Held(pod, why)));
+            return;
+        }
+        let tier = self.clock.is_over(track.facts.tier) && track.asked.is_some();
+        let Some(over) = track.over.or(tier.then_some(Over::Tier)).filter(|_| track.is_here()) else {
+            return;
+        };
+        let doom = self.rules.action(over) == PodAction::Delete && track.can_be_doomed();
+        if !doom && track.over == Some(over) {
+            return;
+        }
+        let why = format!(
+            "deleted whatever its budgets say: over the limit {}",
+            sentence::limit(over, &self.rules)
+        );
+        self.book.change(uid, |track| {
+            track.over = Some(over);
+            if doom {
+                track.doom(now, why);
+            }
+        });
+    }
+
+    pub(super) fn why_sticky(&self, track: &Track) -> String {
+        let count = self.returns.count(&track.facts);
+        format!("its {} has come back to this node {count} times", track.facts.workload)
+    }
+
+    /// All pods that are there: those that were there before and are not among them are gone.
+    pub(super) fn see_all(
+        &mut self,
+        now: Mono,
+        pods: Vec<PodFacts>,
+        source: Source,
+        effects: &mut Vec<Effect>,
+    ) {
+        let speaks_of = |track: &Track| match source {
+            Source::Watch => true,
+            Source::Store(turn) => track.turn <= turn,
+        };
+        let there: BTreeSet<&PodUid> = pods.iter().map(|facts| &facts.pod.uid).collect();
+        let absent = |uid: &PodUid, track: &Track| {
+            track.state != State::Gone && speaks_of(track) && !there.contains(uid)
+        };
+        let absent: Vec<PodUid> =
+            self.book.all().filter(|(uid, track)| absent(uid, track)).map(|(uid, _)| uid.clone()).collect();
+        self.stays.retain(|uid, _| there.contains(uid));
+        for uid in absent {
+            self.gone(&uid, effects);
+        }
+        for facts in pods {
+            self.see(now, facts, source, effects);
+        }
+    }
+
+    pub(super) fn gone(&mut self, uid: &PodUid, effects: &mut Vec<Effect>) {
+        self.stays.remove(uid);
+        let Some(track) = self.book.get(uid) else { return };
+        let pod = track.facts.pod.clone();
+        let state = match track.state {
+            State::Gone => return,
+            State::Left => return self.book.remove(uid),
+            State::Asking { way, .. } => State::Asking { way, absent: true },
+            State::Waiting { .. } | State::Going { .. } | State::Ended => State::Gone,
+        };
+        if state == State::Gone {
+            effects.push(Effect::Say(Said::Gone(pod)));
+        }
+        self.turn += 1;
+        let turn = self.turn;
+        self.book.change(uid, |track| (track.state, track.turn) = (state, turn));
+    }
+}

@@ -1,0 +1,114 @@
+//! What is said about a pod that does not leave: one code and one sentence, with names and numbers.
+//!
+//! Not here: deciding anything. Sources: goals D7, O2.
+//! Pure: no clock, no I/O, no task.
+
+use step::Mono;
+
+use super::spaces::Spaces;
+use super::track::{Over, Refusal, State, Track};
+use super::words::Rules;
+use crate::plan::budget::BudgetFacts;
+use crate::plan::held;
+use crate::plan::hindrance::Hindrance;
+use crate::progress::{BlockCode, Blocker};
+
+/// What holds the pod, when something does.
+pub(super) fn blocker(
+    now: Mono,
+    track: &Track,
+    spaces: &Spaces,
+    returns: u32,
+    rules: &Rules,
+) -> Option<Blocker> {
+    let pod = &track.facts.pod;
+    let named = |code, reason, since| Some(Blocker { pod: pod.clone(), code, reason, since });
+    let (code, reason, since) = match (&track.state, &track.refusal) {
+        (State::Gone | State::Left, _) => return None,
+        (State::Waiting { .. } | State::Asking { .. }, _) if track.sticky => {
+            let workload = &track.facts.workload;
+            let reason =
+                format!("pod {pod} is not asked any more: its {workload} has come back here {returns} times");
+            return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
+        }
+        (State::Waiting { .. } | State::Asking { .. } | State::Ended, Some(refusal)) if track.told => {
+            let (code, reason) = refused(track, refusal, spaces);
+            (code, reason, refusal.since)
+        }
+        (State::Going { since }, _) if track.overdue_at().is_some_and(|at| at <= now) => {
+            let grace = track.facts.grace.as_secs();
+            let reason = format!("pod {pod} was asked to end and is still there after its {grace} s");
+            (BlockCode::SlowToEnd, reason, *since)
+        }
+        (State::Going { since }, _) if track.over.is_some() => {
+            (BlockCode::OverTime, format!("pod {pod} was asked to end and is still there"), *since)
+        }
+        (_, _) if track.over.is_some() => {
+            (BlockCode::OverTime, format!("pod {pod} is being asked to leave"), track.asked.unwrap_or(now))
+        }
+        (_, _) => return None,
+    };
+    match track.over {
+        Some(over) if track.state != State::Ended => named(
+            BlockCode::OverTime,
+            format!("{reason}; it is over the limit {}", limit(over, rules)),
+            since,
+        ),
+        Some(_) | None => named(code, reason, since),
+    }
+}
+
+/// The limit in words: `of 300 s for a pod`.
+pub(super) fn limit(over: Over, rules: &Rules) -> String {
+    let (after, what) = match over {
+        Over::Pod => (rules.pod.after, "pod"),
+        Over::Tier => (rules.tier.after, "tier"),
+    };
+    format!("of {} s for a {what}", after.unwrap_or_default().as_secs())
+}
+
+fn refused(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, String) {
+    let (pod, text) = (&track.facts.pod, refusal.reply.text());
+    let reason = match refusal.code {
+        BlockCode::Budget | BlockCode::ManyBudgets => return by_budget(track, refusal, spaces),
+        BlockCode::NamespaceEnding => held::by_namespace(pod, text),
+        BlockCode::Throttled => format!("pod {pod} waits as the API server has too much to do: {text}"),
+        BlockCode::ApiTrouble => format!("pod {pod} waits as its eviction failed in passing: {text}"),
+        BlockCode::Refused | BlockCode::Unauthorized | BlockCode::Webhook => {
+            format!("pod {pod} cannot be evicted: {text}")
+        }
+        BlockCode::SlowToEnd
+        | BlockCode::BudgetStuck
+        | BlockCode::Sticky
+        | BlockCode::OverTime
+        | BlockCode::NoOtherNode => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
+    };
+    (refusal.code, reason)
+}
+
+fn by_budget(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, String) {
+    let (pod, text) = (&track.facts.pod, refusal.reply.text());
+    let guards = spaces.guards(&track.facts);
+    if guards.is_empty() {
+        let many = refusal.code == BlockCode::ManyBudgets;
+        let why = if many { "has more than one budget" } else { "is held by a disruption budget" };
+        return (refusal.code, format!("pod {pod} {why}: {text}"));
+    }
+    let full = guards.iter().filter(|budget| !budget.has_room());
+    let hindrances: Vec<&Hindrance> = full.flat_map(|budget| spaces.hindrances(budget)).collect();
+    let (code, reason) = held::by_budgets(pod, &guards, &hindrances, refusal.code);
+    let behind = guards.iter().filter_map(|budget| Some((budget, spaces.ready(budget)?)));
+    let behind: Vec<String> = behind
+        .map(|(BudgetFacts { namespace, name, healthy, .. }, ready)| {
+            format!(
+                "the numbers of budget {namespace}/{name} are behind: {ready} of its pods are Ready, not {healthy}; \
+                 Kubernetes was made to count them again"
+            )
+        })
+        .collect();
+    if behind.is_empty() {
+        (code, reason)
+    } else {
+        (refusal.code, format!("{reason}; {}", behind.join("; ")))
+    }
+}

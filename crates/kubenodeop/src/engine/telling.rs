@@ -1,0 +1,139 @@
+//! What is said about the pods of an attempt as a whole, and when time alone changes it.
+//!
+//! Not here: the sentence about one pod (`sentence`). Sources: goals D13, D15, O1, O2.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use step::Mono;
+
+use super::roster::Roster;
+use super::sentence;
+use super::track::{State, Track, Way};
+use super::words::Claim;
+use crate::changes::watched::{Refused, RefusedCall};
+use crate::plan::PodFacts;
+use crate::plan::tier;
+use crate::progress::{Blocker, Left, Marks};
+use kubeapi::names::{PodUid, listed};
+use kubeapi::reply::Reply;
+
+/// From then on a pod that is still there is worth a mark.
+const MARKED_AFTER: Duration = Duration::from_secs(30);
+/// As many pods are marked.
+const MARKED: usize = 64;
+
+impl Roster {
+    /// When [`Roster::ask_due`] or [`Roster::inspect`] has something to do, as far as time decides it.
+    pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
+        let due = self.book.next_due().filter(|_| self.book.asking < self.rules.at_once);
+        let more = self.marked(now).count() < MARKED;
+        let mark = self.book.next_asked_for(now, MARKED_AFTER).filter(|_| more);
+        let all = [due, mark, self.spaces.next_due(), self.next_limit()];
+        all.into_iter().flatten().min()
+    }
+
+    /// What holds the pods: the worst first, then by their names.
+    pub(super) fn blockers(&self, now: Mono) -> Vec<Blocker> {
+        let of = |track: &Track| {
+            let returns = self.returns.count(&track.facts);
+            sentence::blocker(now, track, &self.spaces, returns, &self.rules)
+        };
+        let mut all: Vec<Blocker> = self.book.to_tell(now).filter_map(of).collect();
+        all.sort_by(|one, other| (one.code.rank(), &one.pod).cmp(&(other.code.rank(), &other.pod)));
+        all
+    }
+
+    /// Why the attempt fails on pods that are still there, if it does.
+    pub(super) fn failure(&self) -> Option<String> {
+        if self.book.only_refused() {
+            let mut names: Vec<String> = self.book.refused().map(|it| it.facts.pod.to_string()).collect();
+            names.sort_unstable();
+            return Some(format!("the API server refuses to evict {}", listed(&names, ", ")));
+        }
+        self.given_up.clone()
+    }
+
+    /// The calls that the server refused for good.
+    pub(super) fn refused_calls(&self) -> Vec<Refused> {
+        let of = |track: &Track| {
+            let refusal = track.refusal.as_ref()?;
+            let Reply::Permanent { by, .. } = refusal.reply else { return None };
+            let pod = track.facts.pod.clone();
+            let call = match refusal.way {
+                Way::Evict => RefusedCall::Evict(pod),
+                Way::Remove => RefusedCall::Remove(pod, track.facts.labels.clone()),
+                Way::Delete => RefusedCall::Delete(pod),
+            };
+            Some(Refused { call, by })
+        };
+        self.book.refused().filter_map(of).collect()
+    }
+
+    /// The facts about a pod that is known.
+    pub(super) fn facts(&self, uid: &PodUid) -> Option<&PodFacts> {
+        self.book.get(uid).map(|track| &track.facts)
+    }
+
+    /// Names of the pods that are to leave and are not gone.
+    pub(super) fn left_names(&self) -> Vec<String> {
+        let here = self.book.all().filter(|(_, track)| track.is_here());
+        let mut names: Vec<String> = here.map(|(_, track)| track.facts.pod.to_string()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The first by name of the virtual machines that are not gone; one that stays by a rule counts too.
+    pub(super) fn machine(&self) -> Option<String> {
+        let is_machine =
+            |it: &Track| it.state != State::Gone && !it.facts.finished && tier::is_machine(&it.facts.labels);
+        let machines = self.book.all().filter(|(_, track)| is_machine(track));
+        machines.map(|(_, track)| track.facts.pod.to_string()).min()
+    }
+
+    /// What a rule lets stay, or had deleted.
+    pub(super) fn left(&self) -> Vec<Left> {
+        let stay = self.book.left().map(|track| Left {
+            what: track.facts.pod.to_string(),
+            why: format!("it stays: {}", self.why_sticky(track)),
+        });
+        let mut all: Vec<Left> = self.deleted.iter().cloned().chain(stay).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The claims of pods that are gone, without those that a pod uses which stays.
+    pub(super) fn owed(&self) -> BTreeSet<Claim> {
+        if self.book.claims.is_empty() {
+            return BTreeSet::new();
+        }
+        let mut owed = self.book.claims.clone();
+        for claim in self.stays.values().flatten() {
+            owed.remove(claim);
+        }
+        for track in self.book.left() {
+            for claim in &track.facts.claims {
+                owed.remove(&(track.facts.pod.namespace.clone(), claim.clone()));
+            }
+        }
+        owed
+    }
+
+    /// The pods that are worth a mark, with the time since when they are being asked to leave.
+    fn marked(&self, now: Mono) -> impl Iterator<Item = &(Mono, PodUid)> {
+        let before = Mono::from_start(now.since_start().saturating_sub(MARKED_AFTER));
+        self.book.asked_before(before).take(MARKED)
+    }
+
+    /// What a restart must not forget about the pods.
+    pub(super) fn marks(&self, now: Mono) -> Marks {
+        Marks {
+            tier: self.clock.open(),
+            pods: self.marked(now).map(|(asked, uid)| (uid.clone(), *asked)).collect(),
+            returns: self.returns.marks(),
+            claims: self.book.all_claims(),
+            ..Marks::default()
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! An attempt against answers from the hand, with the time in the hand: the bench.
+
+mod any_end;
+mod any_order;
+mod blockers;
+mod ends;
+mod limits;
+mod pods;
+mod proof;
+mod sticky;
+mod tiers;
+mod two_budgets;
+mod volumes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use step::{Core, Mono};
+
+use super::{
+    Claim, Effect, Engine, Event, Failure, Limit, PodAction, Rules, Said, StickyAction, VolumeAction,
+};
+use crate::calls::volumes::AttachmentFacts;
+use crate::changes::watched::{Refused, RefusedCall};
+use crate::node::cordon::{Cordon, CordonOwner, NodeFacts};
+use crate::plan::budget::{BudgetFacts, Selector};
+use crate::plan::class::tests::pod;
+use crate::plan::hindrance::{Hindrance, Inspected, Why};
+use crate::plan::tier::Tier;
+use crate::plan::{Owner, PodFacts};
+use crate::progress::{BlockCode, Blocker, Left, Marks, Outcome, Phase, Progress};
+use kubeapi::names::{NodeName, PodRef, PodUid};
+use kubeapi::reply::{RefusedBy, Reply};
+
+fn node(open: bool) -> NodeFacts {
+    NodeFacts {
+        name: NodeName::parse("n1").unwrap(),
+        ready: true,
+        unschedulable: !open,
+        cordon: if open { Cordon::None } else { Cordon::Ours(CordonOwner::default()) },
+        annotation: None,
+        tie_breaker: false,
+        labels: BTreeMap::new(),
+        resource_version: "1".to_owned(),
+    }
+}
+
+fn budget_reply() -> Reply {
+    Reply::Budget { text: "429: needs 2".to_owned(), retry_after: None }
+}
+
+fn transient() -> Reply {
+    Reply::Transient { text: "503".to_owned(), retry_after: None }
+}
+
+fn permanent() -> Reply {
+    Reply::Permanent { text: "403 Forbidden".to_owned(), by: RefusedBy::Role }
+}
+
+fn failed(reply: Reply) -> Failure {
+    Failure { text: format!("call: {}", reply.text()), next_step: "do something".to_owned(), reply }
+}
+
+fn budgets(allowed: i32) -> Event {
+    all_budgets(&[budget("web", allowed, 2 + allowed, 2, 3)])
+}
+
+/// A budget with these numbers, `web` selecting all pods.
+fn budget(name: &str, allowed: i32, healthy: i32, desired: i32, expected: i32) -> BudgetFacts {
+    BudgetFacts {
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+        selector: Some(Selector { labels: pod("x").labels, conditions: vec![] }),
+        allowed,
+        healthy,
+        desired,
+        expected,
+        uncounted: String::new(),
+    }
+}
+
+/// The budgets of the shop are these.
+fn all_budgets(budgets: &[BudgetFacts]) -> Event {
+    Event::Budgets { namespace: "shop".to_owned(), budgets: budgets.to_vec() }
+}
+
+fn many_budgets() -> Reply {
+    Reply::ManyBudgets { text: "500: more than one PodDisruptionBudget".to_owned() }
+}
+
+fn hindered(found: Vec<Hindrance>) -> Event {
+    let found = Ok(Inspected { hindrances: found, ready: None });
+    Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found }
+}
+
+/// An engine with a clock, and the pods as the server has them.
+struct Bench {
+    engine: Engine,
+    now: Mono,
+    there: Vec<PodFacts>,
+    open: bool,
+    evictions: Vec<(Mono, PodRef)>,
+    looks: Vec<Mono>,
+    removals: Vec<(Mono, PodRef)>,
+    deletions: Vec<(Mono, PodRef)>,
+    inspections: Vec<(Mono, String)>,
+    volumes: Vec<BTreeSet<Claim>>,
+    cordons: Vec<Mono>,
+    follows: Vec<String>,
+    said: Vec<Said>,
+    flying: BTreeSet<PodUid>,
+    most_flying: usize,
+    /// Looks that were asked for and not answered.
+    asked: Vec<u64>,
+    end: Option<Outcome>,
+}
+
+impl Bench {
+    fn new(there: Vec<PodFacts>) -> Self {
+        Self::with(there, Rules::default(), &Marks::default())
+    }
+
+    fn with(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
+        let now = Mono::from_start(Duration::from_secs(1000));
+        Self {
+            engine: Engine::new(rules, marks, now, 7),
+            now,
+            there,
+            open: false,
+            evictions: vec![],
+            looks: vec![],
+            removals: vec![],
+            deletions: vec![],
+            inspections: vec![],
+            volumes: vec![],
+            cordons: vec![],
+            follows: vec![],
+            said: vec![],
+            flying: BTreeSet::new(),
+            most_flying: 0,
+            asked: vec![],
+            end: None,
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        if let Event::Evicted { uid, .. } = &event {
+            self.flying.remove(uid);
+        }
+        for effect in self.engine.step(self.now, event) {
+            assert_eq!(self.end, None, "nothing is asked after the end");
+            match effect {
+                Effect::Look { turn } => {
+                    self.looks.push(self.now);
+                    self.asked.push(turn);
+                }
+                Effect::Evict(pod) => {
+                    assert!(self.flying.insert(pod.uid.clone()), "one eviction of {pod} at a time");
+                    self.most_flying = self.most_flying.max(self.flying.len());
+                    self.evictions.push((self.now, pod));
+                }
+                Effect::Cordon => self.cordons.push(self.now),
+                Effect::Remove(pod, _) => {
+                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
+                    self.removals.push((self.now, pod));
+                }
+                Effect::Delete(pod) => {
+                    assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
+                    self.deletions.push((self.now, pod));
+                }
+                Effect::FollowBudgets(namespace) => self.follows.push(namespace),
+                Effect::Inspect { namespace, budget, .. } => {
+                    self.inspections.push((self.now, format!("{namespace}/{budget}")));
+                }
+                Effect::FollowVolumes(claims) => self.volumes.push(claims),
+                Effect::Say(said) => self.said.push(said),
+                Effect::End(outcome) => self.end = Some(outcome),
+            }
+        }
+    }
+
+    /// Answers every look that is open with the server's state.
+    fn look(&mut self) {
+        for turn in std::mem::take(&mut self.asked) {
+            let seen = Ok((self.there.clone(), node(self.open)));
+            self.hear(Event::Looked { turn, seen });
+        }
+    }
+
+    fn reply(&mut self, name: &str, reply: Reply) {
+        self.hear(Event::Evicted { uid: pod(name).pod.uid, reply });
+    }
+
+    /// The pod is evicted and gone in the server.
+    fn leave(&mut self, name: &str) {
+        self.reply(name, Reply::Done);
+        self.there.retain(|facts| facts.pod.name != name);
+        self.hear(Event::PodGone(pod(name).pod.uid));
+    }
+
+    /// Lets time pass, waking the engine when it asks for it.
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        for _ in 0..10_000 {
+            match self.engine.next_wake() {
+                Some(at) if at <= until => {
+                    self.now = self.now.max(at);
+                    self.hear(Event::Tick);
+                    if self.end.is_some() {
+                        return;
+                    }
+                }
+                Some(_) | None => {
+                    self.now = until;
+                    return;
+                }
+            }
+        }
+        panic!("the engine is awake in a circle");
+    }
+
+    fn started(there: Vec<PodFacts>) -> Self {
+        Self::by(there, Rules::default())
+    }
+
+    /// Started, by these rules.
+    fn by(there: Vec<PodFacts>, rules: Rules) -> Self {
+        Self::on_from(there, rules, &Marks::default())
+    }
+
+    /// Started, where an attempt was cut off.
+    fn on_from(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
+        let mut bench = Self::with(there, rules, marks);
+        bench.hear(Event::Tick);
+        bench.look();
+        bench
+    }
+
+    fn blockers(&self) -> Vec<Blocker> {
+        self.progress().blockers
+    }
+
+    /// The pod is bound to the node, and the watch tells.
+    fn bind(&mut self, facts: PodFacts) {
+        self.there.push(facts.clone());
+        self.hear(Event::Pod(facts));
+    }
+
+    fn progress(&self) -> Progress {
+        self.engine.progress(self.now)
+    }
+
+    /// Nothing is left: waits for the proof.
+    fn prove(&mut self) {
+        for _ in 0..3 {
+            self.look();
+            if self.end.is_none() {
+                self.pass(secs(1));
+            }
+        }
+    }
+
+    fn evicted_names(&self) -> Vec<&str> {
+        self.evictions.iter().map(|(_, pod)| pod.name.as_str()).collect()
+    }
+
+    fn reason(&self) -> &str {
+        match &self.end {
+            Some(Outcome::Failed { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}

@@ -1,0 +1,259 @@
+//! One pod in an attempt: where it is on its way out.
+//!
+//! Not here: the other pods, the order of calls (`roster`), what is said about it (`sentence`). Source: goals D1
+//! to D3.
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::Mono;
+
+use crate::plan::PodFacts;
+use crate::progress::BlockCode;
+use kubeapi::pace::Pace;
+use kubeapi::reply::{Class, RefusedBy, Reply};
+
+/// How long past its grace period a pod may take before it is named.
+pub(super) const SLACK: Duration = Duration::from_secs(30);
+
+/// A pod that leaves.
+#[derive(Debug, Clone)]
+pub(super) struct Track {
+    pub(super) facts: PodFacts,
+    pub(super) state: State,
+    /// The turn of the engine in which this last changed; older lists do not speak about it.
+    pub(super) turn: u64,
+    /// Refusals in a row.
+    pub(super) tries: u32,
+    /// The server has accepted to end this very pod.
+    pub(super) accepted: Option<Way>,
+    /// Since when it is asked to leave, or is ending.
+    pub(super) asked: Option<Mono>,
+    /// Which limit it is over.
+    pub(super) over: Option<Over>,
+    /// By which rule it is to be deleted, whatever its budgets say.
+    pub(super) doomed: Option<String>,
+    /// More than one budget guards it and one has no room: it is not asked until a budget changes.
+    pub(super) on_hold: bool,
+    /// It is not asked any more, as its workload comes back again and again.
+    pub(super) sticky: bool,
+    /// The standing refusal may be told.
+    pub(super) told: bool,
+    /// The standing refusal.
+    pub(super) refusal: Option<Refusal>,
+}
+
+/// Where a pod is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// To be asked once `due`; never before `not_before`, which the server set.
+    Waiting { due: Mono, not_before: Mono },
+    /// The call is under way. `absent` when we have heard meanwhile that the pod is gone: the answer is waited
+    /// for all the same, so that there is never a second call for it.
+    Asking { way: Way, absent: bool },
+    /// Its end has begun.
+    Going { since: Mono },
+    /// The server refuses for good.
+    Ended,
+    /// It stays, because a rule says so.
+    Left,
+    /// No longer there.
+    Gone,
+}
+
+/// By which call a pod is asked to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The eviction API.
+    Evict,
+    /// A claim on each of its budgets, then a deletion.
+    Remove,
+    /// A deletion, whatever its budgets say.
+    Delete,
+}
+
+/// A limit that a pod is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Its own.
+    Pod,
+    /// Its tier's.
+    Tier,
+}
+
+/// Why the server did not end the pod.
+#[derive(Debug, Clone)]
+pub(super) struct Refusal {
+    pub(super) reply: Reply,
+    pub(super) code: BlockCode,
+    /// Since when the code holds.
+    pub(super) since: Mono,
+    /// By which call it was asked.
+    pub(super) way: Way,
+}
+
+impl Track {
+    pub(super) fn new(facts: PodFacts, now: Mono, turn: u64) -> Self {
+        let state = if facts.terminating {
+            State::Going { since: now }
+        } else {
+            State::Waiting { due: now, not_before: now }
+        };
+        Self {
+            asked: facts.terminating.then_some(now),
+            facts,
+            state,
+            turn,
+            tries: 0,
+            accepted: None,
+            over: None,
+            doomed: None,
+            on_hold: false,
+            sticky: false,
+            told: true,
+            refusal: None,
+        }
+    }
+
+    /// On the node, and not because a rule lets it stay.
+    pub(super) fn is_here(&self) -> bool {
+        !matches!(self.state, State::Gone | State::Left)
+    }
+
+    /// Still to be waited for.
+    pub(super) fn is_active(&self) -> bool {
+        self.is_here() && self.state != State::Ended
+    }
+
+    /// When to ask it, unless something else than time decides that.
+    pub(super) fn due(&self) -> Option<Mono> {
+        match self.state {
+            State::Waiting { due, .. } if !self.on_hold && !self.sticky => Some(due),
+            State::Waiting { .. }
+            | State::Asking { .. }
+            | State::Going { .. }
+            | State::Ended
+            | State::Left
+            | State::Gone => None,
+        }
+    }
+
+    /// When a pod that is ending has had its time.
+    pub(super) fn overdue_at(&self) -> Option<Mono> {
+        match self.state {
+            State::Going { since } => Some(since + self.facts.grace + SLACK),
+            State::Waiting { .. } | State::Asking { .. } | State::Ended | State::Left | State::Gone => None,
+        }
+    }
+
+    pub(super) fn going(&mut self, now: Mono) {
+        self.refusal = None;
+        self.asked.get_or_insert(now);
+        if !matches!(self.state, State::Going { .. }) {
+            self.state = State::Going { since: now };
+        }
+    }
+
+    /// To be asked (again) after a pause of its own.
+    pub(super) fn again(&mut self, now: Mono, pace: &mut Pace, retry_after: Option<Duration>) {
+        self.tries = self.tries.saturating_add(1);
+        let due = now + pace.pause(self.tries, retry_after);
+        self.state = State::Waiting { due, not_before: now + retry_after.unwrap_or_default() };
+    }
+
+    /// The answer to the call that is under way.
+    pub(super) fn answered(&mut self, now: Mono, pace: &mut Pace, reply: Reply) {
+        let retry_after = reply.retry_after();
+        let way = match self.state {
+            State::Asking { way, .. } => way,
+            State::Waiting { .. } | State::Going { .. } | State::Ended | State::Left | State::Gone => {
+                Way::Evict
+            }
+        };
+        let code = match &reply {
+            Reply::Done => {
+                self.accepted = Some(way);
+                self.going(now);
+                return;
+            }
+            Reply::NotFound { .. } | Reply::UidChanged => {
+                self.tries = self.tries.saturating_add(1);
+                self.refusal = None;
+                self.state = State::Gone;
+                return;
+            }
+            Reply::Budget { .. } if way == Way::Remove => BlockCode::ManyBudgets,
+            Reply::Budget { .. } => BlockCode::Budget,
+            Reply::ManyBudgets { .. } => BlockCode::ManyBudgets,
+            Reply::NamespaceEnding { .. } => BlockCode::NamespaceEnding,
+            Reply::Throttle { .. } => BlockCode::Throttled,
+            Reply::Transient { text, .. } if text.contains("failed calling webhook") => BlockCode::Webhook,
+            Reply::Conflict { .. } | Reply::Expired | Reply::Transient { .. } => BlockCode::ApiTrouble,
+            Reply::Permanent { by: RefusedBy::Credentials, .. } => BlockCode::Unauthorized,
+            Reply::Permanent { by: RefusedBy::Webhook, .. } => BlockCode::Webhook,
+            Reply::Permanent { by: RefusedBy::Role | RefusedBy::Other, .. } => BlockCode::Refused,
+        };
+        let for_good = reply.class() == Class::Permanent;
+        self.refused(now, reply, code, way);
+        if self.facts.terminating {
+            // Somebody else ended it while we asked.
+            self.going(now);
+        } else if for_good {
+            self.state = State::Ended;
+        } else {
+            self.again(now, pace, retry_after);
+        }
+    }
+
+    /// Notes why it is held.
+    pub(super) fn refused(&mut self, now: Mono, reply: Reply, code: BlockCode, way: Way) {
+        let since = match &self.refusal {
+            Some(held) if held.code == code => held.since,
+            Some(_) | None => now,
+        };
+        self.refusal = Some(Refusal { reply, code, since, way });
+    }
+
+    /// Held by one budget or more.
+    pub(super) fn is_held_by_budget(&self) -> bool {
+        matches!(self.state, State::Waiting { .. } | State::Asking { .. })
+            && matches!(self.code(), Some(BlockCode::Budget | BlockCode::ManyBudgets))
+    }
+
+    /// Asks at once, but not before the server's own time.
+    pub(super) fn hurry(&mut self, now: Mono) {
+        if let State::Waiting { due, not_before } = &mut self.state {
+            *due = now.max(*not_before).min(*due);
+        }
+    }
+
+    /// To be deleted by this rule, now.
+    pub(super) fn doom(&mut self, now: Mono, why: String) {
+        if !matches!(self.state, State::Waiting { .. }) {
+            self.state = State::Waiting { due: now, not_before: now };
+        }
+        self.on_hold = false;
+        self.doomed = Some(why);
+        self.hurry(now);
+    }
+
+    /// Whether a rule may have it deleted: it neither ends nor is being asked.
+    pub(super) fn can_be_doomed(&self) -> bool {
+        matches!(self.state, State::Waiting { .. } | State::Ended) && self.doomed.is_none() && !self.sticky
+    }
+
+    /// Held by something that does not pass by itself within seconds, and told so.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.sticky
+            || (self.told
+                && matches!(
+                    self.code(),
+                    Some(BlockCode::Budget | BlockCode::ManyBudgets | BlockCode::NamespaceEnding)
+                ))
+    }
+
+    /// Why the server refused last time.
+    pub(super) fn code(&self) -> Option<BlockCode> {
+        self.refusal.as_ref().map(|refusal| refusal.code)
+    }
+}

@@ -1,0 +1,144 @@
+//! The volumes of pods that have left: waited for until none of them is attached here, or their time is over.
+//!
+//! Not here: which pods leave (`roster`), reading attachments. Sources: goals D13, D15.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeSet;
+
+use step::Mono;
+
+use super::words::{Claim, Effect, Limit, VolumeAction};
+use crate::calls::volumes::AttachmentFacts;
+use crate::progress::Left;
+use kubeapi::names::listed;
+
+/// What is waited for between the last pod and the proof.
+#[derive(Debug)]
+pub(super) struct Detaching {
+    limit: Limit<VolumeAction>,
+    /// Since when an attempt that was cut off has waited.
+    mark: Option<Mono>,
+    /// Since when this one waits; `None` while pods leave.
+    since: Option<Mono>,
+    /// The claims that are waited for.
+    owed: BTreeSet<Claim>,
+    /// The claims whose attachments are followed.
+    asked: BTreeSet<Claim>,
+    /// What of them is attached, once that has been heard.
+    heard: Option<Vec<AttachmentFacts>>,
+    over: bool,
+}
+
+impl Detaching {
+    pub(super) fn new(limit: Limit<VolumeAction>, mark: Option<Mono>) -> Self {
+        Self {
+            limit,
+            mark,
+            since: None,
+            owed: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            heard: None,
+            over: false,
+        }
+    }
+
+    /// Pods leave (again): volumes have their whole time from the last of them.
+    pub(super) fn pause(&mut self) {
+        self.since = None;
+        self.over = false;
+    }
+
+    /// No pod is left, and of those that left these claims are not used by one that stays.
+    pub(super) fn wait(&mut self, now: Mono, owed: BTreeSet<Claim>, effects: &mut Vec<Effect>) {
+        self.owed = owed;
+        if self.owed.is_empty() {
+            return;
+        }
+        if self.since.is_none() {
+            self.since = Some(self.mark.take().map_or(now, |mark| mark.min(now)));
+        }
+        if !self.owed.is_subset(&self.asked) {
+            self.asked = self.owed.clone();
+            self.heard = None;
+            effects.push(Effect::FollowVolumes(self.asked.clone()));
+        }
+        self.over = self.due().is_some_and(|at| at <= now);
+    }
+
+    /// The answer to the newest [`Effect::FollowVolumes`].
+    pub(super) fn heard(&mut self, attached: Vec<AttachmentFacts>) {
+        self.heard = Some(attached);
+    }
+
+    /// Whether nothing of them has to be waited for any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.owed.is_empty()
+            || (self.over && self.limit.then == VolumeAction::GoOn)
+            || (self.heard.is_some() && self.attached().next().is_none())
+    }
+
+    /// Why the attempt fails on them, if it does.
+    pub(super) fn failure(&self) -> Option<String> {
+        if !self.over || self.is_over() || self.limit.then != VolumeAction::GiveUp {
+            return None;
+        }
+        let names = listed(&self.names(), ", ");
+        Some(format!("still attached {} s after the last pod had gone: {names}", self.limit_secs()))
+    }
+
+    /// Since when they are waited for.
+    pub(super) fn since(&self) -> Option<Mono> {
+        self.since.filter(|_| !self.owed.is_empty())
+    }
+
+    /// What is waited for, for a person.
+    pub(super) fn waited_for(&self) -> Vec<String> {
+        if self.since.is_none() || self.is_over() {
+            return Vec::new();
+        }
+        let late = if self.over { format!(", over its {} s", self.limit_secs()) } else { String::new() };
+        self.names().into_iter().map(|name| format!("{name}{late}")).collect()
+    }
+
+    /// What is let pass: still attached, or never heard of, when its time was over.
+    pub(super) fn left(&self) -> Vec<Left> {
+        if !self.over || self.limit.then != VolumeAction::GoOn {
+            return Vec::new();
+        }
+        let why = match self.heard {
+            Some(_) => format!("still attached after {} s, the limit for volumes", self.limit_secs()),
+            None => {
+                format!("not known within {} s, the limit for volumes, to be detached", self.limit_secs())
+            }
+        };
+        self.names().into_iter().map(|what| Left { what, why: why.clone() }).collect()
+    }
+
+    /// What was last heard to be attached.
+    pub(super) fn attached(&self) -> impl Iterator<Item = &AttachmentFacts> {
+        self.heard.iter().flatten().filter(|it| self.owed.contains(&it.claim))
+    }
+
+    /// The attachments by name; the claims, while attachments have not been heard of.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = match self.heard {
+            Some(_) => self.attached().map(ToString::to_string).collect(),
+            None => self.owed.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect(),
+        };
+        names.sort_unstable();
+        names
+    }
+
+    fn limit_secs(&self) -> u64 {
+        self.limit.after.unwrap_or_default().as_secs()
+    }
+
+    fn due(&self) -> Option<Mono> {
+        Some(self.since? + self.limit.after?)
+    }
+
+    /// When their time is over, if that is still ahead.
+    pub(super) fn next_due(&self) -> Option<Mono> {
+        self.due().filter(|_| !self.over && !self.is_over())
+    }
+}

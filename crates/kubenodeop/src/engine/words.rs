@@ -1,0 +1,220 @@
+//! What an attempt is told and what it asks for.
+//!
+//! Not here: how one follows from the other (`attempt`). Sources: goals D5; spec/agents.md 4.4.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::calls::volumes::AttachmentFacts;
+use crate::node::cordon::NodeFacts;
+use crate::plan::PodFacts;
+use crate::plan::budget::{BudgetFacts, Selector};
+use crate::plan::hindrance::Inspected;
+use crate::progress::Outcome;
+use kubeapi::names::{PodRef, PodUid};
+use kubeapi::reply::Reply;
+
+/// Namespace and name of a `PersistentVolumeClaim`.
+pub type Claim = (String, String);
+
+/// The rules of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// After this the attempt has failed (`kubernetes.drain.timeout`).
+    pub attempt: Duration,
+    /// Evictions under way at the same time.
+    pub at_once: usize,
+    /// Least time between the two lists of the proof (goals D5).
+    pub proof_gap: Duration,
+    /// For one pod, from its first eviction call to its end.
+    pub pod: Limit<PodAction>,
+    /// For one tier, from the moment that the one before it is over.
+    pub tier: Limit<PodAction>,
+    /// For the volumes, from the moment that the last pod is gone.
+    pub volumes: Limit<VolumeAction>,
+    /// What becomes of a workload whose pods come back to this node (goals D10).
+    pub sticky: StickyAction,
+    /// Returns to this node that make a workload sticky.
+    pub sticky_returns: u32,
+}
+
+/// A time, and what is done when it is over (goals D15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit<A> {
+    /// The time; `None` for none of its own: then only the attempt's limit holds.
+    pub after: Option<Duration>,
+    /// What is done then.
+    pub then: A,
+}
+
+/// What is done about a pod that is over its time, or its tier's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PodAction {
+    /// It is named as over its time, and waited for all the same.
+    Wait,
+    /// The attempt fails and names it.
+    GiveUp,
+    /// It is deleted with its own grace period, whatever its budgets say, and named.
+    Delete,
+}
+
+/// What is done about volumes that are over their time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VolumeAction {
+    /// They are named as over their time, and waited for all the same.
+    Wait,
+    /// The attempt fails and names them.
+    GiveUp,
+    /// The drain goes on without them and names them.
+    GoOn,
+}
+
+/// What is done about pods of a workload that comes back to this node again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StickyAction {
+    /// They stay, are named, and do not count in the proof: as if a `DaemonSet` had made them.
+    Leave,
+    /// They are named as blocked until a person acts or the attempt is over.
+    Wait,
+    /// The attempt fails and names them.
+    GiveUp,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            attempt: Duration::from_secs(24 * 3600),
+            at_once: 32,
+            proof_gap: Duration::from_secs(1),
+            pod: Limit { after: None, then: PodAction::Wait },
+            tier: Limit { after: None, then: PodAction::Wait },
+            volumes: Limit { after: Some(Duration::from_secs(600)), then: VolumeAction::GoOn },
+            sticky: StickyAction::Leave,
+            sticky_returns: 3,
+        }
+    }
+}
+
+/// A call that came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What it means.
+    pub reply: Reply,
+    /// Which call it was and what happened, for a person.
+    pub text: String,
+    /// What a person can do about it.
+    pub next_step: String,
+}
+
+/// A fact for the engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The pods of the node as a watch lists them.
+    Pods(Vec<PodFacts>),
+    /// One pod as it is now.
+    Pod(PodFacts),
+    /// One pod is gone.
+    PodGone(PodUid),
+    /// The answer to [`Effect::Look`] of `turn`: all pods and the node, read from the store.
+    Looked {
+        /// Which look.
+        turn: u64,
+        /// What it saw, or why it saw nothing.
+        seen: Result<(Vec<PodFacts>, NodeFacts), Failure>,
+    },
+    /// The answer to [`Effect::Evict`], [`Effect::Remove`] or [`Effect::Delete`].
+    Evicted {
+        /// Of this pod.
+        uid: PodUid,
+        /// What the server said.
+        reply: Reply,
+    },
+    /// The budgets of a namespace as they are now.
+    Budgets {
+        /// The namespace.
+        namespace: String,
+        /// All its budgets.
+        budgets: Vec<BudgetFacts>,
+    },
+    /// The answer to [`Effect::Inspect`].
+    Inspected {
+        /// The namespace.
+        namespace: String,
+        /// The budget's name.
+        budget: String,
+        /// The pods that keep it from having room, or why they are not known.
+        found: Result<Inspected, Failure>,
+    },
+    /// The volumes of the claims of the newest [`Effect::FollowVolumes`] that are attached here now. A stream that
+    /// fails says [`Event::Trouble`] instead.
+    Volumes(Vec<AttachmentFacts>),
+    /// Our node as it is now.
+    Node(NodeFacts),
+    /// The answer to [`Effect::Cordon`]: whether it had to be written.
+    Cordoned(Result<bool, Failure>),
+    /// A watch fails; it goes on by itself.
+    Trouble(Failure),
+    /// Time has passed.
+    Tick,
+}
+
+/// Something to do for the executor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// List the pods and read the node; answer with [`Event::Looked`] of the same turn.
+    Look {
+        /// To be given back.
+        turn: u64,
+    },
+    /// Evict this pod.
+    Evict(PodRef),
+    /// Claim a disruption of each budget of this pod, which has these labels, and delete it (goals D6).
+    Remove(PodRef, BTreeMap<String, String>),
+    /// Delete this pod, whatever its budgets say, with its own grace period.
+    Delete(PodRef),
+    /// Cordon the node again.
+    Cordon,
+    /// Follow the budgets of this namespace.
+    FollowBudgets(String),
+    /// Read which pods keep this budget from having room, and have it counted again if its numbers are behind.
+    Inspect {
+        /// The namespace.
+        namespace: String,
+        /// The budget's name.
+        budget: String,
+        /// What it selects.
+        selector: Selector,
+        /// It guards pods that other budgets guard too: only then its numbers can be behind for long.
+        shared: bool,
+    },
+    /// Follow the attachments of the volumes of these claims, and of no others any more.
+    FollowVolumes(BTreeSet<Claim>),
+    /// Write to the log.
+    Say(Said),
+    /// The attempt is over.
+    End(Outcome),
+}
+
+/// What is worth a line in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// The server has accepted the eviction.
+    Evicted(PodRef),
+    /// The server has accepted the deletion of the pod, and by which rule it was asked for.
+    Deleted(PodRef, String),
+    /// The pod stays, and by which rule.
+    Left(PodRef, String),
+    /// The pod is gone.
+    Gone(PodRef),
+    /// The pod is held, for a reason that is not the one of last time.
+    Held(PodRef, String),
+    /// The node was found schedulable.
+    Uncordoned,
+}
+
+impl From<kubeapi::Error> for Failure {
+    fn from(error: kubeapi::Error) -> Self {
+        Self { reply: error.reply(), text: error.line(), next_step: error.next_step() }
+    }
+}

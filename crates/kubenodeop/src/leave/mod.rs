@@ -1,0 +1,353 @@
+//! Taking our node out of its cluster for good: a cordon, the pods of applications, a drain where replicas of
+//! volumes live here, and at the end the Node object, without which no node of that name can join again.
+//!
+//! A step that fails is tried so often and no longer; then the next one comes, and what failed is told: whoever
+//! takes a node out of its cluster wants it out. Nothing is done to a node that is the only one of its cluster, as
+//! the API of a device that has left already answers like that. A step that is done has nothing left to do when the
+//! walk begins anew. Not here: whether the node has to leave. Source: spec/agents.md 4.8.
+
+mod replicas;
+
+pub use replicas::last_of_volume;
+
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use kube::core::ObjectList;
+use step::Mono;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::calls::{pods, remove};
+use crate::drain::{Order, drain};
+use crate::engine::Rules;
+use crate::node;
+use crate::node::cordon::CordonOwner;
+use crate::progress::{Marks, Outcome, Progress};
+use kubeapi::Cluster;
+use kubeapi::names::APP_NAMESPACE;
+use kubeapi::names::{NodeName, PodRef};
+use kubeapi::reply::{Class, Reply};
+use kubeapi::watch::Scope;
+use kubeapi::{Error, nodes};
+
+/// Pods deleted at the same time.
+const AT_ONCE: usize = 8;
+
+/// What leaves, in whose name, and how long each step may take.
+#[derive(Debug, Clone)]
+pub struct Leave {
+    /// Our node.
+    pub node: NodeName,
+    /// Our device: a Node object with another one's UUID is not touched.
+    pub device_uuid: String,
+    /// Who owns the cordon.
+    pub owner: CordonOwner,
+    /// Limits of the one attempt to drain, but for its time.
+    pub rules: Rules,
+    /// How long that attempt may last. The newest value counts, also in the middle of it.
+    pub attempt: watch::Receiver<Duration>,
+    /// Where that attempt stood, should it have been cut off in this boot.
+    pub marks: Marks,
+    /// Tries of each step between finding the cluster and deleting the Node object.
+    pub tries: u32,
+    /// Between two tries.
+    pub pause: Duration,
+    /// How long the cluster may be out of reach, at the beginning and at the end.
+    pub reach: Duration,
+}
+
+/// Where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stage {
+    /// Looks for the cluster.
+    #[default]
+    Reaching,
+    /// Makes the node unschedulable.
+    Cordoning,
+    /// Deletes the pods of applications.
+    RemovingApps,
+    /// Looks for replicas of volumes.
+    CheckingReplicas,
+    /// Drains the node.
+    Draining,
+    /// Deletes the Node object.
+    Deleting,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct State {
+    /// The step.
+    pub stage: Stage,
+    /// Why the step is not done yet, or empty.
+    pub trouble: String,
+    /// What failed in the steps before, and was passed over.
+    pub passed_over: Vec<String>,
+    /// How far the drain is.
+    pub drain: Option<Box<Progress>>,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The Node object is deleted.
+    Left,
+    /// There was none any more.
+    Gone,
+    /// The node is the only one of its cluster.
+    Alone,
+    /// The Node object of our name is another device's, in words.
+    NotOurs(String),
+    /// The cluster was out of reach all the time, in words.
+    NotReached(String),
+    /// The Node object could not be deleted, in words.
+    Stays(String),
+}
+
+/// Takes the node out. `told` always holds the newest state; the receiver may skip values.
+///
+/// Dropping the future ends all calls at once; what the server made of the last one is unknown. Begun anew, it goes
+/// on.
+pub async fn leave(
+    cluster: &Cluster,
+    order: &Leave,
+    now: impl Fn() -> Mono + Send + Sync,
+    told: &watch::Sender<State>,
+) -> (End, Vec<String>) {
+    let walk = Walk { cluster, order, now, told };
+    let end = walk.walk().await.unwrap_or_else(|end| end);
+    (end, told.borrow().passed_over.clone())
+}
+
+struct Walk<'a, F> {
+    cluster: &'a Cluster,
+    order: &'a Leave,
+    now: F,
+    told: &'a watch::Sender<State>,
+}
+
+/// An error for a person: what happened, and what to do.
+fn words(error: &Error) -> String {
+    format!("{} ({})", error.line(), error.next_step())
+}
+
+impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
+    /// The steps; one that ends it all comes back as an error.
+    async fn walk(&self) -> Result<End, End> {
+        self.reach().await?;
+        self.cordon().await?;
+        self.remove_apps().await;
+        if self.has_replicas().await {
+            self.drain().await;
+        }
+        self.delete().await
+    }
+
+    fn enter(&self, stage: Stage) {
+        info!(node = %self.order.node, ?stage, "leaving the cluster");
+        self.told.send_modify(|state| {
+            state.stage = stage;
+            state.trouble.clear();
+        });
+    }
+
+    fn trouble(&self, trouble: &str) {
+        self.told.send_if_modified(|state| {
+            let other = state.trouble != trouble;
+            if other {
+                warn!(node = %self.order.node, stage = ?state.stage, error = trouble, "leaving the cluster: tried again");
+                trouble.clone_into(&mut state.trouble);
+            }
+            other
+        });
+    }
+
+    fn pass_over(&self, what: String) {
+        warn!(node = %self.order.node, error = what, "leaving the cluster: passed over");
+        self.told.send_modify(|state| {
+            state.trouble.clear();
+            state.passed_over.push(what);
+        });
+    }
+
+    async fn reach(&self) -> Result<(), End> {
+        self.enter(Stage::Reaching);
+        let began = (self.now)();
+        loop {
+            match node::others(self.cluster, &self.order.node).await {
+                Ok(others) if others.is_empty() => return Err(End::Alone),
+                Ok(_) => return Ok(()),
+                Err(error) if (self.now)().since(began) >= self.order.reach => {
+                    return Err(End::NotReached(words(&error)));
+                }
+                Err(error) => self.trouble(&words(&error)),
+            }
+            sleep(self.order.pause).await;
+        }
+    }
+
+    /// What an error about our Node object ends, if anything.
+    fn ends(error: &Error) -> Option<End> {
+        if matches!(error, Error::WrongNode { .. }) {
+            Some(End::NotOurs(words(error)))
+        } else {
+            matches!(error.reply(), Reply::NotFound { .. }).then_some(End::Gone)
+        }
+    }
+
+    async fn cordon(&self) -> Result<(), End> {
+        self.enter(Stage::Cordoning);
+        let order = self.order;
+        let mut last = String::new();
+        for tried in 1..=order.tries.max(1) {
+            match node::cordon(self.cluster, &order.node, &order.device_uuid, &order.owner).await {
+                Ok(_) => return Ok(()),
+                Err(error) => match Self::ends(&error) {
+                    Some(end) => return Err(end),
+                    None => last = words(&error),
+                },
+            }
+            if tried < order.tries {
+                self.trouble(&last);
+                sleep(order.pause).await;
+            }
+        }
+        self.pass_over(format!("the node could not be cordoned: {last}"));
+        Ok(())
+    }
+
+    async fn remove_apps(&self) {
+        self.enter(Stage::RemovingApps);
+        let mut last = String::new();
+        for tried in 1..=self.order.tries.max(1) {
+            match self.remove_apps_once().await {
+                Ok(()) => return,
+                Err(trouble) => last = trouble,
+            }
+            if tried < self.order.tries {
+                self.trouble(&last);
+                sleep(self.order.pause).await;
+            }
+        }
+        self.pass_over(format!("pods of applications could not be deleted: {last}"));
+    }
+
+    async fn remove_apps_once(&self) -> Result<(), String> {
+        let scope = Scope {
+            what: format!("pods of namespace {APP_NAMESPACE} on node {}", self.order.node),
+            path: Pod::url_path(&(), Some(APP_NAMESPACE)),
+            fields: Some(format!("spec.nodeName={}", self.order.node)),
+            labels: None,
+        };
+        let list: ObjectList<Pod> = scope.list_all(self.cluster).await.map_err(|error| words(&error))?;
+        let standing = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let standing: Vec<PodRef> = standing.map(|pod| pods::facts(pod).pod).collect();
+        let deleted = stream::iter(standing).map(|pod| async move {
+            let reply = remove::delete(self.cluster, &pod, false).await;
+            if reply.class() == Class::Done { Ok(()) } else { Err(format!("pod {pod}: {}", reply.text())) }
+        });
+        let failed: Vec<String> =
+            deleted.buffer_unordered(AT_ONCE).filter_map(|it| async { it.err() }).collect().await;
+        match failed.first() {
+            None => Ok(()),
+            Some(first) => Err(format!("{} of them, as {first}", failed.len())),
+        }
+    }
+
+    /// Whether replicas of volumes live on the node. Where that cannot be found out, they may.
+    async fn has_replicas(&self) -> bool {
+        self.enter(Stage::CheckingReplicas);
+        let mut last = String::new();
+        for tried in 1..=self.order.tries.max(1) {
+            match replicas::count(self.cluster, &self.order.node).await {
+                Ok(here) => {
+                    info!(node = %self.order.node, replicas = here, "leaving the cluster");
+                    return here > 0;
+                }
+                Err(error) => last = words(&error),
+            }
+            if tried < self.order.tries {
+                self.trouble(&last);
+                sleep(self.order.pause).await;
+            }
+        }
+        self.pass_over(format!("replicas could not be looked for, the node is drained: {last}"));
+        true
+    }
+
+    /// One attempt. Another limit for it takes it up where it stands.
+    async fn drain(&self) {
+        self.enter(Stage::Draining);
+        let (mut marks, mut limit) = (self.order.marks.clone(), self.order.attempt.clone());
+        let outcome = loop {
+            let attempt = *limit.borrow_and_update();
+            let order = Order {
+                node: self.order.node.clone(),
+                device_uuid: self.order.device_uuid.clone(),
+                owner: self.order.owner.clone(),
+                rules: Rules { attempt, ..self.order.rules.clone() },
+                marks: marks.clone(),
+            };
+            let (sender, mut progress) = watch::channel(Progress { marks, ..Progress::default() });
+            let tell = async {
+                while progress.changed().await.is_ok() {
+                    let newest = progress.borrow_and_update().clone();
+                    self.told.send_modify(|state| state.drain = Some(Box::new(newest)));
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                outcome = drain(self.cluster, &order, || (self.now)(), &sender) => break outcome,
+                () = other(&mut limit, attempt) => {}
+                () = tell => {}
+            }
+            marks = sender.borrow().marks.clone();
+        };
+        self.told.send_modify(|state| state.drain = None);
+        match outcome {
+            Outcome::Drained { evicted, .. } => {
+                info!(node = %self.order.node, evicted, "leaving the cluster: drained");
+            }
+            Outcome::Failed { reason, .. } => {
+                self.pass_over(format!("the node could not be drained: {reason}"));
+            }
+        }
+    }
+
+    async fn delete(&self) -> Result<End, End> {
+        self.enter(Stage::Deleting);
+        let began = (self.now)();
+        loop {
+            let error = match self.delete_once().await {
+                Ok(()) => return Ok(End::Left),
+                Err(error) => error,
+            };
+            if let Some(end) = Self::ends(&error) {
+                return Ok(end);
+            }
+            if (self.now)().since(began) >= self.order.reach {
+                return Ok(End::Stays(words(&error)));
+            }
+            self.trouble(&words(&error));
+            sleep(self.order.pause).await;
+        }
+    }
+
+    /// Exactly the object that was read, by its UID.
+    async fn delete_once(&self) -> Result<(), Error> {
+        let (name, uuid) = (&self.order.node, &self.order.device_uuid);
+        let (object, _) = node::read_whole(self.cluster, name, uuid).await?;
+        nodes::delete(self.cluster, name, object.metadata.uid).await
+    }
+}
+
+/// Returns when `limit` is another than `now`; never when nobody sets it any more.
+async fn other(limit: &mut watch::Receiver<Duration>, now: Duration) {
+    if limit.wait_for(|it| *it != now).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

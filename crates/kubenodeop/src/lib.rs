@@ -1,0 +1,26 @@
+//! One node taken out of service and given back: which pods leave it, in which order, how each is asked to; the cordon
+//! and its owner; the gate after a boot; the way out of a cluster.
+//!
+//! `plan` says which pods leave and when, `engine` runs one attempt as a pure machine, `drain` carries it out with
+//! `calls` and follows `changes`; `node` is the Node object, its cordon, its taints and the gate after a boot; `leave`
+//! takes the node out of its cluster. Who may call: `zedkube`, and `zedbox drain plan`. Not here: topics, requests, how
+//! often a drain is tried (zedkube decides); clocks (the caller gives one). Sources: design.md sections 2, 3 and 7,
+//! spec/agents.md 4.3 to 4.8.
+
+pub mod calls;
+pub mod changes;
+pub mod drain;
+pub mod engine;
+pub mod leave;
+pub mod node;
+pub mod plan;
+pub mod progress;
+
+pub use calls::pods;
+pub use changes::{Watched, until_changed, until_stirred};
+pub use drain::{Order, drain};
+pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
+pub use leave::last_of_volume;
+pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned, every_peer_drains};
+pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
+pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};

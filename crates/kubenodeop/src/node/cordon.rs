@@ -1,0 +1,147 @@
+//! Who made a node unschedulable, and what follows from it.
+//!
+//! Not here: reading or writing the Node object. Sources: goals D17, R4; spec/agents.md 4.3 steps 3, 4, 6 and
+//! 4.6; D-K15 and D-K16 for the rule on the other nodes.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use kubeapi::names::{CONTROL_PLANE, ETCD, NodeName};
+
+/// What our annotation says about the one who cordoned.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CordonOwner {
+    /// The boot in which the cordon was made.
+    pub boot_id: String,
+    /// The number of the requester.
+    pub requested_by: u8,
+    /// When it was requested, RFC 3339.
+    pub requested_at: String,
+}
+
+/// The cordon of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Cordon {
+    /// Pods may be scheduled here.
+    #[default]
+    None,
+    /// Unschedulable, our annotation is there, and the server knows of nobody else who wrote the flag.
+    Ours(CordonOwner),
+    /// Unschedulable without our annotation, with one that does not parse, or by another hand since: somebody
+    /// else's, never undone.
+    Foreign,
+}
+
+/// The facts about a node that decisions need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// Its name.
+    pub name: NodeName,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// The flag `spec.unschedulable`. The taint is not looked at: it follows the flag late.
+    pub unschedulable: bool,
+    /// Whose cordon it is.
+    pub cordon: Cordon,
+    /// Our annotation, also when somebody has uncordoned the node, or cordoned it anew, and left it behind.
+    pub annotation: Option<CordonOwner>,
+    /// Label `tie-breaker-node=true`: the node carries no workloads.
+    pub tie_breaker: bool,
+    /// All labels.
+    pub labels: BTreeMap<String, String>,
+    /// The version that a write must name.
+    pub resource_version: String,
+}
+
+/// What [`crate::node::cordon`] has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CordonStep {
+    /// Write flag and annotation.
+    Write,
+    /// Nothing: flag and annotation are as wanted.
+    Keep,
+    /// Nothing: somebody else holds it.
+    LeaveForeign,
+}
+
+impl NodeFacts {
+    /// Whether it has the control plane or etcd, whatever the value of the label.
+    #[must_use]
+    pub fn is_server(&self) -> bool {
+        CONTROL_PLANE.iter().chain([&ETCD]).any(|it| self.labels.contains_key(*it))
+    }
+
+    /// How to come to a cordon in the name of `owner`.
+    #[must_use]
+    pub fn cordon_step(&self, owner: &CordonOwner) -> CordonStep {
+        match &self.cordon {
+            Cordon::None => CordonStep::Write,
+            // A cordon of ours from a former request or boot changes its owner, so that the cleaning after a
+            // boot does not take it for a leftover.
+            Cordon::Ours(held) if held != owner => CordonStep::Write,
+            Cordon::Ours(_) => CordonStep::Keep,
+            Cordon::Foreign => CordonStep::LeaveForeign,
+        }
+    }
+}
+
+/// Whether no other node can take pods because each of them is being drained by its own agent: there is at
+/// least one peer that is no tie breaker, and all such peers carry our cordon. A foreign cordon or a node that
+/// is not ready does not count, as it says nothing about a drain of the whole cluster (D-K15, D-K16).
+#[must_use]
+pub fn every_peer_drains(peers: &[NodeFacts]) -> bool {
+    let mut workers = peers.iter().filter(|peer| !peer.tie_breaker).peekable();
+    workers.peek().is_some() && workers.all(|peer| matches!(peer.cordon, Cordon::Ours(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(cordon: Cordon, tie_breaker: bool) -> NodeFacts {
+        NodeFacts {
+            name: NodeName::parse("n").unwrap(),
+            ready: true,
+            unschedulable: cordon != Cordon::None,
+            annotation: None,
+            cordon,
+            tie_breaker,
+            labels: BTreeMap::new(),
+            resource_version: "1".to_owned(),
+        }
+    }
+
+    fn owner(boot: &str) -> CordonOwner {
+        CordonOwner { boot_id: boot.to_owned(), requested_by: 2, requested_at: "t".to_owned() }
+    }
+
+    #[test]
+    fn a_foreign_cordon_is_left_and_an_older_one_of_ours_is_taken_over() {
+        let table = [
+            (Cordon::None, CordonStep::Write),
+            (Cordon::Ours(owner("now")), CordonStep::Keep),
+            (Cordon::Ours(owner("before")), CordonStep::Write),
+            (Cordon::Foreign, CordonStep::LeaveForeign),
+        ];
+        for (cordon, step) in table {
+            assert_eq!(node(cordon.clone(), false).cordon_step(&owner("now")), step, "{cordon:?}");
+        }
+    }
+
+    #[test]
+    fn d_k15_d_k16_only_cordons_of_ours_on_all_working_peers_mean_a_drain_of_the_whole_cluster() {
+        let (ours, foreign, open) = (Cordon::Ours(owner("b")), Cordon::Foreign, Cordon::None);
+        let table: [(Vec<NodeFacts>, bool); 7] = [
+            (vec![], false),
+            (vec![node(ours.clone(), true)], false),
+            (vec![node(ours.clone(), false)], true),
+            (vec![node(ours.clone(), false), node(open.clone(), true)], true),
+            (vec![node(ours.clone(), false), node(open, false)], false),
+            (vec![node(ours.clone(), false), node(foreign, false)], false),
+            (vec![node(ours.clone(), false), node(ours, false)], true),
+        ];
+        for (peers, expected) in table {
+            assert_eq!(every_peer_drains(&peers), expected, "{peers:?}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The gate after a boot, layer by layer.
+
+use std::time::Duration;
+
+use step::Mono;
+
+use crate::node::gate::{Fact, Gate, Layer, LeaseSeen, Limits, NodeSeen, Verdict};
+
+const T0: Mono = Mono::from_start(Duration::from_secs(100));
+const TAINT: &str = "node.kubernetes.io/unreachable:NoExecute";
+
+fn at(secs: u64) -> Mono {
+    T0 + Duration::from_secs(secs)
+}
+
+fn lease(renewed: &str) -> Fact {
+    Fact::Lease(LeaseSeen { renewed: renewed.to_owned(), lasts: Duration::from_secs(40) })
+}
+
+fn node(not_ready: &str, taints: &[&str]) -> Fact {
+    let taints = taints.iter().map(|it| (*it).to_owned()).collect();
+    Fact::Node(NodeSeen { not_ready: not_ready.to_owned(), taints })
+}
+
+/// A gate that has heard at its start that all is sound, but for one renewal.
+fn sound(taints: &[&str]) -> Gate {
+    let mut gate = Gate::new("n1", Limits::default(), T0);
+    for fact in [Fact::Devices(Vec::new()), Fact::Service(Ok(())), node("", taints), lease("r0")] {
+        gate.hear(T0, fact);
+    }
+    gate.hear(T0, Fact::Storage(Vec::new()));
+    gate
+}
+
+/// The same, with the gate open.
+fn open(taints: &[&str]) -> Gate {
+    let mut gate = sound(taints);
+    gate.hear(at(1), lease("r1"));
+    assert_eq!(gate.judge(at(1)).layer, Some(Layer::Steady));
+    assert!(gate.judge(at(6)).is_open());
+    gate
+}
+
+fn layer(verdict: &Verdict) -> &'static str {
+    verdict.layer.map_or("open", Layer::text)
+}
+
+#[test]
+fn r4_the_gate_opens_when_all_layers_have_held_for_the_set_time() {
+    let mut gate = sound(&[]);
+    assert_eq!(layer(&gate.judge(T0)), "node-lease");
+    gate.hear(at(3), lease("r1"));
+    assert_eq!(layer(&gate.judge(at(3))), "steady");
+    assert_eq!(gate.due(at(3)), Some(at(8)));
+    assert_eq!(layer(&gate.judge(at(7))), "steady");
+    // A layer that fails in between starts the time anew.
+    gate.hear(at(7), node("Ready is False", &[]));
+    assert_eq!(layer(&gate.judge(at(7))), "node-ready");
+    gate.hear(at(8), node("", &[]));
+    assert_eq!(layer(&gate.judge(at(9))), "steady");
+    assert_eq!(layer(&gate.judge(at(13))), "steady");
+    assert_eq!(layer(&gate.judge(at(14))), "open");
+}
+
+#[test]
+fn r4_each_layer_in_turn_shuts_the_gate_by_name_with_what_was_seen_and_what_to_do() {
+    let refused = || Fact::Service(Err("connection refused".to_owned()));
+    let trouble = |layer| Fact::Trouble(layer, "403 forbidden".to_owned());
+    let table = [
+        (Fact::Devices(vec!["/dev/kmsg".to_owned()]), "device-nodes", "/dev/kmsg", "mknod"),
+        (refused(), "kubernetes-service", "connection refused", "kubeconfig"),
+        (node("Ready is False KubeletNotReady", &[]), "node-ready", "KubeletNotReady", "describe node n1"),
+        (trouble(Layer::Node), "node-ready", "403 forbidden", "describe node n1"),
+        (trouble(Layer::Lease), "node-lease", "403 forbidden", "get lease n1"),
+        (
+            Fact::Storage(vec!["longhorn-system/manager".to_owned()]),
+            "storage-pods",
+            "longhorn-system/manager",
+            "logs",
+        ),
+        (trouble(Layer::Storage), "storage-pods", "403 forbidden", "get pods"),
+    ];
+    for (fact, expected, words, next) in table {
+        let mut gate = open(&[]);
+        gate.hear(at(10), fact.clone());
+        let verdict = gate.judge(at(10));
+        assert_eq!(layer(&verdict), expected, "{fact:?}");
+        assert!(verdict.words.contains(words) && verdict.next_step.contains(next), "{verdict:?}");
+        assert_eq!((verdict.since, verdict.failed), (at(10), false), "{fact:?}");
+    }
+}
+
+#[test]
+fn r4_of_several_layers_the_lowest_is_reported() {
+    let mut gate = Gate::new("n1", Limits::default(), T0);
+    gate.hear(T0, Fact::Storage(vec!["longhorn-system/m".to_owned()]));
+    gate.hear(T0, node("no", &[]));
+    gate.hear(T0, Fact::Service(Err("refused".to_owned())));
+    gate.hear(T0, Fact::Devices(vec!["/dev/kmsg".to_owned()]));
+    let mut seen = vec![layer(&gate.judge(T0))];
+    for fact in [
+        Fact::Devices(Vec::new()),
+        Fact::Service(Ok(())),
+        node("", &[]),
+        lease("r0"),
+        lease("r1"),
+        Fact::Storage(Vec::new()),
+    ] {
+        gate.hear(T0, fact);
+        seen.push(layer(&gate.judge(T0)));
+    }
+    let expected = [
+        "device-nodes",
+        "kubernetes-service",
+        "node-ready",
+        "node-lease",
+        "node-lease",
+        "storage-pods",
+        "steady",
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn r4_a_layer_over_its_limit_has_failed_and_still_becomes_sound() {
+    let facts = [
+        (Layer::Devices, Fact::Devices(vec!["/dev/kmsg".to_owned()]), Fact::Devices(Vec::new()), 60),
+        (Layer::Service, Fact::Service(Err("refused".to_owned())), Fact::Service(Ok(())), 600),
+        (Layer::Node, node("no", &[]), node("", &[]), 600),
+        (Layer::Lease, Fact::Trouble(Layer::Lease, "403".to_owned()), lease("r9"), 120),
+        (Layer::Storage, Fact::Storage(vec!["l/m".to_owned()]), Fact::Storage(Vec::new()), 600),
+    ];
+    for (expected, bad, good, secs) in facts {
+        let mut gate = open(&[]);
+        let after = |secs: u64| at(10 + secs);
+        let mut step = |now: Mono, fact: Option<&Fact>, beat: &str| {
+            if expected != Layer::Lease {
+                gate.hear(now, lease(beat));
+            }
+            if let Some(fact) = fact {
+                gate.hear(now, fact.clone());
+            }
+            gate.judge(now)
+        };
+        assert_eq!(step(after(0), Some(&bad), "r2").layer, Some(expected));
+        for late in (30..secs).step_by(30) {
+            let verdict = step(after(late), Some(&bad), &format!("r2 {late}"));
+            assert_eq!((verdict.layer, verdict.failed), (Some(expected), false), "{late}");
+        }
+        let verdict = step(after(secs), Some(&bad), "r3");
+        assert_eq!((verdict.layer, verdict.failed), (Some(expected), true));
+        // Never stuck: later is not too late.
+        step(after(secs + 1), Some(&good), "r4");
+        step(after(secs + 2), Some(&if expected == Layer::Lease { lease("r10") } else { good }), "r5");
+        assert!(step(after(secs + 8), None, "r6").is_open(), "{expected:?}");
+    }
+}
+
+#[test]
+fn r4_a_lease_that_only_stands_there_is_not_renewed_and_one_that_was_is_so_no_longer() {
+    let mut gate = sound(&[]);
+    // Told again, by a list or a change of something else.
+    for secs in 1..100 {
+        gate.hear(at(secs), lease("r0"));
+        assert_eq!(layer(&gate.judge(at(secs))), "node-lease", "{secs}");
+    }
+    // Whatever time it names, also one far back.
+    gate.hear(at(100), lease("1970-01-01T00:00:00Z"));
+    assert!(gate.judge(at(100)).layer > Some(Layer::Lease));
+    assert!(gate.judge(at(106)).is_open());
+    assert_eq!(gate.due(at(106)), Some(at(140)));
+    assert_eq!(layer(&gate.judge(at(139))), "open");
+    let verdict = gate.judge(at(140));
+    assert_eq!((layer(&verdict), verdict.words.contains("no longer renewed")), ("node-lease", true));
+}
+
+#[test]
+fn r5_stale_taints_go_after_60_s_of_renewals_and_not_before() {
+    let mut gate = open(&[TAINT]);
+    assert_eq!(gate.judge(at(6)).taints, [TAINT]);
+    assert!(gate.judge(at(6)).words.contains("60 s"));
+    for secs in (11..61).step_by(10) {
+        gate.hear(at(secs), lease(&format!("r{secs}")));
+        assert!(!gate.mends(at(secs)), "{secs}");
+    }
+    // The span of renewals counts, not the time since the first.
+    assert!(!gate.mends(at(65)));
+    gate.hear(at(65), lease("r65"));
+    assert!(gate.mends(at(65)));
+    // One try, and the next one after a pause.
+    assert!(!gate.mends(at(66)));
+    assert!(gate.mends(at(70)));
+    gate.hear(at(71), node("", &[]));
+    assert!(!gate.mends(at(90)));
+}
+
+#[test]
+fn r5_a_gap_in_the_renewals_starts_the_60_s_anew() {
+    let mut gate = open(&[TAINT]);
+    gate.hear(at(30), lease("r2"));
+    gate.hear(at(71), lease("r3"));
+    assert!(!gate.mends(at(71)));
+    gate.hear(at(101), lease("r4"));
+    assert!(!gate.mends(at(101)));
+    gate.hear(at(131), lease("r5"));
+    assert!(gate.mends(at(131)));
+}
+
+#[test]
+fn r5_no_taint_goes_while_the_kubelet_is_not_ready_or_silent_or_the_api_away() {
+    let renewed = || {
+        let mut gate = open(&[TAINT]);
+        for secs in [30, 60, 65] {
+            gate.hear(at(secs), lease(&format!("r{secs}")));
+        }
+        gate
+    };
+    assert!(renewed().mends(at(65)));
+    let mut silent = renewed();
+    assert!(!silent.mends(at(105)));
+    for fact in [node("Ready is False", &[TAINT]), Fact::Service(Err("refused".to_owned())), node("", &[])] {
+        let mut gate = renewed();
+        gate.hear(at(65), fact.clone());
+        assert!(!gate.mends(at(65)), "{fact:?}");
+    }
+    // Storage may wait for just these taints to go.
+    let mut gate = renewed();
+    gate.hear(at(65), Fact::Storage(vec!["longhorn-system/m".to_owned()]));
+    assert!(gate.mends(at(65)));
+}

@@ -1,0 +1,256 @@
+//! The Node object: reading it, and cordoning with an owner.
+//!
+//! Not here: how often to try (the caller counts), what a cordon allows (`cordon`). Sources: goals D17, R4;
+//! spec/agents.md 4.3 steps 3 and 4, 4.6.
+
+pub mod boot;
+pub mod cordon;
+pub mod gate;
+pub mod taints;
+#[cfg(test)]
+mod tests;
+
+pub use cordon::{Cordon, CordonOwner, NodeFacts, every_peer_drains};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Resource;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::ObjectList;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use cordon::CordonStep;
+use kubeapi::Cluster;
+use kubeapi::Error;
+use kubeapi::names::NodeName;
+use kubeapi::nodes::{self, FIELD_MANAGER, api};
+use kubeapi::watch::Scope;
+
+/// The annotation that says whose cordon it is.
+pub const OWNER_ANNOTATION: &str = "pillar-rs/cordon-owner";
+/// The label of a node that carries no workloads.
+pub const TIE_BREAKER_LABEL: &str = "tie-breaker-node";
+
+/// The annotation's text.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerForm {
+    boot_id: String,
+    requested_by: u8,
+    requested_at: String,
+}
+
+/// What [`cordon`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cordoned {
+    /// Flag and annotation written.
+    Written,
+    /// They were as wanted.
+    Kept,
+    /// The node is somebody else's cordon, and stays so.
+    Foreign,
+}
+
+/// What [`uncordon_own`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Uncordoned {
+    /// Flag and annotation removed.
+    Opened,
+    /// There was nothing of ours.
+    NothingOfOurs,
+}
+
+/// Our own node by its name.
+///
+/// # Errors
+/// [`Error::WrongNode`] when the node carries another device's UUID, and all of [`Cluster`]'s.
+pub async fn read(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Result<NodeFacts, Error> {
+    read_whole(cluster, name, device_uuid).await.map(|(_, facts)| facts)
+}
+
+/// [`read`] with the object itself.
+pub(crate) async fn read_whole(
+    cluster: &Cluster,
+    name: &NodeName,
+    device_uuid: &str,
+) -> Result<(Node, NodeFacts), Error> {
+    let node = nodes::own(cluster, name, device_uuid).await?;
+    let facts = facts(&node)?;
+    Ok((node, facts))
+}
+
+/// The facts about a node that must be that of our device.
+pub(crate) fn owned(node: &Node, device_uuid: &str) -> Result<NodeFacts, Error> {
+    nodes::check_device(node, device_uuid)?;
+    facts(node)
+}
+
+/// All nodes but `own`.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn others(cluster: &Cluster, own: &NodeName) -> Result<Vec<NodeFacts>, Error> {
+    let list: ObjectList<Node> = cluster.ask("list nodes", api().list(&ListParams::default())).await?;
+    let all: Result<Vec<NodeFacts>, Error> = list.items.iter().map(facts).collect();
+    Ok(all?.into_iter().filter(|node| node.name != *own).collect())
+}
+
+/// Makes the node unschedulable in the name of `owner`, by one patch of flag and annotation that names the
+/// resource version. A foreign cordon is left as it is; a mark of ours that is left on it is taken off.
+///
+/// # Errors
+/// As [`read`]; a lost race is [`Error::is_conflict`], and the caller counts its tries.
+pub async fn cordon(
+    cluster: &Cluster,
+    name: &NodeName,
+    device_uuid: &str,
+    owner: &CordonOwner,
+) -> Result<Cordoned, Error> {
+    let node = read(cluster, name, device_uuid).await?;
+    match node.cordon_step(owner) {
+        CordonStep::Keep => Ok(Cordoned::Kept),
+        CordonStep::LeaveForeign => {
+            if node.annotation.is_some() {
+                unmark(cluster, &node).await?;
+            }
+            Ok(Cordoned::Foreign)
+        }
+        CordonStep::Write => {
+            let what = format!("cordon node {name}");
+            let owner = owner_text(owner)
+                .map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
+            let body = json!({
+                "metadata": {
+                    "resourceVersion": node.resource_version,
+                    "annotations": { OWNER_ANNOTATION: owner },
+                },
+                "spec": { "unschedulable": true },
+            });
+            patch(cluster, &what, name, body).await.map(|()| Cordoned::Written)
+        }
+    }
+}
+
+/// Makes the node schedulable again if the cordon is ours, by one patch that removes flag and annotation and
+/// names the resource version. An annotation that somebody's uncordon left behind is removed too.
+///
+/// # Errors
+/// As [`cordon`].
+pub async fn uncordon_own(
+    cluster: &Cluster,
+    name: &NodeName,
+    device_uuid: &str,
+) -> Result<Uncordoned, Error> {
+    let node = read(cluster, name, device_uuid).await?;
+    let ours = match node.cordon {
+        Cordon::Ours(_) => true,
+        Cordon::None => node.annotation.is_some(),
+        Cordon::Foreign => false,
+    };
+    if !ours {
+        if node.annotation.is_some() {
+            unmark(cluster, &node).await?;
+        }
+        return Ok(Uncordoned::NothingOfOurs);
+    }
+    let body = json!({
+        "metadata": {
+            "resourceVersion": node.resource_version,
+            "annotations": { OWNER_ANNOTATION: null },
+        },
+        "spec": { "unschedulable": null },
+    });
+    patch(cluster, &format!("uncordon node {name}"), name, body).await.map(|()| Uncordoned::Opened)
+}
+
+/// Takes our annotation off a node whose cordon is not ours (any more), by one patch that names the resource
+/// version of `node`. Left there, it would make somebody else's next cordon look like ours.
+///
+/// # Errors
+/// As [`cordon`].
+pub async fn unmark(cluster: &Cluster, node: &NodeFacts) -> Result<(), Error> {
+    let body = json!({
+        "metadata": {
+            "resourceVersion": node.resource_version,
+            "annotations": { OWNER_ANNOTATION: null },
+        },
+    });
+    patch(cluster, &format!("take our mark off node {}", node.name), &node.name, body).await
+}
+
+pub(crate) async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: Value) -> Result<(), Error> {
+    let signed = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    cluster.order(what, api().patch(name.as_str(), &signed, &Patch::Merge(body))).await
+}
+
+/// A patch of the node that changes nothing, as a dry run: whether we may.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn rehearse_patch(cluster: &Cluster, name: &NodeName) -> Result<(), Error> {
+    let how = PatchParams { dry_run: true, ..PatchParams::default() };
+    let request = api().patch(name.as_str(), &how, &Patch::Merge(json!({})));
+    cluster.order(&format!("patch node {name} as a dry run"), request).await
+}
+
+/// One node as a thing to follow.
+pub(crate) fn scope(name: &NodeName) -> Scope {
+    Scope {
+        what: format!("node {name}"),
+        path: Node::url_path(&(), None),
+        fields: Some(format!("metadata.name={name}")),
+        labels: None,
+    }
+}
+
+/// The annotation's text, members in this order so that a person finds them.
+fn owner_text(owner: &CordonOwner) -> Result<String, serde_json::Error> {
+    let CordonOwner { boot_id, requested_by, requested_at } = owner.clone();
+    serde_json::to_string(&OwnerForm { boot_id, requested_by, requested_at })
+}
+
+/// Condition Ready is True.
+pub(crate) fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// The facts about a node.
+pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
+    let name = NodeName::parse(node.metadata.name.as_deref().unwrap_or_default())?;
+    let spec = node.spec.as_ref();
+    let unschedulable = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+    let annotation = node.metadata.annotations.as_ref().and_then(|all| all.get(OWNER_ANNOTATION));
+    let owner = annotation.and_then(|text| serde_json::from_str::<OwnerForm>(text).ok());
+    let owner = owner.map(|OwnerForm { boot_id, requested_by, requested_at }| CordonOwner {
+        boot_id,
+        requested_by,
+        requested_at,
+    });
+    let labels = node.metadata.labels.clone().unwrap_or_default();
+    Ok(NodeFacts {
+        name,
+        ready: is_ready(node),
+        unschedulable,
+        annotation: owner.clone(),
+        cordon: match (unschedulable, owner) {
+            (false, _) => Cordon::None,
+            (true, Some(owner)) if !written_by_others(node) => Cordon::Ours(owner),
+            (true, Some(_) | None) => Cordon::Foreign,
+        },
+        tie_breaker: labels.get(TIE_BREAKER_LABEL).is_some_and(|value| value == "true"),
+        labels,
+        resource_version: node.metadata.resource_version.clone().unwrap_or_default(),
+    })
+}
+
+/// Whether the server remembers that somebody else wrote the flag, or insists on it beside us. Who uncordons and
+/// cordons by hand does, while our annotation stays. Where the server remembers nothing, the annotation decides.
+/// Source: the Kubernetes page "Server-Side Apply", field management.
+fn written_by_others(node: &Node) -> bool {
+    let entries = node.metadata.managed_fields.iter().flatten();
+    let of_flag = entries.filter(|entry| {
+        entry.fields_v1.as_ref().is_some_and(|it| it.0.pointer("/f:spec/f:unschedulable").is_some())
+    });
+    of_flag.into_iter().any(|entry| entry.manager.as_deref() != Some(FIELD_MANAGER))
+}

@@ -1,0 +1,254 @@
+//! The Node object: which bytes are sent, and what is made of what comes back.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::node::cordon::{Cordon, CordonOwner};
+use crate::node::{Cordoned, OWNER_ANNOTATION, Uncordoned, cordon, facts, others, read, uncordon_own};
+use kubeapi::Error;
+use kubeapi::client::PROBE_LIMIT;
+use kubeapi::mock::{self, Answer, Then};
+use kubeapi::names::NodeName;
+use kubeapi::nodes::probe;
+use kubeapi::reply::Reach;
+
+const DEVICE: &str = "a5a4e5c1-0000-4000-8000-000000000001";
+
+fn node_object(unschedulable: bool, annotation: Option<&str>) -> Value {
+    let mut node = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1", "resourceVersion": "77", "labels": {"node-uuid": DEVICE}},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    if unschedulable {
+        node["spec"]["unschedulable"] = json!(true);
+    }
+    if let Some(text) = annotation {
+        node["metadata"]["annotations"] = json!({ OWNER_ANNOTATION: text });
+    }
+    node
+}
+
+fn name() -> NodeName {
+    NodeName::parse("n1").unwrap()
+}
+
+fn owner() -> CordonOwner {
+    CordonOwner { boot_id: "b1".to_owned(), requested_by: 2, requested_at: "2025-01-01T00:00:00Z".to_owned() }
+}
+
+const OURS: &str = r#"{"bootId":"b1","requestedBy":2,"requestedAt":"2025-01-01T00:00:00Z"}"#;
+const EARLIER: &str = r#"{"bootId":"b0","requestedBy":3,"requestedAt":"2024-01-01T00:00:00Z"}"#;
+
+#[tokio::test(start_paused = true)]
+async fn the_own_node_is_read_by_name_and_recognised_by_its_label() {
+    let (cluster, calls) = mock::cluster(vec![mock::object(&node_object(false, None))]);
+    let facts = read(&cluster, &name(), &DEVICE.to_uppercase()).await.unwrap();
+    assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"]);
+    assert!(facts.ready && !facts.unschedulable && !facts.tie_breaker);
+    assert_eq!(facts.cordon, Cordon::None);
+
+    let (cluster, _) = mock::cluster(vec![mock::object(&node_object(false, None))]);
+    let error = read(&cluster, &name(), "another").await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("find our own node: node n1 has label node-uuid={DEVICE}, this device is another")
+    );
+    assert!(!error.is_retryable());
+}
+
+#[test]
+fn the_facts_of_a_node_follow_its_object() {
+    let facts = |value: Value| facts(&serde_json::from_value(value).unwrap()).unwrap();
+    let table = [
+        (node_object(false, None), Cordon::None, None),
+        (node_object(true, None), Cordon::Foreign, None),
+        (node_object(true, Some("{torn")), Cordon::Foreign, None),
+        (node_object(true, Some(OURS)), Cordon::Ours(owner()), Some(owner())),
+        (node_object(false, Some(OURS)), Cordon::None, Some(owner())),
+    ];
+    for (object, cordon, annotation) in table {
+        let found = facts(object.clone());
+        assert_eq!((found.cordon, found.annotation), (cordon, annotation), "{object}");
+    }
+    let mut spare = node_object(false, None);
+    spare["metadata"]["labels"]["tie-breaker-node"] = json!("true");
+    spare["status"]["conditions"] = json!([{"type": "Ready", "status": "Unknown"}]);
+    let spare = facts(spare);
+    assert!(spare.tie_breaker && !spare.ready);
+    // The taint alone comes from a controller that is late; the flag decides.
+    let mut tainted = node_object(false, None);
+    tainted["spec"]["taints"] = json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]);
+    assert!(!facts(tainted).unschedulable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d17_a_cordon_is_one_patch_of_flag_and_owner_with_the_resource_version() {
+    for annotation in [None, Some(EARLIER)] {
+        let answers = vec![
+            mock::object(&node_object(annotation.is_some(), annotation)),
+            mock::object(&node_object(true, Some(OURS))),
+        ];
+        let (cluster, calls) = mock::cluster(answers);
+        assert_eq!(cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap(), Cordoned::Written);
+        let patch = calls.all().remove(1);
+        assert_eq!(patch.line, "PATCH /api/v1/nodes/n1?&fieldManager=pillar-rs");
+        assert_eq!(patch.content_type, "application/merge-patch+json");
+        let owner = OURS.replace('"', "\\\"");
+        assert_eq!(
+            patch.body,
+            format!(
+                r#"{{"metadata":{{"annotations":{{"pillar-rs/cordon-owner":"{owner}"}},"resourceVersion":"77"}},"spec":{{"unschedulable":true}}}}"#
+            )
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn d17_a_foreign_cordon_and_one_that_is_as_wanted_are_not_written() {
+    for (annotation, expected) in [(None, Cordoned::Foreign), (Some(OURS), Cordoned::Kept)] {
+        let (cluster, calls) = mock::cluster(vec![mock::object(&node_object(true, annotation))]);
+        assert_eq!(cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap(), expected);
+        assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_only_a_cordon_of_ours_is_removed_flag_and_annotation_in_one_patch() {
+    for (unschedulable, annotation) in [(true, EARLIER), (false, OURS)] {
+        let answers = vec![
+            mock::object(&node_object(unschedulable, Some(annotation))),
+            mock::object(&node_object(false, None)),
+        ];
+        let (cluster, calls) = mock::cluster(answers);
+        assert_eq!(uncordon_own(&cluster, &name(), DEVICE).await.unwrap(), Uncordoned::Opened);
+        let patch = calls.all().remove(1);
+        assert_eq!(patch.line, "PATCH /api/v1/nodes/n1?&fieldManager=pillar-rs");
+        assert_eq!(
+            patch.body,
+            r#"{"metadata":{"annotations":{"pillar-rs/cordon-owner":null},"resourceVersion":"77"},"spec":{"unschedulable":null}}"#
+        );
+    }
+    for (unschedulable, annotation) in [(true, None), (true, Some("{torn")), (false, None)] {
+        let (cluster, calls) = mock::cluster(vec![mock::object(&node_object(unschedulable, annotation))]);
+        assert_eq!(uncordon_own(&cluster, &name(), DEVICE).await.unwrap(), Uncordoned::NothingOfOurs);
+        assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"]);
+    }
+}
+
+/// What the server remembers: each of `managers` has written the flag.
+fn written_by(mut node: Value, managers: &[&str]) -> Value {
+    let entry = |manager: &&str| {
+        json!({"manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:unschedulable": {}}}})
+    };
+    let mut entries: Vec<Value> = managers.iter().map(entry).collect();
+    // Every kubelet and many a person have written something else.
+    entries.push(
+        json!({"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:labels": {"f:unschedulable": {}}}, "f:spec": {"f:podCIDR": {}}}}),
+    );
+    node["metadata"]["managedFields"] = entries.into();
+    node
+}
+
+#[test]
+fn r4_a_cordon_that_another_hand_has_written_since_is_not_ours() {
+    let found = |node: Value, managers: &[&str]| {
+        facts(&serde_json::from_value(written_by(node, managers)).unwrap()).unwrap()
+    };
+    let marked = || node_object(true, Some(OURS));
+    let table: [(&[&str], bool); 5] = [
+        (&[], true),
+        (&["pillar-rs"], true),
+        (&["kubectl"], false),
+        (&["kubectl-cordon"], false),
+        // Somebody insists on the flag beside us.
+        (&["pillar-rs", "gitops"], false),
+    ];
+    for (managers, ours) in table {
+        let expected = if ours { Cordon::Ours(owner()) } else { Cordon::Foreign };
+        let seen = found(marked(), managers);
+        assert_eq!((seen.cordon, seen.annotation), (expected, Some(owner())), "{managers:?}");
+        assert_eq!(found(node_object(false, Some(OURS)), managers).cordon, Cordon::None);
+        assert_eq!(found(node_object(true, None), managers).cordon, Cordon::Foreign);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_our_mark_is_taken_off_somebody_elses_cordon_and_the_cordon_stays() {
+    let body = r#"{"metadata":{"annotations":{"pillar-rs/cordon-owner":null},"resourceVersion":"77"}}"#;
+    for door in ["cordon", "uncordon"] {
+        let theirs = written_by(node_object(true, Some(OURS)), &["kubectl"]);
+        let answers = vec![mock::object(&theirs), mock::object(&node_object(true, None))];
+        let (cluster, calls) = mock::cluster(answers);
+        if door == "cordon" {
+            assert_eq!(cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap(), Cordoned::Foreign);
+        } else {
+            assert_eq!(uncordon_own(&cluster, &name(), DEVICE).await.unwrap(), Uncordoned::NothingOfOurs);
+        }
+        assert_eq!(calls.all().remove(1).body, body, "{door}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn d17_a_lost_race_is_a_conflict_for_the_caller_to_count() {
+    let answers =
+        vec![mock::object(&node_object(false, None)), mock::status(409, "the object has been modified")];
+    let (cluster, calls) = mock::cluster(answers);
+    let error = cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap_err();
+    assert!(error.is_conflict() && error.is_retryable());
+    assert_eq!(error.line(), "cordon node n1: the server answered 409: the object has been modified");
+    assert_eq!(calls.lines().len(), 2, "no try of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_other_nodes_are_all_but_our_own() {
+    let mut other = node_object(true, Some(OURS));
+    other["metadata"]["name"] = json!("n2");
+    let (cluster, calls) = mock::cluster(vec![mock::list("9", &[node_object(false, None), other])]);
+    let found = others(&cluster, &name()).await.unwrap();
+    assert_eq!(calls.lines(), ["GET /api/v1/nodes?"]);
+    assert_eq!(found.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
+    assert!(crate::every_peer_drains(&found));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d_k2_refused_silent_and_broken_servers_are_unreachable_and_busy_ones_are_not() {
+    let expired = "tls: invalid peer certificate: Expired";
+    let table = [
+        (mock::list("1", &[]), None),
+        (mock::status(401, ""), Some(Reach::Reachable)),
+        (mock::status(403, ""), Some(Reach::Reachable)),
+        (mock::status(429, ""), Some(Reach::Throttled)),
+        (mock::status(500, ""), Some(Reach::Unreachable)),
+        (mock::status(503, ""), Some(Reach::Unreachable)),
+        (mock::status(504, ""), Some(Reach::Unreachable)),
+        (Answer::Full(200, vec![], "<html>".to_owned()), Some(Reach::Unreachable)),
+        (Answer::Lines(vec![], Then::Cut), Some(Reach::Unreachable)),
+        (Answer::Refused("connection refused"), Some(Reach::Unreachable)),
+        (Answer::Refused(expired), Some(Reach::Unreachable)),
+        (Answer::Silence, Some(Reach::Unreachable)),
+    ];
+    for (number, (answer, reach)) in table.into_iter().enumerate() {
+        let (cluster, calls) = mock::cluster(vec![answer]);
+        let asked = tokio::time::timeout(PROBE_LIMIT + Duration::from_secs(1), probe(&cluster)).await;
+        let error = asked.expect("bounded").err();
+        assert_eq!(error.as_ref().map(Error::reach), reach, "row {number}: {error:?}");
+        assert_eq!(calls.lines(), ["GET /api/v1/nodes?&limit=1"]);
+        if let Some(error) = error {
+            assert!(!error.next_step().is_empty());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_with_certificates_says_what_to_renew() {
+    let (cluster, _) = mock::cluster(vec![Answer::Refused("tls: invalid peer certificate: UnknownIssuer")]);
+    let error = probe(&cluster).await.unwrap_err();
+    assert!(error.line().contains("UnknownIssuer"), "{}", error.line());
+    assert!(error.next_step().contains("renew"), "{}", error.next_step());
+}

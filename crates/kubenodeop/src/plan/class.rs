@@ -1,0 +1,170 @@
+//! Which pods leave a node in a drain, and which stay.
+//!
+//! Not here: reading pods, asking the server, order in time. Sources: spec/agents.md 4.4; `kubectl drain
+//! --force --ignore-daemonsets --delete-emptydir-data`.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::plan::tier::Tier;
+use kubeapi::names::PodRef;
+
+/// Values of the label `app` that a drain leaves alone: Longhorn's own parts, which must serve the volumes of
+/// the pods that leave (spec/agents.md 4.4).
+pub const KEPT_APPS: [&str; 5] = [
+    "csi-attacher",
+    "csi-provisioner",
+    "longhorn-admission-webhook",
+    "longhorn-conversion-webhook",
+    "longhorn-driver-deployer",
+];
+
+/// The same as a label selector for the server.
+pub const KEPT_APPS_SELECTOR: &str = "app!=csi-attacher,app!=csi-provisioner,app!=longhorn-admission-webhook,\
+     app!=longhorn-conversion-webhook,app!=longhorn-driver-deployer";
+
+/// The facts about a pod that a drain needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodFacts {
+    /// Which pod.
+    pub pod: PodRef,
+    /// Its labels; budgets select by them.
+    pub labels: BTreeMap<String, String>,
+    /// Phase Succeeded or Failed.
+    pub finished: bool,
+    /// Its deletion has begun.
+    pub terminating: bool,
+    /// The time that it may take to end, once asked.
+    pub grace: Duration,
+    /// Who made it.
+    pub owner: Owner,
+    /// The controller's kind and name, as `ReplicaSet/web-5f7d`; a pod with the same one in the same namespace is
+    /// the same workload come back. Empty without a controller.
+    pub workload: String,
+    /// When it leaves.
+    pub tier: Tier,
+    /// Its priority; lower ones leave first within a tier.
+    pub priority: i32,
+    /// Names of the PersistentVolumeClaims that it mounts, within its namespace.
+    pub claims: Vec<String>,
+    /// It tolerates the taint of a cordon, so the scheduler may put its like here again.
+    pub tolerates_cordon: bool,
+}
+
+/// The controller of a pod, as far as a drain cares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// None: nobody makes the pod anew.
+    Nobody,
+    /// The kubelet, of whose static pod this is an image: deleting it stops nothing.
+    Kubelet,
+    /// A `DaemonSet` that is there: it would put the pod back at once.
+    DaemonSet,
+    /// A `DaemonSet` that is gone, so that nobody makes the pod anew.
+    VanishedDaemonSet,
+    /// Any other controller.
+    Other,
+}
+
+/// What a drain does with a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Not touched, not waited for.
+    Keep(Why),
+    /// Evicted and waited for.
+    Leave,
+    /// Already leaving: waited for.
+    Await,
+}
+
+/// Why a pod stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// One of [`KEPT_APPS`].
+    KeptApp,
+    /// Its `DaemonSet` would put it back.
+    DaemonSet,
+    /// A mirror pod.
+    Mirror,
+}
+
+impl PodFacts {
+    /// What a drain does with this pod. Forced as the reference forces it: pods without a controller leave too,
+    /// and emptyDir data is lost.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        let kept_app = self.labels.get("app").is_some_and(|app| KEPT_APPS.contains(&app.as_str()));
+        if kept_app {
+            Class::Keep(Why::KeptApp)
+        } else if self.owner == Owner::DaemonSet && !self.finished {
+            Class::Keep(Why::DaemonSet)
+        } else if self.owner == Owner::Kubelet {
+            Class::Keep(Why::Mirror)
+        } else if self.terminating {
+            Class::Await
+        } else {
+            Class::Leave
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use kubeapi::names::PodUid;
+
+    /// A running pod of a replica set.
+    pub(crate) fn pod(name: &str) -> PodFacts {
+        PodFacts {
+            pod: PodRef {
+                namespace: "shop".to_owned(),
+                name: name.to_owned(),
+                uid: PodUid::new(format!("uid-{name}")),
+            },
+            labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
+            finished: false,
+            terminating: false,
+            grace: Duration::from_secs(30),
+            owner: Owner::Other,
+            workload: format!("ReplicaSet/{name}"),
+            tier: Tier::Application,
+            priority: 0,
+            claims: Vec::new(),
+            tolerates_cordon: false,
+        }
+    }
+
+    #[test]
+    fn the_classes_are_those_of_a_forced_kubectl_drain() {
+        let plain = pod("a");
+        let table = [
+            (plain.clone(), Class::Leave),
+            (PodFacts { owner: Owner::Nobody, ..plain.clone() }, Class::Leave),
+            (PodFacts { finished: true, ..plain.clone() }, Class::Leave),
+            (PodFacts { terminating: true, ..plain.clone() }, Class::Await),
+            (PodFacts { owner: Owner::Kubelet, ..plain.clone() }, Class::Keep(Why::Mirror)),
+            (PodFacts { owner: Owner::Kubelet, finished: true, ..plain.clone() }, Class::Keep(Why::Mirror)),
+            (PodFacts { owner: Owner::DaemonSet, ..plain.clone() }, Class::Keep(Why::DaemonSet)),
+            (
+                PodFacts { owner: Owner::DaemonSet, terminating: true, ..plain.clone() },
+                Class::Keep(Why::DaemonSet),
+            ),
+            (PodFacts { owner: Owner::DaemonSet, finished: true, ..plain.clone() }, Class::Leave),
+            (PodFacts { owner: Owner::VanishedDaemonSet, ..plain }, Class::Leave),
+        ];
+        for (given, class) in table {
+            assert_eq!(given.class(), class, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn longhorns_own_parts_stay_by_rule_and_by_selector() {
+        for app in KEPT_APPS {
+            let kept = PodFacts { labels: BTreeMap::from([("app".to_owned(), app.to_owned())]), ..pod("a") };
+            assert_eq!(kept.class(), Class::Keep(Why::KeptApp), "{app}");
+        }
+        let selector: Vec<String> = KEPT_APPS.iter().map(|app| format!("app!={app}")).collect();
+        assert_eq!(KEPT_APPS_SELECTOR, selector.join(","));
+    }
+}

@@ -1,0 +1,412 @@
+//! What a drain would do and what it would meet, from one reading of the cluster.
+//!
+//! Not here: reading (`survey`), printing. Sources: goals O5, D6, D7, D11. It says what is certain: a pod behind a
+//! budget that merely has to wait for its turn is no blocker.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::calls::volumes::AttachmentFacts;
+use crate::node::cordon::{Cordon, NodeFacts};
+use crate::plan::budget::BudgetFacts;
+use crate::plan::held;
+use crate::plan::hindrance::Hindrance;
+use crate::plan::placement::{Needs, Peer};
+use crate::plan::tier::Tier;
+use crate::plan::{Class, Owner, PodFacts, Why};
+use crate::progress::BlockCode;
+use kubeapi::names::PodRef;
+
+/// Namespace and name.
+type Named = (String, String);
+
+/// The cluster as it was read.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// The node that would be drained.
+    pub node: NodeFacts,
+    /// All pods on it, those that a drain does not look at included.
+    pub pods: Vec<Surveyed>,
+    /// All budgets.
+    pub budgets: Vec<BudgetFacts>,
+    /// Budgets that let pods pass that are not Ready (`unhealthyPodEvictionPolicy: AlwaysAllow`).
+    pub lenient: BTreeSet<Named>,
+    /// What keeps budgets without room from having any, by namespace and name.
+    pub hindrances: BTreeMap<Named, Vec<Hindrance>>,
+    /// The other nodes.
+    pub peers: Vec<Peer>,
+    /// Namespaces that are being deleted.
+    pub ending: BTreeSet<String>,
+    /// Volumes of claims that are attached to the node.
+    pub attached: Vec<AttachmentFacts>,
+    /// Resource by resource the version that was read.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// One pod with what only a forecast asks for.
+#[derive(Debug, Clone)]
+pub struct Surveyed {
+    /// As a drain sees it, its `DaemonSet` looked up.
+    pub facts: PodFacts,
+    /// What it asks of a node.
+    pub needs: Needs,
+    /// Its condition Ready is True.
+    pub ready: bool,
+    /// Its phase is Pending.
+    pub pending: bool,
+    /// The name of its priority class, or empty.
+    pub priority_class: String,
+}
+
+/// What a drain would do and meet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The node.
+    pub node: String,
+    /// Its cordon: `none`, `ours` or `foreign`.
+    pub cordon: &'static str,
+    /// All pods of the node, in the order in which they would be asked; those that stay come last.
+    pub pods: Vec<Planned>,
+    /// What would hold the drain up, in the order of the pods' names.
+    pub blockers: Vec<Foreseen>,
+    /// Volumes that must be detached afterwards.
+    pub volumes: Vec<String>,
+    /// The other nodes, and why each takes no pods, or empty.
+    pub peers: Vec<(String, String)>,
+    /// What a person should know and that holds up no single pod.
+    pub notes: Vec<String>,
+    /// Pods by what becomes of them.
+    pub counts: PlanCounts,
+    /// Tiers that leave, in their order, and pods in each.
+    pub tiers: Vec<(Tier, u32)>,
+    /// Resource by resource the version that was read.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// One pod in a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// Which.
+    pub pod: PodRef,
+    /// What becomes of it.
+    pub class: PlanClass,
+    /// When.
+    pub tier: Tier,
+    /// Lower ones leave first within a tier.
+    pub priority: i32,
+    /// The name of its priority class, or empty.
+    pub priority_class: String,
+    /// Kind and name of its controller, or empty.
+    pub workload: String,
+    /// Names of the budgets that guard it.
+    pub budgets: Vec<String>,
+    /// Names of the claims that it mounts.
+    pub claims: Vec<String>,
+    /// What is to be known about it, or empty.
+    pub note: String,
+}
+
+/// What becomes of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PlanClass {
+    /// Evicted.
+    Evict,
+    /// Evicted, and no other node is one of those that it asks for.
+    Pinned,
+    /// Evicted, and the scheduler may put its like here again.
+    TolerateCordon,
+    /// Evicted: its `DaemonSet` is gone.
+    Orphan,
+    /// It has run to its end, and is removed.
+    Finished,
+    /// Its end has begun.
+    Going,
+    /// It stays, as its `DaemonSet` would put it back.
+    KeepDaemonSet,
+    /// It stays, as the kubelet runs it from a file.
+    KeepMirror,
+    /// It stays, as one of [`crate::plan::KEPT_APPS`].
+    KeepExcluded,
+}
+
+impl PlanClass {
+    /// The word for files and tables.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Evict => "evict",
+            Self::Pinned => "pinned",
+            Self::TolerateCordon => "tolerates-cordon",
+            Self::Orphan => "orphan",
+            Self::Finished => "finished",
+            Self::Going => "going",
+            Self::KeepDaemonSet => "keep-daemonset",
+            Self::KeepMirror => "keep-mirror",
+            Self::KeepExcluded => "keep-excluded",
+        }
+    }
+
+    /// It stays on the node.
+    #[must_use]
+    pub const fn stays(self) -> bool {
+        matches!(self, Self::KeepDaemonSet | Self::KeepMirror | Self::KeepExcluded)
+    }
+}
+
+/// A pod that would be held up, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreseen {
+    /// Which.
+    pub pod: PodRef,
+    /// The reason for machines; [`BlockCode::next_step`] tells what to do.
+    pub code: BlockCode,
+    /// The reason for a person.
+    pub reason: String,
+}
+
+/// Pods by what becomes of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PlanCounts {
+    /// All on the node.
+    pub total: u32,
+    /// To be asked to leave.
+    pub leave: u32,
+    /// Leaving already.
+    pub going: u32,
+    /// Staying.
+    pub keep: u32,
+    /// Of those that leave, certain to be held up.
+    pub blocked: u32,
+}
+
+/// Foretells the drain of `survey`'s node.
+#[must_use]
+pub fn forecast(survey: &Survey) -> Plan {
+    let mut pods: Vec<(PlanClass, &Surveyed)> =
+        survey.pods.iter().map(|pod| (survey.class(pod), pod)).collect();
+    // The order in which the engine asks; names only where nothing else decides.
+    pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod.uid));
+    let mut blockers = survey.blockers(&pods);
+    blockers.sort_by(|one, other| one.pod.cmp(&other.pod));
+    pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod));
+
+    let mut counts = PlanCounts::default();
+    let mut tiers: BTreeMap<Tier, u32> = BTreeMap::new();
+    for (class, pod) in &pods {
+        counts.total += 1;
+        match class {
+            PlanClass::KeepDaemonSet | PlanClass::KeepMirror | PlanClass::KeepExcluded => counts.keep += 1,
+            PlanClass::Going => counts.going += 1,
+            PlanClass::Evict
+            | PlanClass::Pinned
+            | PlanClass::TolerateCordon
+            | PlanClass::Orphan
+            | PlanClass::Finished => counts.leave += 1,
+        }
+        if !class.stays() {
+            *tiers.entry(pod.facts.tier).or_default() += 1;
+        }
+    }
+    counts.blocked = u32::try_from(blockers.len()).unwrap_or(u32::MAX);
+    let leaving: BTreeSet<Named> = pods
+        .iter()
+        .filter(|(class, _)| !class.stays())
+        .flat_map(|(_, pod)| {
+            let namespace = &pod.facts.pod.namespace;
+            pod.facts.claims.iter().map(move |claim| (namespace.clone(), claim.clone()))
+        })
+        .collect();
+    let attached = survey.attached.iter().filter(|it| leaving.contains(&it.claim));
+    let mut volumes: Vec<String> = attached.map(ToString::to_string).collect();
+    volumes.sort();
+    Plan {
+        node: survey.node.name.to_string(),
+        cordon: match survey.node.cordon {
+            Cordon::None => "none",
+            Cordon::Ours(_) => "ours",
+            Cordon::Foreign => "foreign",
+        },
+        pods: pods.iter().map(|(class, pod)| survey.planned(*class, pod)).collect(),
+        blockers,
+        volumes,
+        peers: survey.peers.iter().map(|peer| (peer.name.clone(), closed(peer))).collect(),
+        notes: survey.notes(),
+        counts,
+        tiers: tiers.into_iter().collect(),
+        versions: survey.versions.clone(),
+    }
+}
+
+/// Why a node takes no pods at all, or empty.
+fn closed(peer: &Peer) -> String {
+    Needs::default().why_not(peer, false).unwrap_or_default()
+}
+
+impl Survey {
+    fn class(&self, pod: &Surveyed) -> PlanClass {
+        match pod.facts.class() {
+            Class::Keep(Why::KeptApp) => PlanClass::KeepExcluded,
+            Class::Keep(Why::DaemonSet) => PlanClass::KeepDaemonSet,
+            Class::Keep(Why::Mirror) => PlanClass::KeepMirror,
+            Class::Await => PlanClass::Going,
+            Class::Leave if pod.facts.owner == Owner::VanishedDaemonSet => PlanClass::Orphan,
+            Class::Leave if pod.facts.finished => PlanClass::Finished,
+            Class::Leave if self.is_pinned(pod) => PlanClass::Pinned,
+            Class::Leave if pod.facts.tolerates_cordon => PlanClass::TolerateCordon,
+            Class::Leave => PlanClass::Evict,
+        }
+    }
+
+    fn is_pinned(&self, pod: &Surveyed) -> bool {
+        pod.needs.is_choosy() && self.peers.iter().all(|peer| pod.needs.not_meant(peer).is_some())
+    }
+
+    /// Why no other node can take the pod, when none can.
+    fn homeless(&self, pod: &Surveyed) -> Option<String> {
+        let mut whys = Vec::new();
+        for peer in &self.peers {
+            let why = pod.needs.why_not(peer, pod.facts.tolerates_cordon)?;
+            whys.push(format!("node {} {why}", peer.name));
+        }
+        if whys.is_empty() { Some("there is no other node".to_owned()) } else { Some(whys.join(", ")) }
+    }
+
+    fn guards(&self, pod: &PodFacts) -> Vec<&BudgetFacts> {
+        let here = self.budgets.iter().filter(|budget| budget.namespace == pod.pod.namespace);
+        here.filter(|budget| budget.guards(&pod.labels)).collect()
+    }
+
+    /// Whether the eviction API lets the pod pass although `budget`, the only one, has no room: one that is not
+    /// Ready counts for nothing when the others are enough.
+    fn passes(&self, pod: &Surveyed, budget: &BudgetFacts) -> bool {
+        let lenient = self.lenient.contains(&(budget.namespace.clone(), budget.name.clone()));
+        !pod.ready && (lenient || (budget.desired > 0 && budget.healthy >= budget.desired))
+    }
+
+    /// Goes through the pods as the engine asks them.
+    fn blockers(&self, pods: &[(PlanClass, &Surveyed)]) -> Vec<Foreseen> {
+        let mut found = Vec::new();
+        // Room that budgets have had from the start and lose for good, as what leaves by it comes up nowhere.
+        let mut lost: BTreeMap<Named, Vec<(PodRef, String)>> = BTreeMap::new();
+        for (class, pod) in pods {
+            if class.stays() || *class == PlanClass::Going {
+                continue;
+            }
+            let name = &pod.facts.pod;
+            let mut foresee = |code, reason| found.push(Foreseen { pod: name.clone(), code, reason });
+            if self.ending.contains(&name.namespace) {
+                let text = format!("namespace {} is being deleted", name.namespace);
+                foresee(BlockCode::NamespaceEnding, held::by_namespace(name, &text));
+                continue;
+            }
+            let guards = self.guards(&pod.facts);
+            let passes = pod.pending
+                || pod.facts.finished
+                || matches!(guards.as_slice(), [only] if self.passes(pod, only));
+            if guards.is_empty() || passes {
+                continue;
+            }
+            if guards.iter().any(|budget| !budget.has_room()) {
+                let (code, reason) = self.held_now(name, &guards);
+                foresee(code, reason);
+                continue;
+            }
+            let key = |budget: &BudgetFacts| (budget.namespace.clone(), budget.name.clone());
+            let used_up = guards.iter().find_map(|budget| {
+                let gone = lost.get(&key(budget))?;
+                (i32::try_from(gone.len()).unwrap_or(i32::MAX) >= budget.allowed)
+                    .then(|| gone.first())
+                    .flatten()
+            });
+            if let Some((other, why)) = used_up {
+                let numbers = guards.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                let reason = format!(
+                    "pod {name} will be held: {numbers}; no other node can take what replaces pod {other} ({why})"
+                );
+                foresee(BlockCode::NoOtherNode, reason);
+            } else if let Some(why) = self.homeless(pod) {
+                for budget in guards {
+                    lost.entry(key(budget)).or_default().push((name.clone(), why.clone()));
+                }
+            }
+        }
+        found
+    }
+
+    fn held_now(&self, pod: &PodRef, guards: &[&BudgetFacts]) -> (BlockCode, String) {
+        let full = guards.iter().filter(|budget| !budget.has_room());
+        let hindrances: Vec<&Hindrance> = full
+            .filter_map(|budget| self.hindrances.get(&(budget.namespace.clone(), budget.name.clone())))
+            .flatten()
+            .collect();
+        let code = if guards.len() > 1 { BlockCode::ManyBudgets } else { BlockCode::Budget };
+        held::by_budgets(pod, guards, &hindrances, code)
+    }
+
+    fn planned(&self, class: PlanClass, pod: &Surveyed) -> Planned {
+        let facts = &pod.facts;
+        let guards = self.guards(facts);
+        let mut notes = Vec::new();
+        if class == PlanClass::Pinned {
+            let why = self.homeless(pod).unwrap_or_default();
+            notes.push(format!("no other node is one of those it asks for: {why}"));
+        } else if !class.stays()
+            && facts.owner == Owner::Other
+            && !facts.finished
+            && let Some(why) = self.homeless(pod)
+        {
+            notes.push(format!("no other node can take it: {why}"));
+        }
+        if facts.tolerates_cordon && !class.stays() {
+            notes.push("it tolerates a cordon, so the scheduler may put its like here again".to_owned());
+        }
+        if matches!(class, PlanClass::Evict | PlanClass::Pinned | PlanClass::TolerateCordon)
+            && facts.owner == Owner::Nobody
+        {
+            notes.push("nobody makes it anew".to_owned());
+        }
+        if guards.len() > 1 && !class.stays() {
+            notes.push("it has more than one budget, and leaves when all have room".to_owned());
+        }
+        Planned {
+            pod: facts.pod.clone(),
+            class,
+            tier: facts.tier,
+            priority: facts.priority,
+            priority_class: pod.priority_class.clone(),
+            workload: facts.workload.clone(),
+            budgets: guards.iter().map(|budget| budget.name.clone()).collect(),
+            claims: facts.claims.clone(),
+            note: notes.join("; "),
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let name = &self.node.name;
+        match &self.node.cordon {
+            Cordon::None => {}
+            Cordon::Ours(owner) => notes.push(format!(
+                "node {name} is cordoned already, for requester {} since {}",
+                owner.requested_by, owner.requested_at
+            )),
+            Cordon::Foreign => {
+                notes.push(format!("node {name} is cordoned by somebody else, and stays so after a drain"));
+            }
+        }
+        if !self.node.ready {
+            notes.push(format!("node {name} is not Ready: its kubelet may end no pod"));
+        }
+        if self.peers.is_empty() {
+            notes.push(
+                "there is no other node: what is evicted runs nowhere until this one is back".to_owned(),
+            );
+        } else if self.peers.iter().all(|peer| !closed(peer).is_empty()) {
+            notes.push("no other node takes pods now".to_owned());
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! What is said of a pod that its disruption budgets hold: one code and one sentence, the same before a drain and
+//! in it.
+//!
+//! Not here: finding out (`engine`, `forecast`). Sources: goals D6, D7, O2, O5.
+//! Pure: no clock, no I/O, no task.
+
+use crate::plan::budget::BudgetFacts;
+use crate::plan::hindrance::{Hindrance, Why};
+use crate::progress::BlockCode;
+use kubeapi::names::PodRef;
+
+/// So many pods that hinder a budget are named in one sentence.
+const NAMED: usize = 3;
+
+/// Code and sentence for `pod`, which the budgets `guards`, at least one, hold. `hindrances` are those of the
+/// budgets without room.
+#[must_use]
+pub fn by_budgets(
+    pod: &PodRef,
+    guards: &[&BudgetFacts],
+    hindrances: &[&Hindrance],
+    code: BlockCode,
+) -> (BlockCode, String) {
+    let numbers = guards.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    if let Some((other, sentence)) = hindrances.iter().find_map(|it| Some((&it.pod, unplaced(it)?))) {
+        let reason = format!("pod {pod}: {numbers}; no other node can take pod {other} ({sentence})");
+        return (BlockCode::NoOtherNode, reason);
+    }
+    let stuck = guards.iter().any(|budget| is_stuck(budget));
+    let code = if stuck { BlockCode::BudgetStuck } else { code };
+    let all = if guards.len() > 1 { " waits until all its budgets allow a disruption" } else { "" };
+    let mut parts = vec![format!("pod {pod}{all}: {numbers}")];
+    parts.extend(hindrances.iter().take(NAMED).map(ToString::to_string));
+    if let Some(more) = hindrances.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        parts.push(format!("and {more} more"));
+    }
+    (code, parts.join("; "))
+}
+
+/// The sentence for a pod whose namespace is being deleted; `text` says so.
+#[must_use]
+pub fn by_namespace(pod: &PodRef, text: &str) -> String {
+    format!("pod {pod} waits for the end of its namespace: {text}")
+}
+
+/// Whether the budget cannot get room by itself: none of its pods is merely starting.
+#[must_use]
+pub fn is_stuck(budget: &BudgetFacts) -> bool {
+    let all_needed = budget.healthy <= budget.desired && budget.healthy == budget.expected;
+    !budget.has_room() && (all_needed || !budget.uncounted.is_empty())
+}
+
+/// The scheduler's sentence about a pod that no node takes.
+fn unplaced(hindrance: &Hindrance) -> Option<&str> {
+    match &hindrance.why {
+        Why::Unplaced(sentence) if !sentence.is_empty() => Some(sentence),
+        Why::Unplaced(_) | Why::NotReady | Why::Ending => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::class::tests::pod;
+
+    fn budget(name: &str, [allowed, healthy, desired, expected]: [i32; 4]) -> BudgetFacts {
+        BudgetFacts {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            selector: None,
+            allowed,
+            healthy,
+            desired,
+            expected,
+            uncounted: String::new(),
+        }
+    }
+
+    fn hindrance(name: &str, why: Why) -> Hindrance {
+        Hindrance { pod: format!("shop/{name}"), node: String::new(), since: String::new(), why }
+    }
+
+    #[test]
+    fn o2_d6_d7_what_is_said_has_the_names_and_numbers_of_all() {
+        let (full, other, stuck) =
+            (budget("web", [0, 2, 2, 3]), budget("all", [1, 9, 8, 9]), budget("web", [0, 3, 3, 3]));
+        let sick: Vec<Hindrance> =
+            ["a", "b", "c", "d"].iter().map(|name| hindrance(name, Why::NotReady)).collect();
+        let homeless = [hindrance("a", Why::NotReady), hindrance("b", Why::Unplaced("0/2 nodes".to_owned()))];
+        let none = BudgetFacts { uncounted: "no scale".to_owned(), ..budget("vm", [0, 1, 0, 0]) };
+        let table = [
+            (
+                vec![&none],
+                vec![],
+                BlockCode::BudgetStuck,
+                "pod shop/x: PodDisruptionBudget shop/vm allows no disruption: 1 of 0 pods healthy, 0 required; its pods cannot be counted: \
+                 no scale",
+            ),
+            (
+                vec![&full],
+                vec![],
+                BlockCode::Budget,
+                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required",
+            ),
+            (
+                vec![&stuck],
+                vec![],
+                BlockCode::BudgetStuck,
+                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
+            ),
+            (
+                vec![&other, &full],
+                vec![&sick[0]],
+                BlockCode::ManyBudgets,
+                "pod shop/x waits until all its budgets allow a disruption: PodDisruptionBudget shop/all allows 1 disruption: 9 of 9 pods healthy, 8 required; PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; pod shop/a is not Ready",
+            ),
+            (
+                vec![&full],
+                sick.iter().collect(),
+                BlockCode::Budget,
+                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; pod shop/a is not \
+                 Ready; pod shop/b is not Ready; pod shop/c is not Ready; and 1 more",
+            ),
+            (
+                vec![&full],
+                homeless.iter().collect(),
+                BlockCode::NoOtherNode,
+                "pod shop/x: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; no other node can take \
+                 pod shop/b (0/2 nodes)",
+            ),
+        ];
+        for (guards, hindrances, code, sentence) in table {
+            let given = if guards.len() > 1 { BlockCode::ManyBudgets } else { BlockCode::Budget };
+            let said = by_budgets(&pod("x").pod, &guards, &hindrances, given);
+            assert_eq!(said, (code, sentence.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What a drain has to do, told from what was read: which pods leave and in which tier, what holds them, where they
+//! could go, and all that as a forecast for a person.
+//!
+//! Not here: asking anything of a cluster, but for `survey`, which reads a node for the forecast; order in time (`engine`).
+
+pub mod budget;
+pub(crate) mod class;
+pub mod forecast;
+pub mod held;
+pub mod hindrance;
+pub mod placement;
+pub(crate) mod scheduling;
+pub mod survey;
+pub mod tier;
+
+pub use class::{Class, KEPT_APPS, KEPT_APPS_SELECTOR, Owner, PodFacts, Why};
+pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned};
+pub use tier::Tier;

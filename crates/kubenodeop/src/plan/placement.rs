@@ -1,0 +1,326 @@
+//! Whether another node can take a pod, as far as facts tell that do not change by the minute.
+//!
+//! Not here: load, spreading, anti-affinity, which the scheduler weighs anew each time. Sources: the Kubernetes
+//! pages "Assigning Pods to Nodes", "Taints and Tolerations", "Quantity".
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use crate::plan::budget::Holds;
+
+/// What a pod asks of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// `nodeSelector`: labels that must be there with this value.
+    pub labels: BTreeMap<String, String>,
+    /// Required affinity of the pod and of each of its volumes: of every one, some term must hold.
+    pub affinities: Vec<Affinity>,
+    /// Taints that it bears.
+    pub tolerations: Vec<Tolerated>,
+    /// CPU that it requests, in thousandths of a core.
+    pub cpu_milli: u64,
+    /// Memory that it requests.
+    pub memory_bytes: u64,
+}
+
+/// One required affinity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Affinity {
+    /// Whose it is: `its affinity`, `volume pv-1`.
+    pub of: String,
+    /// One of these must hold.
+    pub terms: Vec<Term>,
+}
+
+/// Conditions that must all hold. None at all hold for no node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Term {
+    /// On labels.
+    pub labels: Vec<Asked>,
+    /// On the node's name, the only field that there is.
+    pub names: Vec<Asked>,
+}
+
+/// One condition of a term.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// As of a label selector.
+    Like(String, Holds),
+    /// A number, and the value must be above it.
+    Above(String, i64),
+    /// A number, and the value must be below it.
+    Below(String, i64),
+}
+
+/// A taint that is borne.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tolerated {
+    /// The key; empty for all, where any value will do.
+    pub key: String,
+    /// The value; `None` for any.
+    pub value: Option<String>,
+    /// The effect; empty for all.
+    pub effect: String,
+}
+
+/// A taint that keeps pods away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taint {
+    /// The key.
+    pub key: String,
+    /// The value, or empty.
+    pub value: String,
+    /// `NoSchedule`, `NoExecute` or another word.
+    pub effect: String,
+}
+
+/// Another node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Its kubelet is well.
+    pub ready: bool,
+    /// It is cordoned.
+    pub unschedulable: bool,
+    /// Its taints, that of a cordon left out.
+    pub taints: Vec<Taint>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// CPU for pods, in thousandths of a core; `None` when it does not say.
+    pub cpu_milli: Option<u64>,
+    /// Memory for pods; `None` when it does not say.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Needs {
+    /// Whether the pod asks for certain nodes at all.
+    #[must_use]
+    pub fn is_choosy(&self) -> bool {
+        !self.labels.is_empty() || !self.affinities.is_empty()
+    }
+
+    /// Why this node is none of those that it asks for, whatever the node's state.
+    #[must_use]
+    pub fn not_meant(&self, peer: &Peer) -> Option<String> {
+        let missing = self.labels.iter().find(|(key, value)| peer.labels.get(*key) != Some(value));
+        if let Some((key, value)) = missing {
+            return Some(format!("has no label {key}={value}"));
+        }
+        let broken = self.affinities.iter().find(|it| !it.terms.iter().any(|term| term.holds(peer)));
+        broken.map(|affinity| format!("does not fit {}", affinity.of))
+    }
+
+    /// Why this node cannot take the pod now.
+    #[must_use]
+    pub fn why_not(&self, peer: &Peer, tolerates_cordon: bool) -> Option<String> {
+        let taint = || {
+            let hard =
+                peer.taints.iter().filter(|it| matches!(it.effect.as_str(), "NoSchedule" | "NoExecute"));
+            hard.into_iter().find(|taint| !self.tolerations.iter().any(|it| it.bears(taint)))
+        };
+        if let Some(why) = self.not_meant(peer) {
+            Some(why)
+        } else if !peer.ready {
+            Some("is not Ready".to_owned())
+        } else if peer.unschedulable && !tolerates_cordon {
+            Some("is cordoned".to_owned())
+        } else if let Some(taint) = taint() {
+            Some(format!("has taint {}:{}", taint.key, taint.effect))
+        } else if let Some(room) = peer.cpu_milli.filter(|room| *room < self.cpu_milli) {
+            Some(format!("has {room}m CPU in all, {}m are requested", self.cpu_milli))
+        } else {
+            let room = peer.memory_bytes.filter(|room| *room < self.memory_bytes);
+            room.map(|room| format!("has {room} bytes of memory in all, {} are requested", self.memory_bytes))
+        }
+    }
+}
+
+impl Term {
+    fn holds(&self, peer: &Peer) -> bool {
+        let some = !self.labels.is_empty() || !self.names.is_empty();
+        some && self.labels.iter().all(|asked| asked.holds(|key| peer.labels.get(key)))
+            && self.names.iter().all(|asked| asked.holds(|_| Some(&peer.name)))
+    }
+}
+
+impl Asked {
+    fn holds<'a>(&self, value: impl Fn(&str) -> Option<&'a String>) -> bool {
+        let number = |key: &str| value(key)?.parse::<i64>().ok();
+        match self {
+            Self::Like(key, holds) => holds.fits(value(key)),
+            Self::Above(key, least) => number(key).is_some_and(|it| it > *least),
+            Self::Below(key, most) => number(key).is_some_and(|it| it < *most),
+        }
+    }
+}
+
+impl Tolerated {
+    /// Whether this taint is one of them.
+    pub(crate) fn bears(&self, taint: &Taint) -> bool {
+        (self.key.is_empty() || self.key == taint.key)
+            && (self.effect.is_empty() || self.effect == taint.effect)
+            && self.value.as_ref().is_none_or(|value| *value == taint.value)
+    }
+}
+
+/// A quantity in thousandths of its unit, rounded up: `100m` is 100, `1Ki` is 1 024 000. `None` for what is none.
+#[must_use]
+pub fn thousandths(text: &str) -> Option<u64> {
+    let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
+    let (digits, suffix) = text.split_at(end);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let places = u32::try_from(fraction.len()).ok().filter(|places| *places <= 9)?;
+    let number: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let ten = |power: u32| 10_u128.checked_pow(power);
+    let (up, down) = match suffix {
+        "n" => (1000, ten(9)?),
+        "u" => (1000, ten(6)?),
+        "m" => (1, 1),
+        "" => (1000, 1),
+        "k" => (ten(6)?, 1),
+        "M" => (ten(9)?, 1),
+        "G" => (ten(12)?, 1),
+        "T" => (ten(15)?, 1),
+        "P" => (ten(18)?, 1),
+        "E" => (ten(21)?, 1),
+        "Ki" => (1000 << 10, 1),
+        "Mi" => (1000 << 20, 1),
+        "Gi" => (1000 << 30, 1),
+        "Ti" => (1000 << 40, 1),
+        "Pi" => (1000 << 50, 1),
+        "Ei" => (1000 << 60, 1),
+        power => {
+            let power: i32 = power.strip_prefix(['e', 'E'])?.parse().ok()?;
+            let size = ten(power.unsigned_abs())?;
+            if power < 0 { (1000, size) } else { (size.checked_mul(1000)?, 1) }
+        }
+    };
+    let value = number.checked_mul(up)?.div_ceil(down.checked_mul(ten(places)?)?);
+    Some(u64::try_from(value).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(labels: &[(&str, &str)]) -> Peer {
+        Peer {
+            name: "n2".to_owned(),
+            ready: true,
+            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            cpu_milli: Some(4000),
+            memory_bytes: Some(8 << 30),
+            ..Peer::default()
+        }
+    }
+
+    fn affinity(terms: Vec<Term>) -> Needs {
+        Needs { affinities: vec![Affinity { of: "its affinity".to_owned(), terms }], ..Needs::default() }
+    }
+
+    fn on_label(asked: Vec<Asked>) -> Term {
+        Term { labels: asked, names: vec![] }
+    }
+
+    #[test]
+    fn a_pod_fits_where_selector_and_affinity_say_so() {
+        let like = |holds| Asked::Like("zone".to_owned(), holds);
+        let zone = |value: &str| vec![value.to_owned()];
+        let by_name = |name: &str| Term {
+            labels: vec![],
+            names: vec![Asked::Like("metadata.name".to_owned(), Holds::In(zone(name)))],
+        };
+        let selector = Needs { labels: peer(&[("disk", "ssd")]).labels, ..Needs::default() };
+        let table = [
+            (Needs::default(), true),
+            (selector, false),
+            (affinity(vec![on_label(vec![like(Holds::In(zone("a")))])]), true),
+            (affinity(vec![on_label(vec![like(Holds::In(zone("b")))])]), false),
+            (affinity(vec![on_label(vec![like(Holds::In(zone("b")))]), by_name("n2")]), true),
+            (affinity(vec![by_name("n1")]), false),
+            (affinity(vec![Term::default()]), false),
+            (affinity(vec![]), false),
+            (affinity(vec![on_label(vec![like(Holds::NotIn(zone("a")))])]), false),
+            (affinity(vec![on_label(vec![like(Holds::Exists)])]), true),
+            (affinity(vec![on_label(vec![like(Holds::Absent)])]), false),
+            (affinity(vec![on_label(vec![Asked::Above("cores".to_owned(), 4)])]), true),
+            (affinity(vec![on_label(vec![Asked::Below("cores".to_owned(), 4)])]), false),
+            (affinity(vec![on_label(vec![Asked::Above("zone".to_owned(), 4)])]), false),
+        ];
+        for (needs, fits) in table {
+            let why = needs.why_not(&peer(&[("zone", "a"), ("cores", "8")]), false);
+            assert_eq!(why.is_none(), fits, "{needs:?}: {why:?}");
+            assert_eq!(why, needs.not_meant(&peer(&[("zone", "a"), ("cores", "8")])));
+        }
+    }
+
+    #[test]
+    fn a_pod_fits_where_the_node_takes_pods_bears_its_taints_and_is_large_enough() {
+        let tainted = |effect: &str| {
+            let taint = Taint { key: "k".to_owned(), value: "v".to_owned(), effect: effect.to_owned() };
+            Peer { taints: vec![taint], ..peer(&[]) }
+        };
+        let tolerating = |key: &str, value: Option<&str>, effect: &str| {
+            let value = value.map(str::to_owned);
+            let one = Tolerated { key: key.to_owned(), value, effect: effect.to_owned() };
+            Needs { tolerations: vec![one], ..Needs::default() }
+        };
+        let any = Needs::default;
+        let table = [
+            (any(), Peer { ready: false, ..peer(&[]) }, Some("is not Ready")),
+            (any(), Peer { unschedulable: true, ..peer(&[]) }, Some("is cordoned")),
+            (any(), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
+            (any(), tainted("NoExecute"), Some("has taint k:NoExecute")),
+            (any(), tainted("PreferNoSchedule"), None),
+            (tolerating("", None, ""), tainted("NoSchedule"), None),
+            (tolerating("k", Some("v"), "NoSchedule"), tainted("NoSchedule"), None),
+            (tolerating("k", Some("w"), ""), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
+            (tolerating("k", None, "NoExecute"), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
+            (tolerating("j", None, ""), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
+            (Needs { cpu_milli: 4000, ..any() }, peer(&[]), None),
+            (
+                Needs { cpu_milli: 4001, ..any() },
+                peer(&[]),
+                Some("has 4000m CPU in all, 4001m are requested"),
+            ),
+            (
+                Needs { memory_bytes: (8 << 30) + 1, ..any() },
+                peer(&[]),
+                Some("has 8589934592 bytes of memory in all, 8589934593 are requested"),
+            ),
+            (Needs { cpu_milli: 9000, ..any() }, Peer { cpu_milli: None, ..peer(&[]) }, None),
+        ];
+        for (needs, peer, expected) in table {
+            assert_eq!(needs.why_not(&peer, false).as_deref(), expected, "{needs:?} {peer:?}");
+        }
+        assert_eq!(any().why_not(&Peer { unschedulable: true, ..peer(&[]) }, true), None);
+    }
+
+    #[test]
+    fn quantities_are_read_as_the_api_writes_them() {
+        let table = [
+            ("0", Some(0)),
+            ("2", Some(2000)),
+            ("100m", Some(100)),
+            ("1.5", Some(1500)),
+            ("0.0001", Some(1)),
+            ("250000000n", Some(250)),
+            ("1u", Some(1)),
+            ("1k", Some(1_000_000)),
+            ("1M", Some(1_000_000_000)),
+            ("1Ki", Some(1_024_000)),
+            ("1.5Gi", Some(1_610_612_736_000)),
+            ("1e3", Some(1_000_000)),
+            ("1E-3", Some(1)),
+            ("9Ei", Some(10_376_293_541_461_622_784_000_u128.try_into().unwrap_or(u64::MAX))),
+            ("", None),
+            ("-1", None),
+            ("1x", None),
+            ("1e99", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(thousandths(text), expected, "{text}");
+        }
+    }
+}

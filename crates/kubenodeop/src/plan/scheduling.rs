@@ -1,0 +1,210 @@
+//! What pods ask of nodes and what nodes offer, as the server has them, turned into facts.
+//!
+//! Not here: whether one fits the other (`placement`). Sources: as there.
+
+use k8s_openapi::api::core::v1::{
+    Container, Node, NodeSelector, NodeSelectorRequirement, PersistentVolume, Pod, Toleration,
+};
+
+use crate::node::is_ready;
+use crate::plan::budget::Holds;
+use crate::plan::placement::{Affinity, Asked, Needs, Peer, Taint, Term, Tolerated, thousandths};
+
+/// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+
+/// What `pod` asks of a node, with what the volumes of its `claims` ask.
+pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) -> Needs {
+    let Some(spec) = pod.spec.as_ref() else { return Needs::default() };
+    let required = spec.affinity.as_ref().and_then(|it| it.node_affinity.as_ref());
+    let required = required.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
+    let own = required.map(|it| affinity("its affinity".to_owned(), it));
+    let mounted = volumes.iter().filter(|volume| {
+        let claim = volume.spec.as_ref().and_then(|it| it.claim_ref.as_ref());
+        claim.is_some_and(|claim| {
+            claim.namespace == pod.metadata.namespace
+                && claim.name.as_ref().is_some_and(|it| claims.contains(it))
+        })
+    });
+    let theirs = mounted.filter_map(|volume| {
+        let required = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
+        Some(affinity(format!("volume {}", volume.metadata.name.as_deref().unwrap_or_default()), required))
+    });
+    Needs {
+        labels: spec.node_selector.clone().unwrap_or_default(),
+        affinities: own.into_iter().chain(theirs).collect(),
+        tolerations: spec.tolerations.iter().flatten().filter_map(tolerated).collect(),
+        cpu_milli: requested(spec.init_containers.as_deref(), &spec.containers, "cpu"),
+        memory_bytes: requested(spec.init_containers.as_deref(), &spec.containers, "memory").div_ceil(1000),
+    }
+}
+
+/// The sum over the containers, or what the hungriest init container asks for, in thousandths.
+fn requested(init: Option<&[Container]>, containers: &[Container], resource: &str) -> u64 {
+    let of = |container: &Container| {
+        let requests = container.resources.as_ref().and_then(|it| it.requests.as_ref());
+        requests.and_then(|it| thousandths(&it.get(resource)?.0)).unwrap_or(0)
+    };
+    let together = containers.iter().map(of).fold(0, u64::saturating_add);
+    let alone = init.unwrap_or_default().iter().map(of).max().unwrap_or(0);
+    together.max(alone)
+}
+
+/// The taints that a toleration bears; `None` for one that bears none. Source: the Kubernetes page "Taints and
+/// Tolerations".
+fn tolerated(toleration: &Toleration) -> Option<Tolerated> {
+    let key = toleration.key.clone().unwrap_or_default();
+    let value = match toleration.operator.as_deref().unwrap_or_default() {
+        "Exists" => None,
+        "" | "Equal" if !key.is_empty() => Some(toleration.value.clone().unwrap_or_default()),
+        _ => return None,
+    };
+    Some(Tolerated { key, value, effect: toleration.effect.clone().unwrap_or_default() })
+}
+
+/// Whether it bears the taint that the cluster puts on a cordoned node.
+pub(crate) fn tolerates_cordon(toleration: &Toleration) -> bool {
+    let cordon =
+        Taint { key: CORDON_TAINT.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+    tolerated(toleration).is_some_and(|it| it.bears(&cordon))
+}
+
+fn affinity(of: String, selector: &NodeSelector) -> Affinity {
+    let asked = |all: &Option<Vec<NodeSelectorRequirement>>| all.iter().flatten().map(asked).collect();
+    let terms = selector.node_selector_terms.iter();
+    let terms = terms.map(|it| Term { labels: asked(&it.match_expressions), names: asked(&it.match_fields) });
+    Affinity { of, terms: terms.collect() }
+}
+
+fn asked(requirement: &NodeSelectorRequirement) -> Asked {
+    let values = requirement.values.clone().unwrap_or_default();
+    let number = || values.first().and_then(|it| it.parse().ok());
+    let key = requirement.key.clone();
+    match requirement.operator.as_str() {
+        "Gt" => Asked::Above(key, number().unwrap_or(i64::MAX)),
+        "Lt" => Asked::Below(key, number().unwrap_or(i64::MIN)),
+        operator => Asked::Like(key, Holds::new(operator, values)),
+    }
+}
+
+/// The facts about another node.
+pub(crate) fn peer(node: &Node) -> Peer {
+    let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
+    let offered = |resource: &str| thousandths(&status?.allocatable.as_ref()?.get(resource)?.0);
+    let taints = spec.and_then(|it| it.taints.as_deref()).unwrap_or_default();
+    Peer {
+        name: node.metadata.name.clone().unwrap_or_default(),
+        ready: is_ready(node),
+        unschedulable: spec.and_then(|it| it.unschedulable).unwrap_or(false),
+        taints: taints
+            .iter()
+            // The flag says the same, sooner.
+            .filter(|taint| taint.key != CORDON_TAINT)
+            .map(|taint| Taint {
+                key: taint.key.clone(),
+                value: taint.value.clone().unwrap_or_default(),
+                effect: taint.effect.clone(),
+            })
+            .collect(),
+        labels: node.metadata.labels.clone().unwrap_or_default(),
+        cpu_milli: offered("cpu"),
+        memory_bytes: offered("memory").map(|thousandths| thousandths / 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn parsed<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_a_pod_asks_for_follows_its_object_and_its_volumes() {
+        let on =
+            |operator: &str, values: &[&str]| json!({"key": "k", "operator": operator, "values": values});
+        let term = json!({
+            "matchExpressions": [on("In", &["a"]), on("NotIn", &["a"]), on("Exists", &[]), on("DoesNotExist", &[]),
+                on("Gt", &["4"]), on("Lt", &["4"]), on("Near", &[])],
+            "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+        });
+        let container = |cpu: &str, memory: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}});
+        let pod: Pod = parsed(json!({
+            "metadata": {"namespace": "shop", "name": "a"},
+            "spec": {
+                "nodeSelector": {"disk": "ssd"},
+                "affinity": {"nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+                }},
+                "tolerations": [{"operator": "Exists"}, {"key": "k", "operator": "Gt", "value": "v"}, {"value": "v"},
+                    {"key": "k", "value": "v", "effect": "NoSchedule"}],
+                "initContainers": [container("2", "1Ki"), container("1", "1Ki")],
+                "containers": [container("500m", "1Mi"), container("250m", "1Mi"), {"name": "d"}],
+            },
+        }));
+        let volume = |name: &str, namespace: &str, claim: &str| -> PersistentVolume {
+            parsed(json!({
+                "metadata": {"name": name},
+                "spec": {
+                    "claimRef": {"namespace": namespace, "name": claim},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": []}},
+                },
+            }))
+        };
+        let volumes = [
+            volume("pv-1", "shop", "data"),
+            volume("pv-2", "shop", "other"),
+            volume("pv-3", "tools", "data"),
+        ];
+        let found = needs(&pod, &["data".to_owned()], &volumes);
+        assert_eq!((found.cpu_milli, found.memory_bytes), (2000, 2 << 20));
+        assert_eq!(found.labels.get("disk").map(String::as_str), Some("ssd"));
+        let (any, exact) = (&found.tolerations[0], &found.tolerations[1]);
+        assert_eq!((any.key.as_str(), &any.value, any.effect.as_str()), ("", &None, ""));
+        assert_eq!((exact.key.as_str(), exact.value.as_deref()), ("k", Some("v")));
+        assert_eq!(found.tolerations.len(), 2, "what bears nothing is none");
+        let of: Vec<&str> = found.affinities.iter().map(|it| it.of.as_str()).collect();
+        assert_eq!(of, ["its affinity", "volume pv-1"]);
+        let like = |holds| Asked::Like("k".to_owned(), holds);
+        let a = || vec!["a".to_owned()];
+        assert_eq!(
+            found.affinities[0].terms[0].labels,
+            [
+                like(Holds::In(a())),
+                like(Holds::NotIn(a())),
+                like(Holds::Exists),
+                like(Holds::Absent),
+                Asked::Above("k".to_owned(), 4),
+                Asked::Below("k".to_owned(), 4),
+                like(Holds::Stranger("Near".to_owned())),
+            ]
+        );
+        assert_eq!(found.affinities[0].terms[0].names.len(), 1);
+        assert_eq!(needs(&Pod::default(), &[], &[]), Needs::default());
+    }
+
+    #[test]
+    fn what_a_node_offers_follows_its_object() {
+        let node: Node = parsed(json!({
+            "metadata": {"name": "n2", "labels": {"zone": "a"}},
+            "spec": {"unschedulable": true, "taints": [
+                {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+                {"key": "k", "value": "v", "effect": "NoExecute"},
+            ]},
+            "status": {
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "allocatable": {"cpu": "3920m", "memory": "16Gi"},
+            },
+        }));
+        let found = peer(&node);
+        assert!(found.ready && found.unschedulable);
+        assert_eq!(found.taints.iter().map(|it| it.key.as_str()).collect::<Vec<_>>(), ["k"]);
+        assert_eq!((found.cpu_milli, found.memory_bytes), (Some(3920), Some(16 << 30)));
+        assert_eq!(found.labels.len(), 1);
+        let bare = peer(&Node::default());
+        assert!(!bare.ready && bare.cpu_milli.is_none());
+    }
+}

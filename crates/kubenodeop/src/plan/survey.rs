@@ -1,0 +1,265 @@
+//! Reading all that a forecast needs, at one moment and without a write.
+//!
+//! Not here: what follows from it (`forecast`). Source: goals O5. Every list is read from the store and not from a
+//! cache; all are asked for at the same time, and the plan states the version of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::core::ObjectList;
+use serde::Deserialize;
+
+use crate::calls::ailing::hindrance;
+use crate::plan::budget::BudgetFacts;
+use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
+use crate::plan::hindrance::Hindrance;
+use crate::plan::scheduling::{needs, peer};
+use crate::{calls::pods, calls::volumes, node};
+use kubeapi::Cluster;
+use kubeapi::Error;
+use kubeapi::names::NodeName;
+use kubeapi::reply::Answer;
+use kubeapi::watch::Scope;
+
+/// What a drain of `node` would do and what it would meet. Only reads.
+///
+/// # Errors
+/// Those of [`Cluster`]; [`Error::Refused`] with 404 when there is no such node.
+pub async fn plan(cluster: &Cluster, node: &NodeName) -> Result<Plan, Error> {
+    Ok(forecast(&Box::pin(survey(cluster, node)).await?))
+}
+
+/// As much of a `DaemonSet` or a namespace as is asked for.
+#[derive(Debug, Clone, Deserialize)]
+struct Known {
+    metadata: ObjectMeta,
+}
+
+async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
+    let (nodes, all_pods, budgets, sets, namespaces, bound, attached) = tokio::try_join!(
+        all::<Node>(cluster, scope::<Node>("nodes")),
+        all::<Pod>(cluster, scope::<Pod>("pods")),
+        all::<PodDisruptionBudget>(cluster, scope::<PodDisruptionBudget>("disruption budgets")),
+        all::<Known>(cluster, scope::<DaemonSet>("DaemonSets")),
+        all::<Known>(cluster, scope::<Namespace>("namespaces")),
+        all::<PersistentVolume>(cluster, volumes::volume_scope()),
+        all::<VolumeAttachment>(cluster, volumes::scope()),
+    )?;
+    let versions = [
+        ("nodes", version(&nodes)),
+        ("pods", version(&all_pods)),
+        ("poddisruptionbudgets", version(&budgets)),
+        ("daemonsets", version(&sets)),
+        ("namespaces", version(&namespaces)),
+        ("persistentvolumes", version(&bound)),
+        ("volumeattachments", version(&attached)),
+    ];
+    let own = nodes.items.iter().find(|it| it.metadata.name.as_deref() == Some(name.as_str()));
+    let own = own.ok_or_else(|| no_such(name))?;
+    let peers = nodes.items.iter().filter(|it| it.metadata.name != own.metadata.name).map(peer).collect();
+
+    let alive: BTreeMap<(String, String), Option<String>> = sets
+        .items
+        .into_iter()
+        .map(|Known { metadata: set }| {
+            ((set.namespace.unwrap_or_default(), set.name.unwrap_or_default()), set.uid)
+        })
+        .collect();
+    let here =
+        |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name.as_str());
+    let surveyed = |pod: &Pod| {
+        let facts = pods::looked_up(pod, &alive);
+        let status = pod.status.as_ref();
+        let conditions = status.and_then(|it| it.conditions.as_deref()).unwrap_or_default();
+        Surveyed {
+            needs: needs(pod, &facts.claims, &bound.items),
+            ready: conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"),
+            pending: status.and_then(|it| it.phase.as_deref()) == Some("Pending"),
+            priority_class: pod
+                .spec
+                .as_ref()
+                .and_then(|it| it.priority_class_name.clone())
+                .unwrap_or_default(),
+            facts,
+        }
+    };
+    let facts: Vec<BudgetFacts> = budgets.items.iter().map(pods::budget_facts).collect();
+    let lenient = |budget: &&PodDisruptionBudget| {
+        let spec = budget.spec.as_ref();
+        spec.and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref()) == Some("AlwaysAllow")
+    };
+    let key = |meta: &ObjectMeta| {
+        (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+    };
+    let by_volume = volumes::bound(&bound.items);
+    Ok(Survey {
+        node: node::facts(own)?,
+        pods: all_pods.items.iter().filter(here).map(surveyed).collect(),
+        hindrances: hindrances(&facts, &all_pods.items),
+        lenient: budgets.items.iter().filter(lenient).map(|it| key(&it.metadata)).collect(),
+        budgets: facts,
+        peers,
+        ending: ending(namespaces.items),
+        attached: attached.items.iter().filter_map(|it| volumes::facts(it, name, &by_volume)).collect(),
+        versions: versions.into_iter().map(|(of, version)| (of.to_owned(), version)).collect(),
+    })
+}
+
+fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {
+    let ending = namespaces.into_iter().filter(|it| it.metadata.deletion_timestamp.is_some());
+    ending.filter_map(|it| it.metadata.name).collect()
+}
+
+/// By budget without room, the pods that keep it so.
+fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String), Vec<Hindrance>> {
+    let now = Timestamp::now();
+    let none = BTreeMap::new();
+    let guards = |budget: &BudgetFacts, pod: &Pod| {
+        pod.metadata.namespace.as_deref() == Some(budget.namespace.as_str())
+            && budget.guards(pod.metadata.labels.as_ref().unwrap_or(&none))
+    };
+    let full = budgets.iter().filter(|budget| !budget.has_room());
+    full.map(|budget| {
+        let selected = pods.iter().filter(|pod| guards(budget, pod));
+        let mut found: Vec<Hindrance> = selected.filter_map(|pod| hindrance(pod, now)).collect();
+        found.sort();
+        ((budget.namespace.clone(), budget.name.clone()), found)
+    })
+    .collect()
+}
+
+fn scope<K: Resource<DynamicType = ()>>(what: &str) -> Scope {
+    Scope { what: what.to_owned(), path: K::url_path(&(), None), fields: None, labels: None }
+}
+
+async fn all<K: serde::de::DeserializeOwned + Clone>(
+    cluster: &Cluster,
+    scope: Scope,
+) -> Result<ObjectList<K>, Error> {
+    scope.list_all(cluster).await
+}
+
+fn version<K: Clone>(list: &ObjectList<K>) -> String {
+    list.metadata.resource_version.clone().unwrap_or_default()
+}
+
+fn no_such(name: &NodeName) -> Error {
+    let message = format!("nodes \"{name}\" not found");
+    let answer = Answer { code: 404, reason: "NotFound".to_owned(), message, ..Answer::default() };
+    Error::Refused { what: format!("read node {name}"), answer: Box::new(answer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::plan::KEPT_APPS;
+    use crate::progress::BlockCode;
+    use kubeapi::mock::{self, Answer, Call, Calls};
+
+    fn pod(name: &str, node: &str, app: &str) -> Value {
+        json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": name, "labels": {"app": app},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": "r",
+                    "controller": true}]},
+            "spec": {"nodeName": node, "priorityClassName": "high", "containers": [],
+                "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        })
+    }
+
+    /// What a small cluster answers to each list.
+    fn answer(call: &Call) -> Answer {
+        let node = |name: &str| json!({"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let mut sick = pod("web-1", "n2", "web");
+        sick["status"]["conditions"][0] =
+            json!({"type": "Ready", "status": "False", "lastTransitionTime": "2020-01-01T14:03:00Z"});
+        let mut agent = pod("agent", "n1", "agent");
+        agent["metadata"]["ownerReferences"][0] = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone", "uid": "d", "controller": true});
+        let volume = json!({"metadata": {"name": "pv-1"},
+            "spec": {"claimRef": {"namespace": "shop", "name": "data"}}});
+        let attachment = json!({"metadata": {"name": "va-1"}, "spec": {"attacher": "driver", "nodeName": "n1",
+            "source": {"persistentVolumeName": "pv-1"}}});
+        let budget = json!({"metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}},
+            "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 2}});
+        let ending = json!({"metadata": {"name": "old", "deletionTimestamp": "2020-01-01T00:00:00Z"}});
+        let items = match call.line.rsplit('/').next().unwrap().split('?').next().unwrap() {
+            "nodes" => vec![node("n1"), node("n2")],
+            "pods" => vec![pod("web-0", "n1", "web"), sick, agent, pod("kept", "n1", KEPT_APPS[0])],
+            "poddisruptionbudgets" => vec![budget],
+            "daemonsets" => vec![json!({"metadata": {"namespace": "shop", "name": "other", "uid": "o"}})],
+            "namespaces" => vec![ending],
+            "persistentvolumes" => vec![volume],
+            "volumeattachments" => vec![attachment],
+            _ => return mock::status(404, "unknown"),
+        };
+        mock::list("9", &items)
+    }
+
+    fn lines(calls: &Calls) -> Vec<String> {
+        let mut lines = calls.lines();
+        lines.sort();
+        lines
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn o5_a_plan_is_one_list_of_each_kind_from_the_store_and_nothing_else() {
+        let (cluster, calls) = mock::server(answer);
+        let plan = plan(&cluster, &NodeName::parse("n1").unwrap()).await.unwrap();
+        assert_eq!(
+            lines(&calls),
+            [
+                "GET /api/v1/namespaces?&limit=500",
+                "GET /api/v1/nodes?&limit=500",
+                "GET /api/v1/persistentvolumes?&limit=500",
+                "GET /api/v1/pods?&limit=500",
+                "GET /apis/apps/v1/daemonsets?&limit=500",
+                "GET /apis/policy/v1/poddisruptionbudgets?&limit=500",
+                "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=500",
+            ]
+        );
+        let classes: Vec<(&str, &str)> =
+            plan.pods.iter().map(|it| (it.pod.name.as_str(), it.class.text())).collect();
+        assert_eq!(classes, [("agent", "orphan"), ("web-0", "evict"), ("kept", "keep-excluded")]);
+        assert_eq!(plan.blockers.len(), 1);
+        assert_eq!(
+            (plan.blockers[0].code, plan.blockers[0].reason.as_str()),
+            (
+                BlockCode::Budget,
+                "pod shop/web-0: PodDisruptionBudget shop/web allows no disruption: 1 of 2 pods healthy, 1 required; pod shop/web-1 on \
+                 node n2 is not Ready since 2020-01-01 14:03 UTC"
+            )
+        );
+        assert_eq!(plan.volumes, ["shop/data (pv pv-1)"]);
+        assert_eq!(plan.peers, [("n2".to_owned(), String::new())]);
+        assert_eq!((plan.versions.len(), plan.versions["pods"].as_str()), (7, "9"));
+        assert_eq!(plan.pods[1].priority_class, "high");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_not_there_and_a_list_that_is_refused_are_named_with_the_next_step() {
+        let (cluster, _) = mock::server(answer);
+        let error = plan(&cluster, &NodeName::parse("n9").unwrap()).await.unwrap_err();
+        assert_eq!(error.line(), "read node n9: the server answered 404 NotFound: nodes \"n9\" not found");
+        assert_eq!(error.next_step(), "check the name with kubectl get nodes");
+
+        let (cluster, _) = mock::server(|call| {
+            if call.line.contains("persistentvolumes") {
+                mock::status(403, "forbidden")
+            } else {
+                answer(call)
+            }
+        });
+        let error = plan(&cluster, &NodeName::parse("n1").unwrap()).await.unwrap_err();
+        assert_eq!(error.line(), "list persistent volumes: the server answered 403: forbidden");
+        assert!(error.next_step().contains("role"), "{}", error.next_step());
+    }
+}

@@ -1,0 +1,285 @@
+//! What a drain says about itself.
+//!
+//! Not here: how it comes to it (`engine`). Sources: goals O1, O2; the counts and blockers of `NodeDrainProgress`.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use step::Mono;
+
+use crate::changes::watched::Watched;
+use crate::plan::tier::Tier;
+use kubeapi::names::{PodRef, PodUid};
+
+/// One attempt at one moment. Equal values mean that nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// What is going on.
+    pub phase: Phase,
+    /// Which pods leave now, while some do.
+    pub tier: Option<Tier>,
+    /// Pods by state.
+    pub counts: Counts,
+    /// What holds the drain up, in the order of the pods' names.
+    pub blockers: Vec<Blocker>,
+    /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`; by the claim alone while
+    /// attachments have not been heard of; with `, over its 600 s` when they are late.
+    pub volumes: Vec<String>,
+    /// What stays or went in another way than by eviction and proof, because a rule says so.
+    pub left: Vec<Left>,
+    /// When the attempt is expected to be done, where that can be told.
+    pub estimate: Option<Mono>,
+    /// Node and pods as they were read last; `None` while they were not in this attempt.
+    pub remaining: Option<Remaining>,
+    /// What a restart must not forget.
+    pub marks: Marks,
+    /// Evictions that the server has accepted.
+    pub evicted: u32,
+    /// Answers to calls that ask pods to leave, counted by [`kubeapi::Reply::word`].
+    pub replies: BTreeMap<&'static str, u32>,
+    /// How often the node was found uncordoned and cordoned again.
+    pub recordons: u32,
+    /// The newest trouble with the API that has not passed, or empty.
+    pub trouble: String,
+    /// What a person can do about that trouble.
+    pub trouble_step: String,
+}
+
+/// What still is on the node, as far as it matters to who may not wait for the rest of the drain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remaining {
+    /// The node has the control plane or etcd.
+    pub server: bool,
+    /// A virtual machine that runs here, as `apps/virt-launcher-x`; the first by name.
+    pub machine: Option<String>,
+}
+
+/// Since when the limits of an attempt run, so that a restart in the same boot does not start them anew, and what
+/// was learned about workloads.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// When the attempt began.
+    pub attempt: Option<Mono>,
+    /// The tier that leaves, and since when.
+    pub tier: Option<(Tier, Mono)>,
+    /// Since when volumes are waited for.
+    pub volumes: Option<Mono>,
+    /// Pods that have been held for longer than half a minute, and since when they are being asked to leave. At
+    /// most 64.
+    pub pods: BTreeMap<PodUid, Mono>,
+    /// How often pods of a workload (namespace, kind/name) have come back, where they have. At most 64.
+    pub returns: BTreeMap<(String, String), u32>,
+    /// Claims (namespace, name) of all pods that leave or have left, also in an earlier attempt: their volumes have
+    /// to be detached whoever finds the pods gone.
+    pub claims: BTreeSet<(String, String)>,
+}
+
+/// Something that a rule lets pass, in words and by name; never silently.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Left {
+    /// What: a pod as `shop/web-0`, or a volume as in [`Progress::volumes`].
+    pub what: String,
+    /// Why, and by which rule.
+    pub why: String,
+}
+
+/// For a person: `shop/web-0: why`.
+impl fmt::Display for Left {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.what, self.why)
+    }
+}
+
+/// What an attempt is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Phase {
+    /// Pods leave.
+    #[default]
+    Draining,
+    /// None is left; volumes of those that have left are being detached.
+    Detaching,
+    /// None is left as far as we know; the lists that prove it are being read.
+    Proving,
+}
+
+/// Pods by state. `total` is the sum of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// All pods of this attempt that leave or have left.
+    pub total: u32,
+    /// No longer there.
+    pub gone: u32,
+    /// Evicted or deleted, not yet gone.
+    pub going: u32,
+    /// Not yet asked, or to be asked again after passing trouble.
+    pub waiting: u32,
+    /// Held by a budget or an ending namespace, or given up.
+    pub blocked: u32,
+}
+
+/// A pod that does not leave, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocker {
+    /// The pod.
+    pub pod: PodRef,
+    /// The reason for machines.
+    pub code: BlockCode,
+    /// The reason for a person, in one sentence with names and numbers.
+    pub reason: String,
+    /// Since when it is held for this reason, on the clock that the drain was given.
+    pub since: Mono,
+}
+
+impl Blocker {
+    /// What a person can do about it.
+    #[must_use]
+    pub fn next_step(&self) -> String {
+        self.code.next_step(&self.pod.namespace, &self.pod.name)
+    }
+}
+
+/// Why a pod does not leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BlockCode {
+    /// A disruption budget has no room.
+    Budget,
+    /// More than one budget selects the pod, and the server evicts no such pod.
+    ManyBudgets,
+    /// Its namespace is being deleted.
+    NamespaceEnding,
+    /// The server has too much to do.
+    Throttled,
+    /// The API fails in passing.
+    ApiTrouble,
+    /// The server refuses for good: the role does not allow it, or the call is wrong.
+    Refused,
+    /// The server does not accept our credentials.
+    Unauthorized,
+    /// An admission webhook denies it, or does not answer the server.
+    Webhook,
+    /// It was asked to end and takes longer than its grace period.
+    SlowToEnd,
+    /// A disruption budget has no room and will not get any by itself.
+    BudgetStuck,
+    /// Its workload comes back to this node again and again.
+    Sticky,
+    /// It has been asked to leave for longer than its limit.
+    OverTime,
+    /// No other node can take it.
+    NoOtherNode,
+}
+
+impl BlockCode {
+    /// The word for files and logs.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Budget => "budget",
+            Self::ManyBudgets => "many-budgets",
+            Self::NamespaceEnding => "namespace-ending",
+            Self::Throttled => "throttled",
+            Self::ApiTrouble => "api-trouble",
+            Self::Refused => "refused",
+            Self::Unauthorized => "unauthorized",
+            Self::Webhook => "webhook",
+            Self::SlowToEnd => "slow-to-end",
+            Self::BudgetStuck => "budget-stuck",
+            Self::Sticky => "sticky",
+            Self::OverTime => "over-time",
+            Self::NoOtherNode => "no-other-node",
+        }
+    }
+
+    /// Its place among others: what no wait cures comes first, what passes by itself last.
+    pub(crate) const fn rank(self) -> u8 {
+        match self {
+            Self::Unauthorized | Self::Refused | Self::Webhook => 0,
+            Self::BudgetStuck => 1,
+            Self::ManyBudgets => 2,
+            Self::NoOtherNode => 3,
+            Self::Sticky => 4,
+            Self::OverTime => 5,
+            Self::SlowToEnd => 6,
+            Self::NamespaceEnding => 7,
+            Self::Budget => 8,
+            Self::ApiTrouble => 9,
+            Self::Throttled => 10,
+        }
+    }
+
+    /// What a person can do about a pod `name` of `namespace`, with the command to type.
+    #[must_use]
+    pub fn next_step(self, namespace: &str, name: &str) -> String {
+        let budgets = format!("`kubectl -n {namespace} get pdb,pods`");
+        match self {
+            Self::Budget => {
+                return format!("wait until the budget allows a disruption, or add a replica: {budgets} shows its pods");
+            }
+            // All its pods are Ready, or cannot be counted: see `held::is_stuck`.
+            Self::BudgetStuck => {
+                return format!("waiting does not help: add a replica, or change the budget: {budgets} shows both");
+            }
+            Self::ManyBudgets => {
+                return format!("wait until all budgets of the pod allow a disruption, or leave it one: {budgets}");
+            }
+            Self::NamespaceEnding => {
+                return format!("find what holds the namespace: `kubectl get namespace {namespace} -o yaml`");
+            }
+            Self::SlowToEnd => {
+                return format!(
+                    "check its finalizers and the kubelet of this node: `kubectl -n {namespace} describe pod {name}`"
+                );
+            }
+            Self::OverTime => return format!("check the pod: `kubectl -n {namespace} describe pod {name}`"),
+            Self::NoOtherNode => {
+                return format!("make another node fit (labels, taints, room): `kubectl -n {namespace} get events`");
+            }
+            Self::Throttled => "wait; the API server has too much to do",
+            Self::ApiTrouble => "wait, or check the log of the API server",
+            Self::Refused => {
+                "give the user of the kubeconfig the role that pillar-rs ships: `kubectl apply -f \
+                 docs/reference/role.yaml`"
+            }
+            Self::Unauthorized => {
+                "renew the kubeconfig that the reason names: its credentials have expired, or the server does not \
+                 know them (`kubectl auth whoami` with that file tells); it is read again when it changes"
+            }
+            Self::Webhook => {
+                "fix the admission webhook that the reason names, or have it admit evictions: `kubectl get \
+                 validatingwebhookconfigurations,mutatingwebhookconfigurations`"
+            }
+            Self::Sticky => "remove the toleration for a cordon, or the fixed node name, from the workload",
+        }
+        .to_owned()
+    }
+}
+
+/// How an attempt ended.
+#[expect(clippy::large_enum_variant, reason = "there is one in an attempt, and it is taken apart by value")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Two lists at least the proof gap apart showed nothing left on a cordoned node.
+    Drained {
+        /// From the start of the attempt.
+        took: Duration,
+        /// Evictions that the server accepted.
+        evicted: u32,
+        /// How often the cordon had to be renewed.
+        recordons: u32,
+        /// What a rule has let pass.
+        left: Vec<Left>,
+    },
+    /// The attempt came to nothing.
+    Failed {
+        /// In one sentence, with the pods' names.
+        reason: String,
+        /// What held it up at the end.
+        blockers: Vec<Blocker>,
+        /// What was last known of all that can hold it up: a change of it is worth another attempt.
+        watched: Watched,
+        /// What the next attempt may take over.
+        marks: Marks,
+    },
+}

@@ -1,0 +1,243 @@
+//! The gate after a boot against a cluster with kubelets, on a paused clock: R4 and R5 through the API.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
+
+use std::time::Duration;
+
+use kube::Client;
+use kubeapi::{Cluster, NodeName};
+use kubenodeop::node::boot::{Boot, Report, until_tainted, watch_over};
+use kubenodeop::node::gate::{Layer, Limits};
+use kubesim::{Fault, Sim, SimConfig};
+use serde_json::{Value, json};
+use step::Mono;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const PATIENCE: Duration = Duration::from_mins(30);
+
+/// One node with pods, watched over.
+struct Stage {
+    sim: Sim,
+    report: watch::Receiver<Report>,
+    missing: watch::Sender<Vec<String>>,
+    _watch: JoinSet<()>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
+fn clock() -> impl Fn() -> Mono {
+    let start = Instant::now();
+    move || Mono::START + start.elapsed()
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let sim = Sim::new(SimConfig { stale_taints: true, ..SimConfig::default() });
+        sim.add_node("n1", "u1");
+        sim.add_bare_pod("longhorn-system", "longhorn-manager", "n1");
+        sim.add_bare_pod("shop", "web", "n1");
+        sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
+        Self::on(sim)
+    }
+
+    fn on(sim: Sim) -> Self {
+        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let node = NodeName::parse("n1").unwrap();
+        let boot = Boot { node, device_uuid: "u1".to_owned(), limits: Limits::default() };
+        let (sender, report) = watch::channel(Report::default());
+        let (missing, lacks) = watch::channel(Vec::new());
+        let mut watching = JoinSet::new();
+        watching.spawn(async move {
+            let lacks = || lacks.borrow().clone();
+            watch_over(&cluster, &boot, lacks, clock(), &sender).await;
+        });
+        Self { sim, report, missing, _watch: watching }
+    }
+
+    async fn until(&mut self, what: &str, wanted: impl FnMut(&Report) -> bool) -> Report {
+        match tokio::time::timeout(PATIENCE, self.report.wait_for(wanted)).await {
+            Ok(found) => return found.unwrap().clone(),
+            Err(_elapsed) => {}
+        }
+        panic!("never {what}: {:?}", self.report.borrow());
+    }
+
+    async fn open(&mut self) {
+        self.until("open", |it| it.verdict.as_ref().is_some_and(kubenodeop::node::gate::Verdict::is_open))
+            .await;
+    }
+
+    async fn shut(&mut self, layer: Layer) -> Report {
+        let at = |it: &Report| it.verdict.as_ref().is_some_and(|it| it.layer == Some(layer));
+        self.until(layer.text(), at).await
+    }
+
+    fn taint(&self, keys: &[(&str, &str)]) {
+        let taints: Vec<Value> =
+            keys.iter().map(|(key, effect)| json!({ "key": key, "effect": effect })).collect();
+        self.sim.edit("nodes", "", "n1", |node| node["spec"]["taints"] = taints.into());
+    }
+
+    fn taints(&self) -> Vec<String> {
+        let node = self.sim.get("nodes", "", "n1").unwrap();
+        let all = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        let text = |it: &Value| format!("{}:{}", it["key"].as_str().unwrap(), it["effect"].as_str().unwrap());
+        all.iter().map(text).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_over() {
+    let mut stage = Stage::new().await;
+    stage.open().await;
+    let failed = |layer: Layer| {
+        move |it: &Report| it.verdict.as_ref().is_some_and(|it| it.layer == Some(layer) && it.failed)
+    };
+
+    stage.missing.send_replace(vec!["/dev/kmsg".to_owned()]);
+    let seen = stage.shut(Layer::Devices).await.verdict.unwrap();
+    assert!(seen.words.contains("/dev/kmsg"), "{seen:?}");
+    stage.until("failed", failed(Layer::Devices)).await;
+    stage.missing.send_replace(Vec::new());
+    stage.open().await;
+
+    for (path, layer) in [("/", Layer::Service), ("/leases", Layer::Lease)] {
+        let status = if layer == Layer::Service { 503 } else { 403 };
+        let answer = || match status {
+            503 => Fault::Cut,
+            code => Fault::status(code, "Forbidden"),
+        };
+        stage.sim.faults().script("GET", path, 100_000, answer());
+        stage.sim.expire_watches();
+        stage.shut(layer).await;
+        stage.until("failed", failed(layer)).await;
+        stage.sim.faults().clear();
+        stage.open().await;
+    }
+
+    stage.sim.crash_loop("shop", "web", true);
+    stage.sim.crash_loop("longhorn-system", "longhorn-manager", true);
+    let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
+    assert!(seen.words.contains("longhorn-system/longhorn-manager"), "{seen:?}");
+    assert!(!seen.words.contains("shop"), "{seen:?}");
+    stage.until("failed", failed(Layer::Storage)).await;
+    stage.sim.crash_loop("longhorn-system", "longhorn-manager", false);
+    stage.open().await;
+
+    stage.sim.power("n1", false);
+    stage.shut(Layer::Node).await;
+    stage.until("failed", failed(Layer::Node)).await;
+    stage.sim.power("n1", true);
+    stage.open().await;
+}
+
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
+async fn r4_what_no_event_tells_is_read_within_two_minutes() {
+    let mut stage = Stage::new().await;
+    stage.open().await;
+    // One watch is refused as it goes on, and is let go on afterwards: of pods that do not change nothing is heard.
+    stage.sim.faults().script("GET", "/api/v1/pods", 1, Fault::status(429, "TooManyRequests"));
+    let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
+    assert!(seen.words.contains("429"), "{seen:?}");
+    let began = Instant::now();
+    stage.open().await;
+    assert!(began.elapsed() <= Duration::from_secs(130), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_with_the_api_away_one_thing_is_said_and_not_each_call_another() {
+    let mut stage = Stage::new().await;
+    stage.open().await;
+    stage.sim.faults().script("GET", "/", u32::MAX, Fault::Cut);
+    stage.sim.expire_watches();
+    stage.shut(Layer::Service).await;
+    let mut said = Vec::new();
+    let hour = tokio::time::sleep(Duration::from_hours(1));
+    tokio::pin!(hour);
+    loop {
+        tokio::select! {
+            changed = stage.report.changed() => changed.unwrap(),
+            () = &mut hour => break,
+        }
+        said.push(stage.report.borrow_and_update().verdict.clone().unwrap());
+    }
+    // The words of a look instead of those of a watch; that the limit is over.
+    assert!(said.len() <= 3 && said.iter().any(|it| it.failed), "{said:#?}");
+    stage.sim.faults().clear();
+    stage.open().await;
+}
+
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
+async fn r5_both_effects_of_stale_taints_go_after_60_s_of_renewals_and_are_counted_others_stay() {
+    let mut stage = Stage::new().await;
+    let (away, ill) = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready");
+    let others = [
+        ("disk", "NoExecute"),
+        ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+        (away, "PreferNoSchedule"),
+    ];
+    let of_outage = [(away, "NoSchedule"), (away, "NoExecute"), (ill, "NoSchedule"), (ill, "NoExecute")];
+    stage.taint(&[&others[..], &of_outage[..]].concat());
+    let began = Instant::now();
+    stage.open().await;
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    assert_eq!(stage.taints().len(), 7);
+    let report = stage.until("repaired", |it| it.repairs.len() == 4).await;
+    let passed = began.elapsed();
+    assert!(passed >= Duration::from_mins(1), "{passed:?}");
+    assert!(passed < Duration::from_mins(2), "{passed:?}");
+    assert!(report.repairs.values().all(|count| *count == 1), "{report:?}");
+    let kept: Vec<String> = others.iter().map(|(key, effect)| format!("{key}:{effect}")).collect();
+    assert_eq!(stage.taints(), kept);
+    // All in one patch, which names the version.
+    assert_eq!(stage.sim.faults().count("PATCH", "/nodes/n1"), 1);
+    stage.until("seen clean", |it| it.verdict.as_ref().is_some_and(|it| it.taints.is_empty())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_of_a_node_that_is_not_ready_no_taint_is_removed() {
+    let mut stage = Stage::new().await;
+    stage.sim.power("n1", false);
+    stage
+        .sim
+        .until("nodes", |nodes| nodes[0]["spec"]["taints"].as_array().is_some_and(|all| all.len() == 2))
+        .await;
+    stage.shut(Layer::Node).await;
+    tokio::time::sleep(Duration::from_mins(20)).await;
+    assert_eq!(stage.taints().len(), 2);
+    stage.sim.power("n1", true);
+    stage.until("repaired", |it| it.repairs.len() == 2).await;
+    assert_eq!(stage.taints(), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() {
+    let sim = Sim::new(SimConfig::default());
+    sim.add_node("n1", "u1");
+    sim.add_node("n2", "u2");
+    sim.until("nodes", |nodes| nodes.iter().all(|it| it["status"]["conditions"][0]["status"] == "True"))
+        .await;
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let node = NodeName::parse("n1").unwrap();
+    let boot = Boot { node, device_uuid: "u1".to_owned(), limits: Limits::default() };
+    let taint = |node: &str, key: &str| {
+        sim.edit("nodes", "", node, |it| {
+            it["spec"]["taints"] = json!([{ "key": key, "effect": "NoExecute" }]);
+        });
+    };
+    let hour = Duration::from_hours(1);
+    let mut wait = std::pin::pin!(until_tainted(&cluster, &boot));
+    assert!(tokio::time::timeout(hour, wait.as_mut()).await.is_err());
+    taint("n2", "node.kubernetes.io/unreachable");
+    taint("n1", "example.com/mine");
+    assert!(tokio::time::timeout(hour, wait.as_mut()).await.is_err(), "another node's, and another key");
+    taint("n1", "node.kubernetes.io/unreachable");
+    let heard = tokio::time::timeout(Duration::from_secs(2), wait).await.unwrap();
+    assert_eq!(heard, ["node.kubernetes.io/unreachable:NoExecute"]);
+    let lists: Vec<_> = sim.faults().seen().into_iter().filter(|it| !it.uri.contains("watch=true")).collect();
+    assert_eq!(lists.len(), 1, "{lists:#?}");
+    assert!(sim.faults().seen().iter().all(|it| it.uri.contains("metadata.name%3Dn1")));
+}

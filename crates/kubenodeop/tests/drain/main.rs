@@ -1,0 +1,170 @@
+//! Cordon, drain and uncordon against the embedded cluster, whose controllers answer back.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
+
+mod leave;
+#[path = "../stage/mod.rs"]
+mod stage;
+
+use std::time::Duration;
+
+use kubenodeop::{BlockCode, Cordoned, Progress, Uncordoned, node};
+use kubesim::{Fault, SimConfig};
+use serde_json::json;
+use stage::{Attempt, DEVICE, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1, owner};
+
+const BUDGET: &str = "policy/poddisruptionbudgets";
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_cordoned_drained_and_given_back() {
+    let (sim, cluster) = cluster(2).await;
+    let leaving = on_n1(&sim.list("pods"));
+    cordoned(&cluster).await;
+    let now = clock();
+    let (evicted, recordons) = Attempt::start(&cluster).drained().await;
+    assert!(now().since_start() < Duration::from_secs(5), "the watch tells, nobody waits for a list");
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
+    assert_eq!((usize::try_from(evicted).unwrap(), recordons), (leaving.len() - 1, 0));
+    // The workloads run elsewhere, the bare pods are gone for good.
+    sim.until("pods", |pods| are_ready(pods, 9)).await;
+
+    assert_eq!(node::uncordon_own(&cluster, &n1(), DEVICE).await.unwrap(), Uncordoned::Opened);
+    let given_back = sim.get("nodes", "", "n1").unwrap();
+    assert!(given_back["spec"]["unschedulable"].is_null(), "{given_back}");
+    assert!(given_back["metadata"]["annotations"]["pillar-rs/cordon-owner"].is_null(), "{given_back}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_budget_holds_delays_no_other_and_goes_when_there_is_room() {
+    let (sim, cluster) = cluster(3).await;
+    cordoned(&cluster).await;
+    let mut attempt = Attempt::start(&cluster);
+    let seen = attempt
+        .until(|it| it.counts.blocked > 0 && it.counts.gone + it.counts.blocked == it.counts.total)
+        .await;
+    assert!(on_n1(&sim.list("pods")).iter().all(|name| name.starts_with("web") || name.starts_with("agent")));
+    let held = &seen.blockers[0];
+    assert_eq!((held.code, held.pod.namespace.as_str()), (BlockCode::BudgetStuck, "shop"), "all are needed");
+    attempt
+        .until(|it| {
+            it.blockers[0].reason.contains(
+                "PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required",
+            )
+        })
+        .await;
+    attempt.pass(Duration::from_secs(120)).await;
+    sim.edit(BUDGET, "shop", "web", |budget| budget["spec"]["minAvailable"] = json!(2));
+    attempt.drained().await;
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_are_cut_refused_or_too_old_do_not_stop_a_drain() {
+    let (sim, cluster) = cluster(2).await;
+    cordoned(&cluster).await;
+    for (method, path) in [("GET", "/api/v1/pods"), ("GET", "/api/v1/nodes"), ("GET", "disruptionbudgets")] {
+        sim.faults().script(method, path, 3, Fault::Cut);
+        sim.faults().script(method, path, 2, Fault::status(503, "ServiceUnavailable"));
+    }
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.counts.total > 0).await;
+    sim.expire_watches();
+    attempt.drained().await;
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn evictions_that_fail_in_passing_are_repeated_with_the_servers_wait() {
+    let (sim, cluster) = cluster(2).await;
+    cordoned(&cluster).await;
+    let busy = Fault::Status {
+        code: 429,
+        reason: "TooManyRequests".to_owned(),
+        message: "too many requests".to_owned(),
+        retry_after: Some(20),
+    };
+    sim.faults().script("POST", "/shell/eviction", 1, busy);
+    sim.faults().script("POST", "/import/eviction", 1, Fault::Hang);
+    sim.faults().script("POST", "/web", 2, Fault::status(500, "InternalError"));
+    let mut attempt = Attempt::start(&cluster);
+    let held = |code| move |it: &Progress| it.blockers.iter().any(|blocker| blocker.code == code);
+    attempt.until(held(BlockCode::Throttled)).await;
+    attempt.pass(Duration::from_secs(19)).await;
+    assert_eq!(sim.faults().count("POST", "/shell/eviction"), 1);
+    attempt.drained().await;
+    assert_eq!(sim.faults().count("POST", "/shell/eviction"), 2);
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_while_the_node_is_proven_empty_leaves_too() {
+    // Pods start at once, so that the late one runs when it is asked to leave.
+    let config = SimConfig { start_time: Duration::ZERO, ..SimConfig::default() };
+    let (sim, cluster) = cluster_with(2, config).await;
+    cordoned(&cluster).await;
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.phase == kubenodeop::Phase::Proving).await;
+    // It names its node itself, so the cordon does not keep it away.
+    sim.add_bare_pod("tools", "late", "n1");
+    attempt.drained().await;
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_daemon_set_is_gone_leaves_too() {
+    let (sim, cluster) = cluster(2).await;
+    assert!(sim.remove("apps/daemonsets", "kube-system", "agent"));
+    cordoned(&cluster).await;
+    Attempt::start(&cluster).drained().await;
+    assert_eq!(on_n1(&sim.list("pods")), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_cordon_is_kept_through_a_drain_and_after_it() {
+    let (sim, cluster) = cluster(2).await;
+    sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = json!(true));
+    assert_eq!(node::cordon(&cluster, &n1(), DEVICE, &owner()).await.unwrap(), Cordoned::Foreign);
+    Attempt::start(&cluster).drained().await;
+    assert_eq!(node::uncordon_own(&cluster, &n1(), DEVICE).await.unwrap(), Uncordoned::NothingOfOurs);
+    let kept = sim.get("nodes", "", "n1").unwrap();
+    assert_eq!(kept["spec"]["unschedulable"], json!(true));
+    assert_eq!(sim.faults().count("PATCH", "/nodes/"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_uncordoned_in_mid_drain_is_cordoned_again_and_ends_empty() {
+    let (sim, cluster) = cluster(3).await;
+    cordoned(&cluster).await;
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.counts.blocked > 0).await;
+    attempt.pass(Duration::from_secs(30)).await;
+    sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = json!(false));
+    attempt.until(|it| it.recordons == 1).await;
+    sim.edit(BUDGET, "shop", "web", |budget| budget["spec"]["minAvailable"] = json!(2));
+    let (_, recordons) = attempt.drained().await;
+    assert_eq!(recordons, 1);
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
+    assert_eq!(sim.get("nodes", "", "n1").unwrap()["spec"]["unschedulable"], json!(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nine_lost_races_and_then_a_cordon() {
+    let (sim, cluster) = cluster(2).await;
+    sim.faults().script("PATCH", "/api/v1/nodes/n1", 9, Fault::status(409, "Conflict"));
+    for _ in 0..9 {
+        let error = node::cordon(&cluster, &n1(), DEVICE, &owner()).await.unwrap_err();
+        assert!(error.is_conflict() && error.is_retryable(), "{}", error.line());
+    }
+    cordoned(&cluster).await;
+    assert_eq!(sim.faults().count("PATCH", "/nodes/n1"), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_devices_node_is_not_touched() {
+    let (sim, cluster) = cluster(2).await;
+    let error = node::cordon(&cluster, &n1(), "uuid-2", &owner()).await.unwrap_err();
+    assert!(!error.is_retryable(), "{}", error.line());
+    assert_eq!(sim.faults().count("PATCH", "/nodes/"), 0);
+    let peers = node::others(&cluster, &n1()).await.unwrap();
+    assert_eq!(peers.iter().map(|peer| peer.name.as_str()).collect::<Vec<_>>(), ["n2", "n3"]);
+}

@@ -1,0 +1,222 @@
+//! The plan of a drain against the embedded cluster: it writes nothing, and the drain then meets what it foretold.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::Client;
+use kubeapi::{Cluster, NodeName};
+use kubenodeop::{CordonOwner, Marks, Order, Outcome, Plan, Progress, Rules, drain, node, plan::survey};
+use kubesim::{Sim, SimConfig};
+use serde_json::{Value, json};
+use step::Mono;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+const BUDGETS: &str = "policy/poddisruptionbudgets";
+
+#[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
+fn clock() -> impl Fn() -> Mono + Send {
+    let start = Instant::now();
+    move || Mono::from_start(start.elapsed())
+}
+
+fn n1() -> NodeName {
+    NodeName::parse("n1").unwrap()
+}
+
+fn is_ready(pod: &Value) -> bool {
+    pod["status"]["conditions"].as_array().is_some_and(|all| {
+        all.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    })
+}
+
+/// Three nodes and what `seed` adds, once `count` pods are Ready.
+async fn cluster(count: usize, seed: impl FnOnce(&Sim)) -> (Sim, Cluster) {
+    let sim = Sim::new(SimConfig::default());
+    for number in 1..=3 {
+        sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
+    }
+    seed(&sim);
+    sim.until("pods", |pods| pods.iter().filter(|pod| is_ready(pod)).count() == count).await;
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    (sim, cluster)
+}
+
+/// A Deployment whose pods may run on n1 only.
+fn add_pinned(sim: &Sim, name: &str, replicas: u64) {
+    sim.add_deployment("shop", name, replicas);
+    let selector = json!({ "kubernetes.io/hostname": "n1" });
+    sim.edit("apps/deployments", "shop", name, |it| {
+        it["spec"]["template"]["spec"]["nodeSelector"] = selector.clone();
+    });
+    for set in sim.list("apps/replicasets") {
+        let set_name = set["metadata"]["name"].as_str().unwrap();
+        if set["metadata"]["labels"]["app"] == name {
+            sim.edit("apps/replicasets", "shop", set_name, |it| {
+                it["spec"]["template"]["spec"]["nodeSelector"] = selector.clone();
+            });
+        }
+    }
+}
+
+/// The scheduler's word on a pod that fits nowhere, where the cluster has not said it itself.
+fn say_unplaced(sim: &Sim) {
+    for pod in sim.list("pods") {
+        let told = pod["status"]["conditions"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|it| it["type"] == "PodScheduled" && it["status"] == "False"));
+        if pod["spec"]["nodeName"].is_null() && !told {
+            sim.edit("pods", "shop", pod["metadata"]["name"].as_str().unwrap(), |it| {
+                it["status"]["conditions"] = json!([{
+                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                    "message": "0/3 nodes are available: 1 were unschedulable, 2 did not match the selector.",
+                }]);
+            });
+        }
+    }
+}
+
+type Met = BTreeSet<(String, &'static str)>;
+
+/// Drains in earnest until nothing moves any more, all that leaves being gone or blocked, and by nothing but
+/// what is `expected`. Else the attempt's own limit ends the test.
+async fn meets(sim: &Sim, cluster: &Cluster, expected: &Met) {
+    let owner = CordonOwner { boot_id: "b".to_owned(), requested_by: 2, requested_at: "t".to_owned() };
+    node::cordon(cluster, &n1(), "uuid-1", &owner).await.unwrap();
+    let (sender, mut progress) = watch::channel(Progress::default());
+    let (rules, marks) = (Rules::default(), Marks::default());
+    let order = Order { node: n1(), device_uuid: "uuid-1".to_owned(), owner, rules, marks };
+    let settled = progress.wait_for(|it| {
+        let seen: Met = it.blockers.iter().map(|it| (it.pod.to_string(), it.code.text())).collect();
+        let counts = it.counts;
+        !seen.is_empty() && counts.gone + counts.blocked == counts.total && seen == *expected
+    });
+    let scheduler = async {
+        loop {
+            let unsaid =
+                |it: &Value| it["spec"]["nodeName"].is_null() && it["status"]["conditions"][0].is_null();
+            sim.until("pods", |pods| pods.iter().any(unsaid)).await;
+            // A pod that has a place elsewhere gets it meanwhile.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            say_unplaced(sim);
+        }
+    };
+    tokio::select! {
+        outcome = drain(cluster, &order, clock(), &sender) => match outcome {
+            Outcome::Drained { .. } => assert!(expected.is_empty(), "drained, in spite of {expected:?}"),
+            Outcome::Failed { reason, .. } => panic!("expected {expected:?}, but {reason}"),
+        },
+        seen = settled => drop(seen.unwrap()),
+        () = scheduler => {}
+    }
+}
+
+/// A plan that the drain has borne out; `count` pods are there, `blocked` are foreseen.
+async fn borne_out(count: usize, blocked: usize, seed: impl FnOnce(&Sim)) -> Plan {
+    let (sim, cluster) = cluster(count, seed).await;
+    // Of budgets that share pods a change of the pods has only one counted; each is, when it changes itself.
+    for budget in sim.list(BUDGETS) {
+        let name = budget["metadata"]["name"].as_str().unwrap();
+        sim.edit(BUDGETS, "shop", name, |it| it["metadata"]["labels"]["seen"] = json!("once"));
+    }
+    plan_and_drain(&sim, &cluster, blocked).await
+}
+
+/// A plan that wrote nothing, and then the drain that meets what it foretold.
+async fn plan_and_drain(sim: &Sim, cluster: &Cluster, blocked: usize) -> Plan {
+    let before = sim.list("pods");
+    let plan = survey::plan(cluster, &n1()).await.unwrap();
+    let written: Vec<_> = sim.faults().seen().into_iter().filter(|seen| seen.method != "GET").collect();
+    assert!(written.is_empty(), "a plan writes nothing: {written:?}");
+    assert_eq!(sim.list("pods"), before);
+    assert_eq!(plan.blockers.len(), blocked, "{:?}", plan.blockers);
+    let foreseen = plan.blockers.iter().map(|it| (it.pod.to_string(), it.code.text())).collect();
+    meets(sim, cluster, &foreseen).await;
+    plan
+}
+
+fn codes(plan: &Plan) -> BTreeSet<&'static str> {
+    plan.blockers.iter().map(|it| it.code.text()).collect()
+}
+
+fn least(number: u64) -> Value {
+    json!({ "minAvailable": number })
+}
+
+#[tokio::test(start_paused = true)]
+async fn o5_a_budget_that_allows_nothing_is_foreseen_as_stuck() {
+    let plan = borne_out(6, 1, |sim| {
+        sim.add_deployment("shop", "web", 3);
+        sim.add_budget("shop", "web", "web", &least(3));
+        sim.add_stateful_set("shop", "db", 3);
+    })
+    .await;
+    assert_eq!(codes(&plan), BTreeSet::from(["budget-stuck"]));
+    assert!(
+        plan.blockers[0]
+            .reason
+            .contains("PodDisruptionBudget shop/web allows no disruption: 3 of 3 pods healthy, 3 required")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn o5_a_budget_without_room_for_a_pod_that_is_not_ready_is_foreseen_with_that_pod() {
+    let (sim, cluster) = cluster(3, |sim| {
+        sim.add_deployment("shop", "web", 3);
+        sim.add_budget("shop", "web", "web", &least(2));
+    })
+    .await;
+    let elsewhere = sim.list("pods").into_iter().find(|pod| pod["spec"]["nodeName"] == "n2").unwrap();
+    let sick = elsewhere["metadata"]["name"].as_str().unwrap();
+    sim.edit("pods", "shop", sick, |it| it["status"]["conditions"][0]["status"] = "False".into());
+    let plan = plan_and_drain(&sim, &cluster, 1).await;
+    assert_eq!(codes(&plan), BTreeSet::from(["budget"]));
+    let reason = &plan.blockers[0].reason;
+    assert!(
+        reason.contains("PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"),
+        "{reason}"
+    );
+    assert!(reason.contains(&format!("pod shop/{sick} on node n2 is not Ready since ")), "{reason}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn o5_two_budgets_of_which_one_has_no_room_are_foreseen_by_name() {
+    let plan = borne_out(3, 1, |sim| {
+        sim.add_deployment("shop", "web", 3);
+        sim.add_budget("shop", "all", "web", &least(1));
+        sim.add_budget("shop", "web", "web", &least(3));
+    })
+    .await;
+    assert_eq!(codes(&plan), BTreeSet::from(["budget-stuck"]));
+    assert!(
+        plan.blockers[0].reason.contains("PodDisruptionBudget shop/all")
+            && plan.blockers[0].reason.contains("PodDisruptionBudget shop/web")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn o5_two_budgets_with_room_hold_nobody() {
+    borne_out(3, 0, |sim| {
+        sim.add_deployment("shop", "web", 3);
+        sim.add_budget("shop", "all", "web", &least(1));
+        sim.add_budget("shop", "web", "web", &least(2));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn o5_pods_that_only_this_node_takes_use_up_their_budget_as_foreseen() {
+    let plan = borne_out(6, 2, |sim| {
+        add_pinned(sim, "web", 3);
+        sim.add_budget("shop", "web", "web", &least(2));
+        sim.add_deployment("shop", "free", 3);
+        sim.add_budget("shop", "free", "free", &least(2));
+    })
+    .await;
+    assert_eq!(codes(&plan), BTreeSet::from(["no-other-node"]));
+    let pinned: Vec<&str> =
+        plan.pods.iter().filter(|it| it.pod.name.starts_with("web")).map(|it| it.class.text()).collect();
+    assert_eq!(pinned, ["pinned"; 3]);
+}

@@ -1,0 +1,232 @@
+//! The rules of a drain against the embedded cluster: tiers, two budgets, workloads that come back, volumes, limits.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
+
+mod stage;
+
+use std::time::Duration;
+
+use kubenodeop::{BlockCode, Limit, Outcome, Phase, PodAction, Rules, StickyAction, VolumeAction};
+use kubesim::{Sim, SimConfig};
+use serde_json::{Value, json};
+use stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, on_n1};
+
+const BUDGET: &str = "policy/poddisruptionbudgets";
+
+fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// Namespace and name of the pods in the order in which they were to be evicted.
+fn asked(sim: &Sim) -> Vec<String> {
+    let name = |uri: &str| uri.split('/').nth_back(1).unwrap_or_default().to_owned();
+    let seen = sim.faults().seen();
+    seen.iter()
+        .filter(|it| it.method == "POST" && it.uri.contains("/eviction"))
+        .map(|it| name(&it.uri))
+        .collect()
+}
+
+/// A bare pod on n1 with this label.
+fn add_labelled(sim: &Sim, name: &str, key: &str, value: &str) {
+    sim.add_bare_pod("tools", name, "n1");
+    sim.edit("pods", "tools", name, |pod| pod["metadata"]["labels"][key] = json!(value));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d4_two_hundred_pods_with_a_blocked_one_are_all_asked_within_two_seconds() {
+    let (sim, cluster) = cluster(2).await;
+    for number in 0..199 {
+        sim.add_bare_pod("many", &format!("p{number}"), "n1");
+    }
+    sim.add_bare_pod("many", "held", "n1");
+    sim.add_budget("many", "held", "held", &json!({ "minAvailable": 1 }));
+    sim.until("pods", |pods| are_ready(pods, 211)).await;
+    cordoned(&cluster).await;
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.counts.total > 200).await;
+    attempt.pass(secs(2)).await;
+    let mut first = asked(&sim);
+    first.retain(|name| name.starts_with('p') || name == "held");
+    first.sort_unstable();
+    first.dedup();
+    assert_eq!(first.len(), 200);
+    let seen = attempt.until(|it| it.counts.gone + 1 == it.counts.total && !it.blockers.is_empty()).await;
+    assert_eq!(seen.blockers[0].code, BlockCode::BudgetStuck);
+    assert_eq!(
+        seen.blockers[0].reason,
+        "pod many/held: PodDisruptionBudget many/held allows no disruption: 1 of 1 pods healthy, 1 required"
+    );
+    sim.edit(BUDGET, "many", "held", |budget| budget["spec"]["minAvailable"] = json!(0));
+    attempt.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn d6_pods_with_two_budgets_leave_one_by_one_and_only_while_both_have_room() {
+    let (sim, cluster) = cluster(2).await;
+    sim.add_budget("shop", "web-too", "web", &json!({ "minAvailable": 3 }));
+    sim.until(BUDGET, |all| all.len() == 2).await;
+    cordoned(&cluster).await;
+    let mut attempt = Attempt::start(&cluster);
+    let seen = attempt.until(|it| it.blockers.iter().any(|it| it.reason.contains("shop/web-too"))).await;
+    let reason = &seen.blockers.iter().find(|it| it.pod.name.starts_with("web")).unwrap().reason;
+    assert!(
+        reason.contains("PodDisruptionBudget shop/web allows 1 disruption: 3 of 3 pods healthy, 2 required")
+            && reason.contains(
+                "PodDisruptionBudget shop/web-too allows no disruption: 3 of 3 pods healthy, 3 required"
+            ),
+        "{reason}"
+    );
+    attempt.pass(secs(120)).await;
+    let here = || on_n1(&sim.list("pods")).iter().filter(|name| name.starts_with("web")).count();
+    assert!(here() > 0, "one of the two has no room");
+    sim.edit(BUDGET, "shop", "web-too", |budget| budget["spec"]["minAvailable"] = json!(2));
+    let now = clock();
+    attempt.drained().await;
+    assert!(now().since_start() < secs(10), "{:?}", now());
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
+    assert!(sim.faults().count("PUT", "poddisruptionbudgets/web-too/status") > 0);
+}
+
+/// When a pod changes, the disruption controller has only one of its budgets counted again: the other one keeps the
+/// numbers, and the claim, of a pod that is gone and replaced, for the claim's two minutes.
+#[tokio::test(start_paused = true)]
+async fn d6_pods_with_two_budgets_need_no_two_minutes_each() {
+    let (sim, cluster) = cluster(2).await;
+    sim.add_deployment("shop", "twice", 15);
+    for name in ["one", "two"] {
+        sim.add_budget("shop", name, "twice", &json!({ "minAvailable": 14 }));
+    }
+    sim.until("pods", |pods| are_ready(pods, 26)).await;
+    sim.edit(BUDGET, "shop", "two", |budget| budget["metadata"]["labels"]["seen"] = json!("once"));
+    let here = on_n1(&sim.list("pods")).iter().filter(|name| name.starts_with("twice")).count();
+    assert!(here >= 3, "{here}");
+    cordoned(&cluster).await;
+    let now = clock();
+    Attempt::start(&cluster).drained().await;
+    let took = now().since_start();
+    assert!(took < secs(10) * u32::try_from(here).unwrap(), "{took:?} for {here} pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d10_a_workload_that_returns_three_times_is_left_named_and_no_more_evicted() {
+    let (sim, cluster) = cluster(2).await;
+    let pinned = json!({
+        "metadata": { "labels": { "app": "clings" } },
+        "spec": {
+            "containers": [{ "name": "c", "image": "i" }], "terminationGracePeriodSeconds": 30,
+            "nodeSelector": { "kubernetes.io/hostname": "n1" }, "tolerations": [{ "operator": "Exists" }],
+        },
+    });
+    sim.apply(
+        "apps/statefulsets",
+        json!({
+            "metadata": { "name": "clings", "namespace": "tools", "labels": { "app": "clings" } },
+            "spec": {
+                "replicas": 1, "serviceName": "clings", "selector": { "matchLabels": { "app": "clings" } },
+                "template": pinned,
+            },
+        }),
+    );
+    sim.until("pods", |pods| are_ready(pods, 12)).await;
+    cordoned(&cluster).await;
+    let outcome =
+        Attempt::by(&cluster, Rules { sticky: StickyAction::Leave, ..Rules::default() }).future.await;
+    let Outcome::Drained { left, took, .. } = outcome else { panic!("{outcome:?}") };
+    let left: Vec<String> = left.into_iter().map(|it| format!("{} {}", it.what, it.why)).collect();
+    assert_eq!(left, ["tools/clings-0 it stays: its StatefulSet/clings has come back to this node 3 times"]);
+    assert!(took < secs(30), "{took:?}");
+    assert_eq!(asked(&sim).iter().filter(|name| *name == "clings-0").count(), 3, "three times and no more");
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1", "clings-0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d11_storage_and_network_wait_for_the_pods_that_use_them() {
+    let (sim, cluster) = cluster(2).await;
+    for (name, tier) in [("net", "network"), ("disk", "storage"), ("plug", "device"), ("ip", "address")] {
+        add_labelled(&sim, name, "pillar-rs/drain-tier", tier);
+    }
+    sim.until("pods", |pods| are_ready(pods, 15)).await;
+    sim.add_budget("tools", "shell", "shell", &json!({ "minAvailable": 1 }));
+    cordoned(&cluster).await;
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.counts.blocked == 1 && it.counts.going == 0 && it.counts.gone > 0).await;
+    attempt.pass(secs(60)).await;
+    let names = on_n1(&sim.list("pods"));
+    for late in ["net", "disk", "plug", "ip", "shell"] {
+        assert!(names.iter().any(|name| name == late), "{late} of {names:?}");
+    }
+    sim.edit(BUDGET, "tools", "shell", |budget| budget["spec"]["minAvailable"] = json!(0));
+    attempt.drained().await;
+    let order = asked(&sim);
+    assert_eq!(order[order.len() - 4..], ["ip", "plug", "disk", "net"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d13_volumes_of_evicted_pods_are_listed_and_waited_for() {
+    let config = SimConfig { detach_time: secs(20), ..SimConfig::default() };
+    let (sim, cluster) = with_volume(config).await;
+    let mut attempt = Attempt::start(&cluster);
+    let seen =
+        attempt.until(|it| it.phase == Phase::Detaching && it.volumes == ["tools/data (pv pv-1)"]).await;
+    assert_eq!((seen.counts.gone, seen.marks.volumes.is_some()), (seen.counts.total, true));
+    attempt.pass(secs(15)).await;
+    assert_eq!(attempt.progress.borrow().phase, Phase::Detaching);
+    attempt.drained().await;
+    assert_eq!(attachments(&sim), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d18_a_node_uncordoned_while_volumes_detach_or_in_the_proof_is_cordoned_within_five_seconds() {
+    for phase in [Phase::Detaching, Phase::Proving] {
+        let (sim, cluster) = with_volume(SimConfig { detach_time: secs(20), ..SimConfig::default() }).await;
+        let mut attempt = Attempt::start(&cluster);
+        attempt.until(|it| it.phase == phase).await;
+        sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = json!(false));
+        let now = clock();
+        attempt.until(|it| it.recordons == 1).await;
+        assert!(now().since_start() <= secs(5), "{phase:?}");
+        assert_eq!(sim.get("nodes", "", "n1").unwrap()["spec"]["unschedulable"], json!(true));
+        let again = clock();
+        let (_, recordons) = attempt.drained().await;
+        assert!(recordons == 1 && again().since_start() >= secs(1), "{phase:?}: the proof starts over");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn d15_volumes_that_do_not_detach_in_time_are_named() {
+    let config = SimConfig { detach_time: secs(3600), ..SimConfig::default() };
+    let (sim, cluster) = with_volume(config).await;
+    let volumes = Limit { after: Some(secs(60)), then: VolumeAction::GoOn };
+    let outcome = Attempt::by(&cluster, Rules { volumes, ..Rules::default() }).future.await;
+    let Outcome::Drained { left, took, .. } = outcome else { panic!("{outcome:?}") };
+    assert_eq!(left.iter().map(|it| it.what.as_str()).collect::<Vec<_>>(), ["tools/data (pv pv-1)"]);
+    assert!(took >= secs(60) && took < secs(65), "{took:?}");
+    assert_eq!(attachments(&sim), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d15_a_pod_over_its_limit_is_deleted_whatever_its_budget_says() {
+    let (sim, cluster) = cluster(3).await;
+    cordoned(&cluster).await;
+    let pod = Limit { after: Some(secs(60)), then: PodAction::Delete };
+    let outcome = Attempt::by(&cluster, Rules { pod, ..Rules::default() }).future.await;
+    let Outcome::Drained { left, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(!left.is_empty() && left.iter().all(|it| it.what.starts_with("shop/web")), "{left:?}");
+    assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
+}
+
+/// The usual cluster, with a pod on n1 that mounts a claim, cordoned.
+async fn with_volume(config: SimConfig) -> (Sim, kubeapi::Cluster) {
+    let (sim, cluster) = cluster_with(2, config).await;
+    sim.add_claim("tools", "data", "pv-1");
+    sim.add_mounting_pod("tools", "base", "n1", "data");
+    sim.until("pods", |pods| are_ready(pods, 12)).await;
+    sim.until("storage/volumeattachments", |all: &[Value]| all.len() == 1).await;
+    cordoned(&cluster).await;
+    (sim, cluster)
+}
+
+fn attachments(sim: &Sim) -> usize {
+    sim.list("storage/volumeattachments").len()
+}

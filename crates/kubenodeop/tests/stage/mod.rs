@@ -1,0 +1,91 @@
+//! The stage of whole drains: a cluster of three nodes with controllers, and an attempt with what can be seen of it.
+
+mod order;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use kube::Client;
+use kubeapi::Cluster;
+use kubenodeop::{Cordoned, Outcome, Progress, Rules, drain, node};
+use kubesim::{Sim, SimConfig};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+pub(crate) use order::{DEVICE, clock, n1, order, owner};
+
+pub(crate) fn on_n1(pods: &[Value]) -> Vec<String> {
+    let here = pods.iter().filter(|pod| pod["spec"]["nodeName"] == "n1");
+    here.map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+pub(crate) fn are_ready(pods: &[Value], count: usize) -> bool {
+    pods.len() == count && pods.iter().all(|pod| pod["status"]["conditions"][0]["status"] == "True")
+}
+
+/// Three nodes, with a Deployment behind a budget, a `StatefulSet`, a `DaemonSet` and, on n1, two bare pods.
+pub(crate) async fn cluster(least: u64) -> (Sim, Cluster) {
+    cluster_with(least, SimConfig::default()).await
+}
+
+pub(crate) async fn cluster_with(least: u64, config: SimConfig) -> (Sim, Cluster) {
+    let sim = Sim::new(config);
+    for number in 1..=3 {
+        sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
+    }
+    sim.add_deployment("shop", "web", 3);
+    sim.add_budget("shop", "web", "web", &json!({ "minAvailable": least }));
+    sim.add_stateful_set("shop", "db", 3);
+    sim.add_daemon_set("kube-system", "agent");
+    sim.until("pods", |pods| are_ready(pods, 9)).await;
+    sim.add_bare_pod("tools", "shell", "n1");
+    sim.add_bare_pod("tools", "import", "n1");
+    sim.until("pods", |pods| are_ready(pods, 11)).await;
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    (sim, cluster)
+}
+
+pub(crate) struct Attempt {
+    pub(crate) future: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    pub(crate) progress: watch::Receiver<Progress>,
+}
+
+impl Attempt {
+    pub(crate) fn start(cluster: &Cluster) -> Self {
+        Self::by(cluster, Rules::default())
+    }
+
+    pub(crate) fn by(cluster: &Cluster, rules: Rules) -> Self {
+        let (sender, progress) = watch::channel(Progress::default());
+        let cluster = cluster.clone();
+        let order = order(rules);
+        let future = async move { drain(&cluster, &order, clock(), &sender).await };
+        Self { future: Box::pin(future), progress }
+    }
+
+    pub(crate) async fn until(&mut self, so: impl FnMut(&Progress) -> bool) -> Progress {
+        tokio::select! {
+            outcome = &mut self.future => panic!("ended too early: {outcome:?}"),
+            seen = self.progress.wait_for(so) => seen.unwrap().clone(),
+        }
+    }
+
+    pub(crate) async fn pass(&mut self, time: Duration) {
+        tokio::select! {
+            outcome = &mut self.future => panic!("ended too early: {outcome:?}"),
+            () = sleep(time) => {}
+        }
+    }
+
+    pub(crate) async fn drained(self) -> (u32, u32) {
+        match self.future.await {
+            Outcome::Drained { evicted, recordons, .. } => (evicted, recordons),
+            Outcome::Failed { reason, .. } => panic!("{reason}"),
+        }
+    }
+}
+
+pub(crate) async fn cordoned(cluster: &Cluster) {
+    assert_eq!(node::cordon(cluster, &n1(), DEVICE, &owner()).await.unwrap(), Cordoned::Written);
+}

@@ -1,0 +1,53 @@
+//! What this node tells of itself: its membership in a cluster (EdgeNodeClusterStatus), the cluster's token, and the
+//! status server with its page.
+//!
+//! Who may call: `zedkube`, which runs it beside its core and tells it by a channel how the node stands to its cluster.
+//! Not here: who drains, leaves or leads. Published in zedkube's name. Source: spec/agents.md 4.7.
+
+mod server;
+mod standing;
+mod status;
+mod token;
+
+pub use server::{CODES, Limits, trial};
+pub use standing::{Membership, Standing};
+
+use agent::{Station, Troubles, duties};
+use kubeapi::{Cluster, Target};
+use tokio::sync::watch;
+
+use status::Speaker;
+
+/// In whose name everything here is published.
+const NAME: &str = "zedkube";
+/// Key of topics that have one value.
+const GLOBAL: &str = "global";
+
+/// Publishes the node's status and serves pages at its address in the cluster, until the station says stop. What fails
+/// is restarted alone. Dropping it leaves what was published last.
+pub async fn run(
+    station: &Station,
+    troubles: &Troubles,
+    limits: &Limits,
+    cluster: Cluster,
+    target: Target,
+    standing: watch::Receiver<Standing>,
+) {
+    let (places, place) = watch::channel(None);
+    let status = duties::keep_until_stop("cluster status", station, || {
+        let (station, standing, places) = (station.clone(), standing.clone(), places.clone());
+        async move {
+            Speaker::open(troubles)?.follow(station, standing, places).await;
+            Ok(())
+        }
+    });
+    let server = duties::keep_until_stop("status server", station, || {
+        let (station, limits) = (station.clone(), limits.clone());
+        let server = server::run(station, limits, cluster.clone(), target.clone(), place.clone());
+        async move {
+            server.await;
+            Ok(())
+        }
+    });
+    tokio::join!(Box::pin(status), Box::pin(server));
+}

@@ -1,0 +1,227 @@
+//! Listening at the place of this node in its cluster, and nowhere else, for as long as there is one.
+//!
+//! A listen that fails is said and tried again (D-K21). A connection carries one request and ends within its limit,
+//! whatever the other side does or leaves undone. Dropping the server closes everything.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::{debug, info, warn};
+
+use super::answer::{Desk, Patience};
+use super::guests::Guests;
+use crate::status::Place;
+
+/// No head of a request is longer.
+const HEAD_BYTES: usize = 8 << 10;
+/// No head has more lines.
+const HEAD_LINES: usize = 48;
+/// After a connection that could not be taken, as when there are too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where and within what limits is served.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// TCP port; 0 for any that is free.
+    pub port: u16,
+    /// From the start of a connection to its end.
+    pub request: Duration,
+    /// The same for an answer that waits for other nodes.
+    pub cluster: Duration,
+    /// How long one of these may take to answer.
+    pub peer: Duration,
+    /// Connections at once.
+    pub most: usize,
+    /// Connections at once from one address.
+    pub most_of_one: usize,
+    /// Between two tries to listen.
+    pub retry: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            port: 12346,
+            request: Duration::from_secs(5),
+            cluster: Duration::from_secs(20),
+            peer: Duration::from_secs(5),
+            most: 64,
+            most_of_one: 16,
+            retry: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Serves at each place in turn until nobody can name another. `bound` says where it listens.
+pub(crate) async fn serve(
+    limits: Limits,
+    desk: Desk,
+    mut places: watch::Receiver<Option<Place>>,
+    bound: watch::Sender<Option<SocketAddr>>,
+) {
+    let mut hall = Hall {
+        guests: Arc::new(Mutex::new(Guests::new(limits.most, limits.most_of_one))),
+        connections: JoinSet::new(),
+        limits: limits.clone(),
+        desk,
+    };
+    let mut said = String::new();
+    loop {
+        let place = *places.borrow_and_update();
+        let changed = async {
+            if places.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let Some(place) = place else {
+            changed.await;
+            continue;
+        };
+        let address = SocketAddr::new(place.address, limits.port);
+        match listen(address).await {
+            Ok((listener, address)) => {
+                said.clear();
+                info!(%address, "status server listens");
+                bound.send_replace(Some(address));
+                tokio::select! {
+                    () = changed => {}
+                    () = hall.accept(&listener, place, address) => {}
+                }
+                drop(listener);
+                bound.send_replace(None);
+                info!(%address, "status server has stopped listening");
+            }
+            Err(cause) => {
+                let cause = format!("listen at {address}: {cause}");
+                if cause != said {
+                    let secs = limits.retry.as_secs();
+                    warn!(error = cause, "no status server; tried again every {secs} s, free the port");
+                    said = cause;
+                }
+                tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep(limits.retry) => {}
+                }
+            }
+        }
+    }
+}
+
+async fn listen(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// The connections of all places so far; those of a former one end within their limit.
+struct Hall {
+    guests: Arc<Mutex<Guests>>,
+    connections: JoinSet<()>,
+    limits: Limits,
+    desk: Desk,
+}
+
+/// A place among the guests; given back when it is dropped.
+struct Seat(Arc<Mutex<Guests>>, IpAddr);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).leave(self.1);
+    }
+}
+
+impl Hall {
+    /// Takes connections for good. Dropping it loses none that was taken.
+    async fn accept(&mut self, listener: &TcpListener, place: Place, own: SocketAddr) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => self.take(stream, peer.ip(), place, own),
+                Err(cause) => {
+                    warn!(error = %cause, "status server cannot take a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+            while self.connections.try_join_next().is_some() {}
+        }
+    }
+
+    /// Serves one connection in a task of its own, if there is room for it; else it is closed at once.
+    fn take(&mut self, stream: TcpStream, from: IpAddr, place: Place, own: SocketAddr) {
+        if !self.guests.lock().unwrap_or_else(PoisonError::into_inner).admit(from) {
+            debug!(%from, "too many connections, one more is closed");
+            return;
+        }
+        let seat = Seat(Arc::clone(&self.guests), from);
+        let (desk, limits) = (self.desk.clone(), self.limits.clone());
+        self.connections.spawn(async move {
+            if !serve_one(stream, desk, place, own, &limits).await {
+                debug!(%from, "a request took too long, its connection is closed");
+            }
+            drop(seat);
+        });
+    }
+}
+
+/// Serves one connection within its limits; false when it took too long.
+pub(super) async fn serve_one(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    desk: Desk,
+    place: Place,
+    own: SocketAddr,
+    limits: &Limits,
+) -> bool {
+    let patience = Patience::default();
+    let mut talk = pin!(converse(stream, desk, place, own, patience.clone(), limits.request));
+    if timeout(limits.request, &mut talk).await.is_ok() {
+        return true;
+    }
+    let more = limits.cluster.saturating_sub(limits.request);
+    patience.is_given() && timeout(more, talk).await.is_ok()
+}
+
+/// One request and its answer. The body of a request is never read.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    desk: Desk,
+    place: Place,
+    own: SocketAddr,
+    patience: Patience,
+    limit: Duration,
+) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (desk, patience) = (desk.clone(), patience.clone());
+        async move {
+            let answer = desk.answer(place, own, &patience, request.method(), request.uri().path());
+            Ok::<_, Infallible>(answer.await)
+        }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limit)
+        .keep_alive(false)
+        // Who has said all may close that direction, and still gets the answer.
+        .half_close(true)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEAD_LINES)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+    if let Err(cause) = served {
+        debug!(error = %cause, "a request was not served");
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

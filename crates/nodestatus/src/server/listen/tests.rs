@@ -1,0 +1,342 @@
+//! The server over real sockets on loopback addresses: what it answers, where it listens, who cannot hold it.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::Clock;
+use kube::Client;
+use kubeapi::{Cluster, NodeName};
+use kubesim::{Fault, Sim, SimConfig};
+use pubsub::{Bus, store};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use topics::GoUuid;
+
+use super::super::answer::Desk;
+use super::super::joined::Joined;
+use super::super::peers::Peers;
+use super::super::roster::Roster;
+use super::{Limits, serve};
+use crate::status::Place;
+use kubeapi::Target;
+
+pub(in crate::server) const DEVICE: &str = "11111111-1111-4111-8111-111111111111";
+pub(in crate::server) const CLUSTER: &str = "6ba7b810-9dad-41d1-80b4-00c04fd430c8";
+/// Texts that stand in the config of this device and may stand in no answer.
+const SECRETS: [&str; 3] = ["AAECA/r7/P3+/w==", "s3cr3t-token", "MDEyMzQ1Njc4OWFiY2RlZg=="];
+
+pub(in crate::server) struct Site {
+    pub(in crate::server) root: TempDir,
+    pub(in crate::server) sim: Sim,
+    places: watch::Sender<Option<Place>>,
+    bound: watch::Receiver<Option<SocketAddr>>,
+    _tasks: JoinSet<()>,
+}
+
+fn place(address: &str) -> Place {
+    Place { address: address.parse().unwrap(), cluster: GoUuid(CLUSTER.parse().unwrap()) }
+}
+
+pub(in crate::server) fn ground() -> Limits {
+    Limits {
+        port: 0,
+        request: Duration::from_secs(30),
+        cluster: Duration::from_secs(60),
+        peer: Duration::from_millis(400),
+        most: 6,
+        most_of_one: 4,
+        retry: Duration::from_millis(20),
+    }
+}
+
+impl Site {
+    /// A server that has no place yet.
+    pub(in crate::server) fn new(ground: Limits) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let clock = Clock::new();
+        let sim = Sim::new(SimConfig::default());
+        sim.add_node("n1", DEVICE);
+        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let target = Target::default();
+        target.set(NodeName::parse("n1").unwrap(), DEVICE.to_owned());
+        let (places, place) = watch::channel(None);
+        let (to_bound, bound) = watch::channel(None);
+        let limit = Duration::from_millis(100);
+        let joined = Joined::new(cluster.clone(), target, clock, limit);
+        let roster = Arc::new(Roster::new(cluster, clock, limit));
+        let peers = Peers::new(Arc::clone(&roster), clock, ground.peer);
+        let desk = Desk::new(bus, clock, joined, Arc::clone(&roster), peers);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { roster.keep().await });
+        tasks.spawn(serve(ground, desk, place, to_bound));
+        Self { root, sim, places, bound, _tasks: tasks }
+    }
+
+    pub(in crate::server) async fn open(ground: Limits) -> (Self, SocketAddr) {
+        let mut site = Self::new(ground);
+        let address = site.at("127.0.0.1").await;
+        (site, address)
+    }
+
+    /// Gives the server this place; returns where it listens then.
+    pub(in crate::server) async fn at(&mut self, address: &str) -> SocketAddr {
+        let wanted: IpAddr = address.parse().unwrap();
+        self.places.send_replace(Some(place(address)));
+        let there = |it: &Option<SocketAddr>| it.is_some_and(|it| it.ip() == wanted);
+        soon(self.bound.wait_for(there)).await.unwrap().unwrap()
+    }
+
+    pub(in crate::server) fn write(&self, file: &str, value: &Value) {
+        let file = self.root.path().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        store::replace(&file, value.to_string().as_bytes()).unwrap();
+    }
+
+    /// A drain that a budget holds; the config has its secrets beside it.
+    fn a_held_drain(&self) {
+        let token = json!({
+            "IsCipher": true, "pubsub-large-CipherData": SECRETS[0], "InitialValue": SECRETS[2],
+        });
+        let config = json!({ "Initialized": true, "Valid": true, "CipherToken": token });
+        self.write("run/zedagent/EdgeNodeClusterConfig/global.json", &config);
+        let status = json!({ "ClusterName": "c", "EncryptedClusterToken": SECRETS[1] });
+        self.write("run/zedkube/EdgeNodeClusterStatus/global.json", &status);
+        self.write("run/zedagent/EdgeNodeInfo/global.json", &json!({ "DeviceName": "N_1" }));
+        let leader = json!({ "LeaderIdentity": "n2" });
+        self.write("run/zedkube/KubeLeaderElectInfo/global.json", &leader);
+        let drains = json!({ "Drains": [{ "Status": 9, "Seconds": 61, "EndedAt": "2026-03-14T09:00:00Z" }] });
+        self.write("persist/status/zedkube/DrainHistory/global.json", &drains);
+        let progress = json!({
+            "RequestedBy": 2, "Context": "reboot", "Phase": "draining", "Status": 5, "Attempt": 1,
+            "MaxAttempts": 5, "Counts": { "Total": 3, "Gone": 2, "Blocked": 1 },
+            "Blockers": [{ "Pod": "shop/web-0", "Code": "budget", "Reason": "budget shop/web <has> no room",
+                "Since": "2026-03-14T09:30:00Z" }],
+            "NextStep": "add a replica",
+        });
+        self.write("run/zedkube/NodeDrainProgress/global.json", &progress);
+    }
+
+    fn label(&self, labels: &Value) {
+        assert!(self.sim.edit("nodes", "", "n1", |node| {
+            for (name, value) in labels.as_object().unwrap() {
+                node["metadata"]["labels"][name] = value.clone();
+            }
+        }));
+    }
+}
+
+/// What does not come within half a minute does not come.
+pub(in crate::server) async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), work).await.unwrap()
+}
+
+/// Sends `text` and returns all that comes back until the other side closes.
+pub(in crate::server) async fn say(address: SocketAddr, text: &str) -> String {
+    let stream = TcpStream::connect(address).await.unwrap();
+    send(&stream, text.as_bytes()).await.unwrap();
+    rest(&stream).await
+}
+
+async fn send(stream: &TcpStream, mut bytes: &[u8]) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(cause) if cause.kind() == ErrorKind::WouldBlock => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(())
+}
+
+/// All that comes until the other side closes; a connection that is reset has ended as well.
+async fn rest(stream: &TcpStream) -> String {
+    let mut all = Vec::new();
+    let mut part = [0; 4096];
+    while stream.readable().await.is_ok() {
+        match stream.try_read(&mut part) {
+            Ok(0) => break,
+            Ok(read) => all.extend_from_slice(&part[..read]),
+            Err(cause) if cause.kind() == ErrorKind::WouldBlock => {}
+            Err(_reset) => break,
+        }
+    }
+    String::from_utf8(all).unwrap()
+}
+
+pub(in crate::server) async fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
+    let text = say(address, &format!("{method} {path} HTTP/1.1\r\nHost: n1\r\n\r\n")).await;
+    let code = text.split(' ').nth(1).unwrap_or("0").parse().unwrap();
+    (code, text.split_once("\r\n\r\n").unwrap_or_default().1.to_owned())
+}
+
+pub(in crate::server) async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    ask(address, "GET", path).await
+}
+
+fn hang(site: &Site) {
+    site.sim.faults().script("GET", "/api/v1/nodes/n1", u32::MAX, Fault::Hang);
+}
+
+#[tokio::test]
+async fn status_names_the_cluster_on_a_server_and_is_empty_elsewhere_and_on_any_trouble() {
+    for (labels, body) in [
+        (json!({}), String::new()),
+        (json!({ "node-role.kubernetes.io/control-plane": "true" }), String::new()),
+        (
+            json!({ "node-role.kubernetes.io/control-plane": "true", "node-role.kubernetes.io/etcd": "true" }),
+            format!("cluster:{CLUSTER}"),
+        ),
+    ] {
+        let (site, address) = Site::open(ground()).await;
+        site.label(&labels);
+        assert_eq!(get(address, "/status").await, (200, body));
+        let refused = (405, "405 - Method Not Allowed".to_owned());
+        assert_eq!(ask(address, "POST", "/status").await, refused);
+    }
+    let (site, address) = Site::open(ground()).await;
+    site.sim.faults().script("GET", "/api/v1/nodes/n1", 1, Fault::status(500, "InternalError"));
+    assert_eq!(get(address, "/status").await, (200, String::new()));
+}
+
+#[tokio::test]
+async fn d_k26_an_api_that_hangs_empties_status_in_time_and_delays_nobody_else() {
+    // A server that waited for the API would be cut before it answers.
+    let (site, address) = Site::open(Limits { request: Duration::from_secs(8), ..ground() }).await;
+    site.a_held_drain();
+    hang(&site);
+    let (status, again, page) =
+        tokio::join!(get(address, "/status"), get(address, "/status"), get(address, "/"));
+    assert_eq!((status, again), ((200, String::new()), (200, String::new())));
+    assert_eq!(page.0, 200);
+}
+
+#[tokio::test]
+async fn d_k22_only_documented_paths_and_methods_are_answered() {
+    let (_site, address) = Site::open(ground()).await;
+    for path in ["/status", "/", "/metrics", "/healthz", "/readyz"] {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "HEAD", "TRACE", "BREW"] {
+            assert_eq!(ask(address, method, path).await.0, 405, "{method} {path}");
+        }
+    }
+    for method in ["PUT", "DELETE", "OPTIONS", "PATCH", "HEAD", "TRACE", "BREW"] {
+        for path in ["/app", "/app/", "/cluster-app"] {
+            assert_eq!(ask(address, method, path).await.0, 405, "{method} {path}");
+        }
+    }
+    assert_eq!(ask(address, "POST", "/cluster-app").await.0, 405);
+    assert_eq!((get(address, "/app").await.0, ask(address, "POST", "/app/").await.0), (200, 200));
+    for path in ["/app/1", "/cluster-app/1"] {
+        assert_eq!(get(address, path).await, (404, "App not found\n".to_owned()), "{path}");
+    }
+    for path in ["/apps", "/status/", "//", "/metrics/../status", "/STATUS", "/%2e"] {
+        assert_eq!(get(address, path).await.0, 404, "{path}");
+        assert_eq!(ask(address, "POST", path).await.0, 404, "{path}");
+    }
+    assert_eq!(get(address, "/healthz?x=1").await, (200, "ok\n".to_owned()));
+}
+
+#[tokio::test]
+async fn the_page_and_the_figures_tell_the_drain_and_no_answer_holds_a_secret() {
+    let (site, address) = Site::open(ground()).await;
+    assert_eq!(get(address, "/readyz").await.0, 503);
+    site.a_held_drain();
+    assert_eq!(get(address, "/readyz").await, (200, "ok\n".to_owned()));
+    let (_, page) = get(address, "/").await;
+    for text in
+        ["<h1>n-1</h1>", "draining (Cordoned)", "shop/web-0", "budget shop/web &lt;has&gt; no room", "n2"]
+    {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let (_, metrics) = get(address, "/metrics").await;
+    for line in ["pillar_drain_blocked_pods{code=\"budget\"} 1", "pillar_drain_last_seconds 61"] {
+        assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+    }
+    site.label(&json!({ "node-role.kubernetes.io/master": "", "node-role.kubernetes.io/etcd": "" }));
+    for path in ["/status", "/", "/metrics", "/healthz", "/readyz", "/app", "/cluster-app", "/nothing"] {
+        let whole = say(address, &format!("GET {path} HTTP/1.1\r\nHost: n1\r\n\r\n")).await;
+        assert!(whole.contains("cache-control: no-store"), "{whole}");
+        assert!(SECRETS.iter().all(|it| !whole.contains(it)), "{whole}");
+    }
+}
+
+#[tokio::test]
+async fn it_listens_at_its_place_alone_moves_with_it_and_stops_with_it() {
+    let mut site = Site::new(ground());
+    let first = site.at("127.0.0.1").await;
+    assert_eq!(get(first, "/healthz").await.0, 200);
+    assert!(TcpStream::connect(("127.0.0.2", first.port())).await.is_err());
+    let second = site.at("127.0.0.2").await;
+    assert_eq!(get(second, "/healthz").await.0, 200);
+    assert!(TcpStream::connect(first).await.is_err());
+    site.places.send_replace(None);
+    site.bound.wait_for(Option::is_none).await.unwrap();
+    assert!(TcpStream::connect(second).await.is_err());
+}
+
+#[tokio::test]
+async fn d_k21_a_listen_that_fails_is_tried_again() {
+    let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let taken = other.local_addr().unwrap();
+    let mut site = Site::new(Limits { port: taken.port(), ..ground() });
+    site.places.send_replace(Some(place("127.0.0.1")));
+    assert_eq!(site.at("127.0.0.2").await.port(), taken.port());
+    site.places.send_replace(Some(place("127.0.0.1")));
+    site.bound.wait_for(Option::is_none).await.unwrap();
+    // In the same turn it has tried and failed. From here on nothing but time passes.
+    drop(other);
+    let bound = soon(site.bound.wait_for(Option::is_some)).await.unwrap().unwrap();
+    assert_eq!((bound, get(bound, "/healthz").await.0), (taken, 200));
+}
+
+#[tokio::test]
+async fn slow_heads_and_idle_connections_end_in_time_and_keep_nobody_of_another_address_out() {
+    let (_site, address) = Site::open(Limits { request: Duration::from_millis(300), ..ground() }).await;
+    let mut held = Vec::new();
+    for nth in 0..4 {
+        let stream = TcpStream::connect(address).await.unwrap();
+        if nth % 2 == 0 {
+            send(&stream, b"GET / HTTP/1.1\r\nHost: n1\r\nX-Slow: ").await.unwrap();
+        }
+        held.push(stream);
+    }
+    // A fifth of that address finds no room; another address does.
+    assert_eq!(say(address, "GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n").await, "");
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.9:0".parse().unwrap()).unwrap();
+    let other = socket.connect(address).await.unwrap();
+    send(&other, b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n").await.unwrap();
+    assert!(rest(&other).await.starts_with("HTTP/1.1 200"));
+    for stream in &held {
+        assert!(!rest(stream).await.contains(" 200 "));
+    }
+    // Their seats are given back before a next connection is looked at, or soon after.
+    while get(address, "/healthz").await.0 != 200 {}
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_long_and_a_body_without_end_are_cut() {
+    let (_site, address) = Site::open(ground()).await;
+    let line = "a".repeat(9 << 10);
+    for head in [
+        format!("GET /{line} HTTP/1.1\r\nHost: n1\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: n1\r\nX: {line}\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: n1\r\n{}\r\n", "X: y\r\n".repeat(60)),
+    ] {
+        let answer = say(address, &head).await;
+        assert!(!answer.contains(" 200 "), "{answer}");
+    }
+    let stream = TcpStream::connect(address).await.unwrap();
+    let head = b"GET /healthz HTTP/1.1\r\nHost: n1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    send(&stream, head).await.unwrap();
+    let chunk = format!("1000\r\n{}\r\n", "b".repeat(0x1000));
+    // It ends: the other side closes instead of reading on.
+    while send(&stream, chunk.as_bytes()).await.is_ok() {}
+    assert_eq!(get(address, "/healthz").await.0, 200);
+}

@@ -1,0 +1,317 @@
+//! The figures at `/metrics`, as docs/reference/metrics.md names them: what NodeDrainProgress and DrainHistory tell.
+//!
+//! Labels are words of this file or of the code alone, never names of pods or texts: their number is bounded. Figures
+//! of the history cover the drains that it keeps, so they may fall: all are gauges. Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, StepWord};
+
+use super::view::View;
+
+/// Codes of blockers that are told by name; any other is `other`.
+pub const CODES: [&str; 13] = [
+    "budget",
+    "many-budgets",
+    "namespace-ending",
+    "throttled",
+    "api-trouble",
+    "refused",
+    "unauthorized",
+    "webhook",
+    "slow-to-end",
+    "budget-stuck",
+    "sticky",
+    "over-time",
+    "no-other-node",
+];
+/// Answers to calls that ask pods to leave; any other is `other`.
+const REPLIES: [&str; 11] = [
+    "accepted",
+    "gone",
+    "other-pod",
+    "conflict",
+    "expired",
+    "budget",
+    "many-budgets",
+    "throttled",
+    "namespace-ending",
+    "api-trouble",
+    "refused",
+];
+/// What a skip begins with, and the word for it; any other is `other`.
+const SKIPS: [(&str, &str); 3] = [
+    ("the Kubernetes API was not reachable", "api-unreachable"),
+    ("every other node", "no-other-node"),
+    ("forced ", "forced"),
+];
+const OTHER: &str = "other";
+
+/// All figures at `now`.
+pub(super) fn metrics(view: &View, now: GoTime) -> String {
+    let mut out = Page(String::new());
+    out.one("pillar_up", "1 while zedkube runs", 1);
+    if let Some(progress) = &view.progress {
+        present(&mut out, progress, now);
+    }
+    if let Some(history) = &view.history {
+        past(&mut out, history);
+    }
+    if let Some(leader) = &view.leader {
+        let holds = u64::from(leader.is_stats_leader);
+        out.one("pillar_stats_leader", "1 while this node holds the statistics lease", holds);
+    }
+    out.0
+}
+
+fn present(out: &mut Page, progress: &NodeDrainProgress, now: GoTime) {
+    let counts = progress.counts;
+    let seconds = if progress.status.is_under_way() { between(progress.started_at, now) } else { 0 };
+    let (mut pods, mut waits) = (BTreeMap::new(), BTreeMap::new());
+    for blocker in &progress.blockers {
+        let code = known(&CODES, &blocker.code);
+        *pods.entry(code).or_insert(0) += 1;
+        *waits.entry(code).or_insert(0) += between(blocker.since, now);
+    }
+    out.one("pillar_drain_status", "number of NodeDrainStatus", progress.status.number().into());
+    out.many("pillar_drain_phase", "1 for the present phase", "phase", [(word(&progress.phase), 1)]);
+    out.one("pillar_drain_attempt", "attempt of this drain, 0 before the first", progress.attempt.into());
+    out.one("pillar_drain_seconds", "seconds since this drain began, 0 without one", seconds);
+    let states = [
+        ("gone", counts.gone),
+        ("going", counts.going),
+        ("waiting", counts.waiting),
+        ("blocked", counts.blocked),
+    ];
+    let states = states.map(|(state, count)| (state, u64::from(count)));
+    out.many("pillar_drain_pods", "pods of this attempt by state", "state", states);
+    out.many("pillar_drain_blocked_pods", "pods that do not leave by code", "code", pods);
+    out.many("pillar_drain_blocked_seconds", "how long they have been blocked, summed up", "code", waits);
+    out.one("pillar_drain_evictions", "evictions accepted in this attempt", progress.evicted.into());
+    let mut replies = BTreeMap::new();
+    for (word, count) in &progress.replies {
+        *replies.entry(known(&REPLIES, word)).or_insert(0) += u64::from(*count);
+    }
+    out.many("pillar_drain_eviction_replies", "answers to evictions in this attempt", "reply", replies);
+    out.one(
+        "pillar_drain_recordons",
+        "times the cordon was put back in this attempt",
+        progress.recordons.into(),
+    );
+}
+
+fn past(out: &mut Page, history: &DrainHistory) {
+    let (mut ends, mut skips) = (BTreeMap::new(), BTreeMap::new());
+    let mut repairs = BTreeMap::from([("recordon", 0_u64), ("restarted", 0), ("void", 0)]);
+    for drain in &history.drains {
+        *ends.entry(end(drain)).or_insert(0) += 1;
+        if !drain.skip.is_empty() {
+            *skips.entry(skip(&drain.skip)).or_insert(0) += 1;
+        }
+        *repairs.entry("recordon").or_insert(0) += u64::from(drain.recordons);
+        for (kind, word) in [("restarted", StepWord::Restarted), ("void", StepWord::Void)] {
+            let steps = drain.steps.iter().filter(|it| it.step == word).count();
+            *repairs.entry(kind).or_insert(0) += u64::try_from(steps).unwrap_or(u64::MAX);
+        }
+    }
+    let last = history.drains.iter().find(|it| !it.is_open()).map_or(0, |it| it.seconds);
+    let evictions = history.drains.iter().map(|it| u64::from(it.evicted)).sum();
+    out.one("pillar_drain_last_seconds", "seconds that the last ended drain took", last);
+    out.many("pillar_drain_history_drains", "drains kept in the history by end", "end", ends);
+    out.one("pillar_drain_history_evictions", "evictions accepted in them", evictions);
+    out.many("pillar_drain_history_skips", "those left out by reason", "reason", skips);
+    out.many("pillar_drain_history_repairs", "what zedkube mended by itself in them", "kind", repairs);
+}
+
+fn end(drain: &DrainRecord) -> &'static str {
+    if drain.is_open() {
+        return "open";
+    }
+    match drain.status {
+        DrainStatus::Complete if drain.skip.is_empty() => "complete",
+        DrainStatus::Complete => "skipped",
+        DrainStatus::FailedCordon => "failed-cordon",
+        DrainStatus::FailedDrain => "failed-drain",
+        DrainStatus::Unknown
+        | DrainStatus::NotSupported
+        | DrainStatus::NotRequested
+        | DrainStatus::Requested
+        | DrainStatus::Starting
+        | DrainStatus::Cordoned
+        | DrainStatus::DrainRetrying
+        | DrainStatus::Stranger(_) => OTHER,
+    }
+}
+
+fn skip(text: &str) -> &'static str {
+    SKIPS.iter().find(|(start, _)| text.starts_with(start)).map_or(OTHER, |(_, word)| *word)
+}
+
+/// A word that is known, or `other`.
+fn known(words: &[&'static str], word: &str) -> &'static str {
+    words.iter().find(|it| **it == word).copied().unwrap_or(OTHER)
+}
+
+/// Whole seconds, 0 when the first is not set or the clock went back.
+pub(super) fn between(since: GoTime, now: GoTime) -> u64 {
+    if since.is_zero() {
+        return 0;
+    }
+    let secs = now.to_timestamp().as_second() - since.to_timestamp().as_second();
+    u64::try_from(secs).unwrap_or_default()
+}
+
+/// The word of an enum as it is on disk.
+pub(super) fn word(value: &impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, help: &str) {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} gauge").unwrap_or_default();
+    }
+
+    fn one(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help);
+        writeln!(self.0, "{name} {value}").unwrap_or_default();
+    }
+
+    fn many<L: AsRef<str>>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        self.head(name, help);
+        for (word, value) in values {
+            writeln!(self.0, "{name}{{{label}=\"{}\"}} {value}", word.as_ref()).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topics::{Blocker, DrainPhase, DrainStep, PodCounts};
+
+    fn at(text: &str) -> GoTime {
+        text.parse().unwrap()
+    }
+
+    fn view() -> View {
+        let blocker = |code: &str, since: &str| Blocker {
+            pod: "shop/\"web\"".to_owned(),
+            code: code.to_owned(),
+            since: at(since),
+            ..Blocker::default()
+        };
+        let progress = NodeDrainProgress {
+            phase: DrainPhase::Draining,
+            status: DrainStatus::Cordoned,
+            attempt: 2,
+            counts: PodCounts { total: 9, gone: 3, going: 1, waiting: 2, blocked: 3 },
+            blockers: vec![
+                blocker("budget", "2026-03-14T09:30:00Z"),
+                blocker("budget", "2026-03-14T09:30:30Z"),
+                blocker("\"}\nevil 1", "2026-03-14T09:31:10Z"),
+            ],
+            evicted: 4,
+            replies: [("accepted", 4), ("budget", 9), ("\"}\nevil 1", 2), ("another", 1)]
+                .map(|(word, count)| (word.to_owned(), count))
+                .into(),
+            recordons: 1,
+            started_at: at("2026-03-14T09:29:00Z"),
+            ..NodeDrainProgress::default()
+        };
+        let drain = |status, skip: &str, seconds, steps: &[StepWord]| DrainRecord {
+            started_at: at("2026-03-14T08:00:00Z"),
+            ended_at: at("2026-03-14T08:01:00Z"),
+            status,
+            skip: skip.to_owned(),
+            seconds,
+            evicted: 5,
+            recordons: 2,
+            steps: steps.iter().map(|step| DrainStep { step: *step, ..DrainStep::default() }).collect(),
+            ..DrainRecord::default()
+        };
+        let drains = vec![
+            DrainRecord { started_at: at("2026-03-14T09:29:00Z"), ..DrainRecord::default() },
+            drain(DrainStatus::Complete, "", 61, &[StepWord::Taken, StepWord::Restarted, StepWord::Void]),
+            drain(DrainStatus::Complete, "forced COMPLETE by the force file", 7, &[]),
+            drain(DrainStatus::FailedDrain, "", 900, &[StepWord::Restarted]),
+        ];
+        let history = DrainHistory { drains, ..DrainHistory::default() };
+        View { progress: Some(progress), history: Some(history), ..View::default() }
+    }
+
+    #[test]
+    fn o4_figures_are_those_of_the_topics_and_a_strange_code_is_other() {
+        let text = metrics(&view(), at("2026-03-14T09:31:10Z"));
+        let lines: Vec<&str> = text.lines().filter(|it| !it.starts_with('#')).collect();
+        let expected = "pillar_up 1
+pillar_drain_status 5
+pillar_drain_phase{phase=\"draining\"} 1
+pillar_drain_attempt 2
+pillar_drain_seconds 130
+pillar_drain_pods{state=\"gone\"} 3
+pillar_drain_pods{state=\"going\"} 1
+pillar_drain_pods{state=\"waiting\"} 2
+pillar_drain_pods{state=\"blocked\"} 3
+pillar_drain_blocked_pods{code=\"budget\"} 2
+pillar_drain_blocked_pods{code=\"other\"} 1
+pillar_drain_blocked_seconds{code=\"budget\"} 110
+pillar_drain_blocked_seconds{code=\"other\"} 0
+pillar_drain_evictions 4
+pillar_drain_eviction_replies{reply=\"accepted\"} 4
+pillar_drain_eviction_replies{reply=\"budget\"} 9
+pillar_drain_eviction_replies{reply=\"other\"} 3
+pillar_drain_recordons 1
+pillar_drain_last_seconds 61
+pillar_drain_history_drains{end=\"complete\"} 1
+pillar_drain_history_drains{end=\"failed-drain\"} 1
+pillar_drain_history_drains{end=\"open\"} 1
+pillar_drain_history_drains{end=\"skipped\"} 1
+pillar_drain_history_evictions 15
+pillar_drain_history_skips{reason=\"forced\"} 1
+pillar_drain_history_repairs{kind=\"recordon\"} 6
+pillar_drain_history_repairs{kind=\"restarted\"} 2
+pillar_drain_history_repairs{kind=\"void\"} 1";
+        assert_eq!(lines, expected.lines().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn o4_every_figure_is_on_its_page_and_nothing_else_is() {
+        let page = include_str!("../../../../docs/reference/metrics.md");
+        let named = |text: &str| -> std::collections::BTreeSet<String> {
+            let strange = |it: char| !it.is_ascii_lowercase() && it != '_';
+            text.split(strange).filter(|it| it.starts_with("pillar_")).map(str::to_owned).collect()
+        };
+        let leader = Some(topics::KubeLeaderElectInfo::default());
+        assert_eq!(named(&metrics(&View { leader, ..view() }, GoTime::ZERO)), named(page));
+    }
+
+    #[test]
+    fn o4_every_reply_to_an_eviction_is_known_by_name() {
+        use kubeapi::Reply;
+        let (text, retry_after) = (String::new(), None);
+        let all = [
+            Reply::Done,
+            Reply::NotFound { text: text.clone() },
+            Reply::UidChanged,
+            Reply::Conflict { text: text.clone() },
+            Reply::Expired,
+            Reply::Budget { text: text.clone(), retry_after },
+            Reply::ManyBudgets { text: text.clone() },
+            Reply::Throttle { text: text.clone(), retry_after },
+            Reply::NamespaceEnding { text: text.clone() },
+            Reply::Transient { text: text.clone(), retry_after },
+            Reply::Permanent { text, by: kubeapi::reply::RefusedBy::Other },
+        ];
+        assert_eq!(all.map(|it| it.word()), REPLIES);
+    }
+}

@@ -1,0 +1,62 @@
+//! The read-only HTTP server on this node's address in the cluster: who may join asks it, nodes ask each other for their
+//! applications, and people and monitors look at this node's drain and the cluster's nodes.
+//!
+//! Only while that address is ready, and on no other. One request a connection, with limits on its size, its time and
+//! on connections at once, so that nobody can hold it. What it may tell comes from topics of this device, read when
+//! somebody asks and by the members named in `view` and `app`: none of these holds a secret. Source: spec/agents.md 4.7.
+
+mod answer;
+mod app;
+mod frame;
+mod guests;
+mod joined;
+mod listen;
+mod metrics;
+mod nodes;
+mod page;
+mod peers;
+mod roster;
+#[cfg(test)]
+mod tests;
+pub mod trial;
+mod view;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::Station;
+use kubeapi::Cluster;
+use tokio::sync::watch;
+
+use crate::status::Place;
+use kubeapi::Target;
+
+use answer::Desk;
+use joined::Joined;
+pub use listen::Limits;
+pub use metrics::CODES;
+use peers::Peers;
+use roster::Roster;
+
+/// Longest wait for the API: the rest of a request's time is for the request.
+const API_LIMIT: Duration = Duration::from_secs(3);
+
+/// Serves at each place in turn for good. Dropping it closes everything.
+pub(crate) fn run(
+    station: Station,
+    limits: Limits,
+    cluster: Cluster,
+    target: Target,
+    places: watch::Receiver<Option<Place>>,
+) -> impl Future<Output = ()> + Send + use<> {
+    let (clock, limit) = (station.clock, API_LIMIT.min(limits.request / 2));
+    let joined = Joined::new(cluster.clone(), target, clock, limit);
+    let roster = Arc::new(Roster::new(cluster, clock, limit));
+    let peers = Peers::new(Arc::clone(&roster), clock, limits.peer);
+    let desk = Desk::new(station.bus, clock, joined, Arc::clone(&roster), peers);
+    let (bound, _) = watch::channel(None);
+    async move {
+        tokio::join!(roster.keep(), listen::serve(limits, desk, places, bound));
+    }
+}

@@ -1,0 +1,232 @@
+//! Asking the other nodes for `/cluster-app`: each once, some at a time, none for long.
+//!
+//! Whoever asks how often, one round at a time goes out and one a second at most; who asks the same meanwhile gets its
+//! answer. So nobody can make this node a loud one. Source: spec/agents.md 4.7, without D-K22 and D-K26.
+
+use core::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::Clock;
+use bytes::Bytes;
+use http::header::HOST;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use kubeapi::nodes::Member;
+use step::Mono;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tracing::debug;
+use uuid::Uuid;
+
+use super::frame::{Heard, frame, object};
+use super::roster::Roster;
+
+/// Peers that are asked at once.
+const AT_ONCE: usize = 8;
+/// No more are asked.
+const MOST: usize = 64;
+/// A round goes out so long after the end of the one before it, and so long its answer counts.
+const GAP: Duration = Duration::from_secs(1);
+/// An answer of a peer is not longer. A report of one node has some thousand bytes.
+const ANSWER_BYTES: usize = 256 << 10;
+/// Nor is its head.
+const HEAD_BYTES: usize = 16 << 10;
+/// Longest wait for the list of nodes.
+const LIST_LIMIT: Duration = Duration::from_secs(3);
+
+/// What is asked, and as whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Question {
+    /// One application, or none.
+    pub(super) app: Option<Uuid>,
+    /// Where this node is asked: peers are at the same port.
+    pub(super) own: SocketAddr,
+}
+
+/// The last round.
+struct Last {
+    question: Question,
+    at: Mono,
+    answer: Bytes,
+}
+
+/// Asks the peers.
+pub(crate) struct Peers {
+    roster: Arc<Roster>,
+    clock: Clock,
+    limit: Duration,
+    turn: Semaphore,
+    last: Mutex<Option<Last>>,
+}
+
+impl Peers {
+    /// Nothing asked yet. Each peer has so long to answer, twice that all together; a question waits for its turn one
+    /// and a half times that.
+    pub(crate) fn new(roster: Arc<Roster>, clock: Clock, limit: Duration) -> Self {
+        Self { roster, clock, limit, turn: Semaphore::new(1), last: Mutex::default() }
+    }
+
+    /// The whole answer; `own` makes the object of this node. `None` when too many others ask something else.
+    /// Dropping it gives up a round under way.
+    pub(super) async fn answer<F: Future<Output = String>>(
+        &self,
+        question: Question,
+        own: F,
+    ) -> Option<Bytes> {
+        let _turn = tokio::time::timeout(self.limit * 3 / 2, self.turn.acquire()).await.ok()?.ok()?;
+        if let Some(answer) = self.recent(question) {
+            return Some(answer);
+        }
+        self.pause().await;
+        let peers = self.peers(question.own.ip()).await;
+        let heard = self.round(question, peers).await;
+        let answer = Bytes::from(frame(&own.await, &heard));
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Last { question, at: self.clock.now(), answer: answer.clone() });
+        Some(answer)
+    }
+
+    /// The answer of the last round, if it was asked the same and is young.
+    fn recent(&self, question: Question) -> Option<Bytes> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = last.as_ref().filter(|it| it.question == question)?;
+        (self.clock.now().since(last.at) < GAP).then(|| last.answer.clone())
+    }
+
+    /// Waits until a round may go out.
+    async fn pause(&self) {
+        let ended = self.last.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.at);
+        if let Some(at) = ended {
+            tokio::time::sleep(GAP.saturating_sub(self.clock.now().since(at))).await;
+        }
+    }
+
+    async fn peers(&self, own: IpAddr) -> Vec<IpAddr> {
+        let known = self.roster.within(LIST_LIMIT).await;
+        known.map_or_else(Vec::new, |known| addresses(&known.members, own))
+    }
+
+    /// Asks all; their answers come in the order of the peers.
+    async fn round(&self, question: Question, peers: Vec<IpAddr>) -> Vec<Heard> {
+        let limit = self.limit;
+        let mut heard: Vec<Heard> = peers.iter().map(|peer| Heard::Silent(*peer, limit)).collect();
+        let mut next = peers.into_iter().enumerate();
+        let mut asked = JoinSet::new();
+        let all = async {
+            loop {
+                while asked.len() < AT_ONCE
+                    && let Some((nth, peer)) = next.next()
+                {
+                    asked.spawn(async move { (nth, ask(question, peer, limit).await) });
+                }
+                match asked.join_next().await {
+                    Some(Ok((nth, one))) => {
+                        if let Some(place) = heard.get_mut(nth) {
+                            *place = one;
+                        }
+                    }
+                    Some(Err(_cancelled)) => {}
+                    None => return,
+                }
+            }
+        };
+        if tokio::time::timeout(limit * 2, all).await.is_err() {
+            debug!("not all nodes could be asked in time");
+        }
+        heard
+    }
+}
+
+/// One address of each other node: the first of the family of `own`, else the first. Addresses that lead to no node
+/// are left out, and so are those of this machine alone unless `own` is one of them.
+fn addresses(members: &[Member], own: IpAddr) -> Vec<IpAddr> {
+    let fit =
+        |it: &&IpAddr| !it.is_unspecified() && !it.is_multicast() && (!it.is_loopback() || own.is_loopback());
+    let others = members.iter().filter(|it| !it.addresses.contains(&own));
+    let one = |member: &Member| {
+        let mut all = member.addresses.iter().filter(fit);
+        let first = all.clone().next();
+        all.find(|it| it.is_ipv4() == own.is_ipv4()).or(first).copied()
+    };
+    others.filter_map(one).take(MOST).collect()
+}
+
+/// What one peer says within `limit`.
+async fn ask(question: Question, peer: IpAddr, limit: Duration) -> Heard {
+    let to = SocketAddr::new(peer, question.own.port());
+    match tokio::time::timeout(limit, exchange(question.app, to)).await {
+        Ok(Ok(body)) => object(&body).map_or_else(
+            || {
+                debug!(%to, "a node's answer is no object, it is left out");
+                Heard::Nothing
+            },
+            Heard::Object,
+        ),
+        Ok(Err(error)) => {
+            debug!(%to, %error, "a node is left out");
+            Heard::Nothing
+        }
+        Err(_elapsed) => Heard::Silent(peer, limit),
+    }
+}
+
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
+/// Sends `POST /app/<uuid>` and reads the body of a 200.
+async fn exchange(app: Option<Uuid>, to: SocketAddr) -> Result<Bytes, Trouble> {
+    let path = app.map_or_else(|| "/app/".to_owned(), |app| format!("/app/{app}"));
+    let request = Request::builder().method(Method::POST).uri(path).header(HOST, to.to_string());
+    let request = request.body(Empty::<Bytes>::new())?;
+    let stream = TcpStream::connect(to).await?;
+    let (mut sender, connection) =
+        http1::Builder::new().max_buf_size(HEAD_BYTES).handshake(TokioIo::new(stream)).await?;
+    let mut exchange = Box::pin(async move {
+        let response = sender.send_request(request).await?;
+        if response.status() != StatusCode::OK {
+            return Err(format!("it answers {}", response.status()).into());
+        }
+        Limited::new(response.into_body(), ANSWER_BYTES)
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes)
+    });
+    tokio::select! {
+        biased;
+        done = &mut exchange => done,
+        // The other side has closed; what it sent is still to be read.
+        _ = connection => exchange.await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_other_node_is_asked_at_one_address_that_leads_to_it() {
+        let member = |all: &[&str]| Member {
+            addresses: all.iter().map(|it| it.parse().unwrap()).collect(),
+            ..Member::default()
+        };
+        let members = [
+            member(&["10.0.0.1", "fd00::1"]),
+            member(&["fd00::2", "10.0.0.2"]),
+            member(&["fd00::3"]),
+            member(&["127.0.0.1", "0.0.0.0", "224.0.0.1"]),
+            member(&[]),
+        ];
+        let told = |own: &str| {
+            let all = addresses(&members, own.parse().unwrap());
+            all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(told("10.0.0.1"), "10.0.0.2 fd00::3");
+        assert_eq!(told("fd00::1"), "fd00::2 fd00::3");
+        assert_eq!(told("127.0.0.9"), "10.0.0.1 10.0.0.2 fd00::3 127.0.0.1");
+        let crowd: Vec<Member> = (1..=200).map(|nth| member(&[&format!("10.0.1.{nth}")])).collect();
+        assert_eq!(addresses(&crowd, "10.0.0.1".parse().unwrap()).len(), MOST);
+    }
+}

@@ -1,0 +1,97 @@
+//! The nodes of the cluster as the server knows them: one bounded call now and then, and only while somebody asks.
+//!
+//! Not here: what the leader reports (`stats`). However often it is asked, the API server hears one call in ten
+//! seconds at most, and a page never waits for it long (D-K26).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::Clock;
+use kubeapi::Cluster;
+use kubeapi::nodes::{Member, members};
+use step::Mono;
+use tokio::sync::{Notify, watch};
+use topics::GoTime;
+use tracing::debug;
+
+/// From one call to the next at least.
+const GAP: Duration = Duration::from_secs(10);
+/// Nodes that were read longer ago are not told any more.
+const OLD: Duration = Duration::from_secs(300);
+
+/// The nodes and when they were read.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) members: Arc<[Member]>,
+    /// For a person.
+    pub(super) at: GoTime,
+    since: Mono,
+}
+
+#[cfg(test)]
+impl Known {
+    pub(super) fn at(at: GoTime, members: impl Into<Arc<[Member]>>) -> Self {
+        Self { members: members.into(), at, since: Mono::default() }
+    }
+}
+
+/// What has come of the calls so far.
+#[derive(Debug, Clone, Default)]
+struct Calls {
+    ended: Option<Mono>,
+    good: Option<Known>,
+}
+
+/// The nodes, read when they are asked for.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    cluster: Cluster,
+    clock: Clock,
+    limit: Duration,
+    wanted: Notify,
+    calls: watch::Sender<Calls>,
+}
+
+impl Roster {
+    /// None known yet. No call takes longer than `limit`.
+    pub(crate) fn new(cluster: Cluster, clock: Clock, limit: Duration) -> Self {
+        Self { cluster, clock, limit, wanted: Notify::new(), calls: watch::Sender::default() }
+    }
+
+    /// Calls for good, each time that somebody wants to know and the last call is long enough ago. Dropping it gives
+    /// up a call under way.
+    pub(super) async fn keep(&self) {
+        loop {
+            self.wanted.notified().await;
+            if self.is_fresh() {
+                continue;
+            }
+            let read = members(&self.cluster, self.limit).await;
+            let (since, at) = (self.clock.now(), self.clock.wall());
+            self.calls.send_modify(|calls| {
+                calls.ended = Some(since);
+                match read {
+                    Ok(members) => calls.good = Some(Known { members: members.into(), at, since }),
+                    Err(error) => debug!(error = error.line(), "the nodes of the cluster cannot be read"),
+                }
+            });
+        }
+    }
+
+    /// The nodes, at most ten seconds old if the API answers, at most five minutes old if it does not. Waits no
+    /// longer than `patience`. Dropping it loses nothing.
+    pub(super) async fn within(&self, patience: Duration) -> Option<Known> {
+        let mut calls = self.calls.subscribe();
+        if !self.is_fresh() {
+            self.wanted.notify_one();
+            // Late is no trouble: what was known before is told.
+            drop(tokio::time::timeout(patience, calls.changed()).await);
+        }
+        let good = calls.borrow().good.clone();
+        good.filter(|it| self.clock.now().since(it.since) < OLD)
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.calls.borrow().ended.is_some_and(|at| self.clock.now().since(at) < GAP)
+    }
+}

@@ -1,0 +1,58 @@
+//! The server's own code without sockets and without a cluster, for tests and fuzzing: one connection over any stream,
+//! and what `/cluster-app` makes of what peers send.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::Clock;
+use kubeapi::Cluster;
+use pubsub::{Bus, Error};
+use tokio::io::{AsyncRead, AsyncWrite};
+use topics::GoUuid;
+
+use super::answer::Desk;
+use super::frame::{Heard, frame, object};
+use super::joined::Joined;
+use super::listen::{Limits, serve_one};
+use super::peers::Peers;
+use super::roster::Roster;
+use crate::status::Place;
+use kubeapi::Target;
+
+/// No wait is longer: nobody is there to be waited for.
+const LIMIT: Duration = Duration::from_millis(100);
+/// What stands before the peers' objects.
+const OWN: &str = "{}";
+
+/// Serves one connection with the files under `root`, within the limits that a device has but those of time. False
+/// when it took too long. To be called within a runtime that has time and file work.
+///
+/// # Errors
+/// The working directory is gone, to which a relative `root` belongs.
+pub async fn serve(
+    root: &Path,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<bool, Error> {
+    let (bus, clock) = (Bus::open(root)?, Clock::new());
+    let cluster = Cluster::from_kubeconfig(bus.path("no-kubeconfig"));
+    let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+    let place = Place { address: own.ip(), cluster: GoUuid::default() };
+    let joined = Joined::new(cluster.clone(), Target::default(), clock, LIMIT);
+    let roster = Arc::new(Roster::new(cluster, clock, LIMIT));
+    let peers = Peers::new(Arc::clone(&roster), clock, LIMIT);
+    let desk = Desk::new(bus, clock, joined, Arc::clone(&roster), peers);
+    let limits = Limits::default();
+    tokio::select! {
+        () = roster.keep() => Ok(false),
+        in_time = serve_one(stream, desk, place, own, &limits) => Ok(in_time),
+    }
+}
+
+/// The answer of `/cluster-app` when peers send these bodies.
+#[must_use]
+pub fn merge<'a>(bodies: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let heard = bodies.into_iter().map(|body| object(body).map_or(Heard::Nothing, Heard::Object));
+    frame(OWN, &heard.collect::<Vec<_>>())
+}

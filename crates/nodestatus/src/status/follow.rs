@@ -1,0 +1,222 @@
+//! The task that publishes EdgeNodeClusterStatus and tells the server its place.
+//!
+//! It has an inbox of its own: nothing here waits for the drain, nor the drain for this.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use agent::{Error, Outlet, Station, Tasks, Troubles, turn};
+use pubsub::Change;
+use tokio::sync::watch;
+use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
+use tracing::info;
+
+use super::rules::{Facts, Place, Verdict, place};
+use crate::GLOBAL;
+use crate::Standing;
+use crate::token::{self, Answer};
+use agent::duties;
+
+enum Heard {
+    Network(Box<DeviceNetworkStatus>),
+    /// The ports have been looked for; there may be none.
+    NetworkRead,
+    /// The token of a config.
+    Token(Box<Answer>),
+}
+
+impl From<Answer> for Heard {
+    fn from(answer: Answer) -> Self {
+        Self::Token(Box::new(answer))
+    }
+}
+
+/// The publisher of the status. It goes with its agent and not with the task, which may end a moment later: the agent
+/// can be started again at once.
+pub(crate) struct Speaker(Arc<Mutex<Said>>);
+
+type Said = Outlet<EdgeNodeClusterStatus>;
+
+impl Speaker {
+    /// Becomes the publisher.
+    ///
+    /// # Errors
+    /// The topic cannot be had.
+    pub(crate) fn open(troubles: &Troubles) -> Result<Self, Error> {
+        Ok(Self(Arc::new(Mutex::new(Outlet::open(troubles)?))))
+    }
+
+    /// Follows the facts as long as the speaker is there. Dropping it leaves what was published last.
+    pub(crate) fn follow(
+        &self,
+        station: Station,
+        standing: watch::Receiver<Standing>,
+        places: watch::Sender<Option<Place>>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        run(station, Arc::downgrade(&self.0), standing, places)
+    }
+}
+
+async fn run(
+    station: Station,
+    said: Weak<Mutex<Said>>,
+    mut standing: watch::Receiver<Standing>,
+    places: watch::Sender<Option<Place>>,
+) {
+    let (outbox, mut inbox) = turn::inbox();
+    let mut tasks = Tasks::new(outbox);
+    tasks.follow::<DeviceNetworkStatus>(&station.bus, "nim", |change| match change {
+        Change::Put { value, .. } => Some(Heard::Network(Box::new(value))),
+        Change::Gone { .. } => Some(Heard::Network(Box::default())),
+        Change::Synced => Some(Heard::NetworkRead),
+        Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    let (sealed, asked) = watch::channel(None);
+    let here = station.clone();
+    tasks.events("token", move |outbox| async move {
+        let follow = || {
+            let token = token::follow(here.clone(), asked.clone(), outbox.clone());
+            async {
+                token.await;
+                Ok(())
+            }
+        };
+        duties::keep_until_stop("cluster token", &here, follow).await;
+    });
+    let mut facts = Facts::default();
+    loop {
+        facts.stands(&standing.borrow_and_update());
+        sealed.send_if_modified(|asked| {
+            let wanted = facts.sealed();
+            let other = *asked != wanted;
+            *asked = wanted;
+            other
+        });
+        let Some(speaker) = said.upgrade() else { return };
+        let again = {
+            let mut said = speaker.lock().unwrap_or_else(PoisonError::into_inner);
+            let verdict = facts.judge(said.get(GLOBAL), station.clock.wall());
+            publish(&mut said, verdict, &places);
+            said.next_try()
+        };
+        drop(speaker);
+        tokio::select! {
+            heard = inbox.recv() => match heard {
+                Some(heard) => take(&mut facts, heard),
+                None => return,
+            },
+            changed = standing.changed() => if changed.is_err() { return },
+            () = station.clock.sleep_until(again) => {}
+        }
+    }
+}
+
+fn take(facts: &mut Facts, heard: Heard) {
+    match heard {
+        Heard::Token(answer) => facts.opened(*answer),
+        Heard::Network(network) => facts.network = Some(*network),
+        Heard::NetworkRead => {
+            facts.network.get_or_insert_default();
+        }
+    }
+}
+
+/// Says what is to be said; the server is told its place last, and only what was said.
+fn publish(said: &mut Said, verdict: Verdict, places: &watch::Sender<Option<Place>>) {
+    let now = match verdict {
+        Verdict::Keep => return,
+        Verdict::Stay => said.get(GLOBAL).and_then(place),
+        Verdict::Nothing => {
+            if said.get(GLOBAL).is_some() {
+                if !said.take(GLOBAL) {
+                    return;
+                }
+                info!("this node is in no cluster, EdgeNodeClusterStatus taken back");
+            }
+            None
+        }
+        Verdict::Status(status) => {
+            if !said.put(GLOBAL, &status) {
+                return;
+            }
+            place(&status)
+        }
+    };
+    places.send_if_modified(|place| std::mem::replace(place, now) != now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Membership;
+    use crate::NAME;
+    use agent::{Clock, Stop, wire};
+    use pubsub::{Bus, store};
+    use serde_json::{Value, json};
+    use std::path::Path;
+    use tokio::task::JoinSet;
+
+    const NETWORK: &str = "run/nim/DeviceNetworkStatus/global.json";
+
+    fn write(root: &Path, file: &str, value: &Value) {
+        std::fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+        store::replace(&root.join(file), value.to_string().as_bytes()).unwrap();
+    }
+
+    fn network(address: &str) -> Value {
+        json!({ "Ports": [{ "IfName": "eth7", "Logicallabel": "lan", "ClusterIPAddr": address }] })
+    }
+
+    fn standing(membership: Membership) -> Standing {
+        let valid = membership == Membership::Member;
+        let config = json!({
+            "Initialized": true, "Valid": valid, "ClusterName": "c", "ClusterInterface": "lan",
+            "ClusterIPPrefix": { "IP": "10.244.244.2", "Mask": "////8A==" },
+            "CipherToken": { "IsCipher": true, "InitialValue": "c2VjcmV0" },
+        });
+        let config = Some(Arc::new(serde_json::from_value(config).unwrap()));
+        Standing { membership, config, ..Standing::default() }
+    }
+
+    #[tokio::test]
+    async fn the_status_follows_config_and_ports_and_stays_until_the_node_has_left() {
+        let root = tempfile::tempdir().unwrap();
+        let (stopper, stop) = Stop::new();
+        let bus = Bus::open(root.path()).unwrap();
+        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: String::new() };
+        let (sender, mut places) = watch::channel(None);
+        let stands = watch::Sender::new(Standing::default());
+        let troubles = Troubles::open(&station.bus, station.clock, NAME);
+        let speaker = Speaker::open(&troubles).unwrap();
+        let mut task = JoinSet::new();
+        task.spawn(speaker.follow(station.clone(), stands.subscribe(), sender));
+        let said = || wire::peek::<EdgeNodeClusterStatus>(&bus, NAME, GLOBAL).unwrap();
+        stands.send_replace(standing(Membership::Member));
+        write(root.path(), NETWORK, &network("10.244.244.2"));
+        let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
+        assert_eq!(place.address.to_string(), "10.244.244.2");
+        let status = said().unwrap();
+        assert_eq!((status.cluster_interface.as_str(), status.cluster_ip_is_ready), ("eth7", true));
+        let fault = "decryptClusterTokenAndManifest: failed to decrypt cluster token: the block has no cipher context; ";
+        assert!(status.error.error.starts_with(fault), "{}", status.error.error);
+        assert_eq!(status.encrypted_cluster_token.reveal(), "");
+        write(root.path(), NETWORK, &network("10.244.244.3"));
+        places.wait_for(Option::is_none).await.unwrap();
+        assert!(!said().unwrap().cluster_ip_is_ready);
+        write(root.path(), NETWORK, &network("10.244.244.2"));
+        places.wait_for(Option::is_some).await.unwrap();
+        // On its way out it keeps its address, also over a restart of the agent.
+        stands.send_replace(standing(Membership::Leaving));
+        write(root.path(), NETWORK, &network("10.244.244.3"));
+        drop((task, speaker));
+        let (sender, mut places) = watch::channel(None);
+        let speaker = Speaker::open(&troubles).unwrap();
+        let mut task = JoinSet::new();
+        task.spawn(speaker.follow(station, stands.subscribe(), sender));
+        assert_eq!(*places.wait_for(Option::is_some).await.unwrap(), Some(place));
+        assert_eq!(said(), Some(status));
+        stands.send_replace(standing(Membership::Outside));
+        places.wait_for(Option::is_none).await.unwrap();
+        assert_eq!(said(), None);
+        drop(stopper);
+    }
+}

@@ -1,0 +1,178 @@
+//! What EdgeNodeClusterStatus says: facts in, value out.
+//!
+//! Source: spec/agents.md 4.7, spec/topics.md. Two things differ on purpose: nothing is said before both facts have
+//! been read, so that a restart never takes the cluster's address away for a moment; and an error of the token keeps
+//! its time while its text stays. Pure: no clock, no I/O, no task.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use topics::{
+    DeviceNetworkStatus, EdgeNodeClusterConfig, EdgeNodeClusterStatus, ErrorDescription, ErrorSeverity,
+    GoTime, GoUuid, NetworkPortStatus, Secret,
+};
+
+use super::balance::balance;
+use crate::Membership;
+use crate::Standing;
+use crate::token::{Answer, Sealed, Token};
+
+/// The newest facts.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// The last config that was decided upon; `None` before the first. One that is gone is one that is not valid. On
+    /// the way out of the cluster, the one from before, where that is known.
+    pub(super) config: Option<Arc<EdgeNodeClusterConfig>>,
+    /// The node is on its way out of its cluster.
+    pub(super) leaving: bool,
+    /// The ports; `None` before they have been looked for.
+    pub(super) network: Option<DeviceNetworkStatus>,
+    /// The token of that config.
+    pub(super) token: Token,
+}
+
+/// What is to be published.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// What stands, until more is known.
+    Keep,
+    /// What stands, also as a place: the node needs it until it has left.
+    Stay,
+    /// Nothing: the node is in no cluster.
+    Nothing,
+    /// This.
+    Status(Box<EdgeNodeClusterStatus>),
+}
+
+/// Where this node can be reached in its cluster, as long as it can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its address there.
+    pub(crate) address: IpAddr,
+    /// The cluster.
+    pub(crate) cluster: GoUuid,
+}
+
+impl Facts {
+    /// Takes how the node stands; a config with another token forgets the last one.
+    pub(super) fn stands(&mut self, standing: &Standing) {
+        self.leaving = standing.membership == Membership::Leaving;
+        let config = standing.left.as_ref().or(standing.config.as_ref());
+        let wanted = config.map(AsRef::as_ref).and_then(Sealed::of).map(|it| it.block);
+        if wanted != self.sealed().map(|it| it.block) {
+            self.token = if wanted.is_some() { Token::Pending } else { Token::None };
+        }
+        self.config = config.cloned();
+    }
+
+    /// What is to be decrypted.
+    pub(super) fn sealed(&self) -> Option<Sealed> {
+        self.config.as_deref().and_then(Sealed::of)
+    }
+
+    /// Takes what became of a block; one of an earlier config says nothing.
+    pub(super) fn opened(&mut self, answer: Answer) {
+        if self.sealed().is_some_and(|it| it.block == answer.of.block) {
+            self.token = answer.token;
+        }
+    }
+
+    /// Judges the facts. `last` is what was said last, whose errors keep their time; `now` is for new ones.
+    pub(super) fn judge(&self, last: Option<&EdgeNodeClusterStatus>, now: GoTime) -> Verdict {
+        let known = self.config.as_ref().filter(|it| it.valid || !self.leaving);
+        let Some(config) = known else {
+            return if self.leaving { Verdict::Stay } else { Verdict::Keep };
+        };
+        if self.leaving && last.is_some_and(|it| serves(it, config)) {
+            return Verdict::Stay;
+        }
+        if !config.valid {
+            return Verdict::Nothing;
+        }
+        let Some(network) = &self.network else { return Verdict::Keep };
+        let ports = network.ports.as_deref().unwrap_or_default();
+        let wanted = config.lb_interfaces.as_deref().unwrap_or_default();
+        let balance = balance(config, ports);
+        let (token, fault) = match &self.token {
+            // A moment, after which there is a token or a fault: until then what stands is not taken back.
+            Token::Pending => return Verdict::Keep,
+            Token::None => (Secret::default(), ""),
+            Token::Clear(token) => (token.clone(), ""),
+            Token::Failed(why) => (Secret::default(), why.as_str()),
+        };
+        let before = last.map(|it| (&it.lb_config_error, &it.error));
+        Verdict::Status(Box::new(EdgeNodeClusterStatus {
+            cluster_name: config.cluster_name.clone(),
+            cluster_id: config.cluster_id.clone(),
+            cluster_interface: linux_name(&config.cluster_interface, ports),
+            cluster_ip_prefix: config.cluster_ip_prefix.clone(),
+            cluster_ip_is_ready: is_ready(config, ports),
+            is_worker_node: config.is_worker_node,
+            join_server_ip: config.join_server_ip,
+            bootstrap_node: config.bootstrap_node,
+            encrypted_cluster_token: token,
+            lb_interfaces: some(balance.serves),
+            lb_ip_prefixes: some(
+                wanted.iter().map(|it| &it.ip_prefix).filter(|it| !it.is_empty()).cloned().collect(),
+            ),
+            lb_config_error: told(balance.fault, ErrorSeverity::Error, before.map(|it| it.0), now),
+            error: told(fault.to_owned(), ErrorSeverity::Unspecified, before.map(|it| it.1), now),
+        }))
+    }
+}
+
+/// Whether the node can reach its cluster with this status. In a boot after a power cut on the way out there is none
+/// at first.
+fn serves(status: &EdgeNodeClusterStatus, config: &EdgeNodeClusterConfig) -> bool {
+    let has_token = !status.encrypted_cluster_token.reveal().is_empty();
+    status.cluster_ip_is_ready && (has_token || !config.cipher_token.is_cipher)
+}
+
+/// The place that a status names.
+pub(super) fn place(status: &EdgeNodeClusterStatus) -> Option<Place> {
+    let address = status.cluster_ip_prefix.as_ref()?.ip.0.filter(|_| status.cluster_ip_is_ready)?;
+    Some(Place { address, cluster: status.cluster_id.uuid })
+}
+
+/// Whether the cluster's address is up: a usable port of that label has it.
+fn is_ready(config: &EdgeNodeClusterConfig, ports: &[NetworkPortStatus]) -> bool {
+    let label = &config.cluster_interface;
+    let Some(address) = config.cluster_ip_prefix.as_ref().and_then(|it| it.ip.0) else { return false };
+    !label.is_empty()
+        && ports.iter().any(|port| {
+            port.logicallabel == *label
+                && !port.invalid_config
+                && !port.if_name.is_empty()
+                && port.cluster_ip_addr.0.is_some_and(|it| it.to_canonical() == address.to_canonical())
+        })
+}
+
+fn linux_name(label: &str, ports: &[NetworkPortStatus]) -> String {
+    let port = ports.iter().find(|port| !label.is_empty() && port.logicallabel == label);
+    port.map(|port| port.if_name.clone()).unwrap_or_default()
+}
+
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
+}
+
+/// An error; with the text of the last one it is that one.
+fn told(
+    error: String,
+    error_severity: ErrorSeverity,
+    last: Option<&ErrorDescription>,
+    now: GoTime,
+) -> ErrorDescription {
+    if error.is_empty() {
+        return ErrorDescription::default();
+    }
+    match last {
+        Some(last) if last.error == error => last.clone(),
+        Some(_) | None => {
+            ErrorDescription { error, error_time: now, error_severity, ..ErrorDescription::default() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! When a block is opened, again, and not at all.
+//!
+//! It is judged once all certificates have been read, and when a certificate changes while it is shut; trouble with the
+//! device is tried again after a pause. A token that is clear stays so until the block is another one: the hash of its
+//! clear text has proved it, whatever becomes of the certificates. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::Mono;
+use topics::{ControllerCert, EdgeNodeCert, Secret};
+
+use super::block::{Order, plan};
+use super::cert::Certs;
+use super::facts::{Answer, Sealed, Token};
+use super::fault::Fault;
+use super::manifest::Manifest;
+
+/// Pause before trouble with the device is looked at again.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// What is heard.
+pub(super) enum Heard {
+    /// A certificate of the controller; `None` when it is gone.
+    Controller(String, Option<ControllerCert>),
+    /// One of the device.
+    Device(String, Option<EdgeNodeCert>),
+    /// The controller's have been looked for; there may be none.
+    ControllersRead,
+    /// The device's.
+    DevicesRead,
+    /// What came of an [`Act::Open`].
+    Opened(Box<(Sealed, Result<Opened, Fault>)>),
+}
+
+/// What was in a block.
+pub(super) struct Opened {
+    /// The token.
+    pub(super) token: Secret,
+    /// What became of the manifest.
+    pub(super) manifest: Result<Manifest, Fault>,
+}
+
+/// What is to be done.
+pub(super) enum Act {
+    /// Open this, in place of what is being opened.
+    Open(Sealed, Box<Order>),
+    /// Tell this.
+    Tell(Answer),
+    /// Log that the manifest is written.
+    Written,
+    /// Log why something is not done: a text that was not logged last.
+    Warn(String),
+}
+
+/// The state of the one block that is wanted.
+#[derive(Default)]
+pub(super) struct Desk {
+    certs: Certs,
+    controllers_read: bool,
+    devices_read: bool,
+    wanted: Option<Sealed>,
+    state: State,
+    /// The token of `wanted` has been told in the clear.
+    clear: bool,
+    warned: String,
+}
+
+/// What goes on with it.
+#[derive(Default)]
+enum State {
+    /// It is to be judged.
+    #[default]
+    Due,
+    /// It is being opened; whether a certificate has changed meanwhile.
+    Opening { stirred: bool },
+    /// It is open or shut; when it is judged again by itself.
+    Settled(Option<Mono>),
+}
+
+impl Desk {
+    /// Another block is wanted, or none.
+    pub(super) fn want(&mut self, wanted: Option<Sealed>) {
+        if wanted == self.wanted {
+            return;
+        }
+        let block = |it: &Option<Sealed>| it.as_ref().map(|it| it.block.clone());
+        self.clear = self.clear && block(&self.wanted) == block(&wanted);
+        (self.wanted, self.state) = (wanted, State::Due);
+        self.warned.clear();
+    }
+
+    /// When [`Desk::turn`] is due without anything heard.
+    pub(super) fn due(&self) -> Option<Mono> {
+        match self.state {
+            State::Settled(again) => again,
+            State::Due | State::Opening { .. } => None,
+        }
+    }
+
+    /// Hears of something; what follows is for [`Desk::turn`], but for what came of an opening.
+    pub(super) fn hear(&mut self, now: Mono, heard: Heard) -> Vec<Act> {
+        match heard {
+            Heard::ControllersRead => self.controllers_read = true,
+            Heard::DevicesRead => self.devices_read = true,
+            Heard::Controller(key, Some(cert)) => drop(self.certs.controller.insert(key, cert)),
+            Heard::Controller(key, None) => drop(self.certs.controller.remove(&key)),
+            Heard::Device(key, Some(cert)) => drop(self.certs.device.insert(key, cert)),
+            Heard::Device(key, None) => drop(self.certs.device.remove(&key)),
+            Heard::Opened(done) => {
+                let (of, result) = *done;
+                return if Some(&of) == self.wanted.as_ref() { self.opened(now, of, result) } else { vec![] };
+            }
+        }
+        match &mut self.state {
+            State::Opening { stirred } => *stirred = true,
+            State::Settled(_) if !self.clear => self.state = State::Due,
+            State::Settled(_) | State::Due => {}
+        }
+        vec![]
+    }
+
+    /// What is to be done now.
+    pub(super) fn turn(&mut self, now: Mono) -> Vec<Act> {
+        if self.due().is_some_and(|due| due <= now) {
+            self.state = State::Due;
+        }
+        let Some(wanted) = &self.wanted else { return vec![] };
+        if !matches!(self.state, State::Due) || !self.controllers_read || !self.devices_read {
+            return vec![];
+        }
+        let of = wanted.clone();
+        match plan(&of.block, &self.certs) {
+            Ok(order) => {
+                self.state = State::Opening { stirred: false };
+                vec![Act::Open(of, Box::new(order))]
+            }
+            Err(fault) => self.shut(now, of, &fault),
+        }
+    }
+
+    fn opened(&mut self, now: Mono, of: Sealed, result: Result<Opened, Fault>) -> Vec<Act> {
+        let stirred = matches!(self.state, State::Opening { stirred: true });
+        let opened = match result {
+            Ok(opened) => opened,
+            Err(_) if stirred => {
+                self.state = State::Due;
+                return vec![];
+            }
+            Err(fault) => return self.shut(now, of, &fault),
+        };
+        self.clear = true;
+        let mut acts = vec![Act::Tell(Answer { of, token: Token::Clear(opened.token) })];
+        let again = match opened.manifest {
+            Ok(Manifest::Stands) => None,
+            Ok(Manifest::Written) => {
+                acts.push(Act::Written);
+                None
+            }
+            Err(fault) => {
+                acts.extend(self.warn(fault.to_string()));
+                fault.may_pass().then(|| now + PAUSE)
+            }
+        };
+        self.state = State::Settled(again);
+        acts
+    }
+
+    fn shut(&mut self, now: Mono, of: Sealed, fault: &Fault) -> Vec<Act> {
+        // One that is clear was opened again for its manifest alone.
+        self.state = State::Settled((fault.may_pass() || self.clear).then(|| now + PAUSE));
+        let mut acts = self.warn(fault.to_string());
+        if !self.clear {
+            acts.push(Act::Tell(Answer { of, token: Token::Failed(fault.told()) }));
+        }
+        acts
+    }
+
+    fn warn(&mut self, text: String) -> Vec<Act> {
+        if self.warned == text {
+            return vec![];
+        }
+        self.warned.clone_from(&text);
+        vec![Act::Warn(text)]
+    }
+}
+
+#[cfg(test)]
+mod tests;

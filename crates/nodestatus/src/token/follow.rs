@@ -1,0 +1,152 @@
+//! The task that follows the certificates and opens what it is asked to open.
+//!
+//! Keys and files are asked on a thread of their own, for a limited time: neither the agent's loop nor a drain waits
+//! for a TPM.
+
+use std::time::Duration;
+
+use agent::{Outbox, Station, Tasks, turn};
+use pubsub::{Bus, Change};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use topics::{ControllerCert, EdgeNodeCert, Secret, Topic};
+use tracing::{info, warn};
+
+use super::block::Order;
+use super::desk::{Act, Desk, Heard, Opened};
+use super::facts::{Answer, Sealed, Token};
+use super::fault::Fault;
+use super::keys::Keys;
+use super::{fields, manifest};
+
+/// A key that has not answered after so long is asked again later. A TPM needs about a second.
+const KEY_LIMIT: Duration = Duration::from_secs(30);
+/// Name of the task that opens a block; there is one at a time.
+const OPEN: &str = "open";
+
+/// Answers what `asked` asks for, as long as somebody asks. Dropping it leaves a call to the TPM to end by itself.
+pub(crate) async fn follow<E: From<Answer> + Send + 'static>(
+    station: Station,
+    asked: watch::Receiver<Option<Sealed>>,
+    answers: Outbox<E>,
+) {
+    let keys = Keys::new(&station.bus);
+    follow_with(station, keys, asked, answers).await;
+}
+
+/// The same with other keys.
+pub(super) async fn follow_with<E: From<Answer> + Send + 'static>(
+    station: Station,
+    keys: Keys,
+    mut asked: watch::Receiver<Option<Sealed>>,
+    answers: Outbox<E>,
+) {
+    let (outbox, mut inbox) = turn::inbox();
+    let mut tasks = Tasks::new(outbox);
+    follow_certs::<ControllerCert>(
+        &mut tasks,
+        &station.bus,
+        "zedagent",
+        Heard::Controller,
+        Heard::ControllersRead,
+    );
+    follow_certs::<EdgeNodeCert>(&mut tasks, &station.bus, "tpmmgr", Heard::Device, Heard::DevicesRead);
+    let mut desk = Desk::default();
+    loop {
+        desk.want(asked.borrow_and_update().clone());
+        let acts = desk.turn(station.clock.now());
+        if !perform(acts, &mut tasks, &station.bus, &keys, &answers).await {
+            return;
+        }
+        tokio::select! {
+            changed = asked.changed() => if changed.is_err() { return },
+            heard = inbox.recv() => {
+                let Some(heard) = heard else { return };
+                let acts = desk.hear(station.clock.now(), heard);
+                if !perform(acts, &mut tasks, &station.bus, &keys, &answers).await {
+                    return;
+                }
+            }
+            () = station.clock.sleep_until(desk.due()) => {}
+        }
+    }
+}
+
+fn follow_certs<T: Topic>(
+    tasks: &mut Tasks<Heard>,
+    bus: &Bus,
+    agent: &str,
+    cert: fn(String, Option<T>) -> Heard,
+    read: Heard,
+) {
+    let mut read = Some(read);
+    tasks.follow::<T>(bus, agent, move |change| match change {
+        Change::Put { key, value, .. } => Some(cert(key, Some(value))),
+        Change::Gone { key, .. } => Some(cert(key, None)),
+        Change::Synced => read.take(),
+        Change::Restarted(_) | Change::Bad(_) => None,
+    });
+}
+
+/// Does what the desk wants; false once nobody listens any more.
+async fn perform<E: From<Answer>>(
+    acts: Vec<Act>,
+    tasks: &mut Tasks<Heard>,
+    bus: &Bus,
+    keys: &Keys,
+    answers: &Outbox<E>,
+) -> bool {
+    for act in acts {
+        match act {
+            Act::Open(of, order) => {
+                let (bus, keys) = (bus.clone(), keys.clone());
+                tasks.start(OPEN, async move {
+                    let bootstrap = of.bootstrap;
+                    let work = async move {
+                        let turn = keys.turn().await;
+                        spawn_blocking(move || {
+                            let result = open(&bus, &keys, &order, bootstrap);
+                            drop(turn);
+                            result
+                        })
+                        .await
+                    };
+                    let result = match timeout(KEY_LIMIT, work).await {
+                        Ok(Ok(result)) => result,
+                        Ok(Err(_)) => Err(Fault::Late("the work on the key ended early")),
+                        Err(_) => Err(Fault::Late("the key has not answered within 30 s")),
+                    };
+                    Some(Heard::Opened(Box::new((of, result))))
+                });
+            }
+            Act::Tell(answer) => {
+                if matches!(answer.token, Token::Clear(_)) {
+                    info!("the cluster's token is decrypted");
+                }
+                if !answers.send(answer.into()).await {
+                    return false;
+                }
+            }
+            Act::Written => {
+                info!(path = %bus.path(manifest::FILE).display(), "the registration manifest is written");
+            }
+            Act::Warn(error) => warn!(error, "the cluster's token or its manifest waits"),
+        }
+    }
+    true
+}
+
+/// Opens a block; blocks its thread.
+fn open(bus: &Bus, keys: &Keys, order: &Order, bootstrap: bool) -> Result<Opened, Fault> {
+    let shared = keys.shared(order)?;
+    let clear = order.open(&shared)?;
+    let fields = fields::read(&clear).map_err(Fault::Content)?;
+    Ok(Opened {
+        token: Secret::new(fields.token.to_owned()),
+        manifest: manifest::put(bus, if bootstrap { fields.manifest } else { &[] }),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests;

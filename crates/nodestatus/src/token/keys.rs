@@ -1,0 +1,143 @@
+//! The device's key: in the TPM, or in a file on devices without one. Its calls may block.
+//!
+//! Source: lf-edge/eve pkg/pillar/evetpm: a device that has a certificate and no key file of it uses its TPM, and a
+//! certificate says itself whether its key is there.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read as _, Write as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use p256::elliptic_curve::sec1::ToSec1Point as _;
+use p256::{AffinePoint, SecretKey};
+use pubsub::{Bus, store};
+use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::pem::PemObject as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use zeroize::Zeroizing;
+
+use super::block::{COORDINATE_BYTES, Order, Shared};
+use super::fault::Fault;
+use super::tpm::{self, No};
+
+/// The key on devices without a TPM.
+const KEY_FILE: &str = "persist/certs/ecdh.key.pem";
+/// No key file is longer.
+const KEY_FILE_BYTES: u64 = 64 << 10;
+/// The device's own certificate.
+const DEVICE_CERT_FILE: &str = "config/device.cert.pem";
+/// Its key, on devices without a TPM.
+const DEVICE_KEY_FILE: &str = "config/device.key.pem";
+/// The TPM, through the kernel's resource manager.
+const TPM: &str = "dev/tpmrm0";
+
+/// A TPM that takes one command at a time.
+pub(super) trait Tpm: Send {
+    /// Sends a command and returns the response. It may hang as long as the kernel lets it.
+    ///
+    /// # Errors
+    /// The device cannot be had, or the kernel gives up.
+    fn ask(&mut self, command: &[u8]) -> io::Result<Zeroizing<Vec<u8>>>;
+}
+
+/// The kernel's device.
+struct Device(PathBuf);
+
+impl Tpm for Device {
+    fn ask(&mut self, command: &[u8]) -> io::Result<Zeroizing<Vec<u8>>> {
+        let mut device = OpenOptions::new().read(true).write(true).open(&self.0)?;
+        // The driver takes a command in one piece, and gives the response in one.
+        if device.write(command)? != command.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        let mut response = Zeroizing::new(vec![0; tpm::RESPONSE_LIMIT_BYTES]);
+        let bytes = device.read(&mut response)?;
+        response.truncate(bytes);
+        Ok(response)
+    }
+}
+
+/// The keys of this device.
+#[derive(Clone)]
+pub(super) struct Keys {
+    bus: Bus,
+    tpm: Arc<Mutex<dyn Tpm>>,
+    turn: Arc<Semaphore>,
+}
+
+impl Keys {
+    /// Waits until no thread of ours is at a key: one that hangs there must not be joined by a second. To be held as
+    /// long as a key is asked; nothing is lost by dropping it.
+    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).acquire_owned().await.ok()
+    }
+
+    /// Those under the root of `bus`.
+    pub(super) fn new(bus: &Bus) -> Self {
+        Self::with(bus, Device(bus.path(TPM)))
+    }
+
+    /// The same with another TPM.
+    pub(super) fn with(bus: &Bus, tpm: impl Tpm + 'static) -> Self {
+        Self { bus: bus.clone(), tpm: Arc::new(Mutex::new(tpm)), turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// The point that the device's key makes of the controller's. To be called where blocking is allowed.
+    ///
+    /// # Errors
+    /// The key cannot be had.
+    pub(super) fn shared(&self, order: &Order) -> Result<Shared, Fault> {
+        let there = |path| self.bus.path(path).exists();
+        if order.in_tpm && there(DEVICE_CERT_FILE) && !there(DEVICE_KEY_FILE) {
+            self.by_tpm(order)
+        } else {
+            self.by_file(order)
+        }
+    }
+
+    fn by_file(&self, order: &Order) -> Result<Shared, Fault> {
+        let path = self.bus.path(KEY_FILE);
+        let fault = |why: String| Fault::KeyFile { path: path.display().to_string(), why };
+        let read = store::read(&path, KEY_FILE_BYTES).map_err(|error| fault(error.to_string()))?;
+        let pem = Zeroizing::new(read.ok_or_else(|| fault("there is none".to_owned()))?);
+        // The causes of these errors are left out: they may tell of the key.
+        let no_key = || fault("it holds no private key on the curve P-256".to_owned());
+        let der = PrivateKeyDer::from_pem_slice(&pem).ok().ok_or_else(no_key)?;
+        let key = SecretKey::from_der(der.secret_der()).ok().ok_or_else(no_key)?;
+        if key.public_key() != order.own {
+            return Err(fault("it is not the key of the device's certificate".to_owned()));
+        }
+        let point = (order.peer.to_projective() * *key.to_nonzero_scalar()).to_affine();
+        Ok(coordinates(&point))
+    }
+
+    fn by_tpm(&self, order: &Order) -> Result<Shared, Fault> {
+        let path = || self.bus.path(TPM).display().to_string();
+        let peer = coordinates(order.peer.as_affine());
+        let (x, y) = peer.split_at(COORDINATE_BYTES);
+        let (Ok(x), Ok(y)) = (x.try_into(), y.try_into()) else {
+            return Err(Fault::Lacks("point of the controller"));
+        };
+        let mut tpm = self.tpm.lock().unwrap_or_else(PoisonError::into_inner);
+        let response = tpm
+            .ask(&tpm::command(x, y))
+            .map_err(|error| Fault::Device { path: path(), why: error.to_string() })?;
+        tpm::point(&response).map_err(|no| match no {
+            No::Refused(code) => Fault::Refused { path: path(), key: tpm::KEY, code },
+            No::Garbled(why) => Fault::Response { path: path(), why },
+        })
+    }
+}
+
+/// The coordinates of a point; zeros for the point at infinity, which no product of sound keys is.
+fn coordinates(point: &AffinePoint) -> Shared {
+    let mut shared = Zeroizing::new([0; 2 * COORDINATE_BYTES]);
+    let encoded = Zeroizing::new(point.to_sec1_point(false).as_bytes().to_vec());
+    if let Some(bytes) = encoded.get(1..).filter(|it| it.len() == shared.len()) {
+        shared.copy_from_slice(bytes);
+    }
+    shared
+}
+
+#[cfg(test)]
+mod tests;

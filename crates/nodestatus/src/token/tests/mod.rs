@@ -1,0 +1,91 @@
+//! From a config with an encrypted token to the bytes of EdgeNodeClusterStatus, beside the reference's own.
+
+pub(super) mod samples;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use agent::{Clock, Station, Stop, Troubles};
+use pubsub::{Bus, store};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use topics::{ControllerCert, DeviceNetworkStatus, EdgeNodeCert, EdgeNodeClusterConfig, Topic, go_json};
+
+use super::follow::tests::files;
+use super::manifest;
+use crate::Membership;
+use crate::Standing;
+use crate::status::Speaker;
+use samples::*;
+
+const STATUS: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
+
+fn golden(topic: &str, sample: &str) -> Vec<u8> {
+    let file = format!("../../tests/golden/{topic}/{sample}.json");
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+}
+
+#[tokio::test]
+async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_token_until_the_node_has_left()
+{
+    let root = tempfile::tempdir().unwrap();
+    let (_stopper, stop) = Stop::new();
+    let bus = Bus::open(root.path()).unwrap();
+    let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: String::new() };
+    let put = |path: &Path, bytes: &[u8]| store::replace(path, bytes).unwrap();
+    let mut config: EdgeNodeClusterConfig =
+        go_json::from_slice(&golden("EdgeNodeClusterConfig", "tiebreaker-lb-masters")).unwrap();
+    config.cipher_token = fixed();
+    config.cipher_gzip_registration_manifest_yaml = fixed();
+    assert!(config.bootstrap_node);
+    put(&bus.path("persist/certs/ecdh.key.pem"), DEVICE_KEY.as_bytes());
+    std::fs::create_dir_all(bus.path("persist/vault")).unwrap();
+    let (key, cert) = controller_cert(CONTROLLER_CERT.as_bytes());
+    let path = agent::wire::path::<ControllerCert>(&bus, "zedagent", &key);
+    put(&path, &go_json::to_vec(&cert).unwrap());
+    let (key, cert) = device_cert(DEVICE_CERT.as_bytes(), false);
+    put(&agent::wire::path::<EdgeNodeCert>(&bus, "tpmmgr", &key), &go_json::to_vec(&cert).unwrap());
+    let ports = golden(DeviceNetworkStatus::NAME, "two-ports-cluster-ip");
+    put(&agent::wire::path::<DeviceNetworkStatus>(&bus, "nim", "global"), &ports);
+    let stands = |membership, config: &EdgeNodeClusterConfig| Standing {
+        membership,
+        config: Some(Arc::new(config.clone())),
+        left: None,
+    };
+    let standing = watch::Sender::new(stands(Membership::Member, &config));
+    let (sender, mut places) = watch::channel(None);
+    let troubles = Troubles::open(&bus, station.clock, "zedkube");
+    let speaker = Speaker::open(&troubles).unwrap();
+    let mut task = JoinSet::new();
+    task.spawn(speaker.follow(station.clone(), standing.subscribe(), sender));
+    places.wait_for(Option::is_some).await.unwrap();
+    let said = std::fs::read_to_string(bus.path(STATUS)).unwrap();
+    let expected = golden("EdgeNodeClusterStatus", "bootstrap-lb");
+    assert_eq!(said, String::from_utf8(expected).unwrap().trim_end());
+    assert_eq!(std::fs::read_to_string(bus.path(manifest::FILE)).unwrap(), MANIFEST);
+    let tells = || {
+        let mut found = Vec::new();
+        files(root.path(), &mut found);
+        assert!(found.len() > 5, "{found:?}");
+        found.retain(|(_, content)| content.windows(6).any(|it| it == b"s3cr3t"));
+        found.into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+    };
+    assert_eq!(tells(), [bus.path(STATUS).display().to_string()]);
+    // The node is on its way out, and the power goes: what the cluster is reached by comes back.
+    let left = Some(Arc::new(config.clone()));
+    config.valid = false;
+    standing.send_replace(Standing { left, ..stands(Membership::Leaving, &config) });
+    drop((task, speaker));
+    store::remove(&bus.path(STATUS)).unwrap();
+    let speaker = Speaker::open(&troubles).unwrap();
+    let (sender, mut places) = watch::channel(None);
+    let mut task = JoinSet::new();
+    task.spawn(speaker.follow(station, standing.subscribe(), sender));
+    places.wait_for(Option::is_some).await.unwrap();
+    assert_eq!(std::fs::read_to_string(bus.path(STATUS)).unwrap(), said);
+    assert_eq!(tells(), [bus.path(STATUS).display().to_string()]);
+    // It has left: no file has it any more.
+    standing.send_replace(stands(Membership::Outside, &config));
+    places.wait_for(Option::is_none).await.unwrap();
+    assert!(tells().is_empty(), "{:?}", tells());
+}

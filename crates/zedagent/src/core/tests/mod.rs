@@ -1,0 +1,6 @@
+//! The core, fact by fact.
+
+mod faults;
+mod rules;
+
+use super::*;

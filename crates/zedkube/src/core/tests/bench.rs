@@ -1,0 +1,194 @@
+//! A core with what it said last, for tests of its rules.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubenodeop::node::boot::Report;
+use kubenodeop::node::gate::{Layer, Verdict};
+use kubenodeop::{Left, Marks, Watched};
+use step::{Core as _, Mono};
+use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
+
+use super::{Done, Effect, Event, Failure, Membership, RunId, Seen, Zedkube};
+use crate::limits::Limits;
+
+pub(super) const T0: Mono = Mono::from_start(Duration::from_secs(100));
+
+pub(super) fn wall() -> GoTime {
+    "2026-03-14T09:26:53Z".parse().unwrap()
+}
+
+/// When the boot began in which it is then [`wall`] at [`T0`].
+pub(super) fn booted_at() -> GoTime {
+    wall().minus(T0.since_start())
+}
+
+pub(super) fn request(by: Requester, secs: u64) -> NodeDrainRequest {
+    NodeDrainRequest {
+        requested_at: wall().plus(Duration::from_secs(secs)),
+        requested_by: by,
+        context: "reboot".into(),
+    }
+}
+
+/// An attempt that came to nothing.
+pub(super) fn failed(reason: &str, all_drain: bool) -> Failure {
+    Failure {
+        reason: reason.into(),
+        blockers: Vec::new(),
+        all_drain,
+        watched: Watched::default(),
+        marks: Marks::default(),
+    }
+}
+
+/// A drain that is proved done.
+pub(super) fn done_with(left: Vec<Left>) -> Done {
+    Done { took: Duration::from_secs(3), evicted: 2, recordons: 0, left }
+}
+
+/// What a gate says that is shut at this layer, or open.
+pub(super) fn gate(layer: Option<Layer>, since: Mono) -> Report {
+    let verdict = Verdict {
+        layer,
+        words: format!("{layer:?} was seen"),
+        next_step: "mend it".into(),
+        since,
+        failed: false,
+        taints: Vec::new(),
+    };
+    Report { verdict: Some(verdict), repairs: BTreeMap::new() }
+}
+
+/// A core with the effects of its last step, and what was ever said.
+pub(super) struct Bench {
+    pub(super) core: Zedkube,
+    pub(super) now: Mono,
+    pub(super) last: Vec<Effect>,
+    pub(super) statuses: Vec<(u8, u8)>,
+}
+
+impl Bench {
+    pub(super) fn with(journal: Option<DrainJournal>) -> Self {
+        // Each value is said at once, so that a test waits for what it is about.
+        let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..Limits::default() };
+        Self::at(T0, limits, journal)
+    }
+
+    /// Starts at a time of the boot.
+    pub(super) fn at(now: Mono, limits: Limits, journal: Option<DrainJournal>) -> Self {
+        let (core, effects) = Zedkube::new(limits, journal, "b1".into(), now, booted_at());
+        let mut bench = Self { core, now, last: Vec::new(), statuses: Vec::new() };
+        bench.take(effects);
+        bench
+    }
+
+    /// A member of a cluster, idle.
+    pub(super) fn idle() -> Self {
+        let mut bench = Self::with(None);
+        bench.join();
+        bench.look(Seen::Open);
+        bench
+    }
+
+    pub(super) fn join(&mut self) {
+        for event in [
+            Event::NodeKnown { name: "n1".into() },
+            Event::Member(Membership::Member),
+            Event::RequestsRead(Requester::DeviceOp),
+            Event::RequestsRead(Requester::Update),
+            Event::RequestsRead(Requester::Operator),
+        ] {
+            self.hear(event);
+        }
+    }
+
+    pub(super) fn take(&mut self, effects: Vec<Effect>) {
+        for effect in &effects {
+            if let Effect::Status(NodeDrainStatus { status, requested_by }) = effect {
+                self.statuses.push((status.number(), requested_by.number()));
+            }
+        }
+        self.last = effects;
+    }
+
+    /// Hears a fact, and lets pass what is due at once.
+    pub(super) fn hear(&mut self, event: Event) {
+        let effects = self.core.step(self.now, event);
+        self.take(effects);
+        let mut all = std::mem::take(&mut self.last);
+        while self.core.next_wake().is_some_and(|at| at <= self.now) {
+            let effects = self.core.step(self.now, Event::Tick);
+            self.take(effects);
+            all.append(&mut self.last);
+        }
+        self.last = all;
+    }
+
+    /// Lets time pass until the core wants to be woken.
+    pub(super) fn wait(&mut self) -> Duration {
+        let due = self.core.next_wake().expect("the core waits for nothing");
+        let waited = due.since(self.now);
+        self.now = due;
+        self.hear(Event::Tick);
+        waited
+    }
+
+    pub(super) fn look(&mut self, seen: Seen) {
+        let nth =
+            self.last.iter().find_map(|it| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None });
+        self.hear(Event::Looked(nth.expect("no look was asked for"), Ok(seen)));
+    }
+
+    pub(super) fn ask(&mut self, request: &NodeDrainRequest) {
+        self.hear(Event::Request(request.requested_by, Some(request.clone())));
+    }
+
+    pub(super) fn run(&self) -> RunId {
+        let of = |it: &Effect| {
+            let (Effect::Probe(run) | Effect::Cordon(run, _) | Effect::Drain(run, ..)) = it else {
+                return None;
+            };
+            Some(*run)
+        };
+        self.last.iter().find_map(of).expect("no call was asked for")
+    }
+
+    /// Goes on to the first attempt.
+    pub(super) fn until_draining(&mut self) -> RunId {
+        let run = self.run();
+        self.hear(Event::Probed(run, Ok(())));
+        self.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        assert!(self.last.iter().any(|it| matches!(it, Effect::Drain(..))));
+        run
+    }
+
+    /// Goes on to the attempt after the pause in which an earlier run of this agent was.
+    pub(super) fn until_draining_after_pause(&mut self) {
+        let run = self.run();
+        self.hear(Event::Probed(run, Ok(())));
+        self.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        self.wait();
+        assert!(self.last.iter().any(|it| matches!(it, Effect::Drain(..))));
+    }
+
+    pub(super) fn fail(&mut self, run: RunId, all_drain: bool) {
+        let marks = self.core.run.pods().map(|pods| pods.marks.clone()).unwrap_or_default();
+        let failure = Failure { marks, ..failed("budget shop/web", all_drain) };
+        self.hear(Event::Drained(run, Err(Box::new(failure))));
+    }
+
+    pub(super) fn done(&mut self, run: RunId) {
+        self.hear(Event::Drained(run, Ok(done_with(Vec::new()))));
+    }
+
+    pub(super) fn status(&self) -> (u8, u8) {
+        *self.statuses.last().unwrap()
+    }
+
+    pub(super) fn gives_back(&self) -> bool {
+        self.last.iter().any(|it| matches!(it, Effect::Look { give_back: true, .. }))
+    }
+}

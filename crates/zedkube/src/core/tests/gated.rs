@@ -1,0 +1,234 @@
+//! After a boot: when our cordon of an earlier one goes, and what is said until then (goals R4, R5).
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubenodeop::node::gate::Layer;
+use step::Core as _;
+use topics::{DrainJournal, DrainPhase, DrainStatus, Requester};
+
+use super::bench::{Bench, gate, request};
+use super::{Effect, Event, Membership, Said, Seen};
+
+fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
+    let mut report = gate(layer, bench.now);
+    if let Some(verdict) = &mut report.verdict {
+        verdict.taints = taints.iter().map(|it| (*it).to_owned()).collect();
+    }
+    report.repairs = repairs.iter().map(|it| ((*it).to_owned(), 1)).collect();
+    Event::Gate(Box::new(report))
+}
+
+/// In a new boot, a member; the journal is of the earlier one.
+fn booted() -> Bench {
+    let journal =
+        DrainJournal { boot_id: "b0".into(), status: DrainStatus::Complete, ..DrainJournal::default() };
+    let mut bench = Bench::with(Some(journal));
+    bench.hear(Event::NodeKnown { name: "n1".into() });
+    bench.hear(Event::Member(Membership::Member));
+    assert!(bench.last.contains(&Effect::Gate(true)));
+    for who in [Requester::DeviceOp, Requester::Update, Requester::Operator] {
+        bench.hear(Event::RequestsRead(who));
+    }
+    bench
+}
+
+/// Whether the last look may take a cordon of an earlier boot, if there was one.
+fn may_open(bench: &Bench) -> Option<bool> {
+    bench.last.iter().find_map(|it| {
+        if let Effect::Look { give_back: true, gate_open, .. } = it { Some(*gate_open) } else { None }
+    })
+}
+
+#[test]
+fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
+    let mut bench = booted();
+    assert_eq!(may_open(&bench), Some(false));
+    bench.look(Seen::NotReady);
+    for layer in Layer::ALL {
+        bench.hear(report(&bench, Some(layer), &[], &[]));
+        let progress = bench.core.progress();
+        assert_eq!((progress.phase, progress.gate.layer.as_str()), (DrainPhase::AfterBoot, layer.text()));
+        assert!(progress.reason.contains(&progress.gate.words), "{progress:?}");
+        assert_eq!((progress.gate.open, progress.next_step.as_str()), (false, "mend it"));
+        assert_eq!(may_open(&bench), None);
+    }
+    bench.hear(report(&bench, None, &[], &[]));
+    assert_eq!(may_open(&bench), Some(true));
+    // The words are right in between too.
+    let progress = bench.core.progress();
+    assert_eq!(
+        (progress.phase, progress.reason.as_str(), progress.next_step.as_str()),
+        (
+            DrainPhase::AfterBoot,
+            "the node is healthy after the boot; removing our cordon of the earlier boot",
+            "nothing"
+        )
+    );
+    bench.look(Seen::Open);
+    let own = BTreeMap::from([("own cordon of an earlier boot".to_owned(), 1)]);
+    let progress = bench.core.progress();
+    assert_eq!((progress.phase, progress.repairs, progress.gate.open), (DrainPhase::Idle, own, true));
+    assert!(bench.last.contains(&Effect::Say(Said::Repaired("own cordon of an earlier boot".into()))));
+    assert!(bench.last.contains(&Effect::Gate(false)));
+    assert_eq!(bench.core.next_wake(), None);
+}
+
+#[test]
+fn r4_a_gate_that_shuts_again_before_the_cordon_is_gone_keeps_it() {
+    let mut bench = booted();
+    bench.look(Seen::NotReady);
+    bench.hear(report(&bench, None, &[], &[]));
+    assert_eq!(may_open(&bench), Some(true));
+    bench.look(Seen::NotReady);
+    bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
+    // It goes on looking, and takes nothing.
+    for _ in 0..10 {
+        assert_eq!(bench.wait(), Duration::from_secs(15));
+        assert_eq!(may_open(&bench), Some(false));
+        bench.look(Seen::NotReady);
+    }
+}
+
+#[test]
+fn r5_stale_taints_keep_the_watch_on_until_they_are_gone_and_each_removal_is_counted() {
+    let taint = "node.kubernetes.io/unreachable:NoExecute";
+    let mut bench = booted();
+    bench.look(Seen::Open);
+    bench.hear(report(&bench, None, &[taint], &[]));
+    assert_eq!(bench.core.progress().gate.stale_taints, [taint]);
+    assert!(!bench.last.contains(&Effect::Gate(false)));
+    bench.hear(report(&bench, None, &[], &[taint]));
+    assert!(bench.last.contains(&Effect::Gate(false)));
+    let progress = bench.core.progress();
+    assert_eq!((progress.repairs.get(taint), progress.gate.stale_taints.len()), (Some(&1), 0));
+    // What comes late changes nothing.
+    bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
+    assert_eq!(bench.last, []);
+}
+
+#[test]
+fn r4_a_cordon_that_is_kept_is_told_of_also_before_the_cluster_is_known() {
+    let mut bench = Bench::with(None);
+    bench.hear(Event::NodeKnown { name: "n1".into() });
+    for who in [Requester::DeviceOp, Requester::Update, Requester::Operator] {
+        bench.hear(Event::RequestsRead(who));
+    }
+    bench.look(Seen::NotReady);
+    bench.hear(report(&bench, Some(Layer::Storage), &[], &[]));
+    let progress = bench.core.progress();
+    assert_eq!((progress.phase, progress.next_step.as_str()), (DrainPhase::AfterBoot, "mend it"));
+    assert!(progress.reason.contains("Storage") && progress.reason.contains("was seen"), "{progress:?}");
+}
+
+#[test]
+fn r5_what_was_mended_is_counted_on_over_a_second_watch() {
+    let taint = "node.kubernetes.io/not-ready:NoExecute";
+    let mut bench = booted();
+    bench.look(Seen::Open);
+    bench.hear(report(&bench, None, &[], &[taint]));
+    assert!(bench.last.contains(&Effect::Gate(false)));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    bench.look(Seen::NotReady);
+    assert!(bench.last.contains(&Effect::Gate(true)));
+    assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), 1)].into());
+    bench.hear(report(&bench, None, &[], &[taint]));
+    assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), 2)].into());
+}
+
+#[test]
+fn the_log_tells_of_a_gate_once() {
+    let mut bench = booted();
+    let told =
+        |bench: &Bench| bench.last.iter().filter(|it| matches!(it, Effect::Say(Said::Gate(_)))).count();
+    let event = report(&bench, Some(Layer::Lease), &[], &[]);
+    bench.hear(event.clone());
+    assert_eq!(told(&bench), 1);
+    bench.hear(event);
+    assert_eq!(told(&bench), 0);
+}
+
+#[test]
+fn a_cordon_that_somebody_else_took_away_is_no_repair_of_ours() {
+    let mut bench = booted();
+    bench.look(Seen::NotReady);
+    bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
+    bench.wait();
+    bench.look(Seen::Open);
+    assert!(bench.core.progress().repairs.is_empty());
+}
+
+#[test]
+fn in_no_cluster_the_gate_is_watched_only_for_a_cordon_of_ours() {
+    let mut bench = Bench::with(None);
+    bench.hear(Event::Member(Membership::Outside));
+    bench.hear(Event::NodeKnown { name: "n1".into() });
+    for who in [Requester::DeviceOp, Requester::Update, Requester::Operator] {
+        bench.hear(Event::RequestsRead(who));
+        assert!(!bench.last.contains(&Effect::Gate(true)));
+    }
+    bench.look(Seen::NotReady);
+    assert!(bench.last.contains(&Effect::Gate(true)));
+    bench.wait();
+    bench.look(Seen::Open);
+    assert!(bench.last.contains(&Effect::Gate(false)));
+}
+
+#[test]
+fn r7_a_drain_in_this_boot_is_not_disturbed_by_the_gate() {
+    let mut bench = booted();
+    bench.look(Seen::NotReady);
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.hear(report(&bench, None, &[], &[]));
+    assert_eq!(may_open(&bench), None);
+    bench.done(run);
+    assert_eq!(bench.status(), (9, 2));
+    bench.look(Seen::Ours);
+    assert!(!bench.gives_back());
+}
+
+#[test]
+fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_are_warned_of() {
+    let taint = "node.kubernetes.io/unreachable:NoExecute";
+    let mut bench = booted();
+    assert!(!bench.last.contains(&Effect::Taints(true)), "the gate sees them itself");
+    bench.look(Seen::Open);
+    bench.hear(report(&bench, None, &[], &[]));
+    assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
+    for times in 1..=3_u32 {
+        bench.hear(Event::Tainted(vec![taint.to_owned()]));
+        assert!(bench.last.contains(&Effect::Gate(true)), "{:?}", bench.last);
+        assert!(bench.last.contains(&Effect::Say(Said::Tainted(vec![taint.to_owned()]))));
+        // Not looked at yet is no word on taints.
+        bench.hear(report(&bench, Some(Layer::Service), &[], &[]));
+        assert!(!bench.last.contains(&Effect::Gate(false)));
+        bench.hear(report(&bench, Some(Layer::Lease), &[taint], &[]));
+        assert!(!bench.last.contains(&Effect::Gate(false)));
+        bench.hear(report(&bench, Some(Layer::Storage), &[], &[taint]));
+        assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
+        assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), times)].into());
+        let again = bench.last.contains(&Effect::Say(Said::TaintAgain(taint.to_owned(), times)));
+        assert_eq!(again, times > 1, "{times}");
+    }
+}
+
+#[test]
+fn v2_while_a_drain_is_under_way_or_complete_nobody_watches_for_taints() {
+    let mut bench = booted();
+    bench.look(Seen::Open);
+    bench.hear(report(&bench, None, &[], &[]));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    assert!(bench.last.contains(&Effect::Taints(false)), "{:?}", bench.last);
+    let run = bench.until_draining();
+    bench.hear(Event::Tainted(vec!["late".to_owned()]));
+    assert!(!bench.last.contains(&Effect::Gate(true)));
+    bench.done(run);
+    assert!(!bench.last.contains(&Effect::Taints(true)));
+    bench.look(Seen::Ours);
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    assert!(bench.last.contains(&Effect::Taints(true)), "{:?}", bench.last);
+}

@@ -1,0 +1,396 @@
+//! Rules of the drain, each tried in a sentence; faults of the reference by their names.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubenodeop::Progress;
+use topics::{CordonOwner, DrainPhase, DrainStatus, NodeDrainStatus, Requester};
+
+use super::bench::{Bench, request};
+use super::{Effect, Event, Force, Membership, Said, Seen};
+
+#[test]
+fn a_request_goes_from_taken_to_complete() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.done(run);
+    assert_eq!(bench.statuses, [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2), (9, 2)]);
+}
+
+#[test]
+fn nine_conflicts_then_cordoned_and_ten_then_failed_cordon() {
+    for (conflicts, expected) in [(9, 5), (10, 6)] {
+        let mut bench = Bench::idle();
+        bench.ask(&request(Requester::DeviceOp, 1));
+        let run = bench.run();
+        bench.hear(Event::Probed(run, Ok(())));
+        for conflict in 0..conflicts {
+            if conflict > 0 {
+                assert_eq!(bench.wait(), Duration::from_secs(5));
+                assert!(matches!(bench.last.last(), Some(Effect::Cordon(..))));
+            }
+            bench.hear(Event::Cordoned(run, Err("409 Conflict".into())));
+        }
+        if conflicts == 9 {
+            bench.wait();
+            bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        }
+        assert_eq!(bench.status(), (expected, 2));
+    }
+}
+
+#[test]
+fn d_k1_five_attempts_300_s_apart_then_failed_drain() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    for attempt in 1..=5 {
+        bench.fail(run, false);
+        if attempt < 5 {
+            assert_eq!(bench.status(), (7, 2), "after attempt {attempt}");
+            assert_eq!(bench.wait(), Duration::from_secs(300));
+            assert!(bench.last.iter().any(|it| matches!(it, Effect::Drain(..))));
+        }
+    }
+    assert_eq!(bench.status(), (8, 2));
+    // D-K8: the own cordon is given back.
+    assert!(bench.gives_back());
+}
+
+#[test]
+fn d_k3_a_second_requester_joins_the_one_drain_and_each_gets_its_answer() {
+    let mut bench = Bench::idle();
+    let (reboot, update) = (request(Requester::DeviceOp, 1), request(Requester::Update, 2));
+    bench.ask(&reboot);
+    let run = bench.until_draining();
+    bench.ask(&update);
+    assert!(
+        !bench.last.iter().any(|it| matches!(it, Effect::Probe(_) | Effect::Cordon(..) | Effect::Drain(..)))
+    );
+    bench.done(run);
+    let answered = |effects: &[Effect]| {
+        effects.iter().any(|it| {
+            matches!(it, Effect::Progress(progress) if [&reboot, &update].iter().all(|request| {
+                progress.answer(request.id()).is_some_and(|answer| answer.status == DrainStatus::Complete)
+            }))
+        })
+    };
+    assert!(answered(&bench.last));
+    assert_eq!(bench.status(), (9, 2));
+    // A Go reader of the second requester sees its own number a little later.
+    assert_eq!(bench.wait(), Duration::from_secs(2));
+    assert_eq!(bench.status(), (9, 3));
+}
+
+#[test]
+fn d_k5_a_config_change_that_keeps_membership_leaves_the_drain_alone() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.until_draining();
+    bench.hear(Event::Member(Membership::Member));
+    assert_eq!(bench.last, []);
+    assert_eq!(bench.status(), (5, 2));
+}
+
+#[test]
+fn d_k29_a_node_that_cannot_be_looked_at_is_looked_at_again() {
+    let mut bench = Bench::with(None);
+    bench.join();
+    let nth = |bench: &Bench| {
+        bench
+            .last
+            .iter()
+            .find_map(|it| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None })
+            .unwrap()
+    };
+    for _ in 0..3 {
+        let nth = nth(&bench);
+        bench.hear(Event::Looked(nth, Err("500".into())));
+        bench.wait();
+    }
+    assert!(bench.gives_back());
+}
+
+#[test]
+fn d_k9_a_drain_that_starts_ends_the_look_that_would_give_its_cordon_back() {
+    let mut bench = Bench::with(None);
+    bench.join();
+    assert!(bench.gives_back());
+    bench.ask(&request(Requester::DeviceOp, 1));
+    assert!(bench.last.contains(&Effect::Cancel));
+    bench.until_draining();
+    assert!(!bench.gives_back());
+}
+
+#[test]
+fn d_k2_an_api_that_stays_away_is_skipped_after_its_time_with_a_reason() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.run();
+    let mut waited = Duration::ZERO;
+    while bench.status() != (9, 2) {
+        bench.hear(Event::Probed(run, Err("connection refused".into())));
+        if bench.status() != (9, 2) {
+            waited += bench.wait();
+        }
+    }
+    assert_eq!(waited, Duration::from_secs(300));
+    let told = |it: &Effect| matches!(it, Effect::Progress(it) if it.skip.contains("connection refused"));
+    assert!(bench.last.iter().any(told));
+}
+
+#[test]
+fn d_k15_only_a_failed_attempt_with_all_others_draining_by_us_is_skipped() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.fail(run, true);
+    assert_eq!(bench.status(), (9, 2));
+    let told = |it: &Effect| matches!(it, Effect::Progress(it) if it.skip.contains("every other node"));
+    assert!(bench.last.iter().any(told));
+}
+
+#[test]
+fn a_request_before_the_cluster_config_waits_for_it() {
+    let mut bench = Bench::with(None);
+    bench.ask(&request(Requester::DeviceOp, 1));
+    assert_eq!(bench.status(), (1, 1));
+    bench.join();
+    assert!(bench.statuses.contains(&(3, 2)));
+}
+
+#[test]
+fn leaving_the_cluster_ends_a_drain() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.until_draining();
+    bench.hear(Event::Member(Membership::Outside));
+    assert!(bench.last.contains(&Effect::Cancel));
+    assert_eq!(bench.status(), (1, 1));
+}
+
+#[test]
+fn d_k14_a_forced_complete_is_said_at_once_and_ends_the_task() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.until_draining();
+    let order = |by: Requester| {
+        Event::Force(Force::Order(NodeDrainStatus { status: DrainStatus::Complete, requested_by: by }))
+    };
+    // For somebody who waits for nothing it changes nothing.
+    bench.hear(order(Requester::Update));
+    assert_eq!(bench.status(), (5, 2));
+    bench.hear(order(Requester::DeviceOp));
+    assert!(bench.last.contains(&Effect::Cancel));
+    assert_eq!(bench.status(), (9, 2));
+    bench.hear(Event::Force(Force::Absent));
+    assert_eq!(bench.status(), (9, 2));
+}
+
+#[test]
+fn any_other_forced_status_is_shown_while_the_file_stays() {
+    for number in 2..=8 {
+        let mut bench = Bench::idle();
+        let order = NodeDrainStatus { status: number.into(), requested_by: Requester::DeviceOp };
+        bench.hear(Event::Force(Force::Order(order)));
+        assert_eq!(bench.status(), (number, 2));
+        bench.hear(Event::Force(Force::Absent));
+        assert_eq!(bench.status(), (2, 1));
+    }
+}
+
+#[test]
+fn the_fault_injection_file_holds_a_drain_that_is_done() {
+    let mut bench = Bench::idle();
+    bench.hear(Event::Hold(true));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.done(run);
+    assert_eq!(bench.status(), (5, 2));
+    bench.hear(Event::Hold(false));
+    assert_eq!(bench.status(), (9, 2));
+}
+
+#[test]
+fn evictions_of_all_attempts_are_one_sum() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.hear(Event::Draining(run, Box::new(Progress { evicted: 3, ..Progress::default() })));
+    bench.fail(run, false);
+    assert_eq!(bench.core.progress().evicted, 3);
+    bench.wait();
+    bench.hear(Event::Draining(run, Box::new(Progress { evicted: 2, ..Progress::default() })));
+    assert_eq!((bench.core.progress().evicted, bench.core.history.kept.drains[0].evicted), (5, 5));
+}
+
+#[test]
+fn k6_the_fault_injection_file_holds_for_an_hour_at_most() {
+    let mut bench = Bench::idle();
+    bench.hear(Event::Hold(true));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.done(run);
+    let progress = bench.core.progress();
+    assert!(progress.reason.contains("holds COMPLETE back, until Deadline at most"), "{}", progress.reason);
+    assert!(!progress.deadline.is_zero());
+    assert_eq!(progress.next_step, "`rm /tmp/DrainStatus_FaultInjection_Wait`");
+    assert_eq!(bench.wait(), Duration::from_hours(1));
+    assert_eq!(bench.status(), (9, 2));
+}
+
+#[test]
+fn our_own_uncordon_after_a_failure_does_not_take_a_forced_complete_back() {
+    // The answer to the look comes after the order, or the next look does.
+    for late in [true, false] {
+        let mut bench = Bench::idle();
+        bench.ask(&request(Requester::DeviceOp, 1));
+        let run = bench.until_draining();
+        for attempt in 1..=5 {
+            bench.fail(run, false);
+            if attempt < 5 {
+                bench.wait();
+            }
+        }
+        assert_eq!(bench.status(), (8, 2));
+        let asked = bench.last.clone();
+        if !late {
+            bench.look(Seen::Open);
+        }
+        let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
+        bench.hear(Event::Force(Force::Order(order)));
+        assert_eq!(bench.status(), (9, 2));
+        if late {
+            bench.last = asked;
+        } else {
+            bench.wait();
+        }
+        bench.look(Seen::Open);
+        assert!(
+            !bench.last.iter().any(|it| matches!(it, Effect::Say(Said::Void(_)))),
+            "{late}: {:?}",
+            bench.last
+        );
+        bench.hear(Event::Force(Force::Absent));
+        assert_eq!(bench.status(), (9, 2), "{late}");
+    }
+}
+
+#[test]
+fn between_two_tries_of_an_operation_a_reader_learns_that_the_last_drain_failed() {
+    let mut bench = Bench::idle();
+    let reboot = request(Requester::DeviceOp, 1);
+    bench.ask(&reboot);
+    let run = bench.until_draining();
+    for attempt in 1..=5 {
+        bench.fail(run, false);
+        if attempt < 5 {
+            bench.wait();
+        }
+    }
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    bench.look(Seen::Open);
+    let progress = bench.core.progress();
+    assert_eq!((progress.phase, progress.requested_at.is_zero()), (DrainPhase::Idle, true));
+    assert!(
+        progress
+            .reason
+            .starts_with("no drain requested now; the last drain (for reboot, requested 2026-03-14")
+            && progress.reason.ends_with("failed: budget shop/web"),
+        "{}",
+        progress.reason
+    );
+    assert!(progress.next_step.contains("requests it again by itself"), "{}", progress.next_step);
+    // The next request ends that.
+    bench.ask(&request(Requester::DeviceOp, 2));
+    bench.until_draining();
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    bench.look(Seen::Open);
+    assert_eq!(bench.core.progress().reason, "no drain requested");
+}
+
+#[test]
+fn the_progress_names_a_request_that_exists() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.until_draining();
+    bench.ask(&request(Requester::Update, 7));
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    let progress = bench.core.progress();
+    assert_eq!(
+        (progress.requested_by, progress.requested_at),
+        (Requester::Update, request(Requester::Update, 7).requested_at)
+    );
+}
+
+#[test]
+fn p8_a_drained_node_that_somebody_uncordons_is_drained_again() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.done(run);
+    bench.look(Seen::Ours);
+    assert_eq!(bench.wait(), Duration::from_secs(30));
+    bench.look(Seen::Open);
+    assert!(bench.last.iter().any(|it| matches!(it, Effect::Probe(_))), "{:?}", bench.last);
+}
+
+#[test]
+fn p8_a_drained_node_that_has_become_somebody_elses_is_drained_again_and_once() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.done(run);
+    bench.look(Seen::Foreign);
+    let run = bench.run();
+    bench.hear(Event::Probed(run, Ok(())));
+    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Foreign)));
+    bench.done(run);
+    bench.look(Seen::Foreign);
+    assert_eq!(bench.status(), (9, 2));
+}
+
+#[test]
+fn p8_a_new_request_after_a_complete_one_is_drained_for_itself() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.done(run);
+    bench.ask(&request(Requester::DeviceOp, 9));
+    assert_eq!(bench.status(), (4, 2));
+}
+
+#[test]
+fn two_drains_start_some_seconds_apart() {
+    let mut bench = Bench::idle();
+    bench.core.limits.drain_gap_ms = 4_000;
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.now = bench.now + Duration::from_secs(1);
+    bench.done(run);
+    bench.ask(&request(Requester::DeviceOp, 2));
+    assert_eq!(bench.status(), (3, 2));
+    assert_eq!(bench.wait(), Duration::from_secs(3));
+    assert_eq!(bench.status(), (4, 2));
+}
+
+#[test]
+fn o4_the_replies_of_the_last_attempt_stay_after_it_has_ended() {
+    let told =
+        || Box::new(Progress { replies: [("accepted", 3), ("budget", 2)].into(), ..Progress::default() });
+    let known = [("accepted".to_owned(), 3), ("budget".to_owned(), 2)].into();
+    for failed in [false, true] {
+        let mut bench = Bench::idle();
+        bench.ask(&request(Requester::DeviceOp, 1));
+        let run = bench.until_draining();
+        bench.hear(Event::Draining(run, told()));
+        if failed {
+            bench.fail(run, false);
+        } else {
+            bench.done(run);
+        }
+        assert_eq!(bench.core.progress().replies, known, "failed: {failed}");
+    }
+}

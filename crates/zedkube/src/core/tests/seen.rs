@@ -1,0 +1,49 @@
+//! What the small world answers to a look at its node, and how its gate after a boot stands.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use kubenodeop::node::gate::Layer;
+use topics::CordonOwner;
+
+use super::bench::gate;
+use super::world::World;
+use super::{Event, Seen, Stayer};
+
+impl World {
+    pub(super) fn looked(&mut self, well: bool) {
+        let Some((nth, give_back, gate_open)) = self.look.take() else { return };
+        if !well {
+            return self.hear(&Event::Looked(nth, Err("500".into())));
+        }
+        let shut = self.written_in != self.boot && !gate_open;
+        if give_back && self.node == CordonOwner::Ours && !shut {
+            self.write(CordonOwner::None);
+        }
+        let seen = match self.node {
+            CordonOwner::Ours if give_back => Seen::NotReady,
+            CordonOwner::None => Seen::Open,
+            owner if self.peopled && !give_back => {
+                self.drained.clear();
+                let late =
+                    Stayer { namespace: "shop".into(), name: "late-0".into(), workload: String::new() };
+                Seen::Peopled(owner, vec![late])
+            }
+            CordonOwner::Ours => Seen::Ours,
+            CordonOwner::Foreign => Seen::Foreign,
+        };
+        if !give_back && seen == Seen::Open {
+            // Somebody uncordoned; what was skipped or forced needs no cordon.
+            self.drained.clear();
+        }
+        self.hear(&Event::Looked(nth, Ok(seen)));
+    }
+
+    /// The gate after the boot is told to be open or shut, if it is watched.
+    pub(super) fn gate(&mut self, open: bool) {
+        if self.watching {
+            self.gate = Some(open);
+            let layer = (!open).then_some(Layer::Storage);
+            self.hear(&Event::Gate(Box::new(gate(layer, self.now))));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! COMPLETE and its ends, each tried in a sentence (goals P8).
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubenodeop::{Marks, Progress};
+use step::Core as _;
+use topics::{CordonOwner, DrainStatus, Requester};
+
+use super::bench::{Bench, T0, done_with, request};
+use super::{Effect, Event, Seen, Stayer};
+
+fn pod(name: &str) -> Stayer {
+    Stayer { namespace: "shop".into(), name: name.into(), workload: "ReplicaSet/web".into() }
+}
+
+fn complete_for(by: Requester) -> Bench {
+    let mut bench = Bench::idle();
+    bench.ask(&request(by, 1));
+    let run = bench.until_draining();
+    bench.done(run);
+    assert_eq!(bench.status().0, 9);
+    bench
+}
+
+fn asks(bench: &Bench, is: fn(&Effect) -> bool) -> bool {
+    bench.last.iter().any(is)
+}
+
+fn looks(bench: &Bench) -> bool {
+    asks(bench, |it| matches!(it, Effect::Look { give_back: false, .. }))
+}
+
+#[test]
+fn p8_a_pod_that_has_come_to_the_drained_node_voids_complete_and_it_is_drained_again() {
+    for owner in [CordonOwner::Ours, CordonOwner::Foreign] {
+        let mut bench = complete_for(Requester::DeviceOp);
+        bench.look(Seen::Peopled(owner, vec![pod("late-0")]));
+        assert!(bench.core.journal().answers.iter().all(|it| it.status != DrainStatus::Complete));
+        let run = bench.until_draining();
+        assert_eq!(bench.status(), (5, 2));
+        bench.done(run);
+        assert_eq!(bench.status(), (9, 2));
+    }
+}
+
+#[test]
+fn p8_what_a_rule_lets_pass_does_not_void_complete_by_name_or_as_one_more_of_its_workload() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    let times = |times| {
+        let returns = [(("shop".to_owned(), "ReplicaSet/web".to_owned()), times)].into();
+        Box::new(Progress {
+            marks: Marks { attempt: Some(T0), returns, ..Marks::default() },
+            ..Progress::default()
+        })
+    };
+    bench.hear(Event::Draining(run, times(3)));
+    let stays =
+        kubenodeop::Left { what: "shop/old-0".into(), why: "it stays: its workload comes back".into() };
+    bench.hear(Event::Drained(run, Ok(done_with(vec![stays]))));
+    bench.look(Seen::Peopled(CordonOwner::Ours, vec![pod("web-7")]));
+    assert_eq!(bench.status(), (9, 2));
+    bench.wait();
+    let named = Stayer { workload: String::new(), ..pod("old-0") };
+    bench.look(Seen::Peopled(CordonOwner::Ours, vec![named]));
+    assert_eq!(bench.status(), (9, 2));
+    bench.wait();
+    let other = Stayer { workload: "ReplicaSet/other".into(), ..pod("old-01") };
+    bench.look(Seen::Peopled(CordonOwner::Ours, vec![pod("web-8"), other]));
+    bench.run();
+}
+
+#[test]
+fn p8_what_happens_on_the_drained_node_is_looked_at_at_once_and_not_in_a_circle() {
+    let mut bench = complete_for(Requester::Operator);
+    assert!(!asks(&bench, |it| *it == Effect::Guard));
+    bench.look(Seen::Ours);
+    assert!(asks(&bench, |it| *it == Effect::Guard));
+    bench.hear(Event::Stirred("pod shop/web-1 has come".into()));
+    assert!(looks(&bench));
+    bench.look(Seen::Ours);
+    assert!(!asks(&bench, |it| *it == Effect::Guard));
+    assert_eq!(bench.wait(), Duration::from_secs(30));
+    bench.look(Seen::Ours);
+    assert!(asks(&bench, |it| *it == Effect::Guard));
+    // A look that is under way may have read before it happened: another one follows.
+    bench.wait();
+    bench.hear(Event::Stirred("the cordon is another one".into()));
+    let nth = bench.core.looks;
+    bench.hear(Event::Looked(nth, Ok(Seen::Ours)));
+    assert!(looks(&bench));
+    bench.look(Seen::Open);
+    assert!(asks(&bench, |it| *it == Effect::Cancel));
+    bench.run();
+}
+
+#[test]
+fn p8_complete_that_no_operation_acts_on_is_void_after_its_age_and_drained_again_each_time() {
+    for by in [Requester::DeviceOp, Requester::Update] {
+        let mut bench = complete_for(by);
+        for _ in 0..2 {
+            let from = bench.now;
+            while bench.status().0 == 9 {
+                if looks(&bench) {
+                    bench.look(Seen::Ours);
+                }
+                bench.wait();
+            }
+            assert_eq!(bench.now.since(from), Duration::from_hours(2));
+            let run = bench.until_draining();
+            bench.done(run);
+            assert_eq!(bench.status(), (9, by.number()));
+        }
+    }
+}
+
+#[test]
+fn p8_a_person_keeps_the_node_when_the_answer_of_an_operation_becomes_too_old() {
+    let mut bench = complete_for(Requester::Operator);
+    bench.ask(&request(Requester::DeviceOp, 2));
+    let run = bench.until_draining();
+    bench.done(run);
+    bench.now = bench.now + Duration::from_hours(2);
+    bench.hear(Event::Tick);
+    let answer = |by| {
+        let journal = bench.core.journal();
+        journal.answers.iter().find(|it| it.requested_by == by).map(|it| it.status)
+    };
+    assert_eq!(answer(Requester::Operator), Some(DrainStatus::Complete));
+    assert_eq!(answer(Requester::DeviceOp), Some(DrainStatus::Starting));
+    assert!(!bench.gives_back());
+}
+
+#[test]
+fn p8_pods_that_stay_after_a_skip_void_nothing() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.fail(run, true);
+    assert_eq!(bench.status(), (9, 2));
+    assert!(!looks(&bench));
+    let mut again = Bench::with(Some(bench.core.journal()));
+    again.ask(&request(Requester::DeviceOp, 1));
+    again.join();
+    again.look(Seen::Peopled(CordonOwner::Ours, vec![pod("web-1")]));
+    assert_eq!(again.status(), (9, 2));
+}
+
+#[test]
+fn p8_a_complete_of_before_the_start_that_is_too_old_is_void_only_when_requests_are_known() {
+    let ask = request(Requester::DeviceOp, 1);
+    let journal = complete_for(Requester::DeviceOp).core.journal();
+    let mut bench = Bench::with(Some(journal));
+    assert_eq!(bench.core.next_wake(), None);
+    bench.now = bench.now + Duration::from_hours(3);
+    bench.hear(Event::Tick);
+    assert_eq!(bench.status(), (9, 2));
+    bench.ask(&ask);
+    bench.join();
+    let run = bench.until_draining();
+    bench.done(run);
+    assert_eq!(bench.status(), (9, 2));
+    assert!(bench.statuses.iter().all(|it| it.0 != DrainStatus::NotRequested.number()));
+}
