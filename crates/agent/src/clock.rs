@@ -1,5 +1,7 @@
 //! The one door to time: monotonic for decisions, wall for display and for members that need it.
 
+pub(crate) mod set;
+
 use std::future;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};

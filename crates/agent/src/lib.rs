@@ -4,7 +4,6 @@
 //! Not here: decisions of any one agent; those are pure cores in the agents' own crates.
 
 pub mod clock;
-mod clock_set;
 pub mod device;
 pub mod duties;
 pub mod error;

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use topics::GoTime;
 use tracing::{trace, warn};
 
-use crate::clock_set::ClockSet;
+use crate::clock::set::ClockSet;
 use crate::outlet::{Effects, Troubles, Weight};
 use crate::watchdog::Watchdog;
 use crate::{Error, Station, report};

@@ -5,32 +5,14 @@
 //! controllers for scheduling, workloads, budgets and kubelets. `README.md` lists what differs from a real server.
 
 mod api;
-mod budgets;
 mod controllers;
-mod discovery;
 mod failure;
 mod faults;
-mod kinds;
-mod kubelets;
-mod logs;
-mod merge_keys;
-mod openapi;
-mod patch;
-mod path;
-mod scale;
-mod scheduler;
-mod seed;
-mod selectors;
-mod server;
 mod store;
-mod strategic;
-mod strict;
-mod table;
-mod timers;
-mod volumes;
-mod watch;
-mod workloads;
-mod writes;
+
+use api::{kinds, logs, openapi, path, server, strict, table};
+use controllers::{budgets, kubelets, scale, timers, volumes, workloads};
+use store::{merge_keys, patch, selectors, strategic, watch, writes};
 
 pub use faults::{Fault, Faults, Seen};
 pub use server::{Server, SimBody, SimService};
@@ -39,10 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use store::Store;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-
-use store::Store;
 
 /// How long things take in this cluster.
 #[derive(Debug, Clone, Copy)]

@@ -6,25 +6,20 @@
 mod bus;
 mod disk;
 mod error;
-mod file;
-mod files;
-mod folder;
-pub mod glance;
 mod large;
 mod lock;
-mod mirror;
 mod name;
-mod peer;
 mod publication;
-pub mod record;
-mod remote;
-mod removed;
 mod retry;
-mod server;
 mod socket;
 pub mod store;
 mod subscription;
 mod watch;
+
+pub use socket::record;
+use socket::{mirror, peer, remote, server};
+pub use watch::glance;
+use watch::{file, files, folder, removed};
 
 pub use bus::Bus;
 pub use error::{BoxError, Error, Finding};

@@ -2,69 +2,25 @@
 //!
 //! Not here: I/O, the life of a topic, decisions. Pure: no clock, no I/O, no task.
 
-mod app;
-mod app_logs;
-mod base_os;
-mod certs;
 mod cluster;
-mod config_items;
-mod device_ops;
-mod domain;
+mod device;
 mod drain;
-pub mod fit;
-pub mod go_json;
-mod history;
-mod inputs;
-mod journal;
-mod kube_info;
-mod kube_state;
-mod leave;
-mod link;
-mod modem;
+mod form;
 mod network;
-mod numbers;
-mod own;
-mod reread;
-pub mod schema;
-mod secret;
-mod shared;
-mod stats_state;
-mod time;
-mod trouble;
-mod vm;
-mod wireless;
-mod zboot;
 
-pub use app::*;
-pub use app_logs::*;
-pub use base_os::*;
-pub use certs::*;
+pub use form::{fit, go_json, schema};
+use form::{numbers, reread, secret, shared, time};
+
 pub use cluster::*;
-pub use config_items::*;
-pub use device_ops::*;
-pub use domain::*;
+pub use device::*;
 pub use drain::*;
 pub use fit::{Most, cut_text};
 pub use go_json::Error;
-pub use history::*;
-pub use inputs::*;
-pub use journal::*;
-pub use kube_info::*;
-pub use kube_state::*;
-pub use leave::*;
-pub use link::*;
-pub use modem::*;
 pub use network::*;
-pub use own::*;
 pub use reread::{Reread, readers};
 pub use secret::Secret;
 pub use shared::*;
-pub use stats_state::*;
 pub use time::GoTime;
-pub use trouble::*;
-pub use vm::*;
-pub use wireless::*;
-pub use zboot::*;
 
 use std::fmt::Debug;
 

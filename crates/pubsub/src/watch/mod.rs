@@ -3,6 +3,12 @@
 //! An event only says that something may have changed; whoever hears the bell reads the files. Our own reading
 //! causes no event. Events are taken by a task of the runtime that waits for them, so nobody else wakes up.
 
+pub(crate) mod file;
+pub(crate) mod files;
+pub(crate) mod folder;
+pub mod glance;
+pub(crate) mod removed;
+
 mod kernel;
 mod look;
 #[cfg(test)]

@@ -3,14 +3,19 @@
 //! Not here: cellular and wireless ports (`wireless`, `modem`), bonds and VLANs (`link`).
 //! Source: lf-edge/eve pkg/pillar/types/{dns,dpc,conntest}.go. Pure: no clock, no I/O, no task.
 
+mod link;
+mod modem;
+mod wireless;
+
+pub use link::*;
+pub use modem::*;
+pub use wireless::*;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{
-    Base64, BondConfig, BondStatus, GoIp, GoTime, IpNet, Kind, L2LinkType, PnacStatus, RadioSilence, Topic,
-    VlanConfig, WirelessConfig, WirelessStatus, is_zero,
-};
+use crate::{Base64, GoIp, GoTime, IpNet, Kind, RadioSilence, Topic, is_zero};
 
 /// The ports of the device.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -1,5 +1,14 @@
 //! Requests taken apart, reads answered, writes passed on to `writes`.
 
+pub(crate) mod discovery;
+pub(crate) mod kinds;
+pub(crate) mod logs;
+pub(crate) mod openapi;
+pub(crate) mod path;
+pub(crate) mod server;
+pub(crate) mod strict;
+pub(crate) mod table;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +19,7 @@ use crate::failure::Failure;
 use crate::path::Target;
 use crate::table::{Include, table};
 use crate::watch::{Scope, Watch};
-use crate::{Shared, discovery, logs, scale, writes};
+use crate::{Shared, scale, writes};
 
 /// A request, taken apart.
 pub(crate) struct Asked {

@@ -2,6 +2,18 @@
 //!
 //! Source: lf-edge/eve pkg/pillar/kubeapi (nodedrain). Pure: no clock, no I/O, no task.
 
+mod history;
+mod journal;
+mod leave;
+mod own;
+mod trouble;
+
+pub use history::*;
+pub use journal::*;
+pub use leave::*;
+pub use own::*;
+pub use trouble::*;
+
 use std::fmt;
 
 use schemars::JsonSchema;

@@ -4,6 +4,14 @@
 //! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `volumes` and
 //! `budgets`.
 
+pub(crate) mod budgets;
+pub(crate) mod kubelets;
+pub(crate) mod scale;
+pub(crate) mod scheduler;
+pub(crate) mod timers;
+pub(crate) mod volumes;
+pub(crate) mod workloads;
+
 use std::collections::BTreeSet;
 use std::sync::Weak;
 
@@ -12,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::store::{Changed, Key, Place, Store, all, place};
 use crate::timers::{Timers, What};
-use crate::{Shared, SimConfig, budgets, kubelets, scheduler, volumes, workloads};
+use crate::{Shared, SimConfig};
 
 /// Runs all controllers as long as the cluster exists.
 pub(crate) async fn run(shared: Weak<Shared>) {

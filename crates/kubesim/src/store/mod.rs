@@ -1,5 +1,13 @@
 //! Objects with their versions, and the changes that watches replay.
 
+pub(crate) mod merge_keys;
+pub(crate) mod patch;
+pub(crate) mod seed;
+pub(crate) mod selectors;
+pub(crate) mod strategic;
+pub(crate) mod watch;
+pub(crate) mod writes;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

@@ -2,6 +2,12 @@
 //!
 //! Not here: what a record says, and who is told what.
 
+pub(crate) mod mirror;
+pub(crate) mod peer;
+pub mod record;
+pub(crate) mod remote;
+pub(crate) mod server;
+
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::own::cut_blockers;
+use super::own::cut_blockers;
 use crate::{Blocker, DrainMarks, EdgeNodeClusterConfig, GoTime, GoUuid, Kind, Most, Topic};
 
 /// Which cluster this node belongs to, or how far it is on its way out of it.
