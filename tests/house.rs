@@ -321,7 +321,8 @@ fn literals(text: &str) -> Vec<String> {
 
 /// A word of `line` that a reader has to decode, and a plain one.
 fn unclear(line: &str) -> Option<(&'static str, &'static str)> {
-    let words: Vec<&str> = line.split(|it: char| !it.is_alphabetic()).filter(|it| !it.is_empty()).collect();
+    let words: Vec<&str> =
+        line.split(|it: char| !it.is_alphabetic() && it != '-').filter(|it| !it.is_empty()).collect();
     let line = format!(" {} ", words.join(" ").to_lowercase());
     UNCLEAR.into_iter().find(|(word, _)| line.contains(&format!(" {word} ")))
 }

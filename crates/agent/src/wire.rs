@@ -41,7 +41,7 @@ pub fn publication<T: Topic>(bus: &Bus, agent: &str) -> Result<Publication<T>, E
         Ok(()) => {}
         // The reference's processes know no root so deep; files are followed there as everywhere.
         Err(error @ pubsub::Error::SocketPath { .. }) => {
-            warn!(topic = T::NAME, %error, "no socket, subscribers are told by files alone");
+            warn!(topic = T::NAME, %error, "no socket, subscribers hear by files alone");
         }
         Err(source) => return Err(Error::Pubsub { what: what(), source }),
     }

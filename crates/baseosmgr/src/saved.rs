@@ -60,7 +60,7 @@ fn parsed<T>(bus: &Bus, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Re
     let text = String::from_utf8_lossy(&bytes);
     let value = parse(text.trim());
     if value.is_none() {
-        warn!(path, found = text.trim(), "ignored a counter file without a counter; it is written anew");
+        warn!(path, found = text.trim(), "ignored a counter file without a counter; it is written again");
     }
     Ok(value)
 }

@@ -244,7 +244,7 @@ impl BlockCode {
             }
             Self::Unauthorized => {
                 "renew the kubeconfig that the reason names: its credentials have expired, or the server does not \
-                 know them (`kubectl auth whoami` with that file tells); it is read again when it changes"
+                 know them (`kubectl auth whoami` with that file shows which); it is read again when it changes"
             }
             Self::Webhook => {
                 "fix the admission webhook that the reason names, or have it admit evictions: `kubectl get \

@@ -186,7 +186,7 @@ impl Shell {
                 self.leaves.say();
                 error!(
                     operation,
-                    "the machine was told to go down and is still up; nodeagent leaves so that the watchdog \
+                    "the machine was ordered down and is still up; nodeagent leaves so that the watchdog \
                      restarts it. Without a watchdog, restart it by hand"
                 );
                 return Err(Error::Effect {
@@ -305,13 +305,15 @@ fn say(note: &Note) {
         Note::NoDrain(status) => info!(%status, "no drain to wait for any more: NodeDrainStatus {status}"),
         Note::Latched { order, why, undrained } => latched(order, *why, *undrained),
         Note::Halting { left, limit_secs } => info!(?left, limit_secs, "waits for applications to halt"),
-        Note::NotHalted { left } => warn!(?left, "applications did not halt in time; the operation goes on"),
+        Note::NotHalted { left } => {
+            warn!(?left, "applications did not halt in time; the operation continues");
+        }
         Note::NotSynced { secs } => {
-            warn!(secs, "the disks are still not in sync after {secs} s; the operation goes on without");
+            warn!(secs, "the disks are still not in sync after {secs} s; the operation continues without");
         }
         Note::Held { operation, status } => warn!(
             operation = operation.word(), %status,
-            "held back: the node is not drained any more, NodeDrainStatus {status}; goes on once it is COMPLETE"
+            "held back: the node is not drained any more, NodeDrainStatus {status}; continues once it is COMPLETE"
         ),
         Note::Refused { operation, reason, again_secs } => error!(
             operation = operation.word(),
@@ -349,7 +351,12 @@ fn latched(order: &Order, why: Why, undrained: bool) {
             warn!(operation, reason, ?boot_reason, ?why, "scheduleNodeOperation: {operation}, {reason}");
         }
         Why::Resumed => {
-            warn!(operation, reason, ?boot_reason, "goes on with {operation} after a restart of this agent");
+            warn!(
+                operation,
+                reason,
+                ?boot_reason,
+                "continues with {operation} after a restart of this agent"
+            );
         }
     }
 }

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use crate::Error;
 
 #[cfg(test)]
-mod cuts;
-#[cfg(test)]
 pub(crate) mod model;
 #[cfg(test)]
 pub(crate) mod planted;
+#[cfg(test)]
+mod tests;
 
 /// A call by which something is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -277,9 +277,9 @@ fn stranger(status: DrainStatus) -> Option<u8> {
 fn reason(progress: Option<&NodeDrainProgress>, id: RequestId, status: DrainStatus) -> String {
     let said = NodeDrainStatus { status, requested_by: id.by };
     let about = |it: &&NodeDrainProgress| RequestId { by: it.requested_by, at: it.requested_at } == id;
-    let told = progress.filter(about).map(|it| [it.reason.as_str(), it.next_step.as_str()].join(" "));
-    match told.as_deref().map(str::trim) {
+    let words = progress.filter(about).map(|it| [it.reason.as_str(), it.next_step.as_str()].join(" "));
+    match words.as_deref().map(str::trim) {
         None | Some("") => said.to_string(),
-        Some(told) => format!("{said}: {told}"),
+        Some(words) => format!("{said}: {words}"),
     }
 }

@@ -100,7 +100,7 @@ pub fn parse(text: &[u8]) -> Result<DeviceConfig, Fault> {
     };
     config.faults = reader.faults;
     if reader.untold > 0 {
-        let text = format!("{} more faults are not told one by one; mend these first", reader.untold);
+        let text = format!("{} more faults are not listed; fix these first", reader.untold);
         config.faults.push(whole(1, text));
     }
     Ok(config)
@@ -180,7 +180,7 @@ impl Reader {
     fn wrong<T: Default>(&mut self, at: &At<'_>, name: &str, found: &Value, expected: &str) -> T {
         let mut shown = found.to_string();
         if at.path.iter().map(String::as_str).chain([name]).any(|it| it == SECRET) {
-            "something else, which is not told here".clone_into(&mut shown);
+            "something else, which is not shown here".clone_into(&mut shown);
         }
         if shown.chars().count() > 60 {
             shown = shown.chars().take(60).collect::<String>() + "…";

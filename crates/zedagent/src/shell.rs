@@ -209,7 +209,7 @@ fn say(said: &Said) {
             info!(op = op.word(), counter, "first counter on this device: recorded, not carried out");
         }
         Said::Wanted(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: wanted"),
-        Said::TakenBack(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: taken back"),
+        Said::TakenBack(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: withdrawn"),
         Said::Deferred(op, waiting_for) => {
             info!(op = op.word(), waiting_for, "shouldDeferForNodeDrain: deferred");
         }
@@ -222,7 +222,7 @@ fn say(said: &Said) {
         Said::Early(op) => error!(op = op.word(), "EARLY boot request, zedkube not up yet"),
         Said::Skipped(op, why) => warn!(op = op.word(), why, "drain skipped"),
         Said::Commanded(op, reason) => {
-            info!(op = op.word(), reason, "scheduleDeviceOperation: nodeagent is told");
+            info!(op = op.word(), reason, "scheduleDeviceOperation: command to nodeagent published");
         }
         Said::Executed(op, counter) => {
             info!(op = op.word(), counter, "carried out: the boot after it has come");

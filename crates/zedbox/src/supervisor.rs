@@ -124,7 +124,7 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
     match left {
         None => Ok(()),
         Some(agent) => bail!(
-            "go on: {agent} left, as the machine was told to go down and is still up; power-cycle it, or start \
+            "continue: {agent} left, as the machine was ordered down and is still up; power-cycle it, or start \
              this program again to repeat the operation"
         ),
     }

@@ -362,7 +362,7 @@ fn say(said: &Said) {
         Said::Gate(Verdict { layer: Some(layer), words, next_step, failed: true, .. }) => {
             warn!(
                 layer = layer.text(),
-                next_step, "the gate after the boot has failed and is looked at on and on: {words}"
+                next_step, "the gate after the boot has failed and is looked at again and again: {words}"
             );
         }
         Said::Gate(Verdict { layer: Some(layer), words, .. }) => {

@@ -145,7 +145,7 @@ impl Troubles {
             Err(_) if board.mute => {}
             Err(cause) => {
                 board.mute = true;
-                warn!(agent = board.agent, error = %report::chain(&cause), "cannot tell of its troubles; the log tells of them");
+                warn!(agent = board.agent, error = %report::chain(&cause), "cannot publish its troubles; the log has them");
             }
         }
     }
@@ -234,13 +234,13 @@ impl Failure {
         } else if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
             format!(
                 "look with `dmesg` why {top} became read-only, then `mount -o remount,rw {top}`; if only a restart can \
-                 mend it, {let_go}"
+                 fix it, {let_go}"
             )
         } else if source.kind() == io::ErrorKind::PermissionDenied {
             format!("give {dir} to the user that this agent runs as")
         } else {
             format!(
-                "look with `dmesg` for errors of the disk of {top}; if only a restart can mend it, {let_go}"
+                "look with `dmesg` for errors of the disk of {top}; if only a restart can fix it, {let_go}"
             )
         };
         Self {

@@ -57,7 +57,7 @@ pub(super) async fn run(desk: Desk, mut scenes: watch::Receiver<Scene>) {
                     app = source.app,
                     pod = source.pod,
                     container = source.container,
-                    "the container was started anew several times between two looks: not all that it said was read"
+                    "the container was restarted several times between two looks: not all that it said was read"
                 );
             }
             hand.readings.spawn(open(hand.desk.cluster.clone(), source, order));
@@ -191,7 +191,7 @@ impl Hand {
                 container,
                 error = line,
                 next_step,
-                "cannot read a log, the others go on and it is tried again"
+                "cannot read a log, the others continue and it is tried again"
             );
         } else {
             debug!(app, pod, container, error = line, "a log could not be read");

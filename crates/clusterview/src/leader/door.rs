@@ -46,7 +46,7 @@ pub(super) async fn cleared(clear: &mut watch::Receiver<bool>, clock: Clock, pat
         ended = clear.wait_for(|clear| *clear) => drop(ended),
         () = late => warn!(
             secs = patience.as_secs_f32(),
-            "the lease could not be given back in time, {what} goes on without; the others take it once it has run out"
+            "the lease could not be released in time, {what} continues without; the others take it once it has run out"
         ),
     }
 }

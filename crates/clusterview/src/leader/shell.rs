@@ -221,9 +221,9 @@ fn say(said: &Said) {
     match said {
         Said::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
         Said::Lost(why) => warn!(lease = lease::NAME, why, "leader election: this node leads no longer"),
-        Said::Released => info!(lease = lease::NAME, "leader election: lease given back"),
+        Said::Released => info!(lease = lease::NAME, "leader election: lease released"),
         Said::NotReleased => {
-            warn!(lease = lease::NAME, "leader election: lease not given back, it has run out by now");
+            warn!(lease = lease::NAME, "leader election: lease not released, it has run out by now");
         }
         Said::Answers => info!(lease = lease::NAME, "leader election: the cluster answers"),
         Said::Silent(why) => {

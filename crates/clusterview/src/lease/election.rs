@@ -245,7 +245,7 @@ impl Election {
         self.due = Some(now);
         self.leaving = (!wanted).then_some(now);
         if !wanted {
-            self.lose("this node stands no longer", out);
+            self.lose("this node is no candidate any more", out);
         }
     }
 

@@ -100,7 +100,7 @@ impl Desk {
                 // Taken back before anything else is done.
                 let done = self.board.withdraw();
                 if self.gathering.take().is_some() {
-                    info!("this node leads no more: its report of the cluster is taken back");
+                    info!("this node leads no more: its report of the cluster is withdrawn");
                 }
                 self.board.tell(&KubeStatsState::default());
                 self.rhythm.closed(self.clock.now(), done);
@@ -169,7 +169,10 @@ fn log(logged: &mut BTreeSet<Part>, of: Part, state: &State) {
         }
         State::Failing { error, next_step, .. } => {
             if logged.insert(of) {
-                warn!(part, error, next_step, "cannot follow it for the statistics, the other parts go on");
+                warn!(
+                    part,
+                    error, next_step, "cannot follow it for the statistics, the other parts continue"
+                );
             } else {
                 debug!(part, error, "still cannot follow it for the statistics");
             }

@@ -131,7 +131,7 @@ impl Guard {
 
     fn line(&self) -> String {
         if self.uncounted() {
-            format!("{}, not counted anew since its change", self.facts)
+            format!("{}, not counted again since its change", self.facts)
         } else {
             self.facts.to_string()
         }
@@ -273,11 +273,11 @@ pub(crate) mod tests {
             ),
             (
                 changed,
-                "PodDisruptionBudget shop/b allows 1 disruption: 3 of 4 pods healthy, 2 required, not counted anew since its change",
+                "PodDisruptionBudget shop/b allows 1 disruption: 3 of 4 pods healthy, 2 required, not counted again since its change",
             ),
             (
                 never,
-                "PodDisruptionBudget shop/b allows no disruption: 0 of 0 pods healthy, 0 required, not counted anew since its change",
+                "PodDisruptionBudget shop/b allows no disruption: 0 of 0 pods healthy, 0 required, not counted again since its change",
             ),
         ];
         for (closed, words) in table {

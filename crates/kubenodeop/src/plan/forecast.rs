@@ -363,7 +363,7 @@ impl Survey {
         if matches!(class, PlanClass::Evict | PlanClass::Pinned | PlanClass::TolerateCordon)
             && facts.owner == Owner::Nobody
         {
-            notes.push("nobody makes it anew".to_owned());
+            notes.push("nobody creates it again".to_owned());
         }
         if guards.len() > 1 && !class.stays() {
             notes.push("it has more than one budget, and leaves when all have room".to_owned());

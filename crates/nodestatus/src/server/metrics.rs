@@ -122,7 +122,7 @@ fn past(out: &mut Page, history: &DrainHistory) {
     out.many("pillar_drain_history_drains", "drains kept in the history by end", "end", ends);
     out.one("pillar_drain_history_evictions", "evictions accepted in them", evictions);
     out.many("pillar_drain_history_skips", "those left out by reason", "reason", skips);
-    out.many("pillar_drain_history_repairs", "what zedkube mended by itself in them", "kind", repairs);
+    out.many("pillar_drain_history_repairs", "what zedkube repaired by itself in them", "kind", repairs);
 }
 
 fn end(drain: &DrainRecord) -> &'static str {

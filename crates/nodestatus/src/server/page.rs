@@ -39,7 +39,7 @@ pub(super) fn page(view: &View, known: Option<&Known>, now: GoTime) -> String {
          <meta name=viewport content=\"width=device-width,initial-scale=1\">\
          <meta http-equiv=refresh content={AGAIN_SECS}><link rel=icon href=\"data:,\">\
          <title>{node}: drain</title><style>{STYLE}</style></head><body><h1>{node}</h1>{body}{cluster}\
-         <footer><p>As of {}; loads itself anew every {AGAIN_SECS} s.</p></footer></body></html>\n",
+         <footer><p>As of {}; loads itself again every {AGAIN_SECS} s.</p></footer></body></html>\n",
         plain(&at(now))
     )
 }

@@ -130,7 +130,7 @@ fn publish(said: &mut Said, verdict: Verdict, places: &watch::Sender<Option<Plac
                 if !said.take(GLOBAL) {
                     return;
                 }
-                info!("this node is in no cluster, EdgeNodeClusterStatus taken back");
+                info!("this node is in no cluster, EdgeNodeClusterStatus withdrawn");
             }
             None
         }

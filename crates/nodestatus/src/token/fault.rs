@@ -12,7 +12,7 @@ pub(super) enum Fault {
     #[error("the block is not ready: {0}; look at the cluster's token at the controller")]
     NotReady(String),
     /// A member is not there, or not of its size.
-    #[error("the block has no {0}; give the cluster its token anew at the controller")]
+    #[error("the block has no {0}; give the cluster its token again at the controller")]
     Lacks(&'static str),
     /// A method that is not known here.
     #[error("{what} {number} is not known here, {known} is; look at the cipher context at the controller")]
@@ -44,15 +44,15 @@ pub(super) enum Fault {
     Late(&'static str),
     /// The wrong key or the wrong data.
     #[error(
-        "hash mismatch: what was decrypted is not what the controller encrypted; have it encrypt the token anew for the \
+        "hash mismatch: what was decrypted is not what the controller encrypted; have it encrypt the token again for the \
          present certificate of this device"
     )]
     Mismatch,
     /// What was decrypted is something else.
-    #[error("what was decrypted cannot be read: {0}; give the cluster its token anew at the controller")]
+    #[error("what was decrypted cannot be read: {0}; give the cluster its token again at the controller")]
     Content(&'static str),
     /// The manifest cannot be unpacked.
-    #[error("the manifest cannot be unpacked: {0}; give the cluster its manifest anew at the controller")]
+    #[error("the manifest cannot be unpacked: {0}; give the cluster its manifest again at the controller")]
     Manifest(String),
     /// The manifest cannot be put in its place.
     #[error("{0}; it is tried again, look whether the vault is unlocked and has room")]

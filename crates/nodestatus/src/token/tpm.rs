@@ -63,7 +63,7 @@ pub(super) fn point(response: &[u8]) -> Result<Shared, No> {
     let (size, rest) = long(rest)?;
     let (code, body) = long(rest)?;
     if usize::try_from(size) != Ok(response.len()) {
-        return Err(No::Garbled("its size is not the one it tells"));
+        return Err(No::Garbled("its size is not the one that it names"));
     }
     match (tag, code) {
         (PLAIN | WITH_SESSION, 1..) => return Err(No::Refused(code)),

@@ -328,7 +328,7 @@ impl Zedagent {
                     self.wall(from),
                     self.failures
                 ),
-                next_step: "mend what Reason in run/zedkube/NodeDrainProgress/global.json says, or force COMPLETE",
+                next_step: "fix what Reason in run/zedkube/NodeDrainProgress/global.json says, or force COMPLETE",
             },
             Some(_) | None => Gate::Ask,
         }

@@ -90,7 +90,7 @@ async fn write(
             refuse_directory(&fallback).with_context(doing)?;
             put(&fallback, &bytes, options.replace).with_context(doing)?;
             Voice::warn(&format!(
-                "{cause:#}: the order stands in {} instead; that the operation was carried out cannot be recorded, so \
+                "{cause:#}: the order is in {} instead; that the operation was carried out cannot be recorded, so \
                  it may be carried out once more after the boot",
                 fallback.display()
             ));

@@ -33,7 +33,7 @@ async fn k3_a_zedkube_that_starts_in_mid_drain_without_descriptors_keeps_request
         world.until_logged(&log, &[SHORT, "nodedrain-step:drain-attempt"]).await;
         let said = world.text(&log).unwrap();
         assert!(
-            !said.contains("taken back") && !said.contains("cordon given back"),
+            !said.contains("withdrawn") && !said.contains("removed our own cordon"),
             "with {most} descriptors:\n{said}"
         );
     }

@@ -317,7 +317,7 @@ impl Rules {
                 (format!("replicas of volumes live here, the node is drained: {so_far}"), waits)
             }
             (step, _) if state.trouble.is_empty() => (doing(step).to_owned(), "nothing"),
-            (step, _) => (format!("{}: {}", doing(step), state.trouble), "mend that; it is tried again"),
+            (step, _) => (format!("{}: {}", doing(step), state.trouble), "fix that; it is tried again"),
         };
         (record.reason, record.next_step) = (cut(&reason, TEXT_BYTES), next_step.to_owned());
     }

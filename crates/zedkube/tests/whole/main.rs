@@ -5,28 +5,17 @@
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 mod after_boot;
-mod apps;
-mod away;
+mod beside;
 mod clock;
 mod cordons;
-mod crowd;
 mod device;
 mod diary;
-mod duties;
-mod failures;
-mod flapping;
 mod forced;
 mod history;
-mod leader;
-mod leaving;
-mod leaving_words;
+mod leave;
 mod limits;
-mod lost;
 mod operator;
 mod pauses;
-mod restarts;
-mod server;
-mod statuses;
+mod trouble;
 mod void;
 mod withdrawn;
-mod writes;

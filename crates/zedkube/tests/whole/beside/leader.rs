@@ -22,7 +22,7 @@ const LEASE: &str = "/leases/eve-kube-stats-leader";
 const LEADS: &str = "leader election: this node leads lease";
 const REPORT: &str = "run/zedkube/KubeClusterInfo/global.json";
 const TAKEN_BACK: &str = "its report of the cluster is taken back";
-const GIVEN_BACK: &str = "leader election: lease given back";
+const GIVEN_BACK: &str = "leader election: lease released";
 
 /// What zedagent says of its config.
 fn config(device: &Device, status: u8) {
@@ -135,7 +135,7 @@ async fn l5_a_lease_that_cannot_be_given_back_holds_complete_up_for_five_seconds
     device.sim.faults().script("PUT", LEASE, u32::MAX, Fault::Cut);
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
-    let late = "the lease could not be given back in time";
+    let late = "the lease could not be released in time";
     assert_eq!(device.diary.count(late), 1, "{:#?}", device.diary.lines());
     assert!(place(&device, late) < place(&device, " to {Complete 2}"));
     assert!(!info(&device).is_stats_leader, "whoever cannot give it back leads no longer all the same");

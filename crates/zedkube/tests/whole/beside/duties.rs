@@ -120,5 +120,5 @@ async fn k5_an_election_that_could_not_begin_begins_once_its_topic_can_be_had() 
     assert!(device.now().since(began) < Duration::from_mins(2), "{:?}", device.now().since(began));
     // The drain's word from before the election could begin has not been lost.
     drain(&mut device, 1).await;
-    assert_eq!(device.diary.count("leader election: lease given back"), 1);
+    assert_eq!(device.diary.count("leader election: lease released"), 1);
 }

@@ -265,7 +265,7 @@ async fn a_leader_that_leaves_gives_its_lease_back() {
     device.start().await;
     device.until_line("leader election: this node leads lease", 1).await;
     device.change(|device| device.member(false)).await;
-    device.until_line("leader election: lease given back", 1).await;
+    device.until_line("leader election: lease released", 1).await;
     assert!(is_there(&device));
 }
 

@@ -1,0 +1,4 @@
+//! The way out of the cluster.
+
+mod leaving;
+mod leaving_words;
