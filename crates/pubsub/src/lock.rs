@@ -18,7 +18,7 @@ const LOOKERS: usize = 1000;
 /// Held as long as the topic is published.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _held: File,
+    held: File,
 }
 
 impl Lock {
@@ -31,7 +31,7 @@ impl Lock {
         let file = open(&path, OFlags::CREATE).map_err(Error::io("open lock", &path))?;
         for _ in 0..LOOKERS {
             if locked(file.try_lock_exclusive()).map_err(Error::io("lock", &path))? {
-                return Ok(Self { _held: file });
+                return Ok(Self { held: file });
             }
             if !locked(FileExt::try_lock_shared(&file)).map_err(Error::io("lock", &path))? {
                 break;
@@ -44,6 +44,15 @@ impl Lock {
     }
 }
 
+/// Closing the file is not enough: a child process that is being started holds a copy of it until it runs its program.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Err(error) = FileExt::unlock(&self.held) {
+            tracing::debug!(%error, "a lock is freed a moment later, when its last copy is closed");
+        }
+    }
+}
+
 /// Whether a live process publishes the topic in `dir`, whatever PID namespace it is in; `None` where no publisher
 /// has ever made the lock.
 pub(crate) fn is_held(dir: &Path) -> Result<Option<bool>, Error> {
@@ -51,6 +60,7 @@ pub(crate) fn is_held(dir: &Path) -> Result<Option<bool>, Error> {
     match open(&path, OFlags::empty()) {
         Ok(file) => {
             let free = locked(FileExt::try_lock_shared(&file)).map_err(Error::io("lock", &path))?;
+            drop(free.then_some(Lock { held: file }));
             Ok(Some(!free))
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -95,6 +105,17 @@ mod tests {
         assert!(matches!(Lock::take("t", &dir), Err(Error::Taken { .. })));
         drop(lock);
         assert_eq!(is_held(&dir).unwrap(), Some(false));
+    }
+
+    #[test]
+    fn a_copy_of_its_file_in_a_child_that_is_being_started_keeps_no_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("t");
+        let lock = Lock::take("t", &dir).unwrap();
+        let _copy = lock.held.try_clone().unwrap();
+        drop(lock);
+        assert_eq!(is_held(&dir).unwrap(), Some(false));
+        drop(Lock::take("t", &dir).unwrap());
     }
 
     #[test]

@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use args::{Args, Command};
 
@@ -92,14 +94,15 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
 
 /// The library's own lines are left out unless `words` name it: while the API is away it writes several a second that
 /// name no call, and each failure is told by whoever made the call.
-fn filter(words: &str) -> Result<EnvFilter, tracing_subscriber::filter::ParseError> {
-    EnvFilter::try_new(format!("kube_client=off,{words}"))
+fn filter(words: &str) -> Result<Targets, ParseError> {
+    format!("kube_client=off,{words}").parse()
 }
 
 fn log_to_stderr(words: &str) -> anyhow::Result<()> {
     let filter = filter(words).with_context(|| format!("read the log filter `{words}`"))?;
     let terminal = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal).init();
+    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
+    lines.with_ansi(terminal).finish().with(filter).init();
     Ok(())
 }
 
@@ -128,9 +131,9 @@ mod tests {
         let logged = |words: &str| {
             let (log, filter) = (Log::default(), filter(words).unwrap());
             let writer = log.clone();
-            let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
+            let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
             tracing::subscriber::with_default(
-                subscriber.with_writer(move || writer.clone()).finish(),
+                lines.with_writer(move || writer.clone()).finish().with(filter),
                 || {
                     tracing::error!(target: "kube_client::client::builder", "of the library");
                     tracing::info!(target: "zedkube::shell", "of ours");

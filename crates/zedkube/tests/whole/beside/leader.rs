@@ -21,7 +21,7 @@ const LEASES: &str = "coordination/leases";
 const LEASE: &str = "/leases/eve-kube-stats-leader";
 const LEADS: &str = "leader election: this node leads lease";
 const REPORT: &str = "run/zedkube/KubeClusterInfo/global.json";
-const TAKEN_BACK: &str = "its report of the cluster is taken back";
+const WITHDRAWN: &str = "its report of the cluster is withdrawn";
 const GIVEN_BACK: &str = "leader election: lease released";
 
 /// What zedagent says of its config.
@@ -112,7 +112,7 @@ async fn l5_the_lease_is_given_back_before_complete_and_not_taken_until_the_cord
     assert!(device.text(REPORT).is_some());
     device.block(false);
     device.until(DrainStatus::Complete, US, 1).await;
-    assert!(place(&device, TAKEN_BACK) < place(&device, " to {Complete 2}"));
+    assert!(place(&device, WITHDRAWN) < place(&device, " to {Complete 2}"));
     assert_eq!(device.text(REPORT), None, "L2: nobody but the leader reports");
     assert!(place(&device, GIVEN_BACK) < place(&device, " to {Complete 2}"));
     assert_eq!(lease(&device)["holderIdentity"], "");
