@@ -1,6 +1,6 @@
 //! The documents tell the truth: their jq lines run against the trees in `run-fixtures`, the commands of the README
 //! are there. What `zedbox` prints in them is checked beside it, in `crates/zedbox/tests`; their words and links in
-//! `tests/house.rs`.
+//! `tests/house`.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 

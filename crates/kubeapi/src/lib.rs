@@ -1,7 +1,8 @@
 //! Talking to the API server of a cluster: client and kubeconfig, what a reply means, watches that renew themselves,
 //! pauses after failures, checked names.
 //!
-//! Who may call: `kubenodeop`, `clusterview`, `nodestatus`, `zedkube`. Not here: what is asked for and why, except the
+//! Who may call: `kubenodeop`, `clusterview`, `nodestatus`, `zedkube`, and `zedbox`, which makes the
+//! client. Not here: what is asked for and why, except the
 //! few calls on Node objects that several of them need (`nodes`); clocks (the caller gives one). The pure files
 //! (`reply`, `pace`, `names`, `objects`) decide nothing but the meaning of a text. Sources: design.md sections 2 and 7,
 //! spec/agents.md 4.3.

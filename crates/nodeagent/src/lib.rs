@@ -1,8 +1,8 @@
 //! nodeagent: takes the device through reboot, shutdown and power-off, keeps the reasons for the next boot, and
 //! finds out whether a new image is good.
 //!
-//! Not here: whether an operation may happen. zedagent and baseosmgr hold theirs back until the node is drained;
-//! what nodeagent is told is carried out. It restarts the device on its own account for three reasons only,
+//! Not here: whether an operation may begin. zedagent and baseosmgr hold theirs back until the node is drained. Only a
+//! last look is here: an order whose drain was undone meanwhile is held (`requester::undone`). It restarts the device on its own account for three reasons only,
 //! each of them a limit past which nobody else can help, and each logged and stored as a restart without a drain:
 //!
 //! | Limit | Boot reason |

@@ -4,9 +4,9 @@
 //! Who may call: `zedkube`, which runs it beside its core and tells it by a channel how the node stands to its cluster.
 //! Not here: who drains, leaves or leads. Published in zedkube's name. Source: spec/agents.md 4.7.
 
+mod cluster_status;
 mod server;
 mod standing;
-mod status;
 mod token;
 
 pub use server::{CODES, Limits, trial};
@@ -16,7 +16,7 @@ use agent::{Station, Troubles, duties};
 use kubeapi::{Cluster, Target};
 use tokio::sync::watch;
 
-use status::Speaker;
+use cluster_status::Speaker;
 
 /// In whose name everything here is published.
 const NAME: &str = "zedkube";

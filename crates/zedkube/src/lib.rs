@@ -1,7 +1,8 @@
 //! zedkube drains this node for whoever asks, says how far it is, and uncordons it again. It takes this node out of its
 //! cluster when the config says so.
 //!
-//! Beside its core it runs `clusterview` and `nodestatus`, which tell it nothing and hear from it by channels. Not here:
+//! Beside its core it runs `clusterview` and `nodestatus`, which hear from it by channels and tell it nothing but that the
+//! lease is released. Not here:
 //! how a node is drained (`kubenodeop`); whether an operation goes ahead, its requester decides. Source: lf-edge/eve
 //! pkg/pillar/cmd/zedkube.
 

@@ -225,8 +225,7 @@ impl Work {
         Some(Event::Tainted(boot::until_tainted(&self.cluster, &boot).await))
     }
 
-    /// Looks at the node, and removes a cordon of ours that has to go: one of this boot at once, one of an
-    /// earlier boot when the gate is open and the node Ready.
+    /// Looks at the node, and with `give_back` removes a cordon of ours that may go.
     pub(crate) async fn look(self, nth: u64, give_back: bool, gate_open: bool) -> Option<Event> {
         Some(Event::Looked(nth, self.look_at(give_back, gate_open).await))
     }
@@ -251,9 +250,7 @@ impl Work {
         if facts.tie_breaker {
             return Ok(Seen::Foreign);
         }
-        let this_boot = facts.annotation.is_some_and(|owner| owner.boot_id == self.station.boot_id);
-        let may_go = this_boot || (gate_open && facts.ready);
-        if !may_go {
+        if !facts.our_cordon_goes(&self.station.boot_id, gate_open) {
             return Ok(Seen::NotReady);
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;

@@ -2,6 +2,8 @@
 //! none is.
 //!
 //! Pure: no clock, no I/O, no task.
+//!
+//! Not here: whether the drain allows a switch (`requester`), writing images.
 
 mod drain;
 mod event;

@@ -1,5 +1,7 @@
 //! Applications as this node sees them in the cluster: ENClusterAppStatus, and the logs of their containers.
 //!
+//! Not here: how pods and logs are read (`pods`).
+//!
 //! Pure: `app`, `look`, `book` (the status), `marks`, `track`, `course`, `line` (the logs); `task` and `logs` wait.
 //! Neither waits for the drain, nor the drain for them. Sources: spec/agents.md 4.12, D-K23.
 

@@ -1,6 +1,6 @@
 //! What the statistics of a cluster are made of, kept up to date by watches.
 //!
-//! Not here: the shape that is published and its rules; zedkube folds the facts. Sources: spec/agents.md 4.11, goals
+//! Not here: the shape that is published and its rules; `stats` folds the facts. Sources: spec/agents.md 4.11, goals
 //! L6. Each collection is a part of its own: one that fails takes no other with it.
 
 mod facts;

@@ -1,6 +1,6 @@
 //! The election of one node by a Lease, beside candidates that run client-go.
 //!
-//! Not here: what the leader does, whether this node may stand (zedkube). `record` and `election` decide, `calls`
+//! Not here: what the leader does, whether this node may be a candidate (`leader`). `record` and `election` decide, `calls`
 //! calls. Sources: spec/agents.md 4.10, goals L1 to L5, client-go's `leaderelection` package (rules, not code).
 
 mod calls;

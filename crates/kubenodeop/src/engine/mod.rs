@@ -1,4 +1,7 @@
-//! One attempt to empty a node, as data. Only re-exports.
+//! One attempt to empty a node, as a pure machine: who is asked next within a tier (`index`), when it ends (`limits`),
+//! the proof (`attempt`).
+//!
+//! Not here: which pods leave and in which tier (`plan`), the calls (`drain`).
 
 mod attempt;
 mod calls;

@@ -83,6 +83,14 @@ impl NodeFacts {
             Cordon::Foreign => CordonStep::LeaveForeign,
         }
     }
+
+    /// Whether our cordon goes once nobody needs it: one of this boot at once, one of an earlier boot when the gate
+    /// after the boot is open and the node Ready.
+    #[must_use]
+    pub fn our_cordon_goes(&self, boot_id: &str, gate_open: bool) -> bool {
+        let of_this_boot = self.annotation.as_ref().is_some_and(|owner| owner.boot_id == boot_id);
+        of_this_boot || (gate_open && self.ready)
+    }
 }
 
 /// Whether no other node can take pods because each of them is being drained by its own agent: there is at
@@ -142,6 +150,20 @@ mod tests {
         ];
         for (peers, expected) in table {
             assert_eq!(every_peer_drains(&peers), expected, "{peers:?}");
+        }
+    }
+
+    #[test]
+    fn our_cordon_of_an_earlier_boot_goes_once_the_gate_is_open_and_the_node_ready() {
+        for (boot, gate_open, ready, goes) in [
+            ("b1", false, false, true),
+            ("b2", true, true, true),
+            ("b2", true, false, false),
+            ("b2", false, true, false),
+        ] {
+            let facts =
+                NodeFacts { ready, annotation: Some(owner("b1")), ..node(Cordon::Ours(owner("b1")), false) };
+            assert_eq!(facts.our_cordon_goes(boot, gate_open), goes, "{boot} {gate_open} {ready}");
         }
     }
 }

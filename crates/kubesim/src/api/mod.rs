@@ -1,4 +1,6 @@
-//! Requests taken apart, reads answered, writes passed on to `writes`.
+//! Requests taken apart, reads answered, writes passed on to `store::writes`.
+//!
+//! Not here: objects and versions (`store`), what reacts to them (`controllers`).
 
 pub(crate) mod discovery;
 pub(crate) mod kinds;

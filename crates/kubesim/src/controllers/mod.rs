@@ -1,8 +1,10 @@
 //! What keeps the cluster going: who is looked at after which change, and when.
 //!
 //! Each round looks at the objects that have changed, at those that depend on them and at those whose time has
-//! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `volumes` and
-//! `budgets`.
+//! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `scale`, `volumes` and
+//! `budgets`; `timers` keeps what is due when.
+//!
+//! Not here: how objects are written (`store`).
 
 pub(crate) mod budgets;
 pub(crate) mod kubelets;

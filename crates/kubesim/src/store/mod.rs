@@ -1,4 +1,6 @@
-//! Objects with their versions, and the changes that watches replay.
+//! Objects with their versions, and the changes that watches replay; patches and selectors.
+//!
+//! Not here: HTTP (`api`).
 
 pub(crate) mod merge_keys;
 pub(crate) mod patch;

@@ -1,6 +1,8 @@
 //! Decisions of nodeagent: which operation the device is taken through, what is said of drain and image test.
 //!
 //! Pure: no clock, no I/O, no task.
+//!
+//! Not here: whether an operation may begin (`requester`), but for the last look in `course`; calls to the device.
 
 mod controller;
 mod course;

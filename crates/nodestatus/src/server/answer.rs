@@ -23,7 +23,7 @@ use super::peers::{Peers, Question};
 use super::roster::Roster;
 use super::view::View;
 use super::{app, metrics, nodes, page};
-use crate::status::Place;
+use crate::cluster_status::Place;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";

@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 
 use super::answer::{Desk, Patience};
 use super::guests::Guests;
-use crate::status::Place;
+use crate::cluster_status::Place;
 
 /// No head of a request is longer.
 const HEAD_BYTES: usize = 8 << 10;

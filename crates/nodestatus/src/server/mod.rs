@@ -1,6 +1,9 @@
 //! The read-only HTTP server on this node's address in the cluster: who may join asks it, nodes ask each other for their
 //! applications, and people and monitors look at this node's drain and the cluster's nodes.
 //!
+//! What each path answers: `answer`; whether `/status` names the cluster: `joined`. Not here: when the address is ready
+//! (`cluster_status`).
+//!
 //! Only while that address is ready, and on no other. One request a connection, with limits on its size, its time and
 //! on connections at once, so that nobody can hold it. What it may tell comes from topics of this device, read when
 //! somebody asks and by the members named in `view` and `app`: none of these holds a secret. Source: spec/agents.md 4.7.
@@ -29,7 +32,7 @@ use agent::Station;
 use kubeapi::Cluster;
 use tokio::sync::watch;
 
-use crate::status::Place;
+use crate::cluster_status::Place;
 use kubeapi::Target;
 
 use answer::Desk;

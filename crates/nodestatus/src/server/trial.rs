@@ -18,7 +18,7 @@ use super::joined::Joined;
 use super::listen::{Limits, serve_one};
 use super::peers::Peers;
 use super::roster::Roster;
-use crate::status::Place;
+use crate::cluster_status::Place;
 use kubeapi::Target;
 
 /// No wait is longer: nobody is there to be waited for.

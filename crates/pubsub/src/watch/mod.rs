@@ -2,6 +2,9 @@
 //!
 //! An event only says that something may have changed; whoever hears the bell reads the files. Our own reading
 //! causes no event. Events are taken by a task of the runtime that waits for them, so nobody else wakes up.
+//! `file`, `files`, `folder`, `removed` and `glance` are what is followed by them.
+//!
+//! Not here: topics (`subscription`), how files are written (`store`).
 
 pub(crate) mod file;
 pub(crate) mod files;

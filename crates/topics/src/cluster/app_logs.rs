@@ -1,6 +1,6 @@
 //! How far the logs of an application have been handed on: what zedkube needs after a restart to tell each line once.
 //!
-//! A topic of our own, as in `own`; the key is the application's UUID. Pure: no clock, no I/O, no task.
+//! A topic of our own, as in `drain::progress`; the key is the application's UUID. Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

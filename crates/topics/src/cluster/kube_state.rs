@@ -1,6 +1,6 @@
 //! What zedkube says of this node in the cluster: election, applications, user services, component updates.
 //!
-//! Not here: the whole cluster (`kube_info`), the drain (`drain`, `own`).
+//! Not here: the whole cluster (`kube_info`), the drain (`drain`, `drain::progress`).
 //! Source: lf-edge/eve pkg/pillar/types/{zedkubetypes,clustertypes,clusterupdatetypes}.go.
 //! Pure: no clock, no I/O, no task.
 

@@ -1,6 +1,7 @@
 //! The node and its cluster.
 //!
-//! Not here: what goes on in the cluster (`kube_info`, `kube_state`).
+//! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, `stats_state`), applications and their logs
+//! (`app`, `app_logs`, `vm`). Not here: the drain protocol (`drain`).
 //! Source: lf-edge/eve pkg/pillar/types/{cluster,cipherinfo,edgenode}types.go. Pure: no clock, no I/O, no task.
 
 mod app;

@@ -1,6 +1,6 @@
 //! How the statistics of the cluster come about: who makes them, until when, and what is missing in them.
 //!
-//! `KubeClusterInfo` has the reference's shape, which has no place for this. A topic of our own, as in `own`.
+//! `KubeClusterInfo` has the reference's shape, which has no place for this. A topic of our own, as in `drain::progress`.
 //! Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;

@@ -1,6 +1,6 @@
 //! What zedagent wants of the machine and what nodeagent does about it.
 //!
-//! Not here: what zedagent remembers of it (`own`).
+//! Not here: what zedagent remembers of it (`drain::progress`).
 //! Source: lf-edge/eve pkg/pillar/types/zedagenttypes.go. Pure: no clock, no I/O, no task.
 
 use schemars::JsonSchema;

@@ -1,4 +1,7 @@
-//! Topics about the device: its config, its images, what it is told to do.
+//! Topics about the device: its config, certificates, images, what it is asked to do, and what other agents say of its
+//! vault, volumes and domains.
+//!
+//! Not here: draining (`drain`), clusters (`cluster`).
 
 mod base_os;
 mod certs;

@@ -1,4 +1,4 @@
-//! `DrainJournal`: what zedkube must know of a drain after a crash. A topic of our own, as in `own`.
+//! `DrainJournal`: what zedkube must know of a drain after a crash. A topic of our own, as in `drain::progress`.
 //!
 //! Pure: no clock, no I/O, no task.
 

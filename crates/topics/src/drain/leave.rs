@@ -1,5 +1,5 @@
 //! Whether this node belongs to a cluster, in our own words, and how it is taken out of one. Topics of our own, as in
-//! `own`; `NodeLeave` outlives a restart of the machine, so that a node whose config changed while it was off leaves
+//! `drain::progress`; `NodeLeave` outlives a restart of the machine, so that a node whose config changed while it was off leaves
 //! all the same.
 //!
 //! Pure: no clock, no I/O, no task.
@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::own::cut_blockers;
+use super::progress::cut_blockers;
 use crate::{Blocker, DrainMarks, EdgeNodeClusterConfig, GoTime, GoUuid, Kind, Most, Topic};
 
 /// Which cluster this node belongs to, or how far it is on its way out of it.

@@ -1,17 +1,20 @@
-//! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status.
+//! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
+//! beside them our own topics: `progress`, `journal`, `history`, `leave`, `trouble`.
+//!
+//! Not here: who drains and when.
 //!
 //! Source: lf-edge/eve pkg/pillar/kubeapi (nodedrain). Pure: no clock, no I/O, no task.
 
 mod history;
 mod journal;
 mod leave;
-mod own;
+mod progress;
 mod trouble;
 
 pub use history::*;
 pub use journal::*;
 pub use leave::*;
-pub use own::*;
+pub use progress::*;
 pub use trouble::*;
 
 use std::fmt;

@@ -1,6 +1,7 @@
 //! DeviceNetworkStatus: the ports of the device and their addresses. zedkube looks for the cluster's one.
 //!
-//! Not here: cellular and wireless ports (`wireless`, `modem`), bonds and VLANs (`link`).
+//! Beside this file: cellular and wireless ports (`wireless`, `modem`), bonds and VLANs (`link`). Not here: what is
+//! looked for in it (`nodestatus`).
 //! Source: lf-edge/eve pkg/pillar/types/{dns,dpc,conntest}.go. Pure: no clock, no I/O, no task.
 
 mod link;

@@ -1,4 +1,6 @@
 //! What zedagent decides about device operations. Pure: no clock, no I/O, no task.
+//!
+//! Not here: the judgement whether one may be carried out (`requester`), carrying it out (nodeagent).
 
 mod act;
 mod facts;

@@ -22,7 +22,7 @@ use super::super::joined::Joined;
 use super::super::peers::Peers;
 use super::super::roster::Roster;
 use super::{Limits, serve};
-use crate::status::Place;
+use crate::cluster_status::Place;
 use kubeapi::Target;
 
 pub(in crate::server) const DEVICE: &str = "11111111-1111-4111-8111-111111111111";

@@ -15,7 +15,7 @@ use super::follow::tests::files;
 use super::manifest;
 use crate::Membership;
 use crate::Standing;
-use crate::status::Speaker;
+use crate::cluster_status::Speaker;
 use samples::*;
 
 const STATUS: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";

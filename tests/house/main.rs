@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+mod documents;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,8 +75,6 @@ const LONGEST_FILE_LINES: usize = 480;
 const PURE: &str = "Pure: no clock, no I/O, no task.";
 /// A folder with more files has more than one subject.
 const FULLEST_FOLDER_FILES: usize = 16;
-/// A stranger reads no more.
-const LONGEST_README_LINES: usize = 150;
 /// Words that a reader has to decode, and plain ones. In code spans and blocks they may be names.
 const UNCLEAR: [(&str, &str); 19] = [
     ("anew", "again"),
@@ -144,29 +144,6 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-fn documents() -> Vec<(PathBuf, String)> {
-    let names = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
-    let at_top = names.map(|it| (PathBuf::from(it), fs::read_to_string(top().join(it)).unwrap()));
-    let found: Vec<_> = at_top.into_iter().chain(files(&["docs", "crates", "tests"], "md")).collect();
-    assert!(found.len() > 15, "the walk found {} documents only", found.len());
-    found
-}
-
-/// The lines of a document with their numbers, without code blocks and spans.
-fn prose(text: &str) -> Vec<(usize, String)> {
-    let mut code = false;
-    let plain = |(nth, line): (usize, &str)| {
-        code ^= line.starts_with("```");
-        (!code).then(|| (nth + 1, line.split('`').step_by(2).collect()))
-    };
-    text.lines().enumerate().filter_map(plain).collect()
-}
-
-/// The parts of a document that are in code spans.
-fn spans(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
-}
-
 /// Dependencies of each workspace member: name → (normal, development).
 fn members() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
     let output = Command::new(env!("CARGO"))
@@ -213,7 +190,7 @@ fn only_the_cluster_crates_reach_the_kubernetes_client() {
 fn pure_files_name_no_clock_no_io_and_no_task() {
     let sources = sources();
     let pure: Vec<_> =
-        sources.iter().filter(|(path, text)| text.contains(PURE) && !path.ends_with("house.rs")).collect();
+        sources.iter().filter(|(path, text)| text.contains(PURE) && !path.starts_with("tests/house")).collect();
     assert!(pure.len() > 10, "only {} pure files", pure.len());
     for (path, text) in pure {
         // Tests at the end of a pure file may use what they need.
@@ -335,144 +312,5 @@ fn a_test_that_is_skipped_says_so_past_its_own_output_which_nobody_sees_when_it_
         let mut prints = text.split("println!(").skip(1).map(str::trim_start);
         let hidden = prints.find(|words| words.starts_with("\"skipped"));
         assert!(hidden.is_none(), "{}: use writeln!(std::io::stderr(), …) for {hidden:.60?}", path.display());
-    }
-}
-
-#[test]
-fn every_fault_on_its_page_is_kept_out_by_a_test_that_is_there() {
-    let page = fs::read_to_string(top().join("docs/faults.md")).unwrap();
-    let words = |text: &str| -> BTreeSet<String> {
-        let word = |it: char| !it.is_ascii_alphanumeric() && it != '_' && it != '-';
-        text.split(word).filter(|it| !it.is_empty()).map(str::to_owned).collect()
-    };
-    let quoted = page.split('`').skip(1).step_by(2).filter(|it| it.contains('_') && !it.contains(['/', ':']));
-    let sources = sources();
-    let tests: BTreeSet<&str> = sources
-        .iter()
-        .flat_map(|(_, text)| text.split("fn ").skip(1))
-        .filter_map(|rest| rest.split('(').next())
-        .collect();
-    for name in quoted {
-        assert!(tests.contains(name), "docs/faults.md names {name}, which is no test");
-    }
-    let rows = words(&page);
-    let known = [("D-A", 12), ("D-N", 4), ("D-B", 4), ("D-X", 1), ("D-K", 29), ("D-P", 6)];
-    for (family, last) in known {
-        for nth in 1..=last {
-            assert!(rows.contains(&format!("{family}{nth}")), "{family}{nth} is not on the page");
-        }
-    }
-    // What can be planted is on the page, each with its row.
-    let (_, planted) = sources.iter().find(|(path, _)| path.ends_with("step/src/planted.rs")).unwrap();
-    let all = planted.split("pub enum Fault {").nth(1).unwrap().split('}').next().unwrap();
-    for fault in all.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with("//")) {
-        let fault = fault.trim_end_matches(',');
-        assert!(rows.contains(fault), "the planted fault {fault} is not on the page");
-    }
-}
-
-#[test]
-fn every_test_that_holds_a_promise_is_there() {
-    let page = fs::read_to_string(top().join("docs/tests.md")).unwrap();
-    let sources = sources();
-    let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
-    let known: BTreeSet<&str> = sources.iter().flat_map(|(_, text)| text.split(|it| !is_name(it))).collect();
-    let named: Vec<&str> =
-        spans(&page).filter(|it| it.contains('_') && it.chars().all(|it| is_name(it) || it == '…')).collect();
-    assert!(named.len() > 50, "docs/tests.md names {} tests only", named.len());
-    for name in named {
-        let (begins, ends) = name.split_once('…').unwrap_or((name, name));
-        let is = |it: &&str| {
-            if name.contains('…') { it.starts_with(begins) && it.ends_with(ends) } else { *it == name }
-        };
-        assert!(known.iter().any(is), "docs/tests.md names {name}, which is no test");
-    }
-}
-
-#[test]
-fn the_readme_is_short() {
-    let lines = fs::read_to_string(top().join("README.md")).unwrap().lines().count();
-    assert!(lines <= LONGEST_README_LINES, "README.md has {lines} lines; move what few need into docs");
-}
-
-#[test]
-fn documents_use_plain_words() {
-    for (path, text) in documents() {
-        for (nth, line) in prose(&text) {
-            let unclear = unclear(&line);
-            assert!(unclear.is_none(), "{}, line {nth}: not {:?}", path.display(), unclear.unwrap());
-        }
-    }
-}
-
-/// What a link to a heading of `text` is made of.
-fn anchors(text: &str) -> Vec<String> {
-    let slug = |heading: &str| -> String {
-        let kept = heading.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
-        kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
-    };
-    text.lines().filter(|it| it.starts_with('#')).map(|it| slug(it.trim_start_matches('#'))).collect()
-}
-
-#[test]
-fn files_folders_and_headings_that_documents_link_to_exist() {
-    for (document, text) in documents() {
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if target.starts_with("http") {
-                continue;
-            }
-            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
-            let path = top().join(&document);
-            let file = if file.is_empty() { path } else { path.parent().unwrap().join(file) };
-            let document = document.display();
-            assert!(file.exists(), "{document} links to {target}, which does not exist");
-            let there = heading.is_empty()
-                || anchors(&fs::read_to_string(&file).unwrap()).iter().any(|it| it == heading);
-            assert!(there, "{document} links to {target}, where there is no such heading");
-        }
-    }
-}
-
-#[test]
-fn every_code_of_a_blocker_has_an_entry_for_a_person() {
-    let page = fs::read_to_string(top().join("docs/operate.md")).unwrap();
-    let sources = sources();
-    let mut rooms =
-        sources.iter().filter_map(|(_, text)| text.split_once("\nimpl BlockCode {")?.1.split_once("\n}\n"));
-    let words =
-        rooms.next().unwrap().0.split("fn text(self)").nth(1).unwrap().split("\n    }\n").next().unwrap();
-    let codes: Vec<&str> = words.split('"').skip(1).step_by(2).collect();
-    assert!(codes.len() > 10, "found the codes {codes:?} only");
-    for code in &codes {
-        let entry = page.split(&format!("\n### `{code}`\n")).nth(1).unwrap_or_default();
-        let entry = entry.split("\n#").next().unwrap();
-        for part in ["- Looks like: ", "- Type: "] {
-            assert!(
-                entry.contains(part),
-                "docs/operate.md has no `{}` for the blocker code {code}",
-                part.trim()
-            );
-        }
-    }
-    let entries = page.lines().filter(|it| it.starts_with("### `")).count();
-    assert_eq!(entries, codes.len(), "docs/operate.md has entries for codes that are gone");
-}
-
-#[test]
-fn every_phase_and_every_layer_of_the_gate_is_explained_to_a_person() {
-    let page = fs::read_to_string(top().join("docs/operate.md")).unwrap();
-    let known: BTreeSet<&str> = spans(&page).collect();
-    let schemas: [Value; 2] = ["NodeDrainProgress", "NodeLeave"].map(|topic| {
-        let file = top().join(format!("schemas/{topic}.schema.json"));
-        serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
-    });
-    let [drain, leave] = schemas.each_ref().map(|it| &it["$defs"]);
-    let phases = [&drain["DrainPhase"], &leave["LeavePhase"]].map(|it| it["oneOf"].as_array().unwrap());
-    let phases = phases.into_iter().flatten().map(|it| it["const"].as_str().unwrap());
-    let layers = spans(drain["BootGate"]["properties"]["Layer"]["description"].as_str().unwrap());
-    let words: Vec<&str> = phases.chain(layers).collect();
-    assert!(words.len() > 30, "found {words:?} only");
-    for word in words {
-        assert!(known.contains(word), "docs/operate.md does not explain `{word}`");
     }
 }
