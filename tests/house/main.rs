@@ -189,8 +189,10 @@ fn only_the_cluster_crates_reach_the_kubernetes_client() {
 #[test]
 fn pure_files_name_no_clock_no_io_and_no_task() {
     let sources = sources();
-    let pure: Vec<_> =
-        sources.iter().filter(|(path, text)| text.contains(PURE) && !path.starts_with("tests/house")).collect();
+    let pure: Vec<_> = sources
+        .iter()
+        .filter(|(path, text)| text.contains(PURE) && !path.starts_with("tests/house"))
+        .collect();
     assert!(pure.len() > 10, "only {} pure files", pure.len());
     for (path, text) in pure {
         // Tests at the end of a pure file may use what they need.

@@ -5,17 +5,28 @@
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 mod after_boot;
-mod beside;
+mod apps;
+mod away;
 mod clock;
 mod cordons;
+mod crowd;
 mod device;
 mod diary;
+mod duties;
+mod failures;
+mod flapping;
 mod forced;
 mod history;
-mod leave;
+mod leader;
+mod leaving;
+mod leaving_words;
 mod limits;
+mod lost;
 mod operator;
 mod pauses;
-mod trouble;
+mod restarts;
+mod server;
+mod statuses;
 mod void;
 mod withdrawn;
+mod writes;

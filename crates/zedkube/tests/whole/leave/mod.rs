@@ -1,4 +1,0 @@
-//! The way out of the cluster.
-
-mod leaving;
-mod leaving_words;
