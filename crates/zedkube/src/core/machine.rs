@@ -5,19 +5,17 @@
 use std::collections::BTreeMap;
 
 use agent::settings::{self, Properties};
-use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use step::{Core, Fault, Mono, planted};
 use topics::{
-    Answer, Asked, CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, Requester,
+    Answer, Asked, CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainRequest,
+    NodeDrainStatus, Requester,
 };
 
 use super::after_boot::AfterBoot;
 use super::facts::{Effect, Event, Force, RunId, Said};
-use super::gap::Gap;
-use super::history::History;
 use super::lost::Silence;
+use super::records::{History, Published};
 use super::resume::{Before, Resume, some};
 use super::run::{Care, End, Run, Sent};
 use super::void::Guard;
@@ -78,12 +76,7 @@ pub struct Zedkube {
     pub(super) after_boot: AfterBoot,
     /// Whether the node has been looked at since this start.
     pub(super) node_seen: bool,
-    pub(super) said_candidacy: Option<Candidacy>,
-    pub(super) said_status: Option<NodeDrainStatus>,
-    pub(super) said_progress: Option<Box<NodeDrainProgress>>,
-    pub(super) progress_gap: Gap,
-    pub(super) said_journal: DrainJournal,
-    pub(super) marks_gap: Gap,
+    pub(super) published: Published,
     pub(super) history: History,
 }
 
@@ -141,12 +134,7 @@ impl Zedkube {
             care_trouble: String::new(),
             after_boot: AfterBoot::default(),
             node_seen: false,
-            said_candidacy: None,
-            said_status: None,
-            said_progress: None,
-            progress_gap: Gap::default(),
-            said_journal: journal.clone(),
-            marks_gap: Gap::default(),
+            published: Published::beside(journal.clone()),
             history: History::default(),
         };
         if same_boot {
@@ -398,7 +386,7 @@ impl Core for Zedkube {
                     self.read.push(from);
                 }
             }
-            Event::ForceBy(author) => self.history.next_author = author,
+            Event::ForceBy(author) => self.history.hear_author(author),
             Event::Force(force) => {
                 self.force = force;
                 self.history.hear_force();
@@ -449,8 +437,10 @@ impl Core for Zedkube {
             Care::Due(at) if self.may_look() => Some(at),
             Care::Due(_) | Care::Done | Care::Looking => None,
         };
-        let held_back = [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min();
-        [self.run.due(), care, self.second_from, self.expires(), held_back].into_iter().flatten().min()
+        [self.run.due(), care, self.second_from, self.expires(), self.published.due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn tick() -> Event {

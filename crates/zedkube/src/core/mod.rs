@@ -2,13 +2,10 @@
 
 mod after_boot;
 mod attempts;
-mod candidacy;
 mod facts;
-mod gap;
-mod history;
 mod lost;
 mod machine;
-mod notes;
+mod records;
 mod resume;
 mod run;
 mod settle;
@@ -22,8 +19,8 @@ mod tests;
 
 pub use clusterview::leader::Candidacy;
 pub use facts::{Author, Away, Done, Effect, Event, Failure, Force, RunId, Said, Seen, Stayer};
-pub(crate) use history::{short, shorten};
 pub use machine::Zedkube;
 pub use nodestatus::Membership;
+pub(crate) use records::{short, shorten};
 pub(crate) use resume::{kept_marks, marks, ms};
 pub(crate) use view::blocker;

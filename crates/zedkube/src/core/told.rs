@@ -1,12 +1,13 @@
 //! What is said, and in whose name. Pure: no clock, no I/O, no task.
 
+use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use step::{Fault, Mono, planted};
-use topics::{Answer, DrainJournal, DrainMarks, DrainStatus, NodeDrainStatus, Requester};
+use topics::{Answer, CordonOwner, DrainStatus, NodeDrainStatus, Requester};
 
-use super::facts::{Effect, Force, Said};
+use super::facts::{Effect, Force};
 use super::machine::Zedkube;
-use super::run::Run;
+use super::run::{Care, Run};
 
 impl Zedkube {
     /// Whether this requester waits for an answer. Until its topic is read, it does if it did before this agent
@@ -101,53 +102,30 @@ impl Zedkube {
             self.answer(now, under_way, "");
         }
         let mut told = Vec::new();
-        self.tell_journal(now, &mut told);
-        self.tell_candidacy(&mut told);
+        self.published.journal(now, self.journal(), self.limits.marks_gap(), &mut told);
+        self.published.candidacy(self.candidacy(), &mut told);
         self.tell_history(now, out, &mut told);
-        let status = self.status();
-        self.tell_progress(now, status, &mut told);
-        if self.said_status != Some(status) {
-            let before = self.said_status.unwrap_or_default();
-            told.push(Effect::Say(Said::Changing(before, status)));
-            told.push(Effect::Status(status));
-            self.said_status = Some(status);
-        }
+        let (progress, status) = (self.progress(), self.status());
+        self.published.progress_and_status(now, progress, status, self.limits.progress_gap(), &mut told);
         told.append(out);
         *out = told;
     }
 
-    /// Everything is kept at once but since when limits run: that changes with pods, and may be a little old. The
-    /// claims whose volumes are owed may not: nobody else knows of them once their pods are gone.
-    fn tell_journal(&mut self, now: Mono, told: &mut Vec<Effect>) {
-        let journal = self.journal();
-        if self.said_journal == journal {
-            self.marks_gap.settled();
-            return;
+    /// `None` while it is not known: then nobody stands, and nothing is given back either.
+    fn candidacy(&self) -> Option<Candidacy> {
+        let complete = |status| status == DrainStatus::Complete;
+        let told = self.status().status;
+        if self.member == Membership::Leaving {
+            return Some(Candidacy::Closed);
         }
-        let claims = journal.marks.claims.clone();
-        let marks = DrainMarks { claims, ..self.said_journal.marks.clone() };
-        let marks_alone = DrainJournal { marks, ..journal.clone() } == self.said_journal;
-        if !marks_alone || self.marks_gap.opens(now, self.limits.marks_gap()) {
-            told.push(Effect::Journal(Box::new(journal.clone())));
-            self.said_journal = journal;
-            self.marks_gap.written(now);
+        if complete(told) || complete(self.run_status()) || self.answers.iter().any(|it| complete(it.status))
+        {
+            return Some(Candidacy::Closed);
         }
-    }
-
-    /// A reader of the status looks for its answer here: with a new status or answer it is said at once, everything
-    /// else with a gap.
-    fn tell_progress(&mut self, now: Mono, status: NodeDrainStatus, told: &mut Vec<Effect>) {
-        let progress = Box::new(self.progress());
-        if self.said_progress.as_ref() == Some(&progress) {
-            self.progress_gap.settled();
-            return;
+        if self.run.is_active() || self.cordon == CordonOwner::Ours {
+            return Some(Candidacy::Kept);
         }
-        let answered = self.said_progress.as_ref().is_none_or(|said| said.answers != progress.answers);
-        let urgent = answered || self.said_status != Some(status);
-        if urgent || self.progress_gap.opens(now, self.limits.progress_gap()) {
-            told.push(Effect::Progress(progress.clone()));
-            self.said_progress = Some(progress);
-            self.progress_gap.written(now);
-        }
+        // A cordon of before this start is not known until the node has been looked at.
+        (self.node_seen || self.care == Care::Done).then_some(Candidacy::Open)
     }
 }

@@ -9,13 +9,13 @@ use nodestatus::Membership;
 use step::Mono;
 use topics::{
     Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress,
-    NodeDrainRequest, PodCounts, Requester, StepWord,
+    NodeDrainRequest, PodCounts, Requester,
 };
 
 use super::attempts::add_left;
 use super::facts::Force;
-use super::history::kept_short;
 use super::machine::Zedkube;
+use super::records::kept_short;
 use super::resume::{Kept, ms};
 use super::run::{End, Run, cordoned};
 use crate::WAIT;
@@ -310,7 +310,7 @@ impl Zedkube {
                 format!("no drain requested; the node cannot be read: {}", self.care_trouble),
                 "check the API server and the kubeconfig",
             ),
-            Membership::Member => match self.failed_before() {
+            Membership::Member => match self.history.failed_before(&self.boot_id) {
                 Some(failed) => words(
                     DrainPhase::Idle,
                     format!("no drain requested now; {failed}"),
@@ -323,18 +323,6 @@ impl Zedkube {
                 words(DrainPhase::Idle, "this node is in no cluster: there is nothing to drain", "nothing")
             }
         }
-    }
-
-    /// The last drain of an operation in this boot, when it failed and its request is gone: the requester pauses before
-    /// it asks again.
-    fn failed_before(&self) -> Option<String> {
-        let last = self.history.kept.drains.first()?;
-        let failed = last.status.is_failure() && !last.is_open() && last.is_of_boot(&self.boot_id);
-        let by_operation = last.requested_by != Requester::Operator;
-        let why = last.steps.iter().rev().find(|it| it.step == StepWord::Failed).map_or("", |it| &it.text);
-        (failed && by_operation).then(|| {
-            format!("the last drain (for {}, requested {}) failed: {why}", last.context, last.requested_at)
-        })
     }
 
     /// What a drain that is done has let pass, in words; empty when nothing.

@@ -119,7 +119,7 @@ fn points() -> Vec<(&'static str, Bench)> {
 
 /// All that is kept and shown.
 fn shown(core: &Zedkube) -> (NodeDrainProgress, DrainJournal, DrainHistory) {
-    (core.progress(), core.journal(), core.history.kept.clone())
+    (core.progress(), core.journal(), core.history.kept().clone())
 }
 
 /// Every time in it that a clock of this boot has made.
@@ -185,7 +185,7 @@ fn k4_ages_and_deadlines_by_the_new_clock_are_those_of_the_monotonic_one() {
         let run = bench.core.run_id;
         bench.fail(run, false);
         assert_eq!(bench.core.progress().deadline, shows(320));
-        let steps = &bench.core.history.kept.drains[0].steps;
+        let steps = &bench.core.history.kept().drains[0].steps;
         assert_eq!((steps[0].at, steps[steps.len() - 1].at), (shows(0), shows(20)));
     }
 }
@@ -194,7 +194,7 @@ fn k4_ages_and_deadlines_by_the_new_clock_are_those_of_the_monotonic_one() {
 fn k4_a_clock_that_was_set_while_nobody_ran_is_made_up_for_at_the_next_start() {
     for booted in other_clocks() {
         let bench = failing();
-        let (journal, history) = (bench.core.journal(), bench.core.history.kept.clone());
+        let (journal, history) = (bench.core.journal(), bench.core.history.kept().clone());
         let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..Limits::default() };
         let (core, effects) = Zedkube::new(limits, Some(journal), "b1".into(), at(30), booted);
         let mut again = Bench { core, now: at(30), last: effects, statuses: Vec::new() };
@@ -210,7 +210,7 @@ fn k4_a_clock_that_was_set_while_nobody_ran_is_made_up_for_at_the_next_start() {
         // The rest of the pause: it is counted by the monotonic clock.
         assert_eq!((said.status, said.deadline), (DrainStatus::DrainRetrying, shows(310)));
         assert_eq!((said.started_at, said.asked_at(request(US, 0).id())), (shows(0), shows(0)));
-        let record = &again.core.history.kept.drains[0];
+        let record = &again.core.history.kept().drains[0];
         assert_eq!((record.started_at, record.steps[0].at), (shows(0), shows(0)));
         assert_eq!(record.steps.iter().filter(|it| it.step == StepWord::Restarted).count(), 1);
     }
@@ -239,10 +239,10 @@ fn k4_what_earlier_boots_have_kept_stays_as_it_was_written() {
     let journal = Some(earlier.core.journal());
     let (core, effects) = Zedkube::new(limits, journal, "b2".into(), T0, unset);
     let mut bench = Bench { core, now: T0, last: effects, statuses: Vec::new() };
-    let kept = earlier.core.history.kept.clone();
+    let kept = earlier.core.history.kept().clone();
     bench.core.recall(T0, Some(kept.clone()));
     bench.hear(Event::Wall(booted_at()));
-    let record = &bench.core.history.kept.drains[0];
+    let record = &bench.core.history.kept().drains[0];
     assert_eq!(record.started_at, kept.drains[0].started_at);
     let (last, others) = record.steps.split_last().unwrap();
     assert_eq!(others, kept.drains[0].steps);

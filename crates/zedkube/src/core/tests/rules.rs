@@ -223,7 +223,7 @@ fn evictions_of_all_attempts_are_one_sum() {
     assert_eq!(bench.core.progress().evicted, 3);
     bench.wait();
     bench.hear(Event::Draining(run, Box::new(Progress { evicted: 2, ..Progress::default() })));
-    assert_eq!((bench.core.progress().evicted, bench.core.history.kept.drains[0].evicted), (5, 5));
+    assert_eq!((bench.core.progress().evicted, bench.core.history.kept().drains[0].evicted), (5, 5));
 }
 
 #[test]

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use topics::{
     Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
-    ForceRecord, GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, StepWord,
-    cut_text as cut,
+    ForceRecord, GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, Requester,
+    StepWord, cut_text as cut,
 };
 
-use super::facts::{Author, Force};
+use crate::core::facts::{Author, Force};
 
 /// Drains that are kept.
-pub(super) const DRAINS: usize = 10;
+pub(crate) const DRAINS: usize = 10;
 /// Force files that are kept.
 const FORCED: usize = 8;
 /// Steps of a drain; five attempts that fail take fourteen.
@@ -38,12 +38,12 @@ const BY_BYTES: usize = 40;
 
 /// The history as it is kept, and what it needs to go on.
 #[derive(Clone, PartialEq, Default)]
-pub(super) struct History {
-    pub(super) kept: DrainHistory,
+pub(crate) struct History {
+    kept: DrainHistory,
     /// Something is to be written.
     changed: bool,
     /// Who wrote the force file that is heard of next, and the one that was heard of last.
-    pub(super) next_author: Option<Author>,
+    next_author: Option<Author>,
     author: Option<Author>,
     heard_force: bool,
 }
@@ -56,12 +56,35 @@ impl fmt::Debug for History {
 }
 
 impl History {
-    pub(super) fn of(kept: DrainHistory) -> Self {
+    pub(crate) fn of(kept: DrainHistory) -> Self {
         Self { kept, ..Self::default() }
     }
 
+    /// All of it.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> &DrainHistory {
+        &self.kept
+    }
+
+    /// The newest drain.
+    pub(crate) fn newest(&self) -> Option<&DrainRecord> {
+        self.kept.drains.first()
+    }
+
+    /// The last drain of an operation in this boot, when it failed and its request is gone: the requester pauses before
+    /// it asks again.
+    pub(crate) fn failed_before(&self, boot_id: &str) -> Option<String> {
+        let last = self.newest()?;
+        let failed = last.status.is_failure() && !last.is_open() && last.is_of_boot(boot_id);
+        let by_operation = last.requested_by != Requester::Operator;
+        let why = last.steps.iter().rev().find(|it| it.step == StepWord::Failed).map_or("", |it| &it.text);
+        (failed && by_operation).then(|| {
+            format!("the last drain (for {}, requested {}) failed: {why}", last.context, last.requested_at)
+        })
+    }
+
     /// What is to be written now, if anything is; the wall clock of this boot stands beside it.
-    pub(super) fn take_new(&mut self, boot_id: &str, booted_at: GoTime) -> Option<DrainHistory> {
+    pub(crate) fn take_new(&mut self, boot_id: &str, booted_at: GoTime) -> Option<DrainHistory> {
         std::mem::take(&mut self.changed).then(|| {
             self.kept.boot_id = cut(boot_id, NAME_BYTES);
             self.kept.booted_at = booted_at;
@@ -70,14 +93,14 @@ impl History {
     }
 
     /// Goes on with what an earlier run in this boot has kept, by the wall clock of now.
-    pub(super) fn recall_clock(&mut self, boot_id: &str, uptime: Duration, booted_at: GoTime) {
+    pub(crate) fn recall_clock(&mut self, boot_id: &str, uptime: Duration, booted_at: GoTime) {
         if self.kept.boot_id == cut(boot_id, NAME_BYTES) && !self.kept.booted_at.is_zero() {
             self.set_clock(boot_id, uptime, (self.kept.booted_at, booted_at));
         }
     }
 
     /// The wall clock was set: the times of this boot move with it, those of earlier ones stay as they were written.
-    pub(super) fn set_clock(
+    pub(crate) fn set_clock(
         &mut self,
         boot_id: &str,
         uptime: Duration,
@@ -106,16 +129,16 @@ impl History {
     }
 
     /// The drain that goes on.
-    pub(super) fn open(&mut self) -> Option<&mut DrainRecord> {
+    pub(crate) fn open(&mut self) -> Option<&mut DrainRecord> {
         self.kept.drains.first_mut().filter(|it| it.is_open())
     }
 
-    pub(super) fn has_open(&self) -> bool {
+    pub(crate) fn has_open(&self) -> bool {
         self.kept.drains.first().is_some_and(DrainRecord::is_open)
     }
 
     /// A new drain, or the one that an earlier run of this agent was in, when this is what it `resumes`.
-    pub(super) fn taken(&mut self, request: &NodeDrainRequest, boot_id: &str, at: GoTime, resumes: bool) {
+    pub(crate) fn taken(&mut self, request: &NodeDrainRequest, boot_id: &str, at: GoTime, resumes: bool) {
         let same = |it: &DrainRecord| it.id() == request.id() && it.is_of_boot(boot_id);
         if resumes && let Some(last) = self.kept.drains.first_mut().filter(|it| same(it)) {
             last.ended_at = GoTime::ZERO;
@@ -139,7 +162,7 @@ impl History {
     }
 
     /// A step of the drain that goes on; none is, nothing is kept.
-    pub(super) fn step(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
+    pub(crate) fn step(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
         let Some(record) = self.open() else { return };
         record.attempts = record.attempts.max(attempt);
         add(record, DrainStep { at, step, attempt, text: cut(text, TEXT_BYTES) });
@@ -147,7 +170,7 @@ impl History {
     }
 
     /// The same for what happens once: not when it stands there already since `since`.
-    pub(super) fn once(&mut self, step: StepWord, since: &[StepWord], attempt: u32, at: GoTime) {
+    pub(crate) fn once(&mut self, step: StepWord, since: &[StepWord], attempt: u32, at: GoTime) {
         let stands = |record: &mut DrainRecord| {
             let last = record.steps.iter().rev().find(|it| it.step == step || since.contains(&it.step));
             last.is_some_and(|it| it.step == step)
@@ -158,7 +181,7 @@ impl History {
     }
 
     /// How far the attempt is; written with the next step.
-    pub(super) fn facts(&mut self, counts: PodCounts, blockers: &[Blocker], sums: (u32, u32)) {
+    pub(crate) fn facts(&mut self, counts: PodCounts, blockers: &[Blocker], sums: (u32, u32)) {
         let Some(record) = self.open() else { return };
         record.counts = counts;
         record.more_blockers = more(blockers.len());
@@ -169,7 +192,7 @@ impl History {
     }
 
     /// How the drain stands, and what was let pass so far.
-    pub(super) fn stands(&mut self, status: DrainStatus, left: &[String]) {
+    pub(crate) fn stands(&mut self, status: DrainStatus, left: &[String]) {
         let Some(record) = self.open() else { return };
         record.status = status;
         record.left = left.iter().take(NAMED).map(|it| cut(it, SENTENCE_BYTES)).collect();
@@ -177,7 +200,7 @@ impl History {
     }
 
     /// The drain that goes on is over.
-    pub(super) fn end(&mut self, step: StepWord, status: DrainStatus, at: GoTime, text: &str) {
+    pub(crate) fn end(&mut self, step: StepWord, status: DrainStatus, at: GoTime, text: &str) {
         self.step(step, 0, at, text);
         let Some(record) = self.open() else { return };
         record.status = status;
@@ -191,7 +214,7 @@ impl History {
     }
 
     /// A drain in which the device went down ended with its last step: how long the device was off is not known.
-    pub(super) fn interrupted(&mut self, boot_id: &str, at: GoTime) {
+    pub(crate) fn interrupted(&mut self, boot_id: &str, at: GoTime) {
         let Some(record) = self.open() else { return };
         if record.is_of_boot(boot_id) {
             return;
@@ -205,22 +228,27 @@ impl History {
     }
 
     /// The newest drain, which was complete, counts no longer.
-    pub(super) fn void(&mut self, at: GoTime, why: &str) {
+    pub(crate) fn void(&mut self, at: GoTime, why: &str) {
         if let Some(record) = self.kept.drains.first_mut() {
             add(record, DrainStep { at, step: StepWord::Void, attempt: 0, text: cut(why, TEXT_BYTES) });
             self.changed = true;
         }
     }
 
+    /// Who wrote the force file that is heard of next.
+    pub(crate) fn hear_author(&mut self, author: Option<Author>) {
+        self.next_author = author;
+    }
+
     /// A force file was heard of, or that there is none; who wrote it was heard of before.
-    pub(super) fn hear_force(&mut self) {
+    pub(crate) fn hear_force(&mut self) {
         self.author.clone_from(&self.next_author);
         self.heard_force = true;
     }
 
     /// Keeps account of the force file: who gave which order when, and what comes of it; `None` for one that released
     /// a request in this turn, which is told on its own.
-    pub(super) fn audit(&mut self, force: &Force, effect: Option<&str>, (boot_id, at): (&str, GoTime)) {
+    pub(crate) fn audit(&mut self, force: &Force, effect: Option<&str>, (boot_id, at): (&str, GoTime)) {
         if !self.heard_force {
             return;
         }
@@ -272,7 +300,7 @@ impl History {
     }
 
     /// Who forced and why, for the log.
-    pub(super) fn forced_by(&self) -> String {
+    pub(crate) fn forced_by(&self) -> String {
         let author = self.authored();
         match author.reason.as_str() {
             "" => author.who(),
@@ -281,7 +309,7 @@ impl History {
     }
 
     /// The force file answered this request, without a proved drain.
-    pub(super) fn released(&mut self, id: RequestId, context: &str, at: GoTime) {
+    pub(crate) fn released(&mut self, id: RequestId, context: &str, at: GoTime) {
         let Some(forced) = self.kept.forced.first_mut() else { return };
         forced.released_at = id.at;
         forced.effect =
@@ -302,7 +330,7 @@ impl History {
 }
 
 /// Whose cordon it is, in a word.
-pub(super) const fn whose(owner: CordonOwner) -> &'static str {
+pub(crate) const fn whose(owner: CordonOwner) -> &'static str {
     match owner {
         CordonOwner::None => "nobody's",
         CordonOwner::Ours => "ours",
@@ -336,7 +364,7 @@ pub(crate) fn short(blocker: &Blocker) -> Blocker {
 
 /// A journal whose texts and lists are bounded, but for its claims: what is owed is never forgotten. Of marks that
 /// are left out, the limit starts anew with a restart.
-pub(super) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
+pub(crate) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
     let sentence = |text: &mut String| *text = cut(text, SENTENCE_BYTES);
     journal.context = cut(&journal.context, NAME_BYTES);
     sentence(&mut journal.skip);

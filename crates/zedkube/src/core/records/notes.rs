@@ -6,11 +6,11 @@ use kubenodeop::{Counts, Phase, Progress};
 use step::Mono;
 use topics::{DrainHistory, DrainStatus, NodeDrainProgress, PodCounts, StepWord};
 
-use super::facts::{Effect, Force, Said};
 use super::history::{History, whose};
-use super::machine::Zedkube;
-use super::resume::Before;
-use super::run::{End, Run};
+use crate::core::facts::{Effect, Force, Said};
+use crate::core::machine::Zedkube;
+use crate::core::resume::Before;
+use crate::core::run::{End, Run};
 
 impl Zedkube {
     /// Goes on with the counts of what was shown last, if that was the same drain. They are on no flash, as they change
@@ -33,7 +33,7 @@ impl Zedkube {
     }
 
     /// Keeps what this turn brings; says it when it is worth a write.
-    pub(super) fn tell_history(&mut self, now: Mono, out: &[Effect], told: &mut Vec<Effect>) {
+    pub(crate) fn tell_history(&mut self, now: Mono, out: &[Effect], told: &mut Vec<Effect>) {
         let at = self.wall(now);
         let released = out.iter().any(|it| matches!(it, Effect::Say(Said::Forced(..))));
         let effect = (!released).then(|| self.effect_of_force());
@@ -143,7 +143,7 @@ impl Zedkube {
 
     /// The end of a drain that nothing is said of: the run is over, and the record is not.
     fn silent_end(&self) -> Option<(StepWord, DrainStatus, String)> {
-        let record = self.history.kept.drains.first()?;
+        let record = self.history.newest()?;
         let withdrawn = |why: &str| (StepWord::Withdrawn, DrainStatus::NotRequested, why.to_owned());
         match &self.run {
             Run::Taken { .. }
