@@ -10,7 +10,7 @@ use topics::DrainStatus;
 use super::facts::{Done, Effect, Failure, Said};
 use super::machine::Zedkube;
 use super::resume::{Resume, learned};
-use super::run::{Care, End, Run};
+use super::run::{End, Run};
 
 /// Adds to `all`, in words and each once, what a rule has let pass.
 pub(super) fn add_left(all: &mut Vec<String>, left: &[Left]) {
@@ -27,7 +27,7 @@ impl Zedkube {
         let limit = self.properties.time(settings::DRAIN_TIMEOUT);
         let began = marks.attempt.unwrap_or(now);
         let marks = Marks { attempt: Some(began), ..marks };
-        out.push(Effect::Say(Said::Attempt(attempt, self.limits.drain_tries)));
+        out.push(Effect::Say(Said::Attempt(attempt, self.node.limits.drain_tries)));
         if let Some(request) = &self.serves {
             out.push(Effect::Drain(self.run_id, request.clone(), limit, Box::new(marks.clone())));
         }
@@ -103,7 +103,7 @@ impl Zedkube {
                     replies: last.replies,
                     ..Progress::default()
                 });
-                self.run = Run::Holding { done, attempt, last, until: now + self.limits.hold_limit() };
+                self.run = Run::Holding { done, attempt, last, until: now + self.node.limits.hold_limit() };
                 self.release(now, out);
             }
             Err(failure) => {
@@ -123,8 +123,8 @@ impl Zedkube {
                         failure.reason
                     );
                     self.skip(now, skip, out);
-                } else if attempt + u32::from(planted(Fault::K1)) < self.limits.drain_tries {
-                    let until = now + self.limits.drain_pause();
+                } else if attempt + u32::from(planted(Fault::K1)) < self.node.limits.drain_tries {
+                    let until = now + self.node.limits.drain_pause();
                     self.run = Run::Pausing { attempt, until, reason: failure.reason, last };
                     out.push(Effect::Await(self.run_id, Box::new(failure.watched)));
                 } else {
@@ -151,6 +151,6 @@ impl Zedkube {
         self.answer(now, DrainStatus::Complete, "");
         self.run = Run::Ended(end);
         // At once: with the first look the watch begins.
-        self.care = Care::Due(now);
+        self.care.check_at(now);
     }
 }

@@ -96,7 +96,7 @@ impl Lost<'_> {
 impl Zedkube {
     /// Whether a drain may be skipped in the middle of it at all.
     pub(super) fn may_be_lost(&self) -> bool {
-        self.limits.api_lost_skip() > Duration::ZERO
+        self.node.limits.api_lost_skip() > Duration::ZERO
     }
 
     /// The API has answered, or nobody asks it any more.
@@ -128,7 +128,7 @@ impl Zedkube {
     fn lost(&self, now: Mono) -> Lost<'_> {
         let long = |since: Option<Mono>| since.map(|at| now.since(at)).unwrap_or_default();
         Lost {
-            limit: self.limits.api_lost_skip(),
+            limit: self.node.limits.api_lost_skip(),
             silent: long(self.silent_since),
             silent_here: long(self.silence.as_ref().map(|it| it.since)),
             by_person: self.open().any(|it| it.requested_by == Requester::Operator),
@@ -146,7 +146,7 @@ impl Zedkube {
             "the Kubernetes API was lost in the middle of the drain: no answer for {} s, since {}; {gone} of {total} \
              pods were gone: {}",
             now.since(since).as_secs(),
-            self.wall(since),
+            self.node.wall(since),
             silence.last.why
         );
         self.end_run(out);
@@ -171,7 +171,7 @@ impl Zedkube {
         let reason = format!(
             "no answer from the Kubernetes API at {address} since {}, for {} s, tried {tries} times: {why}; {gone} of \
              {total} pods were gone then",
-            self.wall(since),
+            self.node.wall(since),
             until.since(since).as_secs(),
         );
         let next_step = format!(
@@ -184,7 +184,7 @@ impl Zedkube {
 
     /// What becomes of a drain in whose middle the API stays silent; empty where nobody has asked for a skip.
     pub(super) fn skip_words(&self) -> String {
-        let secs = self.limits.api_lost_skip().as_secs();
+        let secs = self.node.limits.api_lost_skip().as_secs();
         match self.lost(Mono::START).verdict() {
             Verdict::Off => String::new(),
             Verdict::Never(why) => format!("; its rest is not skipped: {why}"),

@@ -12,25 +12,22 @@ use topics::{
     NodeDrainStatus, Requester,
 };
 
-use super::after_boot::AfterBoot;
+use super::care::{NodeCare, Wanted};
+use super::context::NodeContext;
 use super::facts::{Effect, Event, Force, RunId, Said};
 use super::lost::Silence;
 use super::records::{History, Published};
 use super::resume::{Before, Resume, some};
-use super::run::{Care, End, Run, Sent};
-use super::void::Guard;
+use super::run::{End, Run};
+use super::void::is_drained;
 use crate::limits::Limits;
 
 /// The core of zedkube.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zedkube {
-    pub(super) limits: Limits,
-    pub(super) boot_id: String,
-    /// When the monotonic clock started, by the wall clock.
-    pub(super) booted_at: GoTime,
+    pub(super) node: NodeContext,
+    pub(super) care: NodeCare,
     pub(super) properties: Properties,
-    pub(super) member: Membership,
-    pub(super) node_known: bool,
     pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
     pub(super) read: Vec<Requester>,
     pub(super) force: Force,
@@ -62,20 +59,8 @@ pub struct Zedkube {
     /// When the second of two answered requesters is named.
     pub(super) second_from: Option<Mono>,
     pub(super) second: bool,
-    pub(super) cordon: CordonOwner,
-    pub(super) care: Care,
-    /// Whether the drained node is watched between two looks.
-    pub(super) guard: Guard,
     /// When COMPLETE was said last; after a start in the same boot, that start.
     pub(super) complete_at: Option<Mono>,
-    pub(super) looks: u64,
-    /// Whether the last look was to remove a cordon of ours.
-    pub(super) gives_back: bool,
-    pub(super) sent: Sent,
-    pub(super) care_trouble: String,
-    pub(super) after_boot: AfterBoot,
-    /// Whether the node has been looked at since this start.
-    pub(super) node_seen: bool,
     pub(super) published: Published,
     pub(super) history: History,
 }
@@ -98,12 +83,15 @@ impl Zedkube {
         let journal = journal.unwrap_or_default();
         let same_boot = journal.boot_id == boot_id && !planted(Fault::K7);
         let mut core = Self {
-            limits,
-            boot_id,
-            booted_at,
+            node: NodeContext {
+                limits,
+                boot_id,
+                booted_at,
+                member: Membership::default(),
+                node_known: false,
+            },
+            care: NodeCare::new(now, same_boot.then_some(journal.cordon)),
             properties: Properties::default(),
-            member: Membership::default(),
-            node_known: false,
             requests: BTreeMap::new(),
             read: Vec::new(),
             force: Force::Absent,
@@ -124,21 +112,11 @@ impl Zedkube {
             answers: Vec::new(),
             second_from: None,
             second: false,
-            cordon: CordonOwner::None,
-            care: Care::Due(now),
-            guard: Guard::Off,
             complete_at: same_boot.then_some(now),
-            looks: 0,
-            gives_back: false,
-            sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
-            care_trouble: String::new(),
-            after_boot: AfterBoot::default(),
-            node_seen: false,
             published: Published::beside(journal.clone()),
             history: History::default(),
         };
         if same_boot {
-            core.cordon = journal.cordon;
             core.started_at = journal.started_at;
             core.answers.clone_from(&journal.answers);
             core.left.clone_from(&journal.left);
@@ -153,7 +131,7 @@ impl Zedkube {
             core.second = true;
             core.asked = journal.asked;
             if !journal.booted_at.is_zero() {
-                core.booted_at = journal.booted_at;
+                core.node.booted_at = journal.booted_at;
                 core.set_clock(now, booted_at);
             }
         }
@@ -166,7 +144,7 @@ impl Zedkube {
     pub(super) fn is_member(&self) -> bool {
         let forced_out =
             matches!(self.force, Force::Order(order) if order.status == DrainStatus::NotSupported);
-        matches!(self.member, Membership::Member | Membership::Leaving) && !forced_out
+        matches!(self.node.member, Membership::Member | Membership::Leaving) && !forced_out
     }
 
     /// Whether it is known which requests stand.
@@ -176,7 +154,10 @@ impl Zedkube {
 
     /// Whether a request that stands is served.
     pub(super) fn can_drain(&self) -> bool {
-        self.is_member() && self.member != Membership::Leaving && self.node_known && self.knows_requests()
+        self.is_member()
+            && self.node.member != Membership::Leaving
+            && self.node.node_known
+            && self.knows_requests()
     }
 
     /// What time alone brings.
@@ -184,7 +165,7 @@ impl Zedkube {
         let run = std::mem::replace(&mut self.run, Run::Idle);
         self.run = match run {
             Run::Taken { from } if now >= from => {
-                self.next_start = Some(now + self.limits.drain_gap()).filter(|at| *at > now);
+                self.next_start = Some(now + self.node.limits.drain_gap()).filter(|at| *at > now);
                 out.push(Effect::Say(Said::Starting));
                 out.push(Effect::Probe(self.run_id));
                 Run::Probing { away_since: now, again: None, trouble: String::new() }
@@ -214,21 +195,25 @@ impl Zedkube {
             | Run::Holding { .. }
             | Run::Ended(_)) => run,
         };
-        if let Care::Due(at) = self.care
-            && now >= at
-            && self.may_look()
-        {
-            self.looks += 1;
-            self.care = Care::Looking;
-            let give_back = !self.keeps_cordon() || planted(Fault::K9);
-            self.gives_back = give_back;
-            out.push(Effect::Look { nth: self.looks, give_back, gate_open: self.after_boot.is_open() });
+        if self.may_look() {
+            self.care.advance(now, self.wanted(), out);
+        }
+    }
+
+    /// How the node is to be as things are now.
+    pub(super) fn wanted(&self) -> Wanted {
+        if !self.keeps_cordon() {
+            Wanted::Schedulable
+        } else if self.answers.iter().any(is_drained) {
+            Wanted::Drained
+        } else {
+            Wanted::Cordoned
         }
     }
 
     /// A cordon of ours stays while a drain runs or is complete for a request that stands.
     pub(super) fn keeps_cordon(&self) -> bool {
-        if self.member == Membership::Leaving {
+        if self.node.member == Membership::Leaving {
             return true;
         }
         match &self.run {
@@ -248,7 +233,7 @@ impl Zedkube {
 
     pub(super) fn cordon_now(&mut self, out: &mut Vec<Effect>) {
         if let Some(request) = &self.serves {
-            self.sent = Sent::Cordon;
+            self.care.cordon_sent();
             out.push(Effect::Cordon(self.run_id, request.clone()));
         }
     }
@@ -270,7 +255,7 @@ impl Zedkube {
             let skip = format!("the Kubernetes API was not reachable for {} s: {trouble}", limit.as_secs());
             self.skip(now, skip, out);
         } else {
-            let pause = now + self.limits.probe_pause();
+            let pause = now + self.node.limits.probe_pause();
             let again = if under_way { pause } else { pause.min(away_since + limit) };
             self.run = Run::Probing { away_since, again: Some(again), trouble };
         }
@@ -278,24 +263,20 @@ impl Zedkube {
 
     /// Whether the node may be looked at: one that is leaving its cluster is in other hands.
     fn may_look(&self) -> bool {
-        self.node_known && self.knows_requests() && self.member != Membership::Leaving
+        self.node.node_known && self.knows_requests() && self.node.member != Membership::Leaving
     }
 
     fn joined(&mut self, now: Mono, member: Membership, out: &mut Vec<Effect>) {
-        let was = self.member;
+        let was = self.node.member;
         if member == Membership::Undecided || member == was {
             return;
         }
-        self.member = member;
+        self.node.member = member;
         match member {
             Membership::Leaving => self.make_way(now, out),
-            Membership::Outside if was == Membership::Leaving => {
-                // Its Node object has gone, and with it whatever cordon it had.
-                self.cordon = CordonOwner::None;
-            }
-            // In no cluster the node was not looked at for good.
-            Membership::Member if self.care == Care::Done => self.care = Care::Due(now),
-            Membership::Undecided | Membership::Member | Membership::Outside => {}
+            Membership::Outside if was == Membership::Leaving => self.care.left_cluster(),
+            Membership::Member => self.care.joined_cluster(now),
+            Membership::Undecided | Membership::Outside => {}
         }
     }
 
@@ -309,11 +290,8 @@ impl Zedkube {
             self.answers.retain(|it| it.status.is_final());
         } else {
             out.push(Effect::Cancel);
-            self.guard = Guard::Off;
         }
-        // A look that was under way counts no more; the next one is when the node has left, or stays.
-        self.looks += 1;
-        self.care = Care::Due(now);
+        self.care.hand_over(now);
     }
 
     pub(super) fn skip(&mut self, now: Mono, skip: String, out: &mut Vec<Effect>) {
@@ -327,19 +305,19 @@ impl Zedkube {
         let Run::Cordoning { tried, again: None, .. } = self.run else { return };
         match result {
             Ok(owner) if planted(Fault::K15) => {
-                self.cordon = owner;
+                self.care.cordoned(owner);
                 self.skip(now, "every other node is cordoned".to_owned(), out);
             }
             Ok(owner) => {
-                self.cordon = owner;
+                self.care.cordoned(owner);
                 self.floor = None;
                 out.push(Effect::Say(Said::Cordoned(owner)));
                 self.run = self.first_attempt(now, out);
             }
             Err(trouble) => {
                 out.push(Effect::Say(Said::CordonFailed(tried, trouble.clone())));
-                if tried < self.limits.cordon_tries {
-                    let again = Some(now + self.limits.cordon_pause());
+                if tried < self.node.limits.cordon_tries {
+                    let again = Some(now + self.node.limits.cordon_pause());
                     self.run = Run::Cordoning { tried, again, trouble };
                 } else {
                     self.fail(now, DrainStatus::FailedCordon, End::FailedCordon(trouble));
@@ -348,12 +326,17 @@ impl Zedkube {
         }
     }
 
+    /// A cordon of ours has to go, or might.
+    pub(super) fn uncordon_soon(&mut self, now: Mono) {
+        if planted(Fault::K8) { self.care.rest() } else { self.care.check_at(now) }
+    }
+
     pub(super) fn fail(&mut self, now: Mono, status: DrainStatus, end: End) {
         self.answer(now, status, "");
         self.run = Run::Ended(end);
         self.floor = None;
         self.resume = None;
-        self.care = if planted(Fault::K8) { Care::Done } else { Care::Due(now) };
+        self.uncordon_soon(now);
     }
 }
 
@@ -374,7 +357,7 @@ impl Core for Zedkube {
                 }
                 self.joined(now, member, &mut out);
             }
-            Event::NodeKnown { name } => self.node_known = !name.is_empty(),
+            Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
             Event::Request(from, request) => {
                 if planted(Fault::K3) && request.is_some() && self.run.is_active() {
                     out.push(Effect::Probe(self.run_id));
@@ -403,10 +386,10 @@ impl Core for Zedkube {
             Event::LastReplica(run, volume) if run == self.run_id => self.stake.volume = volume,
             Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
             Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
-            Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
-            Event::Stirred(what) => self.stirred(now, what, &mut out),
-            Event::Gate(report) => self.gate(now, report, &mut out),
-            Event::Tainted(taints) => self.tainted(taints, &mut out),
+            Event::Looked(nth, seen) if self.care.awaits(nth) => self.looked(now, seen, &mut out),
+            Event::Stirred(what) => self.care.stirred(now, self.wanted(), what, &mut out),
+            Event::Gate(report) => self.care.gate(now, report, &mut out),
+            Event::Tainted(taints) => self.care.tainted(taints, &mut out),
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
             | Event::Cordoned(..)
@@ -427,16 +410,13 @@ impl Core for Zedkube {
         if !matches!(self.run, Run::Taken { .. }) {
             self.advance(now, &mut out);
         }
-        self.settle_gate(&mut out);
+        self.care.settle_gate(self.wanted(), self.run.is_active(), &self.node, &mut out);
         self.tell(now, &mut out);
         out
     }
 
     fn next_wake(&self) -> Option<Mono> {
-        let care = match self.care {
-            Care::Due(at) if self.may_look() => Some(at),
-            Care::Due(_) | Care::Done | Care::Looking => None,
-        };
+        let care = self.care.due().filter(|_| self.may_look());
         [self.run.due(), care, self.second_from, self.expires(), self.published.due()]
             .into_iter()
             .flatten()

@@ -1,7 +1,8 @@
 //! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
 
-mod after_boot;
 mod attempts;
+mod care;
+mod context;
 mod facts;
 mod lost;
 mod machine;
@@ -12,7 +13,6 @@ mod settle;
 mod told;
 mod view;
 mod void;
-mod wall;
 
 #[cfg(test)]
 mod tests;

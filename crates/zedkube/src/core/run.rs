@@ -2,7 +2,7 @@
 
 use kubenodeop::Progress;
 use step::Mono;
-use topics::{CordonOwner, DrainStatus};
+use topics::DrainStatus;
 
 use super::facts::Done;
 
@@ -172,36 +172,5 @@ impl Run {
             Self::Pausing { until, .. } | Self::Holding { until, .. } => Some(*until),
             Self::Idle | Self::Draining { .. } | Self::Ended(_) => None,
         }
-    }
-}
-
-/// Whether a cordon of ours has to go, or might.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Care {
-    /// The node is as it should be.
-    Done,
-    /// To be looked at then.
-    Due(Mono),
-    /// An answer is awaited.
-    Looking,
-}
-
-/// Whether a cordon of ours may still be on its way to the server: its call failed, was cancelled, or an earlier
-/// run of this agent made it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
-    /// None is.
-    Nothing,
-    /// One may be.
-    Cordon,
-    /// The node was seen open since; one may arrive until then.
-    Until(Mono),
-}
-
-/// What is known of the cordon.
-pub(super) const fn cordoned(owner: CordonOwner) -> bool {
-    match owner {
-        CordonOwner::None => false,
-        CordonOwner::Ours | CordonOwner::Foreign => true,
     }
 }

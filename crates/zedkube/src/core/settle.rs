@@ -4,13 +4,12 @@
 
 use nodestatus::Membership;
 use step::{Fault, Mono, planted};
-use topics::{Answer, CordonOwner, DrainStake, DrainStatus, NodeDrainRequest, RequestId, Requester};
+use topics::{Answer, DrainStake, DrainStatus, NodeDrainRequest, RequestId, Requester};
 
 use super::facts::{Effect, Force, Said, Seen};
 use super::machine::Zedkube;
 use super::resume::Before;
-use super::run::{Care, End, Run, Sent, cordoned};
-use super::void::{Guard, is_drained};
+use super::run::{End, Run};
 
 impl Zedkube {
     pub(super) fn request(&mut self, now: Mono, from: Requester, request: Option<NodeDrainRequest>) {
@@ -33,14 +32,14 @@ impl Zedkube {
             self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
         }
         let withdrawn = self.knows_requests() && self.requests.is_empty();
-        let left = self.member != Membership::Undecided && !self.is_member();
+        let left = self.node.member != Membership::Undecided && !self.is_member();
         if (withdrawn || left) && (self.run != Run::Idle || !self.answers.is_empty()) {
             if withdrawn && self.run.is_active() {
                 out.push(Effect::Say(Said::Withdrawn));
             }
             self.end_run(out);
             self.run = Run::Idle;
-            self.care = if planted(Fault::K8) { Care::Done } else { Care::Due(now) };
+            self.uncordon_soon(now);
             // The cordon goes, and with it what was complete.
             self.answers.clear();
             self.left.clear();
@@ -71,14 +70,14 @@ impl Zedkube {
         {
             self.end_run(out);
             self.run = Run::Ended(End::Resumed(status));
-            self.care = Care::Due(now);
+            self.care.check_at(now);
         }
     }
 
     /// No drain takes the place of one that is over while the node is leaving: that of a request which has gone is
     /// nobody's any more.
     fn settle_leaving(&mut self, out: &mut Vec<Effect>) {
-        if self.member != Membership::Leaving || self.run == Run::Idle {
+        if self.node.member != Membership::Leaving || self.run == Run::Idle {
             return;
         }
         let over = self.run.status(None);
@@ -96,7 +95,7 @@ impl Zedkube {
         self.serves = None;
         self.floor = None;
         self.resume = None;
-        self.guard = Guard::Off;
+        self.care.guard_ended();
         out.push(Effect::Cancel);
     }
 
@@ -112,9 +111,9 @@ impl Zedkube {
         (self.silent_since, self.stake) = kept.unwrap_or_default();
         self.second = false;
         self.second_from = None;
-        self.care = Care::Done;
+        self.care.rest();
         if resume.is_none() {
-            self.started_at = self.wall(now);
+            self.started_at = self.node.wall(now);
             self.before = Before::default();
         }
         self.resume = resume;
@@ -159,7 +158,7 @@ impl Zedkube {
         if !complete {
             self.second_from = None;
         } else if !self.second {
-            let from = *self.second_from.get_or_insert(now + self.limits.answer_dwell());
+            let from = *self.second_from.get_or_insert(now + self.node.limits.answer_dwell());
             if now >= from {
                 self.second = true;
                 self.second_from = None;
@@ -201,7 +200,7 @@ impl Zedkube {
             status,
             skip: skip.to_owned(),
             forced: false,
-            at: self.wall(now),
+            at: self.node.wall(now),
         });
         self.answers.sort_by_key(Answer::id);
     }
@@ -215,78 +214,15 @@ impl Zedkube {
         self.answers.iter().find(|answer| answer.id() == id && answer.status.is_final())
     }
 
-    /// Nobody else uncordoned what we have just uncordoned, or what was not cordoned: a skip and a forced COMPLETE need no
-    /// cordon.
-    fn opened_by_us(&self, seen: &Seen) -> bool {
-        let proved = self.answers.iter().any(is_drained);
-        *seen == Seen::Open && !proved && (self.gives_back || !cordoned(self.cordon))
-    }
-
+    /// Hears what a check of the node has found.
     pub(super) fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
-        if self.care != Care::Looking {
-            return;
-        }
-        let keeps = self.keeps_cordon();
+        let wanted = self.wanted();
         if let Ok(seen) = &seen {
-            self.seen_after_boot(seen, out);
+            self.care.seen_after_boot(seen, out);
         }
-        self.node_seen |= seen.is_ok();
-        self.care = match seen.map(|seen| self.sifted(seen)) {
-            Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps && !self.opened_by_us(&seen) => {
-                self.void(now, &seen, out);
-                return;
-            }
-            // Ours becomes somebody else's only by an uncordon in between.
-            Ok(seen @ Seen::Foreign) if keeps && self.cordon == CordonOwner::Ours => {
-                self.void(now, &seen, out);
-                return;
-            }
-            Ok(Seen::Open) => {
-                if self.cordon == CordonOwner::Ours {
-                    out.push(Effect::Say(Said::GivenBack));
-                }
-                self.cordon = CordonOwner::None;
-                self.care_trouble.clear();
-                self.sent = match self.sent {
-                    Sent::Cordon => Sent::Until(now + self.limits.uncordon_poll()),
-                    Sent::Until(at) if now < at => Sent::Until(at),
-                    Sent::Until(_) | Sent::Nothing => Sent::Nothing,
-                };
-                match self.sent {
-                    // Once more, when whatever was on its way has arrived.
-                    Sent::Until(at) => Care::Due(at),
-                    Sent::Cordon | Sent::Nothing => Care::Done,
-                }
-            }
-            Ok(Seen::Foreign) => {
-                self.cordon = CordonOwner::Foreign;
-                self.care_trouble.clear();
-                if keeps { self.found_well(now, out) } else { Care::Done }
-            }
-            Ok(Seen::Ours | Seen::Peopled(..)) => {
-                self.cordon = CordonOwner::Ours;
-                self.care_trouble.clear();
-                if keeps { self.found_well(now, out) } else { Care::Due(now + self.limits.uncordon_poll()) }
-            }
-            Ok(Seen::NotReady) => {
-                self.cordon = CordonOwner::Ours;
-                "it is of an earlier boot, and the gate after the boot is shut"
-                    .clone_into(&mut self.care_trouble);
-                Care::Due(now + self.limits.uncordon_poll())
-            }
-            Err(trouble) => {
-                if self.care_trouble != trouble {
-                    out.push(Effect::Say(Said::LookFailed(trouble.clone())));
-                    self.care_trouble = trouble;
-                }
-                // A device in no cluster need not ask for ever for one that is not there.
-                let nobody_there = self.member == Membership::Outside && self.cordon == CordonOwner::None;
-                if nobody_there || planted(Fault::K29) {
-                    Care::Done
-                } else {
-                    Care::Due(now + self.limits.uncordon_poll())
-                }
-            }
-        };
+        let seen = seen.map(|seen| self.sifted(seen, wanted));
+        if let Some(voided) = self.care.checked(now, seen, wanted, &self.node, out) {
+            self.void(now, &voided, out);
+        }
     }
 }

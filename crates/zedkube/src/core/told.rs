@@ -3,11 +3,11 @@
 use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use step::{Fault, Mono, planted};
-use topics::{Answer, CordonOwner, DrainStatus, NodeDrainStatus, Requester};
+use topics::{Answer, Asked, CordonOwner, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
 
 use super::facts::{Effect, Force};
 use super::machine::Zedkube;
-use super::run::{Care, Run};
+use super::run::Run;
 
 impl Zedkube {
     /// Whether this requester waits for an answer. Until its topic is read, it does if it did before this agent
@@ -29,7 +29,7 @@ impl Zedkube {
 
     /// The status of the run itself, whoever it is for.
     pub(super) fn run_status(&self) -> DrainStatus {
-        match self.member {
+        match self.node.member {
             Membership::Undecided => self.run.resumed().unwrap_or(DrainStatus::NotSupported),
             // Whoever asks is heard, and waits.
             Membership::Leaving
@@ -102,11 +102,11 @@ impl Zedkube {
             self.answer(now, under_way, "");
         }
         let mut told = Vec::new();
-        self.published.journal(now, self.journal(), self.limits.marks_gap(), &mut told);
+        self.published.journal(now, self.journal(), self.node.limits.marks_gap(), &mut told);
         self.published.candidacy(self.candidacy(), &mut told);
         self.tell_history(now, out, &mut told);
         let (progress, status) = (self.progress(), self.status());
-        self.published.progress_and_status(now, progress, status, self.limits.progress_gap(), &mut told);
+        self.published.progress_and_status(now, progress, status, self.node.limits.progress_gap(), &mut told);
         told.append(out);
         *out = told;
     }
@@ -115,17 +115,47 @@ impl Zedkube {
     fn candidacy(&self) -> Option<Candidacy> {
         let complete = |status| status == DrainStatus::Complete;
         let told = self.status().status;
-        if self.member == Membership::Leaving {
+        if self.node.member == Membership::Leaving {
             return Some(Candidacy::Closed);
         }
         if complete(told) || complete(self.run_status()) || self.answers.iter().any(|it| complete(it.status))
         {
             return Some(Candidacy::Closed);
         }
-        if self.run.is_active() || self.cordon == CordonOwner::Ours {
+        if self.run.is_active() || self.care.cordon() == CordonOwner::Ours {
             return Some(Candidacy::Kept);
         }
-        // A cordon of before this start is not known until the node has been looked at.
-        (self.node_seen || self.care == Care::Done).then_some(Candidacy::Open)
+        self.care.knows_cordon().then_some(Candidacy::Open)
+    }
+
+    /// The wall clock was set: what was written by the one before moves with it.
+    pub(super) fn set_clock(&mut self, now: Mono, booted_at: GoTime) {
+        let Some(before) = self.node.set_clock(booted_at) else { return };
+        let answers = self.answers.iter_mut().map(|it| &mut it.at);
+        let asked = self.asked.iter_mut().map(|it| &mut it.at);
+        for at in [&mut self.started_at].into_iter().chain(answers).chain(asked) {
+            *at = at.moved(before, booted_at);
+        }
+        self.history.set_clock(&self.node.boot_id, now.since_start(), (before, booted_at));
+    }
+
+    /// Keeps when a request was made: as it says itself where that can be, else when it was first heard of.
+    pub(super) fn heard_asked(&mut self, now: Mono, request: &NodeDrainRequest) {
+        if self.asked.iter().any(|it| it.id() == request.id()) {
+            return;
+        }
+        let heard = self.node.wall(now);
+        let said = request.requested_at;
+        let at = if (self.node.booted_at..=heard).contains(&said) { said } else { heard };
+        let (requested_by, requested_at) = (request.requested_by, said);
+        self.asked.push(Asked { requested_by, requested_at, at });
+        self.asked.sort_by_key(Asked::id);
+    }
+
+    /// Forgets requests that no longer stand.
+    pub(super) fn forget_asked(&mut self) {
+        if self.knows_requests() {
+            self.asked.retain(|asked| self.requests.values().any(|it| it.id() == asked.id()));
+        }
     }
 }

@@ -13,11 +13,12 @@ use topics::{
 };
 
 use super::attempts::add_left;
+use super::care::cordoned;
 use super::facts::Force;
 use super::machine::Zedkube;
 use super::records::kept_short;
 use super::resume::{Kept, ms};
-use super::run::{End, Run, cordoned};
+use super::run::{End, Run};
 use crate::WAIT;
 
 /// A state in words.
@@ -54,7 +55,7 @@ impl Zedkube {
                 (None, None, None)
             }
         };
-        let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| self.wall(at));
+        let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| self.node.wall(at));
         let serves = self.shown_request();
         NodeDrainProgress {
             requested_by: serves.requested_by,
@@ -63,8 +64,8 @@ impl Zedkube {
             phase,
             status: self.status().status,
             attempt: Kept::of(&self.run, self.resume.as_ref()).attempt,
-            max_attempts: self.limits.drain_tries,
-            cordon: self.cordon,
+            max_attempts: self.node.limits.drain_tries,
+            cordon: self.care.cordon(),
             tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
             counts: self.counts(),
             blockers: self.blockers(&pods),
@@ -84,12 +85,12 @@ impl Zedkube {
             skip: self.run.skip(),
             reason,
             next_step,
-            gate: self.told_gate(),
-            repairs: self.repairs(),
+            gate: self.care.boot_gate(&self.node),
+            repairs: self.care.repairs(),
             answers: self.answers.clone(),
             asked: self.asked.clone(),
-            boot_id: self.boot_id.clone(),
-            booted_at: self.booted_at,
+            boot_id: self.node.boot_id.clone(),
+            booted_at: self.node.booted_at,
         }
     }
 
@@ -130,7 +131,7 @@ impl Zedkube {
     }
 
     pub(super) fn blockers(&self, draining: &Progress) -> Vec<Blocker> {
-        draining.blockers.iter().map(|it| blocker(it, self.wall(it.since))).collect()
+        draining.blockers.iter().map(|it| blocker(it, self.node.wall(it.since))).collect()
     }
 
     /// Where we are, for the next start: not what a person has forced, which stands in its own file. Holds nothing
@@ -139,7 +140,7 @@ impl Zedkube {
         let serves = self.serves.clone().unwrap_or_default();
         let Kept { attempt, pause_end_ms, marks, reason } = Kept::of(&self.run, self.resume.as_ref());
         kept_short(DrainJournal {
-            boot_id: self.boot_id.clone(),
+            boot_id: self.node.boot_id.clone(),
             requested_by: serves.requested_by,
             requested_at: serves.requested_at,
             context: serves.context,
@@ -149,7 +150,7 @@ impl Zedkube {
             marks,
             api_silent_since_ms: self.silent_since.filter(|_| self.may_be_lost()).map(ms).unwrap_or_default(),
             stake: self.stake.clone(),
-            cordon: self.cordon,
+            cordon: self.care.cordon(),
             started_at: self.started_at,
             skip: self.run.skip(),
             reason,
@@ -157,7 +158,7 @@ impl Zedkube {
             left_omitted: 0,
             answers: self.answers.clone(),
             asked: self.asked.clone(),
-            booted_at: self.booted_at,
+            booted_at: self.node.booted_at,
         })
     }
 
@@ -219,7 +220,7 @@ impl Zedkube {
             }
             Run::Cordoning { tried, trouble, .. } => words(
                 DrainPhase::Cordoning,
-                format!("try {tried} of {} to cordon failed: {trouble}", self.limits.cordon_tries),
+                format!("try {tried} of {} to cordon failed: {trouble}", self.node.limits.cordon_tries),
                 "compare `kubectl get nodes` with the device's name, and look at the API server",
             ),
             Run::Draining { now, .. } => match &self.silence {
@@ -231,7 +232,7 @@ impl Zedkube {
             },
             Run::Pausing { attempt, reason, last, .. } => words(
                 DrainPhase::Pausing,
-                format!("attempt {attempt} of {} failed: {reason}", self.limits.drain_tries),
+                format!("attempt {attempt} of {} failed: {reason}", self.node.limits.drain_tries),
                 format!("{}; the next attempt starts at Deadline, or as soon as that changes", mend(last)),
             ),
             Run::Holding { .. } => words(
@@ -269,15 +270,15 @@ impl Zedkube {
     }
 
     fn idle_words(&self) -> Words {
-        match self.member {
-            // Whatever else is known: a cordon of ours that stays is told of with its cause.
-            _ if self.after_boot.earlier && self.after_boot.is_open() => words(
+        match self.node.member {
+            // Whatever else is known: a cordon of ours that stays is shown with its cause.
+            _ if self.care.earlier_cordon() == Some(true) => words(
                 DrainPhase::AfterBoot,
                 "the node is healthy after the boot; removing our cordon of the earlier boot",
                 "nothing",
             ),
-            _ if self.after_boot.earlier => {
-                let gate = self.told_gate();
+            _ if self.care.earlier_cordon().is_some() => {
+                let gate = self.care.boot_gate(&self.node);
                 let seen = if gate.words.is_empty() { "the first look is under way" } else { &gate.words };
                 words(
                     DrainPhase::AfterBoot,
@@ -295,22 +296,22 @@ impl Zedkube {
                 "waits to hear whether this node is in a cluster",
                 "if this stays: look at run/zedagent/EdgeNodeClusterConfig and the log of zedagent",
             ),
-            Membership::Member | Membership::Outside if self.cordon == CordonOwner::Ours => words(
+            Membership::Member | Membership::Outside if self.care.cordon() == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
-                format!("gives its own cordon back: {}", self.care_trouble),
+                format!("gives its own cordon back: {}", self.care.trouble()),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
-            Membership::Member | Membership::Outside if cordoned(self.cordon) => words(
+            Membership::Member | Membership::Outside if cordoned(self.care.cordon()) => words(
                 DrainPhase::Idle,
                 "no drain requested; the node is cordoned by somebody else",
                 "`kubectl uncordon` the node if that cordon is yours",
             ),
-            Membership::Member if !self.care_trouble.is_empty() => words(
+            Membership::Member if !self.care.trouble().is_empty() => words(
                 DrainPhase::Idle,
-                format!("no drain requested; the node cannot be read: {}", self.care_trouble),
+                format!("no drain requested; the node cannot be read: {}", self.care.trouble()),
                 "check the API server and the kubeconfig",
             ),
-            Membership::Member => match self.history.failed_before(&self.boot_id) {
+            Membership::Member => match self.history.failed_before(&self.node.boot_id) {
                 Some(failed) => words(
                     DrainPhase::Idle,
                     format!("no drain requested now; {failed}"),

@@ -12,23 +12,10 @@ use kubenodeop::StickyAction;
 use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus, Requester};
 
+use super::care::{Voided, Wanted};
 use super::facts::{Effect, Said, Seen, Stayer};
 use super::machine::Zedkube;
-use super::run::{Care, End, Run};
-
-/// Whether the drained node is watched between two looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Guard {
-    /// It is not; the next look that finds all well begins it.
-    Off,
-    /// It is.
-    On,
-    /// Something has happened there while a look was under way that may not have seen it.
-    Stirred,
-    /// Something has happened there and is looked at. One more look in its turn comes before the next watch, so
-    /// that what a rule lets pass, coming and going, is not looked at in a circle.
-    Spent,
-}
+use super::run::{End, Run};
 
 /// COMPLETE after a drain, not after a skip.
 pub(super) fn is_drained(answer: &Answer) -> bool {
@@ -42,9 +29,9 @@ fn is_operation(who: Requester) -> bool {
 
 impl Zedkube {
     /// Takes from what was seen the pods that a rule lets pass, and all pods where nobody was told of a drain.
-    pub(super) fn sifted(&self, seen: Seen) -> Seen {
+    pub(super) fn sifted(&self, seen: Seen, wanted: Wanted) -> Seen {
         let Seen::Peopled(owner, pods) = seen else { return seen };
-        let drained = self.keeps_cordon() && self.answers.iter().any(is_drained) && !planted(Fault::Peopled);
+        let drained = wanted == Wanted::Drained && !planted(Fault::Peopled);
         let counts = |it: &Stayer| drained && !self.lets_pass(it);
         let pods: Vec<Stayer> = pods.into_iter().filter(counts).collect();
         match (pods.is_empty(), owner) {
@@ -63,51 +50,15 @@ impl Zedkube {
         }
         let workload = (pod.namespace.clone(), pod.workload.clone());
         let returns = self.run.pods().and_then(|pods| pods.marks.returns.get(&workload)).copied();
-        self.limits.sticky_then == StickyAction::Leave
-            && returns.is_some_and(|times| times >= self.limits.sticky_returns.max(1))
-    }
-
-    /// The node was just found cordoned, and drained as far as somebody was told so. Returns when it is looked at
-    /// next.
-    pub(super) fn found_well(&mut self, now: Mono, out: &mut Vec<Effect>) -> Care {
-        let mut pause = self.limits.complete_poll();
-        self.guard = match self.guard {
-            Guard::Off => {
-                out.push(Effect::Guard);
-                Guard::On
-            }
-            Guard::On => Guard::On,
-            Guard::Stirred => {
-                pause = Duration::ZERO;
-                Guard::Spent
-            }
-            Guard::Spent => Guard::Off,
-        };
-        Care::Due(now + pause)
-    }
-
-    /// Something has happened on the drained node: it is looked at.
-    pub(super) fn stirred(&mut self, now: Mono, what: String, out: &mut Vec<Effect>) {
-        if self.guard != Guard::On {
-            return;
-        }
-        out.push(Effect::Say(Said::Stirred(what)));
-        self.guard = match self.care {
-            Care::Looking => Guard::Stirred,
-            Care::Due(_) | Care::Done => {
-                if self.keeps_cordon() {
-                    self.care = Care::Due(now);
-                }
-                Guard::Spent
-            }
-        };
+        self.node.limits.sticky_then == StickyAction::Leave
+            && returns.is_some_and(|times| times >= self.node.limits.sticky_returns.max(1))
     }
 
     /// When COMPLETE of operations that have not acted on it is too old. After a start not before a new drain can
     /// take its place: NOTREQUESTED would be said while a request stands.
     pub(super) fn expires(&self) -> Option<Mono> {
         let aging = |it: &Answer| it.status == DrainStatus::Complete && is_operation(it.requested_by);
-        let age = self.limits.complete_age();
+        let age = self.node.limits.complete_age();
         let some = age > Duration::ZERO
             && (self.can_drain() || planted(Fault::Aging))
             && self.answers.iter().any(aging);
@@ -118,21 +69,18 @@ impl Zedkube {
         if self.expires().is_none_or(|at| now < at) {
             return;
         }
-        let secs = self.limits.complete_age().as_secs();
+        let secs = self.node.limits.complete_age().as_secs();
         let why = format!("nobody has acted on it for {secs} s");
         self.take_back(why, |it| is_operation(it.requested_by), out);
     }
 
     /// The drained node is no longer what it was: whoever still waits gets a new drain.
-    pub(super) fn void(&mut self, now: Mono, seen: &Seen, out: &mut Vec<Effect>) {
-        self.care = Care::Done;
-        match seen {
-            Seen::Peopled(_, pods) => {
-                let name = pods.first().map(|it| format!("{}/{}", it.namespace, it.name)).unwrap_or_default();
-                self.take_back(format!("pod {name} has come to the drained node"), is_drained, out);
+    pub(super) fn void(&mut self, now: Mono, voided: &Voided, out: &mut Vec<Effect>) {
+        match voided {
+            Voided::PodCame(pod) => {
+                self.take_back(format!("pod {pod} has come to the drained node"), is_drained, out);
             }
-            Seen::Open | Seen::Foreign | Seen::Ours | Seen::NotReady => {
-                self.cordon = CordonOwner::None;
+            Voided::Uncordoned => {
                 self.take_back("somebody has uncordoned the drained node".to_owned(), |_| true, out);
             }
         }

@@ -17,7 +17,8 @@ impl Zedkube {
     /// with every pod; to be called before the first fact.
     pub fn count_on(&mut self, shown: Option<NodeDrainProgress>) {
         let Some(resume) = &self.resume else { return };
-        let shown = shown.map(|it| it.by_clock(self.booted_at)).filter(|it| it.started_at == self.started_at);
+        let shown =
+            shown.map(|it| it.by_clock(self.node.booted_at)).filter(|it| it.started_at == self.started_at);
         if let Some(NodeDrainProgress { attempt, evicted, recordons, counts, .. }) = shown {
             let counts = if attempt == resume.attempt { counts } else { PodCounts::default() };
             self.before = Before { evicted, recordons, counts };
@@ -27,17 +28,17 @@ impl Zedkube {
     /// Goes on with the history that earlier runs left. To be called before the first fact.
     pub fn recall(&mut self, now: Mono, kept: Option<DrainHistory>) -> Vec<Effect> {
         self.history = History::of(kept.unwrap_or_default());
-        self.history.recall_clock(&self.boot_id, now.since_start(), self.booted_at);
-        self.history.interrupted(&self.boot_id, self.wall(now));
+        self.history.recall_clock(&self.node.boot_id, now.since_start(), self.node.booted_at);
+        self.history.interrupted(&self.node.boot_id, self.node.wall(now));
         self.take_history().map(|it| Effect::History(Box::new(it))).into_iter().collect()
     }
 
     /// Keeps what this turn brings; says it when it is worth a write.
     pub(crate) fn tell_history(&mut self, now: Mono, out: &[Effect], told: &mut Vec<Effect>) {
-        let at = self.wall(now);
+        let at = self.node.wall(now);
         let released = out.iter().any(|it| matches!(it, Effect::Say(Said::Forced(..))));
         let effect = (!released).then(|| self.effect_of_force());
-        self.history.audit(&self.force, effect.as_deref(), (&self.boot_id, at));
+        self.history.audit(&self.force, effect.as_deref(), (&self.node.boot_id, at));
         let mut end = None;
         for effect in out {
             match effect {
@@ -70,15 +71,15 @@ impl Zedkube {
     }
 
     fn take_history(&mut self) -> Option<DrainHistory> {
-        self.history.take_new(&self.boot_id, self.booted_at)
+        self.history.take_new(&self.node.boot_id, self.node.booted_at)
     }
 
     /// Keeps one thing that is said; gives the end that it tells of.
     fn note(&mut self, now: Mono, said: &Said) -> Option<(StepWord, DrainStatus, String)> {
-        let at = self.wall(now);
+        let at = self.node.wall(now);
         match said {
             Said::Taken(request) => {
-                let boot_id = self.boot_id.clone();
+                let boot_id = self.node.boot_id.clone();
                 self.history.taken(request, &boot_id, at, self.floor.is_some());
             }
             Said::Cordoned(owner) => self.history.step(StepWord::Cordoned, 0, at, whose(*owner)),
@@ -137,7 +138,7 @@ impl Zedkube {
             && pods.phase == Phase::Proving
         {
             let attempt = *attempt;
-            self.history.once(StepWord::Proving, &[StepWord::Attempt], attempt, self.wall(now));
+            self.history.once(StepWord::Proving, &[StepWord::Attempt], attempt, self.node.wall(now));
         }
     }
 

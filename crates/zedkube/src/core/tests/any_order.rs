@@ -86,7 +86,7 @@ impl World {
     /// One in which each value is written at once, so that the core wakes for nothing else than what it decides.
     fn without_gaps() -> Self {
         let mut world = Self::new();
-        (world.core.limits.progress_gap_ms, world.core.limits.marks_gap_ms) = (0, 0);
+        (world.core.node.limits.progress_gap_ms, world.core.node.limits.marks_gap_ms) = (0, 0);
         world
     }
 

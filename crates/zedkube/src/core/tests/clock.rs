@@ -224,7 +224,10 @@ fn k4_a_request_whose_own_time_cannot_be_is_shown_as_made_when_it_was_heard_of()
         let asked = topics::NodeDrainRequest { requested_at, ..request(US, 0) };
         bench.ask(&asked);
         let said = bench.core.progress();
-        assert_eq!((said.requested_at, said.asked_at(asked.id())), (requested_at, bench.core.wall(at(5))));
+        assert_eq!(
+            (said.requested_at, said.asked_at(asked.id())),
+            (requested_at, bench.core.node.wall(at(5)))
+        );
         bench.hear(Event::Request(US, None));
         assert_eq!(bench.core.progress().asked, []);
     }

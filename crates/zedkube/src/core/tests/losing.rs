@@ -48,7 +48,7 @@ fn is_skipped(bench: &Bench) -> bool {
 /// Another run of the agent in the same boot, which has asked whether the API is there.
 fn restarted(bench: &Bench, after: u64) -> Bench {
     let (journal, now) = (Some(bench.core.journal()), bench.now + Duration::from_secs(after));
-    let (core, effects) = Zedkube::new(limits(), journal, bench.core.boot_id.clone(), now, booted_at());
+    let (core, effects) = Zedkube::new(limits(), journal, bench.core.node.boot_id.clone(), now, booted_at());
     let mut next = Bench { core, now, last: Vec::new(), statuses: Vec::new() };
     next.take(effects);
     next.ask(&request(US, 1));
@@ -124,7 +124,7 @@ fn nothing_is_skipped_before_all_is_known_for_a_person_or_without_the_limit() {
     assert!(bench.core.progress().next_step.contains("a person has requested this drain"));
     // As it is by default: nothing is kept either.
     let mut bench = draining();
-    bench.core.limits.api_lost_skip_ms = 0;
+    bench.core.node.limits.api_lost_skip_ms = 0;
     silent_after(&mut bench, 5);
     silent_after(&mut bench, 6000);
     assert_eq!((is_skipped(&bench), bench.core.journal().api_silent_since_ms), (false, 0));

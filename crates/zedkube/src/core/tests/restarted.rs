@@ -85,7 +85,7 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
     assert_eq!(begun(&bench), Some((2, Duration::from_hours(24), marks)));
     let progress = bench.core.progress();
     // As if there had been no restart, for a reader too.
-    let deadline = bench.core.wall(began + Duration::from_hours(24));
+    let deadline = bench.core.node.wall(began + Duration::from_hours(24));
     assert_eq!((progress.attempt, progress.deadline), (2, deadline));
     // But for the time of its answer, it keeps what it found.
     let kept = bench.core.journal();

@@ -365,7 +365,7 @@ fn p8_a_new_request_after_a_complete_one_is_drained_for_itself() {
 #[test]
 fn two_drains_start_some_seconds_apart() {
     let mut bench = Bench::idle();
-    bench.core.limits.drain_gap_ms = 4_000;
+    bench.core.node.limits.drain_gap_ms = 4_000;
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.until_draining();
     bench.now = bench.now + Duration::from_secs(1);

@@ -110,7 +110,7 @@ fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_
         bench.hear(Event::Away(run, Some(Box::new(away))));
         bench.now = bench.now + Duration::from_secs(5);
     };
-    let since = bench.core.wall(bench.now);
+    let since = bench.core.node.wall(bench.now);
     silent(&mut bench);
     silent(&mut bench);
     let said = bench.core.progress();

@@ -253,7 +253,7 @@ impl World {
             && !new_status
         {
             let gap = self.now.since(*at);
-            assert!(gap >= self.core.limits.progress_gap(), "{gap:?} after {last:?}: {newest:?}");
+            assert!(gap >= self.core.node.limits.progress_gap(), "{gap:?} after {last:?}: {newest:?}");
         }
         self.progress = Some((Box::new(newest.clone()), self.now));
     }
@@ -403,7 +403,8 @@ impl World {
         }
         let journal = Some(self.journal.clone());
         let boot = format!("b{}", self.boot);
-        let (core, effects) = Zedkube::new(self.core.limits.clone(), journal, boot, self.now, self.booted_at);
+        let (core, effects) =
+            Zedkube::new(self.core.node.limits.clone(), journal, boot, self.now, self.booted_at);
         self.core = core;
         self.perform(effects);
         let recalled = self.core.recall(self.now, Some(self.history.clone()));
