@@ -175,7 +175,7 @@ impl Bench {
     }
 
     pub(super) fn fail(&mut self, run: RunId, all_drain: bool) {
-        let marks = self.core.run.pods().map(|pods| pods.marks.clone()).unwrap_or_default();
+        let marks = self.core.drain.run().pods().map(|pods| pods.marks.clone()).unwrap_or_default();
         let failure = Failure { marks, ..failed("budget shop/web", all_drain) };
         self.hear(Event::Drained(run, Err(Box::new(failure))));
     }

@@ -186,7 +186,7 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
     next.ask(&request(US, 1));
     next.join();
     next.until_draining_after_pause();
-    let run = next.core.run_id;
+    let run = next.core.drain.id();
     next.done(run);
     assert_eq!(next.core.history.kept().drains.len(), 1);
     let taken = ["taken", "api-reached", "cordoned", "attempt", "attempt-failed"];
@@ -358,7 +358,7 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
         effect(ordered(DrainStatus::Complete, Requester::Update)),
         "released nothing: no such request waits"
     );
-    let shown = "{Failed Drain 2} is shown while the file stands";
+    let shown = "{Failed Drain 2} is shown while the file exists";
     assert_eq!(effect(ordered(DrainStatus::FailedDrain, US)), shown);
     assert_eq!(effect(Force::Refused("others may write it".into())), "refused: others may write it");
     assert_eq!(newest(&bench).steps.last().unwrap().step, StepWord::ForceRefused);
@@ -373,7 +373,7 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
     let kept = &bench.core.history.kept().forced;
     assert_eq!(
         (kept.len(), kept[0].effect.as_str()),
-        (5, "as if this node were in no cluster, while the file stands")
+        (5, "as if this node were in no cluster, while the file exists")
     );
     // One that stood there before its request, and then released it.
     let mut bench = Bench::idle();

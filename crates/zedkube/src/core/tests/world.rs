@@ -16,7 +16,7 @@ use super::bench::{booted_at, done_with, failed};
 use super::{Candidacy, Effect, Event, Force, Membership, RunId, Zedkube};
 use crate::limits::Limits;
 
-pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
+pub(super) const ALL: [Requester; 3] = [Requester::DeviceOp, Requester::Update, Requester::Operator];
 /// More than this many waits and answers and the core will never come to rest.
 const ENOUGH: usize = 300;
 /// A write whose caller has gone arrives within this time or never.
@@ -434,7 +434,7 @@ impl World {
                     self.wait();
                 }
                 let goes_on = self.history.drains.first().is_some_and(topics::DrainRecord::is_open);
-                assert_eq!(goes_on, self.core.run.is_active(), "{:?}", self.history);
+                assert_eq!(goes_on, self.core.drain.is_active(), "{:?}", self.history);
                 let newest = self.core.progress();
                 assert!(
                     self.progress.as_ref().is_none_or(|(said, _)| **said == newest),

@@ -4,11 +4,11 @@ use kubenodeop::Progress;
 use step::Mono;
 use topics::DrainStatus;
 
-use super::facts::Done;
+use crate::core::facts::Done;
 
 /// One drain, from the request to its end; each state holds what is valid in it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Run {
+pub(crate) enum Run {
     /// Nothing is asked for.
     Idle,
     /// A request was taken.
@@ -71,7 +71,7 @@ pub(super) enum Run {
 
 /// How a drain ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// Proved done.
     Drained { attempt: u32, last: Box<Progress> },
     /// Left out, for this reason.
@@ -80,12 +80,12 @@ pub(super) enum End {
     FailedCordon(String),
     /// Could not drain.
     FailedDrain { attempt: u32, reason: String, last: Box<Progress> },
-    /// As it was before: before this agent started anew in the same boot, or before a request that has gone.
+    /// As it was before: before this agent restarted in the same boot, or before a request that has gone.
     Resumed(DrainStatus),
 }
 
 impl Run {
-    /// The status that says where it is. `floor` is what was said before this agent started anew.
+    /// The status that says where it is. `floor` is what was shown before this agent restarted.
     pub(super) fn status(&self, floor: Option<DrainStatus>) -> DrainStatus {
         match self {
             Self::Idle => DrainStatus::NotRequested,
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// How it ended or stood before this agent started anew, while nothing has come after it.
+    /// How it ended or was before this agent restarted, while nothing has come after it.
     pub(super) fn resumed(&self) -> Option<DrainStatus> {
         if let Self::Ended(End::Resumed(status)) = self { Some(*status) } else { None }
     }
@@ -148,7 +148,7 @@ impl Run {
     }
 
     /// How far the attempt is, or was at its end.
-    pub(super) fn pods(&self) -> Option<&Progress> {
+    pub(crate) fn pods(&self) -> Option<&Progress> {
         match self {
             Self::Draining { now: pods, .. }
             | Self::Pausing { last: pods, .. }
