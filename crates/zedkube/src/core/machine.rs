@@ -65,7 +65,7 @@ impl Zedkube {
     /// Continues with the counts of what was shown last; to be called before the first fact.
     pub fn count_on(&mut self, shown: Option<NodeDrainProgress>) {
         if let Some(shown) = shown {
-            self.drain.count_on(shown.by_clock(self.node.booted_at));
+            self.drain.count_on(&shown.by_clock(self.node.booted_at));
         }
     }
 
@@ -105,7 +105,7 @@ impl Core for Zedkube {
             Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
             Event::Request(from, request) => {
                 if planted(Fault::K3) && request.is_some() && self.drain.is_active() {
-                    out.push(Effect::Probe(self.drain.id()));
+                    out.push(Effect::Probe(self.drain.run_id()));
                 }
                 self.answers.request(now, from, request, &self.node);
             }
@@ -120,31 +120,31 @@ impl Core for Zedkube {
                 self.follow(now, outcome);
             }
             Event::Properties(properties) => self.drain.hear_properties(properties),
-            Event::Probed(run, result) if run == self.drain.id() => {
+            Event::Probed(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.probed(now, result, &self.node, &mut out);
                 self.follow(now, outcome);
             }
-            Event::Cordoned(run, result) if run == self.drain.id() => {
+            Event::Cordoned(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.cordoned(now, result, &self.node, &mut out);
                 self.follow(now, outcome);
             }
-            Event::Draining(run, newest) if run == self.drain.id() => {
+            Event::Draining(run, newest) if run == self.drain.run_id() => {
                 self.drain.draining(newest, &self.node);
             }
-            Event::Away(run, away) if run == self.drain.id() => {
+            Event::Away(run, away) if run == self.drain.run_id() => {
                 let outcome = self.drain.api_silent(now, away, &self.answers, &self.node, &mut out);
                 self.follow(now, outcome);
             }
-            Event::LastReplica(run, volume) if run == self.drain.id() => self.drain.last_replica(volume),
-            Event::Drained(run, result) if run == self.drain.id() => {
+            Event::LastReplica(run, volume) if run == self.drain.run_id() => self.drain.last_replica(volume),
+            Event::Drained(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.drained(now, result, &self.node, &mut out);
                 self.follow(now, outcome);
             }
-            Event::BlockerChanged(run, what) if run == self.drain.id() => {
+            Event::BlockerChanged(run, what) if run == self.drain.run_id() => {
                 self.drain.blocker_changed(now, what, &self.node, &mut out);
             }
             Event::Looked(nth, seen) if self.care.awaits(nth) => self.looked(now, seen, &mut out),
-            Event::Stirred(what) => self.care.stirred(now, self.wanted(), what, &mut out),
+            Event::Stirred(what) => self.care.node_changed(now, self.wanted(), what, &mut out),
             Event::Gate(report) => self.care.gate(now, report, &mut out),
             Event::Tainted(taints) => self.care.tainted(taints, &mut out),
             Event::Wall(booted_at) => self.set_clock(now, booted_at),

@@ -114,8 +114,8 @@ impl Zedkube {
             Force::Order(order) if order.status != DrainStatus::Complete => {
                 words.phase = DrainPhase::Forced;
                 words.reason =
-                    format!("a person has forced {order} with the force file; beneath it: {}", words.reason);
-                words.next_step = format!("remove {FORCE_FILE} to go back to what is");
+                    format!("a person has forced {order} with the force file; without it: {}", words.reason);
+                words.next_step = format!("remove {FORCE_FILE} to show the real status again");
             }
             Force::Absent | Force::Refused(_) | Force::Order(_) => {
                 let trouble = self.answers.force_trouble();
@@ -137,7 +137,7 @@ impl Zedkube {
             ),
             _ if self.care.earlier_cordon().is_some() => {
                 let gate = self.care.boot_gate(&self.node);
-                let seen = if gate.words.is_empty() { "the first look is under way" } else { &gate.words };
+                let seen = if gate.words.is_empty() { "the first check is under way" } else { &gate.words };
                 words(
                     DrainPhase::AfterBoot,
                     format!("keeps its own cordon of an earlier boot: {seen}"),
@@ -146,17 +146,17 @@ impl Zedkube {
             }
             Membership::Leaving => words(
                 DrainPhase::Leaving,
-                "this node is leaving its cluster; what is asked for waits until it has left",
-                "read NodeLeave: it says how far that is, and what holds it up",
+                "this node is leaving its cluster; requested drains wait until it has left",
+                "read NodeLeave: it says how far that is, and what blocks it",
             ),
             Membership::Undecided => words(
                 DrainPhase::Idle,
-                "waits to hear whether this node is in a cluster",
+                "waiting to learn whether this node is in a cluster",
                 "if this stays: look at run/zedagent/EdgeNodeClusterConfig and the log of zedagent",
             ),
             Membership::Member | Membership::Outside if self.care.cordon() == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
-                format!("gives its own cordon back: {}", self.care.trouble()),
+                format!("removing its own cordon: {}", self.care.trouble()),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
             Membership::Member | Membership::Outside if cordoned(self.care.cordon()) => words(

@@ -85,8 +85,8 @@ pub(crate) const fn cordoned(owner: CordonOwner) -> bool {
 pub(crate) struct NodeCare {
     cordon: CordonOwner,
     check: Check,
-    /// Number of the last check.
-    checks: u64,
+    /// Number of the last look, which is a check of the node.
+    looks: u64,
     /// Whether that one was to remove a cordon of ours.
     uncordons: bool,
     in_flight: CordonInFlight,
@@ -104,7 +104,7 @@ impl NodeCare {
         Self {
             cordon: same_boot.unwrap_or(CordonOwner::None),
             check: Check::Due(now),
-            checks: 0,
+            looks: 0,
             uncordons: false,
             in_flight: if same_boot.is_some() { CordonInFlight::Possible } else { CordonInFlight::No },
             trouble: String::new(),
@@ -173,7 +173,7 @@ impl NodeCare {
     /// The node is in other hands from now on: a check under way counts no more; the next one is when they are done.
     pub(crate) fn hand_over(&mut self, now: Mono) {
         self.guard = Guard::Off;
-        self.checks += 1;
+        self.looks += 1;
         self.check_at(now);
     }
 
@@ -195,17 +195,17 @@ impl NodeCare {
     /// Checks the node when that is due.
     pub(crate) fn advance(&mut self, now: Mono, wanted: Wanted, out: &mut Vec<Effect>) {
         if self.due().is_some_and(|at| now >= at) {
-            self.checks += 1;
+            self.looks += 1;
             self.check = Check::Running;
             self.uncordons = wanted == Wanted::Schedulable || planted(Fault::K9);
             let gate_open = self.after_boot.is_open();
-            out.push(Effect::Look { nth: self.checks, give_back: self.uncordons, gate_open });
+            out.push(Effect::Look { nth: self.looks, give_back: self.uncordons, gate_open });
         }
     }
 
     /// Whether the check of this number is awaited.
     pub(crate) fn awaits(&self, nth: u64) -> bool {
-        nth == self.checks && self.check == Check::Running
+        nth == self.looks && self.check == Check::Running
     }
 
     /// What a check says of a cordon of an earlier boot.
@@ -273,7 +273,7 @@ impl NodeCare {
                     out.push(Effect::Say(Said::LookFailed(trouble.clone())));
                     self.trouble = trouble;
                 }
-                // A device in no cluster need not ask for ever for one that is not there.
+                // A device in no cluster need not ask for ever for a node that does not exist.
                 let nobody_there = node.member == Membership::Outside && self.cordon == CordonOwner::None;
                 if nobody_there || planted(Fault::K29) { Check::NotDue } else { Check::Due(poll) }
             }
@@ -312,7 +312,7 @@ impl NodeCare {
     }
 
     /// Something has happened on the drained node: it is checked.
-    pub(crate) fn stirred(&mut self, now: Mono, wanted: Wanted, what: String, out: &mut Vec<Effect>) {
+    pub(crate) fn node_changed(&mut self, now: Mono, wanted: Wanted, what: String, out: &mut Vec<Effect>) {
         if self.guard != Guard::On {
             return;
         }

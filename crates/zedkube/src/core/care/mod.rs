@@ -1,6 +1,6 @@
 //! What this agent takes care of on its Node object beside a drain: its own cordon, the gate after a boot, taints.
 //!
-//! Told from outside whether the node is to be cordoned; called by the core alone. Not here: the drain, and who is
+//! It is given how the node is to be; called by the core alone. Not here: the drain, and who is
 //! answered what. Pure: no clock, no I/O, no task.
 
 mod after_boot;

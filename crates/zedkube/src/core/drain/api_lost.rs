@@ -173,7 +173,7 @@ impl Drain {
             silence.last.why
         );
         self.end(None, out);
-        self.skip(skip, out)
+        Some(self.skip(skip, out))
     }
 
     /// What a person reads: why it waits, and what can be done.

@@ -30,7 +30,7 @@ impl Drain {
         let marks = Marks { attempt: Some(began), ..marks };
         out.push(Effect::Say(Said::Attempt(attempt, node.limits.drain_tries)));
         if let Some(request) = &self.serves {
-            out.push(Effect::Drain(self.id, request.clone(), limit, Box::new(marks.clone())));
+            out.push(Effect::Drain(self.run_id, request.clone(), limit, Box::new(marks.clone())));
         }
         let pods = Progress { marks, ..Progress::default() };
         self.run = Run::Draining { attempt, deadline: began + limit, now: Box::new(pods) };
@@ -130,16 +130,16 @@ impl Drain {
         out.push(Effect::Say(Said::AttemptFailed(attempt, reason.clone())));
         if failure.all_drain {
             out.push(Effect::Say(Said::NobodyLeft));
-            return self
-                .skip(format!("every other node is being drained too, nothing can move: {reason}"), out);
+            let skip = format!("every other node is being drained too, nothing can move: {reason}");
+            return Some(self.skip(skip, out));
         }
         if attempt + u32::from(planted(Fault::K1)) < node.limits.drain_tries {
             let until = now + node.limits.drain_pause();
             self.run = Run::Pausing { attempt, until, reason, last };
-            out.push(Effect::Await(self.id, Box::new(failure.watched)));
+            out.push(Effect::Await(self.run_id, Box::new(failure.watched)));
             return None;
         }
         out.push(Effect::Say(Said::GivingUp(reason.clone())));
-        self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt, reason, last })
+        Some(self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt, reason, last }))
     }
 }

@@ -21,7 +21,8 @@ pub(crate) struct Drain {
     /// The fault-injection file holds a drain that is done.
     hold: bool,
     pub(super) run: Run,
-    pub(super) id: RunId,
+    /// The model (`tests/model/print.rs`) knows it by this name, as it does `looks` of the node.
+    pub(super) run_id: RunId,
     /// The API does not answer in the middle of this drain.
     pub(super) silence: Option<Silence>,
     /// Since when, over restarts of this agent.
@@ -68,7 +69,7 @@ impl Drain {
             properties: Properties::default(),
             hold: false,
             run: status.map_or(Run::Idle, |it| Run::Ended(End::Resumed(it))),
-            id: 0,
+            run_id: 0,
             silence: None,
             silent_since: of_resumed.and_then(|it| some(it.api_silent_since_ms)),
             stake: of_resumed.map(|it| it.stake.clone()).unwrap_or_default(),
@@ -83,8 +84,8 @@ impl Drain {
     }
 
     /// Number of the run: results of another one do not count.
-    pub(crate) fn id(&self) -> RunId {
-        self.id
+    pub(crate) fn run_id(&self) -> RunId {
+        self.run_id
     }
 
     /// Where it is.
@@ -180,7 +181,7 @@ impl Drain {
 
     /// Ends whatever is under way, with every task; `None` leaves no drain at all.
     pub(crate) fn end(&mut self, end: Option<End>, out: &mut Vec<Effect>) {
-        self.id += 1;
+        self.run_id += 1;
         self.api_answers();
         self.stake = DrainStake::default();
         self.serves = None;
@@ -239,12 +240,12 @@ impl Drain {
             Run::Taken { from } if now >= *from => {
                 self.next_start = Some(now + node.limits.drain_gap()).filter(|at| *at > now);
                 out.push(Effect::Say(Said::Starting));
-                out.push(Effect::Probe(self.id));
+                out.push(Effect::Probe(self.run_id));
                 self.run = Run::Probing { away_since: now, again: None, trouble: String::new() };
             }
             Run::Probing { again, .. } if again.is_some_and(|at| now >= at) => {
                 *again = None;
-                out.push(Effect::Probe(self.id));
+                out.push(Effect::Probe(self.run_id));
             }
             Run::Cordoning { tried, again, .. } if again.is_some_and(|at| now >= at) => {
                 *tried += 1;
@@ -273,7 +274,7 @@ impl Drain {
 
     fn send_cordon(&self, out: &mut Vec<Effect>) -> Option<Outcome> {
         let request = self.serves.clone()?;
-        out.push(Effect::Cordon(self.id, request));
+        out.push(Effect::Cordon(self.run_id, request));
         Some(Outcome::CordonSent)
     }
 
@@ -295,7 +296,8 @@ impl Drain {
         let under_way = self.resume.is_some();
         if now.since(away_since) >= limit && !under_way && !planted(Fault::K2) {
             let secs = limit.as_secs();
-            return self.skip(format!("the Kubernetes API was not reachable for {secs} s: {trouble}"), out);
+            let skip = format!("the Kubernetes API was not reachable for {secs} s: {trouble}");
+            return Some(self.skip(skip, out));
         }
         let pause = now + node.limits.probe_pause();
         let again = if under_way { pause } else { pause.min(away_since + limit) };
@@ -313,7 +315,7 @@ impl Drain {
     ) -> Option<Outcome> {
         let Run::Cordoning { tried, again: None, .. } = self.run else { return None };
         match result {
-            Ok(_) if planted(Fault::K15) => self.skip("every other node is cordoned".to_owned(), out),
+            Ok(_) if planted(Fault::K15) => Some(self.skip("every other node is cordoned".to_owned(), out)),
             Ok(owner) => {
                 self.floor = None;
                 out.push(Effect::Say(Said::Cordoned(owner)));
@@ -327,23 +329,23 @@ impl Drain {
                     self.run = Run::Cordoning { tried, again, trouble };
                     return None;
                 }
-                self.fail(DrainStatus::FailedCordon, End::FailedCordon(trouble))
+                Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(trouble)))
             }
         }
     }
 
-    pub(super) fn skip(&mut self, skip: String, out: &mut Vec<Effect>) -> Option<Outcome> {
+    pub(super) fn skip(&mut self, skip: String, out: &mut Vec<Effect>) -> Outcome {
         out.push(Effect::Say(Said::Skipped(skip.clone())));
         self.run = Run::Ended(End::Skipped(skip.clone()));
         self.resume = None;
-        Some(Outcome::Skipped(skip))
+        Outcome::Skipped(skip)
     }
 
-    pub(super) fn fail(&mut self, status: DrainStatus, end: End) -> Option<Outcome> {
+    pub(super) fn fail(&mut self, status: DrainStatus, end: End) -> Outcome {
         self.run = Run::Ended(end);
         self.floor = None;
         self.resume = None;
-        Some(Outcome::Failed(status))
+        Outcome::Failed(status)
     }
 
     /// Whether the fault-injection file holds a drain that is done.

@@ -99,18 +99,18 @@ impl Kept {
             reason,
         };
         match (run, resume) {
-            (Run::Draining { attempt, now, .. }, _) => kept(*attempt, None, &now.marks, String::new()),
+            (Run::Draining { now: pods, .. } | Run::Holding { last: pods, .. }, _) => {
+                kept(run.attempt(), None, &pods.marks, String::new())
+            }
             (Run::Pausing { attempt, until, reason, last }, _) => {
                 kept(*attempt, Some(*until), &last.marks, reason.clone())
             }
-            (Run::Holding { attempt, last, .. }, _) => kept(*attempt, None, &last.marks, String::new()),
             (
                 Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),
                 Some(Resume { attempt, marks, pause, .. }),
             ) => {
-                let (until, reason) =
-                    pause.clone().map_or((None, String::new()), |(at, why)| (Some(at), why));
-                kept(*attempt, until, marks, reason)
+                let (until, reason) = pause.clone().unzip();
+                kept(*attempt, until, marks, reason.unwrap_or_default())
             }
             (
                 Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),

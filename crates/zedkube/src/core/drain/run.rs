@@ -121,47 +121,34 @@ impl Run {
 
     /// Whether a task is, or soon will be, at work.
     pub(super) fn is_active(&self) -> bool {
-        match self {
-            Self::Idle | Self::Ended(_) => false,
-            Self::Taken { .. }
-            | Self::Probing { .. }
-            | Self::Cordoning { .. }
-            | Self::Draining { .. }
-            | Self::Pausing { .. }
-            | Self::Holding { .. } => true,
-        }
+        !matches!(self, Self::Idle | Self::Ended(_))
     }
 
-    /// The attempt that it is in, or was in last.
-    pub(super) fn attempt(&self) -> u32 {
+    /// Number of the attempt that it is in, or was in last, and how far that is, or was at its end.
+    fn attempted(&self) -> Option<(u32, &Progress)> {
         match self {
-            Self::Draining { attempt, .. }
-            | Self::Pausing { attempt, .. }
-            | Self::Holding { attempt, .. }
-            | Self::Ended(End::Drained { attempt, .. } | End::FailedDrain { attempt, .. }) => *attempt,
-            Self::Idle
-            | Self::Taken { .. }
-            | Self::Probing { .. }
-            | Self::Cordoning { .. }
-            | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => 0,
-        }
-    }
-
-    /// How far the attempt is, or was at its end.
-    pub(crate) fn pods(&self) -> Option<&Progress> {
-        match self {
-            Self::Draining { now: pods, .. }
-            | Self::Pausing { last: pods, .. }
-            | Self::Holding { last: pods, .. }
-            | Self::Ended(End::Drained { last: pods, .. } | End::FailedDrain { last: pods, .. }) => {
-                Some(pods)
-            }
+            Self::Draining { attempt, now: pods, .. }
+            | Self::Pausing { attempt, last: pods, .. }
+            | Self::Holding { attempt, last: pods, .. }
+            | Self::Ended(
+                End::Drained { attempt, last: pods } | End::FailedDrain { attempt, last: pods, .. },
+            ) => Some((*attempt, pods)),
             Self::Idle
             | Self::Taken { .. }
             | Self::Probing { .. }
             | Self::Cordoning { .. }
             | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => None,
         }
+    }
+
+    /// The attempt that it is in, or was in last.
+    pub(super) fn attempt(&self) -> u32 {
+        self.attempted().map_or(0, |(attempt, _)| attempt)
+    }
+
+    /// How far the attempt is, or was at its end.
+    pub(crate) fn pods(&self) -> Option<&Progress> {
+        self.attempted().map(|(_, pods)| pods)
     }
 
     /// When it must be looked at again.

@@ -32,11 +32,11 @@ fn blockers(pods: &Progress, node: &NodeContext) -> Vec<Blocker> {
 impl Drain {
     /// Continues with the counts of what was shown last, if that was the same drain. They are on no flash, as they
     /// change with every pod.
-    pub(crate) fn count_on(&mut self, shown: NodeDrainProgress) {
+    pub(crate) fn count_on(&mut self, shown: &NodeDrainProgress) {
         let Some(resume) = self.resume.as_ref().filter(|_| shown.started_at == self.started_at) else {
             return;
         };
-        let NodeDrainProgress { attempt, evicted, recordons, counts, .. } = shown;
+        let NodeDrainProgress { attempt, evicted, recordons, counts, .. } = *shown;
         let counts = if attempt == resume.attempt { counts } else { PodCounts::default() };
         self.before = Before { evicted, recordons, counts };
     }
@@ -137,7 +137,7 @@ impl Drain {
             | Run::Draining { .. }
             | Run::Pausing { .. }
             | Run::Holding { .. } => None,
-            // After a start it is not known yet whether it goes on.
+            // After a start it is not known yet whether it continues.
             Run::Ended(End::Resumed(status)) if status.is_under_way() => None,
             Run::Idle if !answers.knows_requests() => None,
             Run::Idle => Some(withdrawn("this node takes no part in drains any more")),

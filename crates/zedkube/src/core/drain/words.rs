@@ -52,7 +52,7 @@ impl Drain {
                 )
             }
             Run::Cordoning { trouble, .. } if trouble.is_empty() => {
-                words(DrainPhase::Cordoning, "makes the node unschedulable", "nothing")
+                words(DrainPhase::Cordoning, "making the node unschedulable", "nothing")
             }
             Run::Cordoning { tried, trouble, .. } => words(
                 DrainPhase::Cordoning,
@@ -69,7 +69,7 @@ impl Drain {
             Run::Pausing { attempt, reason, last, .. } => words(
                 DrainPhase::Pausing,
                 format!("attempt {attempt} of {} failed: {reason}", node.limits.drain_tries),
-                format!("{}; the next attempt starts at Deadline, or as soon as that changes", mend(last)),
+                format!("{}; the next attempt starts at Deadline, or as soon as that changes", fix(last)),
             ),
             Run::Holding { .. } => words(
                 DrainPhase::Proving,
@@ -87,12 +87,12 @@ impl Drain {
             Run::Ended(End::FailedCordon(reason)) => words(
                 DrainPhase::FailedCordon,
                 format!("could not cordon: {reason}"),
-                format!("mend that; {}", answers.after_failure()),
+                format!("fix that cause; {}", answers.after_failure()),
             ),
             Run::Ended(End::FailedDrain { reason, last, .. }) => words(
                 DrainPhase::FailedDrain,
                 format!("could not drain: {reason}"),
-                format!("{}; {}", mend(last), answers.after_failure()),
+                format!("{}; {}", fix(last), answers.after_failure()),
             ),
             Run::Ended(End::Resumed(status)) if status.is_final() => words(
                 resumed_phase(*status),
@@ -104,12 +104,12 @@ impl Drain {
                 },
             ),
             Run::Ended(End::Resumed(status)) => {
-                words(resumed_phase(*status), "zedkube has started anew and catches up", "nothing")
+                words(resumed_phase(*status), "zedkube restarted and is catching up", "nothing")
             }
         })
     }
 
-    /// What a drain that is done has let pass, in words; empty when nothing.
+    /// What a drain that is done has left in place, in words; empty when nothing.
     fn but_for(&self) -> String {
         if self.left.is_empty() {
             String::new()
@@ -121,11 +121,9 @@ impl Drain {
 
 fn draining_words(now: &Progress) -> Words {
     let (phase, mut reason, mut next_step) = match now.phase {
-        Phase::Proving => (
-            DrainPhase::Proving,
-            "no pod is left; reads the lists that prove it".to_owned(),
-            "nothing".to_owned(),
-        ),
+        Phase::Proving => {
+            (DrainPhase::Proving, "all pods are gone; verifying".to_owned(), "nothing".to_owned())
+        }
         Phase::Detaching => (
             DrainPhase::Detaching,
             format!("no pod is left; volumes are still attached: {}", listed(&now.volumes, ", ")),
@@ -163,12 +161,12 @@ fn next_step(blockers: &[kubenodeop::Blocker]) -> String {
 }
 
 /// What a person can do about an attempt that failed.
-fn mend(last: &Progress) -> String {
+fn fix(last: &Progress) -> String {
     let step = next_step(&last.blockers);
     match (step.is_empty(), last.trouble_step.is_empty()) {
         (false, _) => step,
         (true, false) => last.trouble_step.clone(),
-        (true, true) => "mend that".to_owned(),
+        (true, true) => "fix that cause".to_owned(),
     }
 }
 

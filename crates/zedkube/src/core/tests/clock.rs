@@ -48,7 +48,7 @@ fn draining() -> Bench {
 
 fn failing() -> Bench {
     let mut bench = draining();
-    let run = bench.core.drain.id();
+    let run = bench.core.drain.run_id();
     bench.fail(run, false);
     bench
 }
@@ -70,12 +70,12 @@ fn points() -> Vec<(&'static str, Bench)> {
     held.hear(Event::Hold(true));
     let mut done = draining();
     for bench in [&mut held, &mut done] {
-        let run = bench.core.drain.id();
+        let run = bench.core.drain.run_id();
         bench.done(run);
     }
     let mut given_up = draining();
     for _ in 1..=5 {
-        let run = given_up.core.drain.id();
+        let run = given_up.core.drain.run_id();
         given_up.fail(run, false);
         if given_up.status().0 != 8 {
             given_up.wait();
@@ -182,7 +182,7 @@ fn k4_ages_and_deadlines_by_the_new_clock_are_those_of_the_monotonic_one() {
         assert_eq!(said.asked_at(request(US, 0).id()), shows(0));
         // What comes after is written by the new clock.
         bench.now = at(20);
-        let run = bench.core.drain.id();
+        let run = bench.core.drain.run_id();
         bench.fail(run, false);
         assert_eq!(bench.core.progress().deadline, shows(320));
         let steps = &bench.core.history.kept().drains[0].steps;

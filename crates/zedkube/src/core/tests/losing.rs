@@ -37,7 +37,7 @@ fn away(bench: &Bench) -> Away {
 /// Asked once more after so many seconds, and not answered.
 fn silent_after(bench: &mut Bench, secs: u64) {
     bench.now = bench.now + Duration::from_secs(secs);
-    let (run, away) = (bench.core.drain.id(), away(bench));
+    let (run, away) = (bench.core.drain.run_id(), away(bench));
     bench.hear(Event::Away(run, Some(Box::new(away))));
 }
 
@@ -61,7 +61,7 @@ fn silence_without_a_break_is_a_skip_and_any_answer_starts_the_time_again() {
     let mut bench = draining();
     silent_after(&mut bench, 5);
     silent_after(&mut bench, 590);
-    let run = bench.core.drain.id();
+    let run = bench.core.drain.run_id();
     bench.hear(Event::Away(run, None));
     silent_after(&mut bench, 20);
     silent_after(&mut bench, 599);
@@ -94,7 +94,7 @@ fn silence_counts_over_a_restart_once_the_new_run_has_found_it_too() {
     // The first answer ends it: the drain continues.
     let mut next = restarted(&bench, LIMIT.as_secs());
     silent_after(&mut next, 5);
-    let run = next.core.drain.id();
+    let run = next.core.drain.run_id();
     next.hear(Event::Away(run, None));
     next.hear(Event::Probed(run, Ok(())));
     assert_eq!(next.core.journal().api_silent_since_ms, 0);

@@ -34,7 +34,7 @@ fn begun(bench: &Bench) -> Option<(u32, Duration, Marks)> {
 }
 
 fn awaits(bench: &Bench) -> bool {
-    let run = bench.core.drain.id();
+    let run = bench.core.drain.run_id();
     bench.last.iter().any(|it| matches!(it, Effect::Await(of, _) if *of == run))
 }
 
@@ -78,7 +78,7 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
         returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
         claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
     };
-    let run = bench.core.drain.id();
+    let run = bench.core.drain.run_id();
     bench.hear(Event::Draining(run, Box::new(Progress { marks: marks.clone(), ..Progress::default() })));
     let journal = bench.core.journal();
     let bench = restarted(journal.clone(), began + Duration::from_hours(1), &reboot);
@@ -132,7 +132,7 @@ fn d15_restarts_upon_restarts_do_not_forget_and_five_attempts_stay_five() {
         }
         bench = restarted(bench.core.journal(), bench.now + Duration::from_secs(300), &reboot);
         assert_eq!(begun(&bench).unwrap().0, attempt);
-        let run = bench.core.drain.id();
+        let run = bench.core.drain.run_id();
         bench.fail(run, false);
     }
     assert_eq!(bench.status(), (8, 2));
@@ -209,7 +209,7 @@ fn the_journal_is_not_written_with_every_pod_and_marks_soon() {
 #[test]
 fn d16_a_change_of_what_blocked_starts_the_next_attempt_at_once_and_says_what_it_was() {
     let (mut bench, _) = pausing();
-    let run = bench.core.drain.id();
+    let run = bench.core.drain.run_id();
     assert!(awaits(&bench));
     let what = || "budget shop/web now allows 1".to_owned();
     // Of another run it is no news.
@@ -235,7 +235,7 @@ fn d16_without_a_change_the_pause_holds() {
 #[test]
 fn d16_the_last_failure_waits_for_no_change() {
     let (mut bench, _) = pausing();
-    let run = bench.core.drain.id();
+    let run = bench.core.drain.run_id();
     for _ in 2..=5 {
         bench.wait();
         bench.fail(run, false);
