@@ -1,7 +1,8 @@
 //! The requests that exist and the answers that were given to them.
 //!
-//! COMPLETE ends with its request, when the drained node changes, and with age (goals P8). Pure: no clock, no I/O, no
-//! task.
+//! COMPLETE ends with its request, when the drained node changes, and with age (goals P8).
+//!
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

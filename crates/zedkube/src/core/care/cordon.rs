@@ -1,7 +1,8 @@
 //! Whose cordon is on our node, and when the node is checked next.
 //!
-//! A drained node is checked again and again, and watched in between (goals P8). Not here: the check itself. Pure: no
-//! clock, no I/O, no task.
+//! A drained node is checked again and again, and watched in between (goals P8). Not here: the check itself.
+//!
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
