@@ -84,8 +84,8 @@ impl Zedkube {
             cordon: self.care.cordon(),
             reason,
             next_step,
-            gate: self.care.boot_gate(&self.node),
-            repairs: self.care.repairs(),
+            gate: self.care.after_boot().shown(&self.node),
+            repairs: self.care.after_boot().repairs(),
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),
             boot_id: self.node.boot_id.clone(),
@@ -130,13 +130,13 @@ impl Zedkube {
     fn idle_words(&self) -> Words {
         match self.node.member {
             // Whatever else is known: a cordon of ours that stays is shown with its cause.
-            _ if self.care.earlier_cordon() == Some(true) => words(
+            _ if self.care.after_boot().earlier_cordon() == Some(true) => words(
                 DrainPhase::AfterBoot,
                 "the node is healthy after the boot; removing our cordon of the earlier boot",
                 "nothing",
             ),
-            _ if self.care.earlier_cordon().is_some() => {
-                let gate = self.care.boot_gate(&self.node);
+            _ if self.care.after_boot().earlier_cordon().is_some() => {
+                let gate = self.care.after_boot().shown(&self.node);
                 let seen = if gate.words.is_empty() { "the first check is under way" } else { &gate.words };
                 words(
                     DrainPhase::AfterBoot,

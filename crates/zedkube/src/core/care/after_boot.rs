@@ -18,7 +18,7 @@ const OWN_CORDON: &str = "own cordon of an earlier boot";
 
 /// What is known of the gate.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct AfterBoot {
+pub(crate) struct AfterBoot {
     /// The watch is on.
     watching: bool,
     /// Nothing is left to do.
@@ -42,7 +42,7 @@ impl AfterBoot {
     }
 
     /// Whether the cordon of an earlier boot that is on the node may go; `None` without one.
-    pub(super) fn earlier_cordon(&self) -> Option<bool> {
+    pub(crate) fn earlier_cordon(&self) -> Option<bool> {
         self.earlier.then(|| self.is_open())
     }
 
@@ -143,7 +143,7 @@ impl AfterBoot {
     }
 
     /// How the gate is, for a reader.
-    pub(super) fn shown(&self, node: &NodeContext) -> BootGate {
+    pub(crate) fn shown(&self, node: &NodeContext) -> BootGate {
         let Some(verdict) = self.verdict() else { return BootGate::default() };
         BootGate {
             open: verdict.is_open(),
@@ -157,7 +157,7 @@ impl AfterBoot {
     }
 
     /// What was fixed after the boot, and how often, since this agent started.
-    pub(super) fn repairs(&self) -> BTreeMap<String, u32> {
+    pub(crate) fn repairs(&self) -> BTreeMap<String, u32> {
         let mut all = self.repairs.clone();
         if let Some(report) = &self.report {
             add(&mut all, &report.repairs);

@@ -4,13 +4,12 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubenodeop::node::boot::Report;
 use nodestatus::Membership;
 use step::{Fault, Mono, planted};
-use topics::{BootGate, CordonOwner};
+use topics::CordonOwner;
 
 use super::after_boot::AfterBoot;
 use crate::core::context::NodeContext;
@@ -129,19 +128,9 @@ impl NodeCare {
         &self.trouble
     }
 
-    /// A cordon of ours of an earlier boot is on the node; whether the gate lets it be removed.
-    pub(crate) fn earlier_cordon(&self) -> Option<bool> {
-        self.after_boot.earlier_cordon()
-    }
-
-    /// The gate after the boot, for a reader.
-    pub(crate) fn boot_gate(&self, node: &NodeContext) -> BootGate {
-        self.after_boot.shown(node)
-    }
-
-    /// What was fixed after the boot, and how often, since this agent started.
-    pub(crate) fn repairs(&self) -> BTreeMap<String, u32> {
-        self.after_boot.repairs()
+    /// What is known of the gate after the boot.
+    pub(crate) fn after_boot(&self) -> &AfterBoot {
+        &self.after_boot
     }
 
     /// When time alone brings a check.
@@ -159,7 +148,7 @@ impl NodeCare {
         self.check = Check::NotDue;
     }
 
-    /// A node in no cluster was not checked for good.
+    /// In no cluster the node was not checked for good: it is checked again.
     pub(crate) fn joined_cluster(&mut self, now: Mono) {
         if self.check == Check::NotDue {
             self.check_at(now);

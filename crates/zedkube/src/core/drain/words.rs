@@ -69,7 +69,10 @@ impl Drain {
             Run::Pausing { attempt, reason, last, .. } => words(
                 DrainPhase::Pausing,
                 format!("attempt {attempt} of {} failed: {reason}", node.limits.drain_tries),
-                format!("{}; the next attempt starts at Deadline, or as soon as that changes", fix(last)),
+                format!(
+                    "{}; the next attempt starts at Deadline, or as soon as that changes",
+                    what_to_do(last)
+                ),
             ),
             Run::Holding { .. } => words(
                 DrainPhase::Proving,
@@ -92,7 +95,7 @@ impl Drain {
             Run::Ended(End::FailedDrain { reason, last, .. }) => words(
                 DrainPhase::FailedDrain,
                 format!("could not drain: {reason}"),
-                format!("{}; {}", fix(last), answers.after_failure()),
+                format!("{}; {}", what_to_do(last), answers.after_failure()),
             ),
             Run::Ended(End::Resumed(status)) if status.is_final() => words(
                 resumed_phase(*status),
@@ -161,7 +164,7 @@ fn next_step(blockers: &[kubenodeop::Blocker]) -> String {
 }
 
 /// What a person can do about an attempt that failed.
-fn fix(last: &Progress) -> String {
+fn what_to_do(last: &Progress) -> String {
     let step = next_step(&last.blockers);
     match (step.is_empty(), last.trouble_step.is_empty()) {
         (false, _) => step,

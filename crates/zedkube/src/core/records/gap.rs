@@ -8,7 +8,7 @@ use step::Mono;
 
 /// Keeps writes of one file apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Gap {
+pub(super) struct Gap {
     /// The last write.
     last: Option<Mono>,
     /// When a value that is held back is due.
@@ -17,7 +17,7 @@ pub(crate) struct Gap {
 
 impl Gap {
     /// Whether a changed value is written now. If not, [`Gap::due`] says when to ask again.
-    pub(crate) fn opens(&mut self, now: Mono, gap: Duration) -> bool {
+    pub(super) fn opens(&mut self, now: Mono, gap: Duration) -> bool {
         match self.last.map(|last| last + gap) {
             Some(next) if now < next => {
                 self.due = Some(next);
@@ -28,17 +28,17 @@ impl Gap {
     }
 
     /// It has been written, in turn or before its turn.
-    pub(crate) fn written(&mut self, now: Mono) {
+    pub(super) fn written(&mut self, now: Mono) {
         *self = Self { last: Some(now), due: None };
     }
 
     /// The value is again what was written last.
-    pub(crate) fn settled(&mut self) {
+    pub(super) fn settled(&mut self) {
         self.due = None;
     }
 
     /// When a value that is held back must be written.
-    pub(crate) fn due(&self) -> Option<Mono> {
+    pub(super) fn due(&self) -> Option<Mono> {
         self.due
     }
 }

@@ -16,7 +16,7 @@ use crate::core::context::NodeContext;
 use crate::core::facts::{Author, Force};
 
 /// Drains that are kept.
-pub(crate) const DRAINS: usize = 10;
+const DRAINS: usize = 10;
 /// Force files that are kept.
 const FORCED: usize = 8;
 /// Steps of a drain; five attempts that fail take fourteen.
@@ -64,7 +64,7 @@ impl History {
     }
 
     /// The newest drain.
-    pub(crate) fn newest(&self) -> Option<&DrainRecord> {
+    pub(super) fn newest(&self) -> Option<&DrainRecord> {
         self.kept.drains.first()
     }
 
@@ -131,16 +131,16 @@ impl History {
     }
 
     /// The drain that is not over.
-    pub(crate) fn open(&mut self) -> Option<&mut DrainRecord> {
+    fn open(&mut self) -> Option<&mut DrainRecord> {
         self.kept.drains.first_mut().filter(|it| it.is_open())
     }
 
-    pub(crate) fn has_open(&self) -> bool {
+    pub(super) fn has_open(&self) -> bool {
         self.kept.drains.first().is_some_and(DrainRecord::is_open)
     }
 
     /// A new drain, or the one that an earlier run of this agent was in, when this is what it `resumes`.
-    pub(crate) fn taken(&mut self, request: &NodeDrainRequest, boot_id: &str, at: GoTime, resumes: bool) {
+    pub(super) fn taken(&mut self, request: &NodeDrainRequest, boot_id: &str, at: GoTime, resumes: bool) {
         let same = |it: &DrainRecord| it.id() == request.id() && it.is_of_boot(boot_id);
         if resumes && let Some(last) = self.kept.drains.first_mut().filter(|it| same(it)) {
             last.ended_at = GoTime::ZERO;
@@ -164,7 +164,7 @@ impl History {
     }
 
     /// A step of the drain that is not over; without one nothing is kept.
-    pub(crate) fn step(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
+    pub(super) fn step(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
         let Some(record) = self.open() else { return };
         record.attempts = record.attempts.max(attempt);
         add(record, DrainStep { at, step, attempt, text: cut(text, TEXT_BYTES) });
@@ -172,7 +172,7 @@ impl History {
     }
 
     /// The same for what happens once: not when it is there already since `since`.
-    pub(crate) fn once(&mut self, step: StepWord, since: &[StepWord], attempt: u32, at: GoTime) {
+    pub(super) fn once(&mut self, step: StepWord, since: &[StepWord], attempt: u32, at: GoTime) {
         let is_there = |record: &mut DrainRecord| {
             let last = record.steps.iter().rev().find(|it| it.step == step || since.contains(&it.step));
             last.is_some_and(|it| it.step == step)
@@ -183,7 +183,7 @@ impl History {
     }
 
     /// How far the attempt is; written with the next step.
-    pub(crate) fn facts(&mut self, counts: PodCounts, blockers: &[Blocker], sums: (u32, u32)) {
+    pub(super) fn facts(&mut self, counts: PodCounts, blockers: &[Blocker], sums: (u32, u32)) {
         let Some(record) = self.open() else { return };
         record.counts = counts;
         record.more_blockers = more(blockers.len());
@@ -194,7 +194,7 @@ impl History {
     }
 
     /// The status of the drain, and what was left in place so far.
-    pub(crate) fn reached(&mut self, status: DrainStatus, left: &[String]) {
+    pub(super) fn reached(&mut self, status: DrainStatus, left: &[String]) {
         let Some(record) = self.open() else { return };
         record.status = status;
         record.left = left.iter().take(NAMED).map(|it| cut(it, SENTENCE_BYTES)).collect();
@@ -202,7 +202,7 @@ impl History {
     }
 
     /// The open drain is over.
-    pub(crate) fn end(&mut self, step: StepWord, status: DrainStatus, at: GoTime, text: &str) {
+    pub(super) fn end(&mut self, step: StepWord, status: DrainStatus, at: GoTime, text: &str) {
         self.step(step, 0, at, text);
         let Some(record) = self.open() else { return };
         record.status = status;
@@ -216,7 +216,7 @@ impl History {
     }
 
     /// A drain in which the device went down ended with its last step: how long the device was off is not known.
-    pub(crate) fn interrupted(&mut self, boot_id: &str, at: GoTime) {
+    fn interrupted(&mut self, boot_id: &str, at: GoTime) {
         let Some(record) = self.open() else { return };
         if record.is_of_boot(boot_id) {
             return;
@@ -230,7 +230,7 @@ impl History {
     }
 
     /// The newest drain, which was complete, counts no longer.
-    pub(crate) fn void(&mut self, at: GoTime, why: &str) {
+    pub(super) fn void(&mut self, at: GoTime, why: &str) {
         if let Some(record) = self.kept.drains.first_mut() {
             add(record, DrainStep { at, step: StepWord::Void, attempt: 0, text: cut(why, TEXT_BYTES) });
             self.changed = true;
@@ -250,7 +250,7 @@ impl History {
 
     /// Keeps account of the force file: who gave which order when, and what comes of it; `None` for one that released
     /// a request in this turn, which is shown on its own.
-    pub(crate) fn audit(&mut self, force: &Force, effect: Option<&str>, (boot_id, at): (&str, GoTime)) {
+    pub(super) fn audit(&mut self, force: &Force, effect: Option<&str>, (boot_id, at): (&str, GoTime)) {
         if !self.heard_force {
             return;
         }
@@ -311,7 +311,7 @@ impl History {
     }
 
     /// The force file answered this request, without a proved drain.
-    pub(crate) fn released(&mut self, id: RequestId, context: &str, at: GoTime) {
+    pub(super) fn released(&mut self, id: RequestId, context: &str, at: GoTime) {
         let Some(forced) = self.kept.forced.first_mut() else { return };
         forced.released_at = id.at;
         forced.effect =
@@ -332,7 +332,7 @@ impl History {
 }
 
 /// Whose cordon it is, in a word.
-pub(crate) const fn whose(owner: CordonOwner) -> &'static str {
+pub(super) const fn whose(owner: CordonOwner) -> &'static str {
     match owner {
         CordonOwner::None => "nobody's",
         CordonOwner::Ours => "ours",
