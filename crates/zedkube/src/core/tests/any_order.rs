@@ -27,7 +27,7 @@ enum Turn {
     Hold(bool),
     /// The task at work ends: well, badly, or with every other node draining too; a wait for a change ends with one.
     Result(u8),
-    /// The drain at work tells how far it is.
+    /// The drain at work reports how far it is.
     Progress(bool),
     /// The look at the node ends: with what is there, or with trouble.
     Look(bool),
@@ -45,7 +45,7 @@ enum Turn {
     Moment(u64),
     /// Time passes until the core wants to be woken.
     Wait,
-    /// zedkube starts anew, in another boot or in this one; the number stands for an order of first facts.
+    /// zedkube restarts, in another boot or in this one; the number is an order of first facts.
     Restart(bool, usize),
     /// The wall clock is set so many hours on from what it showed at first, while zedkube runs or before it starts.
     Clock(i32, bool),

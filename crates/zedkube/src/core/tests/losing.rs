@@ -73,7 +73,7 @@ fn silence_without_a_break_is_a_skip_and_any_answer_starts_the_time_again() {
     let said = bench.core.progress();
     assert!(said.skip.contains("lost in the middle of the drain: no answer for 600 s, since 20"), "{said:?}");
     assert_eq!((bench.status(), &said.answers[0].skip), ((9, 2), &said.skip));
-    // What the attempt may still tell changes nothing.
+    // What the attempt may still report changes nothing.
     bench.done(run);
     assert!(is_skipped(&bench));
 }

@@ -93,10 +93,10 @@ fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
             bench.wait();
         }
     }
-    let told =
+    let shown =
         [(Requester::DeviceOp, DrainStatus::FailedDrain), (Requester::Operator, DrainStatus::Complete)];
     // An agent of the reference reads nothing but the status: it must see its failure.
-    assert_eq!((bench.status(), answers(&bench)), ((8, 2), told.to_vec()));
+    assert_eq!((bench.status(), answers(&bench)), ((8, 2), shown.to_vec()));
     assert!(!bench.gives_back());
     bench.look(Seen::Ours);
     // Nor does a restart give the person's node back, or hide the failure.
@@ -105,7 +105,7 @@ fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
         again.ask(&request(who, secs));
     }
     again.join();
-    assert_eq!((again.status(), answers(&again)), ((8, 2), told.to_vec()));
+    assert_eq!((again.status(), answers(&again)), ((8, 2), shown.to_vec()));
     assert!(!again.gives_back());
     // The operation that withdraws leaves the person's answer to be read.
     again.hear(Event::Request(Requester::DeviceOp, None));

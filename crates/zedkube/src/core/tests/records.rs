@@ -25,7 +25,7 @@ fn later(bench: &mut Bench, secs: u64) {
     bench.now = bench.now + Duration::from_secs(secs);
 }
 
-/// Where each of these effects stands among all of the last step.
+/// Where each of these effects is among all of the last step.
 fn order(bench: &Bench) -> Vec<&'static str> {
     let word = |it: &Effect| match it {
         Effect::Journal(_) => Some("journal"),
@@ -45,7 +45,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
     bench.last.iter().filter_map(word).collect()
 }
 
-/// Started anew at the same moment, in this boot, with what the last run has written.
+/// Restarted at the same moment, in this boot, with what the last run has written.
 fn restarted(bench: &Bench, boot: &str) -> Bench {
     let journal = Some(bench.core.journal());
     let limits = Limits { progress_gap_ms: 0, ..Limits::default() };
@@ -215,7 +215,7 @@ fn a_restart_in_mid_drain_forgets_no_eviction_and_no_pod_that_has_gone() {
     let run = bench.until_draining();
     let far = Progress { counts: counts(12, 8, 4), evicted: 12, recordons: 1, ..Progress::default() };
     bench.hear(Event::Draining(run, Box::new(far)));
-    // Twice: the second run must not forget what the first one was told.
+    // Twice: the second run must not forget what the first one was shown.
     let mut next = restarted(&restarted(&bench, "b1"), "b1");
     next.ask(&request(US, 1));
     next.join();
@@ -315,16 +315,16 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     assert_eq!((forced.by.as_str(), forced.reason.as_str()), ("field", "server is lost"));
     assert!(
         bench.core.journal().answers[0].forced,
-        "whoever reads the answer tells a forced COMPLETE from a skip"
+        "whoever reads the answer can tell a forced COMPLETE from a skip"
     );
     assert_eq!((forced.written_at, forced.seen_at), (wall(), wall().plus(Duration::from_secs(5))));
     assert_eq!((forced.order.status, forced.order.requested_by), (DrainStatus::Complete, US));
     assert_eq!(forced.released_at, request(US, 1).requested_at);
     assert_eq!(forced.effect, "released the reboot asked at 2026-03-14T09:26:54Z without a proved drain");
-    let told: Vec<&str> = newest(&bench).steps[4..].iter().map(|it| it.text.as_str()).collect();
+    let shown: Vec<&str> = newest(&bench).steps[4..].iter().map(|it| it.text.as_str()).collect();
     assert_eq!(steps(newest(&bench))[4..], ["forced", "skipped"]);
     assert_eq!(
-        told,
+        shown,
         [
             "by field (file of root, uid 0): released without a proved drain",
             "forced {Complete 2} by the force file"

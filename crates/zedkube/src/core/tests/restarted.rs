@@ -1,4 +1,4 @@
-//! What a restart in the same boot must not start anew: attempts, limits, pauses (goals D15), and what ends a pause
+//! What a restart in the same boot must not start again: attempts, limits, pauses (goals D15), and what ends a pause
 //! early (goals D16).
 //!
 //! Pure: no clock, no I/O, no task.
@@ -38,7 +38,7 @@ fn awaits(bench: &Bench) -> bool {
     bench.last.iter().any(|it| matches!(it, Effect::Await(of, _) if *of == run))
 }
 
-/// Started anew at that time of the same boot, with this request standing, up to the cordon.
+/// Restarted at that time of the same boot, with this request made, up to the cordon.
 fn restarted(journal: DrainJournal, now: Mono, standing: &NodeDrainRequest) -> Bench {
     let limits = Limits { progress_gap_ms: 0, ..Limits::default() };
     let mut bench = Bench::at(now, limits, Some(journal));
@@ -102,7 +102,7 @@ fn d15_after_a_restart_in_a_pause_the_rest_of_it_is_kept_and_attempts_count_on()
     assert!(bench.core.progress().reason.contains("attempt 1 of 5 failed: budget shop/web"));
     assert_eq!(bench.wait(), Duration::from_secs(200));
     let (attempt, _, marks) = begun(&bench).unwrap();
-    // Limits begin anew with an attempt; what was learned of workloads stays.
+    // Limits begin again with an attempt; what was learned of workloads stays.
     assert_eq!((attempt, marks.attempt, marks.volumes, marks.returns.len()), (2, Some(at(360)), None, 1));
 }
 

@@ -57,10 +57,10 @@ pub(super) struct World {
     pub(super) watching: bool,
     /// The node is watched for taints.
     pub(super) sentry: bool,
-    /// What was told of it last: whether it is open.
+    /// What was reported of it last: whether it is open.
     pub(super) gate: Option<bool>,
     pub(super) late: Vec<Event>,
-    /// How often a drain has told how far it is.
+    /// How often a drain has reported how far it is.
     pub(super) reports: u32,
     /// The newest progress that was written, when, and beside which status.
     pub(super) progress: Option<(Box<NodeDrainProgress>, Mono)>,
@@ -190,7 +190,7 @@ impl World {
                         assert_eq!(self.candidacy, Some(Candidacy::Closed), "L5: {answer:?}");
                     }
                 }
-                Effect::Status(status) => self.told(status),
+                Effect::Status(status) => self.shown(status),
                 Effect::Probe(run) => self.begin(Task::Probe(run)),
                 Effect::Cordon(run, _) => self.begin(Task::Cordon(run)),
                 Effect::Drain(run, _, _, marks) => {
@@ -232,14 +232,14 @@ impl World {
         }
     }
 
-    pub(super) fn told(&mut self, status: NodeDrainStatus) {
+    pub(super) fn shown(&mut self, status: NodeDrainStatus) {
         self.status = status;
         let closed = self.candidacy == Some(Candidacy::Closed);
         assert!(closed || status.status != DrainStatus::Complete, "L5: {status} while this node may lead");
         if status.status != DrainStatus::Complete || self.force == Force::Order(status) {
             return;
         }
-        // Nobody else than who has earned it is told COMPLETE.
+        // Nobody else than who has earned it is shown COMPLETE.
         let earned =
             |id: &RequestId| [&self.drained, &self.skipped, &self.forced].iter().any(|all| all.contains(id));
         let request = self.requests.get(&status.requested_by).unwrap_or_else(|| panic!("{status} to nobody"));
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// A cordon, or a drain that cordons anew, has read the node and written it, but its write is not there yet.
+    /// A cordon, or a drain that cordons again, has read the node and written it, but its write is not there yet.
     pub(super) fn on_its_way(&mut self, task: Task) {
         if !matches!(task, Task::Probe(_) | Task::Await(_)) && self.node == CordonOwner::None {
             self.landing = Some((self.version, self.now));
