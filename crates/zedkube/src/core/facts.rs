@@ -32,7 +32,7 @@ pub enum Event {
     Request(Requester, Option<NodeDrainRequest>),
     /// The topic of a requester has been read once.
     RequestsRead(Requester),
-    /// Who wrote the force file that is told next, where that can be had.
+    /// Who wrote the force file that is heard of next, where that can be had.
     ForceBy(Option<Author>),
     /// The force file.
     Force(Force),
@@ -59,7 +59,7 @@ pub enum Event {
     Looked(u64, Result<Seen, String>),
     /// Answer to [`Effect::Guard`]: what has happened, in words.
     Stirred(String),
-    /// How the gate after the boot stands, and what was mended; as long as [`Effect::Gate`] says.
+    /// How the gate after the boot is, and what was fixed; as long as [`Effect::Gate`] says.
     Gate(Box<Report>),
     /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
     Tainted(Vec<String>),
@@ -105,7 +105,7 @@ pub struct Done {
     pub evicted: u32,
     /// How often the cordon had to be renewed.
     pub recordons: u32,
-    /// What a rule has let pass.
+    /// What was left in place by policy.
     pub left: Vec<Left>,
 }
 
@@ -120,7 +120,7 @@ pub struct Away {
     pub why: String,
 }
 
-/// An attempt that came to nothing.
+/// An attempt that failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     /// In one sentence.
@@ -150,7 +150,7 @@ pub enum Seen {
     NotReady,
 }
 
-/// A pod on our node that would have to leave, unless a rule lets it pass.
+/// A pod on our node that would have to leave, unless a rule leaves it in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stayer {
     /// Its namespace.
@@ -172,7 +172,7 @@ pub enum Effect {
     Progress(Box<NodeDrainProgress>),
     /// Publish the status.
     Status(NodeDrainStatus),
-    /// Tell the election what this drain leaves to it. Once closed, the lease is given back before the next effect,
+    /// What this drain leaves to the election. Once closed, the lease is released before the next effect,
     /// or that takes too long.
     Candidacy(Candidacy),
     /// Ask whether the API is there.
@@ -189,7 +189,7 @@ pub enum Effect {
     Guard,
     /// Look at the node and, while it is kept, at its pods; `give_back` removes a cordon of ours.
     Look {
-        /// To be given back.
+        /// To be repeated in the answer.
         nth: u64,
         /// Whether a cordon of ours has to go.
         give_back: bool,
@@ -223,9 +223,9 @@ pub enum Said {
     AttemptFailed(u32, String),
     /// What held the drain up has changed, in words.
     BlockerChanged(String),
-    /// An attempt had failed before this agent started anew; the next one starts after the rest of the pause.
+    /// An attempt had failed before this agent restarted; the next one starts after the rest of the pause.
     PauseKept(u32, Duration),
-    /// What a rule has let pass, by name.
+    /// What was left in place by policy, by name.
     Left(String),
     /// The last attempt failed.
     GivingUp(String),
@@ -237,21 +237,21 @@ pub enum Said {
     HeldTooLong,
     /// A drain is done, with its time.
     Complete(Duration),
-    /// All requests were taken back.
+    /// All requests were withdrawn.
     Withdrawn,
     /// A forced status holds; who forced it and why.
     Forced(NodeDrainStatus, String),
     /// The cordon of ours is gone.
     GivenBack,
-    /// The node cannot be looked at or given back yet.
+    /// The node cannot be checked or uncordoned yet.
     LookFailed(String),
     /// COMPLETE counts no longer, for this reason.
     Void(String),
     /// Something has happened on the drained node, in words.
     Stirred(String),
-    /// The gate after the boot stands so now.
+    /// How the gate after the boot is now.
     Gate(Verdict),
-    /// Something that a boot had left was mended.
+    /// Something that a boot had left was fixed.
     Repaired(String),
     /// Taints of an outage are on the node again.
     Tainted(Vec<String>),

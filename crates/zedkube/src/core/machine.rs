@@ -1,99 +1,36 @@
-//! The life of NodeDrainStatus, one drain at a time, and the cordon that is given back.
+//! The life of NodeDrainStatus: three values, the drain, the care of the node and the answers, and the one step that
+//! takes them through a fact.
 //!
 //! Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
-
-use agent::settings::{self, Properties};
-use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use step::{Core, Fault, Mono, planted};
 use topics::{
-    Answer, Asked, CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, Requester,
+    DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainStatus, Requester,
 };
 
-use super::after_boot::AfterBoot;
-use super::facts::{Effect, Event, Force, RunId, Said};
-use super::gap::Gap;
-use super::history::History;
-use super::lost::Silence;
-use super::resume::{Before, Resume, some};
-use super::run::{Care, End, Run, Sent};
-use super::void::Guard;
+use super::answers::Answers;
+use super::care::NodeCare;
+use super::context::NodeContext;
+use super::drain::Drain;
+use super::facts::{Effect, Event};
+use super::records::{History, Published};
 use crate::limits::Limits;
 
 /// The core of zedkube.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zedkube {
-    pub(super) limits: Limits,
-    pub(super) boot_id: String,
-    /// When the monotonic clock started, by the wall clock.
-    pub(super) booted_at: GoTime,
-    pub(super) properties: Properties,
-    pub(super) member: Membership,
-    pub(super) node_known: bool,
-    pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
-    pub(super) read: Vec<Requester>,
-    pub(super) force: Force,
-    pub(super) hold: bool,
-    pub(super) run: Run,
-    pub(super) run_id: RunId,
-    /// The API does not answer in the middle of this drain.
-    pub(super) silence: Option<Silence>,
-    /// Since when, over restarts of this agent.
-    pub(super) silent_since: Option<Mono>,
-    /// What skipping the rest of this drain would put at risk.
-    pub(super) stake: DrainStake,
-    /// The request in whose name the run works.
-    pub(super) serves: Option<NodeDrainRequest>,
-    pub(super) started_at: GoTime,
-    /// Before this no drain starts for a new request.
-    pub(super) next_start: Option<Mono>,
-    /// When each standing request was made.
-    pub(super) asked: Vec<Asked>,
-    /// The attempt of an earlier run of this agent, until it is gone on with.
-    pub(super) resume: Option<Resume>,
-    /// What this drain had done before the task that is at work now.
-    pub(super) before: Before,
-    /// What rules have let pass, in attempts that are over.
-    pub(super) left: Vec<String>,
-    /// What was said before this agent started anew, while the run catches up.
-    pub(super) floor: Option<DrainStatus>,
-    pub(super) answers: Vec<Answer>,
-    /// When the second of two answered requesters is named.
-    pub(super) second_from: Option<Mono>,
-    pub(super) second: bool,
-    pub(super) cordon: CordonOwner,
-    pub(super) care: Care,
-    /// Whether the drained node is watched between two looks.
-    pub(super) guard: Guard,
-    /// When COMPLETE was said last; after a start in the same boot, that start.
-    pub(super) complete_at: Option<Mono>,
-    pub(super) looks: u64,
-    /// Whether the last look was to remove a cordon of ours.
-    pub(super) gives_back: bool,
-    pub(super) sent: Sent,
-    pub(super) care_trouble: String,
-    pub(super) after_boot: AfterBoot,
-    /// Whether the node has been looked at since this start.
-    pub(super) node_seen: bool,
-    pub(super) said_candidacy: Option<Candidacy>,
-    pub(super) said_status: Option<NodeDrainStatus>,
-    pub(super) said_progress: Option<Box<NodeDrainProgress>>,
-    pub(super) progress_gap: Gap,
-    pub(super) said_journal: DrainJournal,
-    pub(super) marks_gap: Gap,
+    pub(super) node: NodeContext,
+    pub(super) drain: Drain,
+    pub(super) care: NodeCare,
+    pub(super) answers: Answers,
+    pub(super) published: Published,
     pub(super) history: History,
 }
 
 impl Zedkube {
-    /// Who may ask, in the order in which they are named.
-    pub(super) const REQUESTERS: [Requester; 3] =
-        [Requester::DeviceOp, Requester::Update, Requester::Operator];
-
-    /// Starts with what an earlier run left, and says what follows from it at once. `booted_at` is when the monotonic
-    /// clock started, by the wall clock as it is now.
+    /// Starts with what an earlier run left, and publishes what follows from it at once. `booted_at` is when the
+    /// monotonic clock started, by the wall clock as it is now.
     #[must_use]
     pub fn new(
         limits: Limits,
@@ -103,269 +40,48 @@ impl Zedkube {
         booted_at: GoTime,
     ) -> (Self, Vec<Effect>) {
         let journal = journal.unwrap_or_default();
-        let same_boot = journal.boot_id == boot_id && !planted(Fault::K7);
+        let same_boot = Some(&journal).filter(|it| it.boot_id == boot_id && !planted(Fault::K7));
+        let wrote = same_boot.map(|it| it.booted_at).filter(|it| !it.is_zero());
         let mut core = Self {
-            limits,
-            boot_id,
-            booted_at,
-            properties: Properties::default(),
-            member: Membership::default(),
-            node_known: false,
-            requests: BTreeMap::new(),
-            read: Vec::new(),
-            force: Force::Absent,
-            hold: false,
-            run: Run::Idle,
-            run_id: 0,
-            silence: None,
-            silent_since: None,
-            stake: DrainStake::default(),
-            serves: None,
-            started_at: GoTime::ZERO,
-            next_start: None,
-            asked: Vec::new(),
-            resume: None,
-            before: Before::default(),
-            left: Vec::new(),
-            floor: None,
-            answers: Vec::new(),
-            second_from: None,
-            second: false,
-            cordon: CordonOwner::None,
-            care: Care::Due(now),
-            guard: Guard::Off,
-            complete_at: same_boot.then_some(now),
-            looks: 0,
-            gives_back: false,
-            sent: if same_boot { Sent::Cordon } else { Sent::Nothing },
-            care_trouble: String::new(),
-            after_boot: AfterBoot::default(),
-            node_seen: false,
-            said_candidacy: None,
-            said_status: None,
-            said_progress: None,
-            progress_gap: Gap::default(),
-            said_journal: journal.clone(),
-            marks_gap: Gap::default(),
+            node: NodeContext {
+                limits,
+                boot_id,
+                booted_at: wrote.unwrap_or(booted_at),
+                member: Membership::default(),
+                node_known: false,
+            },
+            drain: Drain::new(same_boot),
+            care: NodeCare::new(now, same_boot.map(|it| it.cordon)),
+            answers: Answers::new(now, same_boot.map(|it| (it.answers.clone(), it.asked.clone()))),
+            published: Published::beside(journal.clone()),
             history: History::default(),
         };
-        if same_boot {
-            core.cordon = journal.cordon;
-            core.started_at = journal.started_at;
-            core.answers.clone_from(&journal.answers);
-            core.left.clone_from(&journal.left);
-            core.resume = Resume::from(&journal);
-            if core.resume.is_some() {
-                core.silent_since = some(journal.api_silent_since_ms);
-                core.stake = journal.stake;
-            }
-            if journal.status != DrainStatus::NotRequested {
-                core.run = Run::Ended(End::Resumed(journal.status));
-            }
-            core.second = true;
-            core.asked = journal.asked;
-            if !journal.booted_at.is_zero() {
-                core.booted_at = journal.booted_at;
-                core.set_clock(now, booted_at);
-            }
-        }
+        core.set_clock(now, booted_at);
         let mut out = Vec::new();
-        core.tell(now, &mut out);
+        core.publish(now, &mut out);
         (core, out)
     }
 
-    /// Whether this node is in a cluster as far as drains are concerned.
-    pub(super) fn is_member(&self) -> bool {
-        let forced_out =
-            matches!(self.force, Force::Order(order) if order.status == DrainStatus::NotSupported);
-        matches!(self.member, Membership::Member | Membership::Leaving) && !forced_out
-    }
-
-    /// Whether it is known which requests stand.
-    pub(super) fn knows_requests(&self) -> bool {
-        self.read.len() == Self::REQUESTERS.len()
-    }
-
-    /// Whether a request that stands is served.
-    pub(super) fn can_drain(&self) -> bool {
-        self.is_member() && self.member != Membership::Leaving && self.node_known && self.knows_requests()
-    }
-
-    /// What time alone brings.
-    pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let run = std::mem::replace(&mut self.run, Run::Idle);
-        self.run = match run {
-            Run::Taken { from } if now >= from => {
-                self.next_start = Some(now + self.limits.drain_gap()).filter(|at| *at > now);
-                out.push(Effect::Say(Said::Starting));
-                out.push(Effect::Probe(self.run_id));
-                Run::Probing { away_since: now, again: None, trouble: String::new() }
-            }
-            Run::Probing { away_since, again: Some(at), trouble } if now >= at => {
-                out.push(Effect::Probe(self.run_id));
-                Run::Probing { away_since, again: None, trouble }
-            }
-            Run::Cordoning { tried, again: Some(at), trouble } if now >= at => {
-                self.cordon_now(out);
-                Run::Cordoning { tried: tried + 1, again: None, trouble }
-            }
-            Run::Pausing { attempt, until, last, .. } if now >= until => {
-                self.next_attempt(now, attempt + 1, &last, out)
-            }
-            Run::Holding { done, attempt, last, until } if now >= until => {
-                self.run = Run::Holding { done, attempt, last, until };
-                out.push(Effect::Say(Said::HeldTooLong));
-                return self.complete(now, out);
-            }
-            run @ (Run::Idle
-            | Run::Taken { .. }
-            | Run::Probing { .. }
-            | Run::Cordoning { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Holding { .. }
-            | Run::Ended(_)) => run,
-        };
-        if let Care::Due(at) = self.care
-            && now >= at
-            && self.may_look()
-        {
-            self.looks += 1;
-            self.care = Care::Looking;
-            let give_back = !self.keeps_cordon() || planted(Fault::K9);
-            self.gives_back = give_back;
-            out.push(Effect::Look { nth: self.looks, give_back, gate_open: self.after_boot.is_open() });
+    /// Continues with the counts of what was shown last; to be called before the first fact.
+    pub fn count_on(&mut self, shown: Option<NodeDrainProgress>) {
+        if let Some(shown) = shown {
+            self.drain.count_on(&shown.by_clock(self.node.booted_at));
         }
     }
 
-    /// A cordon of ours stays while a drain runs or is complete for a request that stands.
-    pub(super) fn keeps_cordon(&self) -> bool {
-        if self.member == Membership::Leaving {
-            return true;
-        }
-        match &self.run {
-            Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
-            Run::Ended(End::Resumed(status)) => {
-                !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
-            }
-            Run::Taken { .. }
-            | Run::Probing { .. }
-            | Run::Cordoning { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Holding { .. }
-            | Run::Ended(End::Drained { .. } | End::Skipped(_)) => true,
-        }
+    /// Continues with the history that earlier runs left. To be called before the first fact.
+    pub fn recall(&mut self, now: Mono, kept: Option<DrainHistory>) -> Vec<Effect> {
+        let (history, new) = History::recalled(kept.unwrap_or_default(), now, &self.node);
+        self.history = history;
+        new.map(|it| Effect::History(Box::new(it))).into_iter().collect()
     }
 
-    pub(super) fn cordon_now(&mut self, out: &mut Vec<Effect>) {
-        if let Some(request) = &self.serves {
-            self.sent = Sent::Cordon;
-            out.push(Effect::Cordon(self.run_id, request.clone()));
-        }
-    }
-
-    pub(super) fn probed(&mut self, now: Mono, result: Result<(), String>, out: &mut Vec<Effect>) {
-        let Run::Probing { away_since, again: None, .. } = self.run else { return };
-        let trouble = match result {
-            Ok(()) => {
-                self.cordon_now(out);
-                self.run = Run::Cordoning { tried: 1, again: None, trouble: String::new() };
-                return;
-            }
-            Err(trouble) => trouble,
-        };
-        let limit = self.properties.time(settings::DRAIN_SKIP);
-        // A drain that was under way holds: an API that is away for one cause would release every draining node.
-        let under_way = self.resume.is_some();
-        if now.since(away_since) >= limit && !under_way && !planted(Fault::K2) {
-            let skip = format!("the Kubernetes API was not reachable for {} s: {trouble}", limit.as_secs());
-            self.skip(now, skip, out);
-        } else {
-            let pause = now + self.limits.probe_pause();
-            let again = if under_way { pause } else { pause.min(away_since + limit) };
-            self.run = Run::Probing { away_since, again: Some(again), trouble };
-        }
-    }
-
-    /// Whether the node may be looked at: one that is leaving its cluster is in other hands.
-    fn may_look(&self) -> bool {
-        self.node_known && self.knows_requests() && self.member != Membership::Leaving
-    }
-
-    fn joined(&mut self, now: Mono, member: Membership, out: &mut Vec<Effect>) {
-        let was = self.member;
-        if member == Membership::Undecided || member == was {
-            return;
-        }
-        self.member = member;
-        match member {
-            Membership::Leaving => self.make_way(now, out),
-            Membership::Outside if was == Membership::Leaving => {
-                // Its Node object has gone, and with it whatever cordon it had.
-                self.cordon = CordonOwner::None;
-            }
-            // In no cluster the node was not looked at for good.
-            Membership::Member if self.care == Care::Done => self.care = Care::Due(now),
-            Membership::Undecided | Membership::Member | Membership::Outside => {}
-        }
-    }
-
-    /// The node is to leave its cluster: what is under way here ends, with the cordon left where it is. What is
-    /// asked for stands, and is served or told of no cluster afterwards.
-    fn make_way(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let under_way = self.run.resumed().is_some_and(DrainStatus::is_under_way);
-        if self.run.is_active() || under_way {
-            self.end_run(out);
-            self.run = Run::Idle;
-            self.answers.retain(|it| it.status.is_final());
-        } else {
-            out.push(Effect::Cancel);
-            self.guard = Guard::Off;
-        }
-        // A look that was under way counts no more; the next one is when the node has left, or stays.
-        self.looks += 1;
-        self.care = Care::Due(now);
-    }
-
-    pub(super) fn skip(&mut self, now: Mono, skip: String, out: &mut Vec<Effect>) {
-        out.push(Effect::Say(Said::Skipped(skip.clone())));
-        self.answer(now, DrainStatus::Complete, &skip);
-        self.run = Run::Ended(End::Skipped(skip));
-        self.resume = None;
-    }
-
-    pub(super) fn cordoned(&mut self, now: Mono, result: Result<CordonOwner, String>, out: &mut Vec<Effect>) {
-        let Run::Cordoning { tried, again: None, .. } = self.run else { return };
-        match result {
-            Ok(owner) if planted(Fault::K15) => {
-                self.cordon = owner;
-                self.skip(now, "every other node is cordoned".to_owned(), out);
-            }
-            Ok(owner) => {
-                self.cordon = owner;
-                self.floor = None;
-                out.push(Effect::Say(Said::Cordoned(owner)));
-                self.run = self.first_attempt(now, out);
-            }
-            Err(trouble) => {
-                out.push(Effect::Say(Said::CordonFailed(tried, trouble.clone())));
-                if tried < self.limits.cordon_tries {
-                    let again = Some(now + self.limits.cordon_pause());
-                    self.run = Run::Cordoning { tried, again, trouble };
-                } else {
-                    self.fail(now, DrainStatus::FailedCordon, End::FailedCordon(trouble));
-                }
-            }
-        }
-    }
-
-    pub(super) fn fail(&mut self, now: Mono, status: DrainStatus, end: End) {
-        self.answer(now, status, "");
-        self.run = Run::Ended(end);
-        self.floor = None;
-        self.resume = None;
-        self.care = if planted(Fault::K8) { Care::Done } else { Care::Due(now) };
+    /// The wall clock was set: what was written by the one before moves with it.
+    fn set_clock(&mut self, now: Mono, booted_at: GoTime) {
+        let Some(before) = self.node.set_clock(booted_at) else { return };
+        self.drain.set_clock(before, booted_at);
+        self.answers.set_clock(before, booted_at);
+        self.history.set_clock(now, before, &self.node);
     }
 }
 
@@ -377,7 +93,7 @@ impl Core for Zedkube {
         let mut out = Vec::new();
         match event {
             Event::Member(member) => {
-                if planted(Fault::K5) && member == Membership::Member && self.run.is_active() {
+                if planted(Fault::K5) && member == Membership::Member && self.drain.is_active() {
                     let requested_by = Requester::None;
                     out.push(Effect::Status(NodeDrainStatus {
                         status: DrainStatus::NotRequested,
@@ -386,39 +102,51 @@ impl Core for Zedkube {
                 }
                 self.joined(now, member, &mut out);
             }
-            Event::NodeKnown { name } => self.node_known = !name.is_empty(),
+            Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
             Event::Request(from, request) => {
-                if planted(Fault::K3) && request.is_some() && self.run.is_active() {
-                    out.push(Effect::Probe(self.run_id));
+                if planted(Fault::K3) && request.is_some() && self.drain.is_active() {
+                    out.push(Effect::Probe(self.drain.run_id()));
                 }
-                self.request(now, from, request);
+                self.answers.request(now, from, request, &self.node);
             }
-            Event::RequestsRead(from) => {
-                if !self.read.contains(&from) {
-                    self.read.push(from);
-                }
-            }
-            Event::ForceBy(author) => self.history.next_author = author,
+            Event::RequestsRead(from) => self.answers.topic_read(from),
+            Event::ForceBy(author) => self.history.hear_author(author),
             Event::Force(force) => {
-                self.force = force;
+                self.answers.hear_force(force);
                 self.history.hear_force();
             }
             Event::Hold(hold) => {
-                self.hold = hold;
-                self.release(now, &mut out);
+                let outcome = self.drain.hold(hold, &mut out);
+                self.follow(now, outcome);
             }
-            Event::Properties(properties) => self.properties = properties,
-            Event::Probed(run, result) if run == self.run_id => self.probed(now, result, &mut out),
-            Event::Cordoned(run, result) if run == self.run_id => self.cordoned(now, result, &mut out),
-            Event::Draining(run, newest) if run == self.run_id => self.draining(newest),
-            Event::Away(run, away) if run == self.run_id => self.heard_silence(now, away, &mut out),
-            Event::LastReplica(run, volume) if run == self.run_id => self.stake.volume = volume,
-            Event::Drained(run, result) if run == self.run_id => self.drained(now, result, &mut out),
-            Event::BlockerChanged(run, what) if run == self.run_id => self.changed(now, what, &mut out),
-            Event::Looked(nth, seen) if nth == self.looks => self.looked(now, seen, &mut out),
-            Event::Stirred(what) => self.stirred(now, what, &mut out),
-            Event::Gate(report) => self.gate(now, report, &mut out),
-            Event::Tainted(taints) => self.tainted(taints, &mut out),
+            Event::Properties(properties) => self.drain.hear_properties(properties),
+            Event::Probed(run, result) if run == self.drain.run_id() => {
+                let outcome = self.drain.probed(now, result, &self.node, &mut out);
+                self.follow(now, outcome);
+            }
+            Event::Cordoned(run, result) if run == self.drain.run_id() => {
+                let outcome = self.drain.cordoned(now, result, &self.node, &mut out);
+                self.follow(now, outcome);
+            }
+            Event::Draining(run, newest) if run == self.drain.run_id() => {
+                self.drain.draining(newest, &self.node);
+            }
+            Event::Away(run, away) if run == self.drain.run_id() => {
+                let outcome = self.drain.api_silent(now, away, &self.answers, &self.node, &mut out);
+                self.follow(now, outcome);
+            }
+            Event::LastReplica(run, volume) if run == self.drain.run_id() => self.drain.last_replica(volume),
+            Event::Drained(run, result) if run == self.drain.run_id() => {
+                let outcome = self.drain.drained(now, result, &self.node, &mut out);
+                self.follow(now, outcome);
+            }
+            Event::BlockerChanged(run, what) if run == self.drain.run_id() => {
+                self.drain.blocker_changed(now, what, &self.node, &mut out);
+            }
+            Event::Looked(nth, seen) if self.care.awaits(nth) => self.looked(now, seen, &mut out),
+            Event::Stirred(what) => self.care.node_changed(now, self.wanted(), what, &mut out),
+            Event::Gate(report) => self.care.gate(now, report, &mut out),
+            Event::Tainted(taints) => self.care.tainted(taints, &mut out),
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
             | Event::Cordoned(..)
@@ -430,27 +158,26 @@ impl Core for Zedkube {
             | Event::Looked(..)
             | Event::Tick => {}
         }
-        if matches!(self.run, Run::Taken { .. }) {
+        if self.drain.is_taken() {
             // It has been said that the request was taken; now it is served.
             self.advance(now, &mut out);
         }
         self.expire(now, &mut out);
         self.settle(now, &mut out);
-        if !matches!(self.run, Run::Taken { .. }) {
+        if !self.drain.is_taken() {
             self.advance(now, &mut out);
         }
-        self.settle_gate(&mut out);
-        self.tell(now, &mut out);
+        self.care.settle_gate(self.wanted(), self.drain.is_active(), &self.node, &mut out);
+        self.publish(now, &mut out);
         out
     }
 
     fn next_wake(&self) -> Option<Mono> {
-        let care = match self.care {
-            Care::Due(at) if self.may_look() => Some(at),
-            Care::Due(_) | Care::Done | Care::Looking => None,
-        };
-        let held_back = [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min();
-        [self.run.due(), care, self.second_from, self.expires(), held_back].into_iter().flatten().min()
+        let care = self.care.due().filter(|_| self.may_look());
+        [self.drain.due(), care, self.answers.due(), self.expires(), self.published.due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn tick() -> Event {

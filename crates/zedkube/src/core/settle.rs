@@ -1,292 +1,244 @@
-//! Requests against the drain: what must not go on ends, what is asked for begins, everybody gets an answer.
+//! What one part of the core means for the others: requests begin and end drains, outcomes of drains are answered, what
+//! is seen on the node voids answers.
 //!
-//! Pure: no clock, no I/O, no task.
+//! COMPLETE ends with the boot, with an uncordon, with a pod that a drain would remove, and with age. Whoever still waits
+//! gets a new drain, under the same request (goals P8). Pure: no clock, no I/O, no task.
 
 use nodestatus::Membership;
 use step::{Fault, Mono, planted};
-use topics::{Answer, CordonOwner, DrainStake, DrainStatus, NodeDrainRequest, RequestId, Requester};
+use topics::{Answer, CordonOwner, DrainStatus};
 
-use super::facts::{Effect, Force, Said, Seen};
+use super::answers::{is_drained, is_operation};
+use super::care::{Voided, Wanted};
+use super::drain::{End, Outcome};
+use super::facts::{Effect, Said, Seen};
 use super::machine::Zedkube;
-use super::resume::Before;
-use super::run::{Care, End, Run, Sent, cordoned};
-use super::void::{Guard, is_drained};
 
 impl Zedkube {
-    pub(super) fn request(&mut self, now: Mono, from: Requester, request: Option<NodeDrainRequest>) {
-        match request {
-            Some(request) => {
-                self.heard_asked(now, &request);
-                self.requests.insert(from, request);
+    /// Whether this node is in a cluster as far as drains are concerned.
+    pub(super) fn is_member(&self) -> bool {
+        matches!(self.node.member, Membership::Member | Membership::Leaving) && !self.answers.forced_out()
+    }
+
+    /// Whether a request that exists is served.
+    fn can_drain(&self) -> bool {
+        self.is_member() && self.may_look()
+    }
+
+    /// Whether the node may be looked at: one that is leaving its cluster is in other hands.
+    pub(super) fn may_look(&self) -> bool {
+        self.node.node_known && self.answers.knows_requests() && self.node.member != Membership::Leaving
+    }
+
+    /// How the node is to be as things are now.
+    pub(super) fn wanted(&self) -> Wanted {
+        if self.node.member != Membership::Leaving && !self.drain.keeps_cordon() {
+            Wanted::Schedulable
+        } else if self.answers.any_drained() {
+            Wanted::Drained
+        } else {
+            Wanted::Cordoned
+        }
+    }
+
+    /// Hears whether this node is in a cluster.
+    pub(super) fn joined(&mut self, now: Mono, member: Membership, out: &mut Vec<Effect>) {
+        let was = self.node.member;
+        if member == Membership::Undecided || member == was {
+            return;
+        }
+        self.node.member = member;
+        match member {
+            Membership::Leaving => self.make_way(now, out),
+            Membership::Outside if was == Membership::Leaving => self.care.left_cluster(),
+            Membership::Member => self.care.joined_cluster(now),
+            Membership::Undecided | Membership::Outside => {}
+        }
+    }
+
+    /// The node is to leave its cluster: what is under way here ends, with the cordon left where it is. Requests stay,
+    /// and are served or answered outside a cluster afterwards.
+    fn make_way(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.drain.is_active() || self.drain.resumed().is_some_and(DrainStatus::is_under_way) {
+            self.drain.end(None, out);
+            self.answers.forget_under_way();
+        } else {
+            out.push(Effect::Cancel);
+        }
+        self.care.hand_over(now);
+    }
+
+    /// What time alone brings.
+    pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let outcome = self.drain.advance(now, &self.node, out);
+        let complete = outcome == Some(Outcome::Drained);
+        self.follow(now, outcome);
+        if self.may_look() && !complete {
+            self.care.advance(now, self.wanted(), out);
+        }
+    }
+
+    /// What a step of the drain means for the node and for whoever waits.
+    pub(super) fn follow(&mut self, now: Mono, outcome: Option<Outcome>) {
+        match outcome {
+            None => {}
+            Some(Outcome::CordonSent) => self.care.cordon_sent(),
+            Some(Outcome::Cordoned(owner)) => self.care.cordoned(owner),
+            Some(Outcome::Drained) => {
+                self.answers.give(now, DrainStatus::Complete, "", &self.node);
+                // At once: with the first check the watch begins.
+                self.care.check_at(now);
             }
-            None if planted(Fault::K6) => {}
-            None => {
-                self.requests.remove(&from);
+            Some(Outcome::Skipped(skip)) => self.answers.give(now, DrainStatus::Complete, &skip, &self.node),
+            Some(Outcome::Failed(status)) => {
+                self.answers.give(now, status, "", &self.node);
+                self.uncordon_soon(now);
             }
         }
     }
 
-    /// Levels first: what must not go on ends, what is asked for begins.
+    /// A cordon of ours has to go, or might.
+    fn uncordon_soon(&mut self, now: Mono) {
+        if planted(Fault::K8) { self.care.rest() } else { self.care.check_at(now) }
+    }
+
+    /// Ends whatever is under way on the cluster.
+    fn end_drain(&mut self, end: Option<End>, out: &mut Vec<Effect>) {
+        self.drain.end(end, out);
+        self.care.guard_ended();
+    }
+
+    /// Levels first: what must end ends, what is requested begins.
     pub(super) fn settle(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        self.forget_asked();
-        if self.knows_requests() {
-            self.answers.retain(|answer| self.requests.values().any(|it| it.id() == answer.id()));
-        }
-        let withdrawn = self.knows_requests() && self.requests.is_empty();
-        let left = self.member != Membership::Undecided && !self.is_member();
-        if (withdrawn || left) && (self.run != Run::Idle || !self.answers.is_empty()) {
-            if withdrawn && self.run.is_active() {
+        self.answers.forget_withdrawn();
+        let withdrawn = self.answers.all_withdrawn();
+        let left = self.node.member != Membership::Undecided && !self.is_member();
+        if (withdrawn || left) && !(self.drain.is_idle() && self.answers.given().is_empty()) {
+            if withdrawn && self.drain.is_active() {
                 out.push(Effect::Say(Said::Withdrawn));
             }
-            self.end_run(out);
-            self.run = Run::Idle;
-            self.care = if planted(Fault::K8) { Care::Done } else { Care::Due(now) };
+            self.end_drain(None, out);
+            self.uncordon_soon(now);
             // The cordon goes, and with it what was complete.
-            self.answers.clear();
-            self.left.clear();
+            self.answers.void(|_| true);
+            self.drain.forget_left();
         }
         if !left {
             self.settle_force(now, out);
             self.settle_answered(now, out);
             self.settle_leaving(out);
         }
-        if self.can_drain() && !self.run.is_active() {
-            let next = self.open().next().cloned();
-            if let Some(request) = next {
-                self.begin(now, request, out);
-            }
+        if self.can_drain() && !self.drain.is_active() {
+            self.begin(now, out);
         }
-        self.settle_second(now);
+        self.answers.name_second(now, self.drain.own_status(), &self.node);
     }
 
-    /// Nobody is left to work for, and whoever stands has been answered: those answers hold, not the run's end.
+    /// A forced COMPLETE answers the request that it names; the drain continues for others.
+    fn settle_force(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Some((order, skip)) = self.answers.give_forced(now, &self.node) else { return };
+        out.push(Effect::Say(Said::Forced(order, self.history.forced_by())));
+        if self.answers.open().next().is_none() {
+            self.end_drain(Some(End::Skipped(skip)), out);
+        }
+    }
+
+    /// Nobody is left to work for, and every request has been answered: those answers hold, not the end of the drain.
     fn settle_answered(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if !self.is_member() || !self.knows_requests() || self.open().next().is_some() {
+        if !self.is_member() || !self.answers.knows_requests() || self.answers.open().next().is_some() {
             return;
         }
-        let held = self.requests.values().filter_map(|it| self.final_answer(it.id()));
-        let best = held.map(|it| it.status).max_by_key(|status| *status == DrainStatus::Complete);
-        if let Some(status) = best
-            && self.run.status(None) != status
+        if let Some(status) = self.answers.best_final()
+            && self.drain.own_status() != status
         {
-            self.end_run(out);
-            self.run = Run::Ended(End::Resumed(status));
-            self.care = Care::Due(now);
+            self.end_drain(Some(End::Resumed(status)), out);
+            self.care.check_at(now);
         }
     }
 
     /// No drain takes the place of one that is over while the node is leaving: that of a request which has gone is
     /// nobody's any more.
     fn settle_leaving(&mut self, out: &mut Vec<Effect>) {
-        if self.member != Membership::Leaving || self.run == Run::Idle {
-            return;
-        }
-        let over = self.run.status(None);
-        let held = self.requests.values().filter_map(|it| self.final_answer(it.id()));
-        if self.knows_requests() && !held.into_iter().any(|it| it.status == over) {
-            self.end_run(out);
-            self.run = Run::Idle;
+        if self.node.member == Membership::Leaving
+            && !self.drain.is_idle()
+            && self.answers.knows_requests()
+            && !self.answers.holds(self.drain.own_status())
+        {
+            self.end_drain(None, out);
         }
     }
 
-    pub(super) fn end_run(&mut self, out: &mut Vec<Effect>) {
-        self.run_id += 1;
-        self.heard();
-        self.stake = DrainStake::default();
-        self.serves = None;
-        self.floor = None;
-        self.resume = None;
-        self.guard = Guard::Off;
-        out.push(Effect::Cancel);
-    }
-
-    pub(super) fn begin(&mut self, now: Mono, request: NodeDrainRequest, out: &mut Vec<Effect>) {
-        let resumed = self.run.resumed().filter(|status| status.is_under_way());
-        let resume = self.resume.take().filter(|it| it.is_for(self.requests.values()));
-        if !self.keeps_cordon() {
-            self.left.clear();
+    /// Begins a drain for the first request that has no final answer.
+    fn begin(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Some(request) = self.answers.open().next().cloned() else { return };
+        if self.wanted() == Wanted::Schedulable {
+            self.drain.forget_left();
         }
-        // Silence and what was known go on with the attempt.
-        let kept = resume.is_some().then(|| (self.silent_since, self.stake.clone()));
-        self.end_run(out);
-        (self.silent_since, self.stake) = kept.unwrap_or_default();
-        self.second = false;
-        self.second_from = None;
-        self.care = Care::Done;
-        if resume.is_none() {
-            self.started_at = self.wall(now);
-            self.before = Before::default();
-        }
-        self.resume = resume;
-        self.answers.retain(|answer| answer.status.is_final());
-        out.push(Effect::Say(Said::Taken(request.clone())));
-        self.serves = Some(request);
-        self.floor = resumed;
-        let from = self.next_start.filter(|_| self.resume.is_none()).unwrap_or(now).max(now);
-        self.run = Run::Taken { from };
-        if resumed.is_some() {
+        self.drain.begin(now, request, &self.answers, &self.node, out);
+        self.answers.drain_begins();
+        self.care.guard_ended();
+        self.care.rest();
+        if self.drain.catches_up() {
             self.advance(now, out);
         }
     }
 
-    /// A forced COMPLETE answers the request that it names; the drain goes on for others.
-    pub(super) fn settle_force(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let Force::Order(order) = self.force else { return };
-        if order.status != DrainStatus::Complete {
-            return;
-        }
-        let Some(request) = self.requests.get(&order.requested_by).cloned() else { return };
-        if self.final_answer(request.id()).is_some_and(|it| it.status == DrainStatus::Complete) {
-            return;
-        }
-        let skip = format!("forced {order} by the force file");
-        out.push(Effect::Say(Said::Forced(order, self.history.forced_by())));
-        self.answer_one(now, &request, DrainStatus::Complete, &skip);
-        if let Some(answer) = self.answers.iter_mut().find(|it| it.id() == request.id()) {
-            answer.forced = true;
-        }
-        if self.open().next().is_none() {
-            self.end_run(out);
-            self.run = Run::Ended(End::Skipped(skip));
-        }
-    }
-
-    /// With both requests complete, each requester is named for a while: a Go reader looks for its own number.
-    pub(super) fn settle_second(&mut self, now: Mono) {
-        let complete = self.run.status(None) == DrainStatus::Complete
-            && self.completed(Requester::DeviceOp)
-            && self.completed(Requester::Update);
-        if !complete {
-            self.second_from = None;
-        } else if !self.second {
-            let from = *self.second_from.get_or_insert(now + self.limits.answer_dwell());
-            if now >= from {
-                self.second = true;
-                self.second_from = None;
-            }
-        }
-    }
-
-    /// Gives every standing request without a final answer this one.
-    pub(super) fn answer(&mut self, now: Mono, status: DrainStatus, skip: &str) {
-        let mut open: Vec<NodeDrainRequest> = self.open().cloned().collect();
-        if planted(Fault::X1) {
-            // Whoever comes first, even when that one has its answer.
-            open.retain(|it| self.requests.values().next() == Some(it));
-        }
-        for request in open {
-            self.answer_one(now, &request, status, skip);
-        }
-    }
-
-    pub(super) fn answer_one(
-        &mut self,
-        now: Mono,
-        request: &NodeDrainRequest,
-        status: DrainStatus,
-        skip: &str,
-    ) {
-        let known = self.answers.iter().find(|it| it.id() == request.id());
-        if known.is_some_and(|it| it.status == status && it.skip == skip) {
-            return;
-        }
-        self.answers.retain(|it| it.id() != request.id());
-        if status == DrainStatus::Complete {
-            self.complete_at = Some(now);
-        }
-        self.answers.push(Answer {
-            requested_by: request.requested_by,
-            requested_at: request.requested_at,
-            context: request.context.clone(),
-            status,
-            skip: skip.to_owned(),
-            forced: false,
-            at: self.wall(now),
-        });
-        self.answers.sort_by_key(Answer::id);
-    }
-
-    /// The requests that have no final answer yet, in the order of [`Zedkube::REQUESTERS`].
-    pub(super) fn open(&self) -> impl Iterator<Item = &NodeDrainRequest> {
-        self.requests.values().filter(|it| self.final_answer(it.id()).is_none())
-    }
-
-    pub(super) fn final_answer(&self, id: RequestId) -> Option<&Answer> {
-        self.answers.iter().find(|answer| answer.id() == id && answer.status.is_final())
-    }
-
-    /// Nobody else uncordoned what we have just uncordoned, or what was not cordoned: a skip and a forced COMPLETE need no
-    /// cordon.
-    fn opened_by_us(&self, seen: &Seen) -> bool {
-        let proved = self.answers.iter().any(is_drained);
-        *seen == Seen::Open && !proved && (self.gives_back || !cordoned(self.cordon))
-    }
-
+    /// Hears what a check of the node has found.
     pub(super) fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
-        if self.care != Care::Looking {
+        let wanted = self.wanted();
+        if let Ok(seen) = &seen {
+            self.care.seen_after_boot(seen, out);
+        }
+        let seen = seen.map(|seen| self.without_left(seen, wanted));
+        match self.care.checked(now, seen, wanted, &self.node, out) {
+            None => return,
+            Some(Voided::PodCame(pod)) => {
+                self.void(format!("pod {pod} has come to the drained node"), is_drained, out);
+            }
+            Some(Voided::Uncordoned) => {
+                self.void("somebody has uncordoned the drained node".to_owned(), |_| true, out);
+            }
+        }
+        self.settle(now, out);
+    }
+
+    /// Takes from what was seen the pods that are left in place by policy, and all pods where nobody was answered
+    /// COMPLETE after a drain.
+    fn without_left(&self, seen: Seen, wanted: Wanted) -> Seen {
+        let Seen::Peopled(owner, mut pods) = seen else { return seen };
+        let drained = wanted == Wanted::Drained && !planted(Fault::Peopled);
+        pods.retain(|it| drained && !self.drain.leaves(it, &self.node));
+        match (pods.is_empty(), owner) {
+            (false, _) => Seen::Peopled(owner, pods),
+            (true, CordonOwner::Ours) => Seen::Ours,
+            (true, CordonOwner::Foreign) => Seen::Foreign,
+            (true, CordonOwner::None) => Seen::Open,
+        }
+    }
+
+    /// When COMPLETE of operations that have not acted on it is too old. After a start not before a new drain can
+    /// take its place: NOTREQUESTED would be shown while a request exists.
+    pub(super) fn expires(&self) -> Option<Mono> {
+        self.answers.expires(&self.node).filter(|_| self.can_drain() || planted(Fault::Aging))
+    }
+
+    /// Voids COMPLETE that is too old.
+    pub(super) fn expire(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.expires().is_some_and(|at| now >= at) {
+            let secs = self.node.limits.complete_age().as_secs();
+            self.void(format!("nobody has acted on it for {secs} s"), is_operation, out);
+        }
+    }
+
+    /// COMPLETE counts no more for these answers: whoever still waits gets a new drain.
+    fn void(&mut self, why: String, which: impl Fn(&Answer) -> bool, out: &mut Vec<Effect>) {
+        if !self.answers.any_complete() {
             return;
         }
-        let keeps = self.keeps_cordon();
-        if let Ok(seen) = &seen {
-            self.seen_after_boot(seen, out);
+        out.push(Effect::Say(Said::Void(why)));
+        self.answers.void(which);
+        if !self.answers.any_complete() {
+            self.drain.void();
         }
-        self.node_seen |= seen.is_ok();
-        self.care = match seen.map(|seen| self.sifted(seen)) {
-            Ok(seen @ (Seen::Open | Seen::Peopled(..))) if keeps && !self.opened_by_us(&seen) => {
-                self.void(now, &seen, out);
-                return;
-            }
-            // Ours becomes somebody else's only by an uncordon in between.
-            Ok(seen @ Seen::Foreign) if keeps && self.cordon == CordonOwner::Ours => {
-                self.void(now, &seen, out);
-                return;
-            }
-            Ok(Seen::Open) => {
-                if self.cordon == CordonOwner::Ours {
-                    out.push(Effect::Say(Said::GivenBack));
-                }
-                self.cordon = CordonOwner::None;
-                self.care_trouble.clear();
-                self.sent = match self.sent {
-                    Sent::Cordon => Sent::Until(now + self.limits.uncordon_poll()),
-                    Sent::Until(at) if now < at => Sent::Until(at),
-                    Sent::Until(_) | Sent::Nothing => Sent::Nothing,
-                };
-                match self.sent {
-                    // Once more, when whatever was on its way has arrived.
-                    Sent::Until(at) => Care::Due(at),
-                    Sent::Cordon | Sent::Nothing => Care::Done,
-                }
-            }
-            Ok(Seen::Foreign) => {
-                self.cordon = CordonOwner::Foreign;
-                self.care_trouble.clear();
-                if keeps { self.found_well(now, out) } else { Care::Done }
-            }
-            Ok(Seen::Ours | Seen::Peopled(..)) => {
-                self.cordon = CordonOwner::Ours;
-                self.care_trouble.clear();
-                if keeps { self.found_well(now, out) } else { Care::Due(now + self.limits.uncordon_poll()) }
-            }
-            Ok(Seen::NotReady) => {
-                self.cordon = CordonOwner::Ours;
-                "it is of an earlier boot, and the gate after the boot is shut"
-                    .clone_into(&mut self.care_trouble);
-                Care::Due(now + self.limits.uncordon_poll())
-            }
-            Err(trouble) => {
-                if self.care_trouble != trouble {
-                    out.push(Effect::Say(Said::LookFailed(trouble.clone())));
-                    self.care_trouble = trouble;
-                }
-                // A device in no cluster need not ask for ever for one that is not there.
-                let nobody_there = self.member == Membership::Outside && self.cordon == CordonOwner::None;
-                if nobody_there || planted(Fault::K29) {
-                    Care::Done
-                } else {
-                    Care::Due(now + self.limits.uncordon_poll())
-                }
-            }
-        };
     }
 }

@@ -2,283 +2,142 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use agent::settings;
-use kubeapi::listed;
-use kubenodeop::{Counts, Phase, Progress};
+use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use step::Mono;
 use topics::{
-    Blocker, CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, GoTime, NodeDrainProgress,
-    NodeDrainRequest, PodCounts, Requester, StepWord,
+    CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainStatus,
 };
 
-use super::attempts::add_left;
-use super::facts::Force;
-use super::history::kept_short;
+use super::care::cordoned;
+use super::drain::{Words, words};
+use super::facts::{Effect, Force};
 use super::machine::Zedkube;
-use super::resume::{Kept, ms};
-use super::run::{End, Run, cordoned};
-use crate::WAIT;
-
-/// A state in words.
-struct Words {
-    phase: DrainPhase,
-    reason: String,
-    next_step: String,
-}
-
-fn words(phase: DrainPhase, reason: impl Into<String>, next_step: impl Into<String>) -> Words {
-    Words { phase, reason: reason.into(), next_step: next_step.into() }
-}
-
-/// A pod that does not leave, for a reader.
-pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
-    Blocker {
-        pod: it.pod.to_string(),
-        uid: it.pod.uid.to_string(),
-        code: it.code.text().to_owned(),
-        reason: it.reason.clone(),
-        since,
-    }
-}
+use super::records::kept_short;
 
 impl Zedkube {
+    /// The status of the run itself, whoever it is for.
+    pub(super) fn run_status(&self) -> DrainStatus {
+        match self.node.member {
+            Membership::Undecided => self.drain.resumed().unwrap_or(DrainStatus::NotSupported),
+            // Whoever asks is heard, and waits.
+            Membership::Leaving
+                if self.is_member() && self.drain.is_idle() && self.answers.open().next().is_some() =>
+            {
+                DrainStatus::Requested
+            }
+            Membership::Member | Membership::Leaving if self.is_member() => self.drain.status(),
+            Membership::Member | Membership::Leaving | Membership::Outside => DrainStatus::NotSupported,
+        }
+    }
+
+    /// The status that is shown.
+    fn status(&self) -> NodeDrainStatus {
+        self.answers.status(self.run_status())
+    }
+
+    /// Publishes what differs from what was published: journal, candidacy, history, progress, status, in this order,
+    /// before what is done.
+    pub(super) fn publish(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let under_way = self.drain.status();
+        if self.drain.is_active() && self.is_member() {
+            self.answers.give(now, under_way, "", &self.node);
+        }
+        let mut first = Vec::new();
+        self.published.journal(now, self.journal(), self.node.limits.marks_gap(), &mut first);
+        self.published.candidacy(self.candidacy(), &mut first);
+        self.history.keep(now, out, &self.drain, &self.answers, &self.node, &mut first);
+        let (progress, status) = (self.progress(), self.status());
+        self.published.progress_and_status(
+            now,
+            progress,
+            status,
+            self.node.limits.progress_gap(),
+            &mut first,
+        );
+        first.append(out);
+        *out = first;
+    }
+
+    /// `None` while it is not known: then nobody is a candidate, and nothing is released either.
+    fn candidacy(&self) -> Option<Candidacy> {
+        let complete = |status| status == DrainStatus::Complete;
+        if self.node.member == Membership::Leaving {
+            return Some(Candidacy::Closed);
+        }
+        if complete(self.status().status) || complete(self.run_status()) || self.answers.any_complete() {
+            return Some(Candidacy::Closed);
+        }
+        if self.drain.is_active() || self.care.cordon() == CordonOwner::Ours {
+            return Some(Candidacy::Kept);
+        }
+        self.care.knows_cordon().then_some(Candidacy::Open)
+    }
+
     /// The newest progress.
     pub(super) fn progress(&self) -> NodeDrainProgress {
         let Words { phase, reason, next_step } = self.words();
-        let pods = self.run.pods().cloned().unwrap_or_default();
-        let (tier, estimate, deadline) = match &self.run {
-            Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
-            Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
-            Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_) => {
-                (None, None, None)
-            }
-        };
-        let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| self.wall(at));
-        let serves = self.shown_request();
         NodeDrainProgress {
-            requested_by: serves.requested_by,
-            requested_at: serves.requested_at,
-            context: serves.context,
             phase,
             status: self.status().status,
-            attempt: Kept::of(&self.run, self.resume.as_ref()).attempt,
-            max_attempts: self.limits.drain_tries,
-            cordon: self.cordon,
-            tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
-            counts: self.counts(),
-            blockers: self.blockers(&pods),
-            // What does not fit is counted when it is written.
-            blockers_omitted: 0,
-            left: self.all_left(),
-            left_omitted: 0,
-            volumes: pods.volumes,
-            volumes_omitted: 0,
-            evicted: self.sums().0,
-            replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect(),
-            recordons: self.sums().1,
-            started_at: if self.run == Run::Idle { GoTime::ZERO } else { self.started_at },
-            deadline: wall(deadline),
-            estimate: wall(estimate),
-            api_silent_since: wall(self.silence.as_ref().and(self.silent_since)),
-            skip: self.run.skip(),
+            max_attempts: self.node.limits.drain_tries,
+            cordon: self.care.cordon(),
             reason,
             next_step,
-            gate: self.told_gate(),
-            repairs: self.repairs(),
-            answers: self.answers.clone(),
-            asked: self.asked.clone(),
-            boot_id: self.boot_id.clone(),
-            booted_at: self.booted_at,
+            gate: self.care.after_boot().shown(&self.node),
+            repairs: self.care.after_boot().repairs(),
+            answers: self.answers.given().to_vec(),
+            asked: self.answers.asked().to_vec(),
+            boot_id: self.node.boot_id.clone(),
+            booted_at: self.node.booted_at,
+            ..self.drain.progress(&self.answers, &self.node)
         }
     }
 
-    /// The request that is told of: the one that is served while it exists, else another one that does.
-    pub(super) fn shown_request(&self) -> NodeDrainRequest {
-        let exists = |it: &&NodeDrainRequest| {
-            !self.knows_requests() || self.requests.values().any(|known| known.id() == it.id())
-        };
-        let served = self.serves.as_ref().filter(exists);
-        served
-            .or_else(|| self.open().next())
-            .or_else(|| self.requests.values().next())
-            .cloned()
-            .unwrap_or_default()
-    }
-
-    /// Pods of this attempt, those that had gone before this agent started anew included.
-    pub(super) fn counts(&self) -> PodCounts {
-        let pods = self.run.pods();
-        let over = matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }))
-            || pods.is_some_and(|it| it.phase != Phase::Draining);
-        self.before.with(pods.map(|it| counts(it.counts)).unwrap_or_default(), over)
-    }
-
-    /// Evictions that were accepted and cordons that were renewed in this drain.
-    pub(super) fn sums(&self) -> (u32, u32) {
-        let (evicted, recordons) = self.run.pods().map(|it| (it.evicted, it.recordons)).unwrap_or_default();
-        (self.before.evicted.saturating_add(evicted), self.before.recordons.saturating_add(recordons))
-    }
-
-    /// What rules have let pass, in this attempt and in those before it.
-    pub(super) fn all_left(&self) -> Vec<String> {
-        let mut all = self.left.clone();
-        if let Some(pods) = self.run.pods() {
-            add_left(&mut all, &pods.left);
-        }
-        all
-    }
-
-    pub(super) fn blockers(&self, draining: &Progress) -> Vec<Blocker> {
-        draining.blockers.iter().map(|it| blocker(it, self.wall(it.since))).collect()
-    }
-
-    /// Where we are, for the next start: not what a person has forced, which stands in its own file. Holds nothing
-    /// that changes with every pod, but for the marks of limits.
+    /// Where we are, for the next start: not what a person has forced, which is in its own file.
     pub(super) fn journal(&self) -> DrainJournal {
-        let serves = self.serves.clone().unwrap_or_default();
-        let Kept { attempt, pause_end_ms, marks, reason } = Kept::of(&self.run, self.resume.as_ref());
         kept_short(DrainJournal {
-            boot_id: self.boot_id.clone(),
-            requested_by: serves.requested_by,
-            requested_at: serves.requested_at,
-            context: serves.context,
+            boot_id: self.node.boot_id.clone(),
             status: self.run_status(),
-            attempt,
-            pause_end_ms,
-            marks,
-            api_silent_since_ms: self.silent_since.filter(|_| self.may_be_lost()).map(ms).unwrap_or_default(),
-            stake: self.stake.clone(),
-            cordon: self.cordon,
-            started_at: self.started_at,
-            skip: self.run.skip(),
-            reason,
-            left: self.all_left(),
-            left_omitted: 0,
-            answers: self.answers.clone(),
-            asked: self.asked.clone(),
-            booted_at: self.booted_at,
+            cordon: self.care.cordon(),
+            answers: self.answers.given().to_vec(),
+            asked: self.answers.asked().to_vec(),
+            booted_at: self.node.booted_at,
+            ..self.drain.journal(&self.node)
         })
     }
 
     fn words(&self) -> Words {
-        let mut words = self.run_words();
-        match &self.force {
-            Force::Absent => {}
-            Force::Refused(why) => {
-                words.next_step = format!("force file refused: {why}; correct or remove {FORCE_FILE}");
-            }
-            Force::Order(order) if order.status == DrainStatus::Complete => {
-                if !self.requests.contains_key(&order.requested_by) {
-                    let update = order.requested_by == Requester::Update;
-                    let who = if update { "no update" } else { "no reboot or shutdown" };
-                    words.next_step = format!(
-                        "the force file says {order}, but {who} waits; correct or remove {FORCE_FILE}"
-                    );
-                }
-            }
-            Force::Order(order) => {
+        let drain = self.drain.words(&self.answers, &self.node);
+        let mut words = drain.unwrap_or_else(|| self.idle_words());
+        match self.answers.force() {
+            Force::Order(order) if order.status != DrainStatus::Complete => {
                 words.phase = DrainPhase::Forced;
                 words.reason =
-                    format!("a person has forced {order} with the force file; beneath it: {}", words.reason);
-                words.next_step = format!("remove {FORCE_FILE} to go back to what is");
+                    format!("a person has forced {order} with the force file; without it: {}", words.reason);
+                words.next_step = format!("remove {FORCE_FILE} to show the real status again");
+            }
+            Force::Absent | Force::Refused(_) | Force::Order(_) => {
+                let trouble = self.answers.force_trouble();
+                if !trouble.is_empty() {
+                    words.next_step = trouble;
+                }
             }
         }
         words
     }
 
-    fn run_words(&self) -> Words {
-        match &self.run {
-            Run::Idle => self.idle_words(),
-            Run::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
-            Run::Probing { trouble, .. } if trouble.is_empty() => {
-                words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
-            }
-            Run::Probing { trouble, .. } => {
-                let then = if self.resume.is_some() {
-                    format!(
-                        "the drain that was under way continues by itself once it answers{}",
-                        self.skip_words()
-                    )
-                } else {
-                    let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
-                    format!(
-                        "once it has been unreachable for {secs} s, without a break, the drain is skipped"
-                    )
-                };
-                words(
-                    DrainPhase::Checking,
-                    format!("the Kubernetes API is not reachable: {trouble}"),
-                    format!(
-                        "check that the cluster software runs on this node: `systemctl status k3s`; {then}"
-                    ),
-                )
-            }
-            Run::Cordoning { trouble, .. } if trouble.is_empty() => {
-                words(DrainPhase::Cordoning, "makes the node unschedulable", "nothing")
-            }
-            Run::Cordoning { tried, trouble, .. } => words(
-                DrainPhase::Cordoning,
-                format!("try {tried} of {} to cordon failed: {trouble}", self.limits.cordon_tries),
-                "compare `kubectl get nodes` with the device's name, and look at the API server",
-            ),
-            Run::Draining { now, .. } => match &self.silence {
-                Some(silence) => {
-                    let (reason, next_step) = self.silence_words(silence);
-                    words(DrainPhase::Draining, reason, next_step)
-                }
-                None => draining_words(now),
-            },
-            Run::Pausing { attempt, reason, last, .. } => words(
-                DrainPhase::Pausing,
-                format!("attempt {attempt} of {} failed: {reason}", self.limits.drain_tries),
-                format!("{}; the next attempt starts at Deadline, or as soon as that changes", mend(last)),
-            ),
-            Run::Holding { .. } => words(
-                DrainPhase::Proving,
-                format!("drained; the file /{WAIT} holds COMPLETE back, until Deadline at most"),
-                format!("`rm /{WAIT}`"),
-            ),
-            Run::Ended(End::Drained { .. }) => words(
-                DrainPhase::Complete,
-                format!("drained: {} pods evicted, none left{}", self.sums().0, self.but_for()),
-                self.goes_ahead(),
-            ),
-            Run::Ended(End::Skipped(skip)) => {
-                words(DrainPhase::Skipped, format!("drain skipped: {skip}"), self.goes_ahead())
-            }
-            Run::Ended(End::FailedCordon(reason)) => words(
-                DrainPhase::FailedCordon,
-                format!("could not cordon: {reason}"),
-                format!("mend that; {}", self.asks_again()),
-            ),
-            Run::Ended(End::FailedDrain { reason, last, .. }) => words(
-                DrainPhase::FailedDrain,
-                format!("could not drain: {reason}"),
-                format!("{}; {}", mend(last), self.asks_again()),
-            ),
-            Run::Ended(End::Resumed(status)) if status.is_final() => words(
-                resumed_phase(*status),
-                format!("answered before; see Answers for when and how{}", self.but_for()),
-                if *status == DrainStatus::Complete { self.goes_ahead() } else { self.asks_again() },
-            ),
-            Run::Ended(End::Resumed(status)) => {
-                words(resumed_phase(*status), "zedkube has started anew and catches up", "nothing")
-            }
-        }
-    }
-
     fn idle_words(&self) -> Words {
-        match self.member {
-            // Whatever else is known: a cordon of ours that stays is told of with its cause.
-            _ if self.after_boot.earlier && self.after_boot.is_open() => words(
+        match self.node.member {
+            // Whatever else is known: a cordon of ours that stays is shown with its cause.
+            _ if self.care.after_boot().earlier_cordon() == Some(true) => words(
                 DrainPhase::AfterBoot,
                 "the node is healthy after the boot; removing our cordon of the earlier boot",
                 "nothing",
             ),
-            _ if self.after_boot.earlier => {
-                let gate = self.told_gate();
-                let seen = if gate.words.is_empty() { "the first look is under way" } else { &gate.words };
+            _ if self.care.after_boot().earlier_cordon().is_some() => {
+                let gate = self.care.after_boot().shown(&self.node);
+                let seen = if gate.words.is_empty() { "the first check is under way" } else { &gate.words };
                 words(
                     DrainPhase::AfterBoot,
                     format!("keeps its own cordon of an earlier boot: {seen}"),
@@ -287,30 +146,30 @@ impl Zedkube {
             }
             Membership::Leaving => words(
                 DrainPhase::Leaving,
-                "this node is leaving its cluster; what is asked for waits until it has left",
-                "read NodeLeave: it says how far that is, and what holds it up",
+                "this node is leaving its cluster; requested drains wait until it has left",
+                "read NodeLeave: it says how far that is, and what blocks it",
             ),
             Membership::Undecided => words(
                 DrainPhase::Idle,
-                "waits to hear whether this node is in a cluster",
+                "waiting to learn whether this node is in a cluster",
                 "if this stays: look at run/zedagent/EdgeNodeClusterConfig and the log of zedagent",
             ),
-            Membership::Member | Membership::Outside if self.cordon == CordonOwner::Ours => words(
+            Membership::Member | Membership::Outside if self.care.cordon() == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
-                format!("gives its own cordon back: {}", self.care_trouble),
+                format!("removing its own cordon: {}", self.care.trouble()),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
-            Membership::Member | Membership::Outside if cordoned(self.cordon) => words(
+            Membership::Member | Membership::Outside if cordoned(self.care.cordon()) => words(
                 DrainPhase::Idle,
                 "no drain requested; the node is cordoned by somebody else",
                 "`kubectl uncordon` the node if that cordon is yours",
             ),
-            Membership::Member if !self.care_trouble.is_empty() => words(
+            Membership::Member if !self.care.trouble().is_empty() => words(
                 DrainPhase::Idle,
-                format!("no drain requested; the node cannot be read: {}", self.care_trouble),
+                format!("no drain requested; the node cannot be read: {}", self.care.trouble()),
                 "check the API server and the kubeconfig",
             ),
-            Membership::Member => match self.failed_before() {
+            Membership::Member => match self.history.failed_before(&self.node.boot_id) {
                 Some(failed) => words(
                     DrainPhase::Idle,
                     format!("no drain requested now; {failed}"),
@@ -324,122 +183,4 @@ impl Zedkube {
             }
         }
     }
-
-    /// The last drain of an operation in this boot, when it failed and its request is gone: the requester pauses before
-    /// it asks again.
-    fn failed_before(&self) -> Option<String> {
-        let last = self.history.kept.drains.first()?;
-        let failed = last.status.is_failure() && !last.is_open() && last.is_of_boot(&self.boot_id);
-        let by_operation = last.requested_by != Requester::Operator;
-        let why = last.steps.iter().rev().find(|it| it.step == StepWord::Failed).map_or("", |it| &it.text);
-        (failed && by_operation).then(|| {
-            format!("the last drain (for {}, requested {}) failed: {why}", last.context, last.requested_at)
-        })
-    }
-
-    /// What a drain that is done has let pass, in words; empty when nothing.
-    fn but_for(&self) -> String {
-        if self.left.is_empty() {
-            String::new()
-        } else {
-            format!("; left in place by policy: {}", listed(&self.left, "; "))
-        }
-    }
-
-    /// Nobody but a person with a shell waits.
-    fn only_a_person_waits(&self) -> bool {
-        !self.requests.is_empty() && self.requests.keys().all(|who| *who == Requester::Operator)
-    }
-
-    fn goes_ahead(&self) -> &'static str {
-        if !self.only_a_person_waits() {
-            "nothing: the operation goes ahead"
-        } else if self.answers.iter().any(|it| !it.skip.is_empty()) {
-            "NOT drained, pods may still run here: remove the cause, then `zedbox drain cancel` and \
-             `zedbox drain request` again"
-        } else {
-            "work on the node; it takes pods again after `zedbox drain cancel`"
-        }
-    }
-
-    fn asks_again(&self) -> &'static str {
-        if self.only_a_person_waits() {
-            "then ask again with `zedbox drain request`, or give up with `zedbox drain cancel`"
-        } else {
-            "the requester asks again by itself, or force COMPLETE"
-        }
-    }
-}
-
-fn draining_words(now: &Progress) -> Words {
-    let (phase, mut reason, mut next_step) = match now.phase {
-        Phase::Proving => (
-            DrainPhase::Proving,
-            "no pod is left; reads the lists that prove it".to_owned(),
-            "nothing".to_owned(),
-        ),
-        Phase::Detaching => (
-            DrainPhase::Detaching,
-            format!("no pod is left; volumes are still attached: {}", listed(&now.volumes, ", ")),
-            "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver"
-                .to_owned(),
-        ),
-        Phase::Draining => {
-            let Counts { total, gone, blocked, .. } = now.counts;
-            let reason = format!("{gone} of {total} pods gone, {blocked} blocked");
-            match now.blockers.first() {
-                Some(first) => {
-                    (DrainPhase::Draining, format!("{reason}: {}", first.reason), next_step(&now.blockers))
-                }
-                None => (DrainPhase::Draining, reason, "nothing: pods are leaving".to_owned()),
-            }
-        }
-    };
-    if !now.trouble.is_empty() {
-        reason = format!("{reason}; trouble with the API: {}", now.trouble);
-        if now.blockers.is_empty() {
-            next_step.clone_from(&now.trouble_step);
-        }
-    }
-    words(phase, reason, next_step)
-}
-
-/// What a person can do about the first blocker, by name; empty when nothing blocks.
-fn next_step(blockers: &[kubenodeop::Blocker]) -> String {
-    let Some(first) = blockers.first() else { return String::new() };
-    let step = format!("{}: {}", first.pod, first.next_step());
-    match blockers.len() {
-        1 => step,
-        all => format!("{step} ({} more in Blockers)", all - 1),
-    }
-}
-
-/// What a person can do about an attempt that failed.
-fn mend(last: &Progress) -> String {
-    let step = next_step(&last.blockers);
-    match (step.is_empty(), last.trouble_step.is_empty()) {
-        (false, _) => step,
-        (true, false) => last.trouble_step.clone(),
-        (true, true) => "mend that".to_owned(),
-    }
-}
-
-fn resumed_phase(status: DrainStatus) -> DrainPhase {
-    match status {
-        DrainStatus::Unknown
-        | DrainStatus::NotSupported
-        | DrainStatus::NotRequested
-        | DrainStatus::Stranger(_) => DrainPhase::Idle,
-        DrainStatus::Requested | DrainStatus::Starting => DrainPhase::Checking,
-        DrainStatus::Cordoned => DrainPhase::Draining,
-        DrainStatus::DrainRetrying => DrainPhase::Pausing,
-        DrainStatus::FailedCordon => DrainPhase::FailedCordon,
-        DrainStatus::FailedDrain => DrainPhase::FailedDrain,
-        DrainStatus::Complete => DrainPhase::Complete,
-    }
-}
-
-fn counts(counts: Counts) -> PodCounts {
-    let Counts { total, gone, going, waiting, blocked } = counts;
-    PodCounts { total, gone, going, waiting, blocked }
 }

@@ -4,29 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
-mod after_boot;
-mod apps;
-mod away;
-mod clock;
-mod cordons;
-mod crowd;
+mod answers;
 mod device;
 mod diary;
-mod duties;
-mod failures;
-mod flapping;
-mod forced;
-mod history;
-mod leader;
-mod leaving;
-mod leaving_words;
-mod limits;
-mod lost;
-mod operator;
-mod pauses;
-mod restarts;
-mod server;
-mod statuses;
-mod void;
-mod withdrawn;
-mod writes;
+mod drain;
+mod node;
+mod services;

@@ -27,7 +27,7 @@ enum Turn {
     Hold(bool),
     /// The task at work ends: well, badly, or with every other node draining too; a wait for a change ends with one.
     Result(u8),
-    /// The drain at work tells how far it is.
+    /// The drain at work reports how far it is.
     Progress(bool),
     /// The look at the node ends: with what is there, or with trouble.
     Look(bool),
@@ -45,7 +45,7 @@ enum Turn {
     Moment(u64),
     /// Time passes until the core wants to be woken.
     Wait,
-    /// zedkube starts anew, in another boot or in this one; the number stands for an order of first facts.
+    /// zedkube restarts, in another boot or in this one; the number is an order of first facts.
     Restart(bool, usize),
     /// The wall clock is set so many hours on from what it showed at first, while zedkube runs or before it starts.
     Clock(i32, bool),
@@ -86,7 +86,7 @@ impl World {
     /// One in which each value is written at once, so that the core wakes for nothing else than what it decides.
     fn without_gaps() -> Self {
         let mut world = Self::new();
-        (world.core.limits.progress_gap_ms, world.core.limits.marks_gap_ms) = (0, 0);
+        (world.core.node.limits.progress_gap_ms, world.core.node.limits.marks_gap_ms) = (0, 0);
         world
     }
 
@@ -97,7 +97,7 @@ impl World {
         } = self;
         let answers: Vec<_> = self.journal.answers.iter().map(|it| (it.id(), it.status, &it.skip)).collect();
         let rest = (status, node, version, watching, guard, candidacy, attempt, answers);
-        format!("{now:?} {:?} {:?} {task:?} {look:?} {rest:?}", core.run, core.next_wake())
+        format!("{now:?} {:?} {:?} {task:?} {look:?} {rest:?}", core.drain.run(), core.next_wake())
     }
 
     fn take(&mut self, turn: &Turn) {

@@ -33,7 +33,7 @@ pub(super) fn request(by: Requester, secs: u64) -> NodeDrainRequest {
     }
 }
 
-/// An attempt that came to nothing.
+/// An attempt that failed.
 pub(super) fn failed(reason: &str, all_drain: bool) -> Failure {
     Failure {
         reason: reason.into(),
@@ -54,7 +54,7 @@ pub(super) fn gate(layer: Option<Layer>, since: Mono) -> Report {
     let verdict = Verdict {
         layer,
         words: format!("{layer:?} was seen"),
-        next_step: "mend it".into(),
+        next_step: "fix it".into(),
         since,
         failed: false,
         taints: Vec::new(),
@@ -114,7 +114,7 @@ impl Bench {
         self.last = effects;
     }
 
-    /// Hears a fact, and lets pass what is due at once.
+    /// Hears a fact, and then the time of what is due at once.
     pub(super) fn hear(&mut self, event: Event) {
         let effects = self.core.step(self.now, event);
         self.take(effects);
@@ -175,7 +175,7 @@ impl Bench {
     }
 
     pub(super) fn fail(&mut self, run: RunId, all_drain: bool) {
-        let marks = self.core.run.pods().map(|pods| pods.marks.clone()).unwrap_or_default();
+        let marks = self.core.drain.run().pods().map(|pods| pods.marks.clone()).unwrap_or_default();
         let failure = Failure { marks, ..failed("budget shop/web", all_drain) };
         self.hear(Event::Drained(run, Err(Box::new(failure))));
     }

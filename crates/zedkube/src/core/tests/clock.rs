@@ -48,7 +48,7 @@ fn draining() -> Bench {
 
 fn failing() -> Bench {
     let mut bench = draining();
-    let run = bench.core.run_id;
+    let run = bench.core.drain.run_id();
     bench.fail(run, false);
     bench
 }
@@ -70,12 +70,12 @@ fn points() -> Vec<(&'static str, Bench)> {
     held.hear(Event::Hold(true));
     let mut done = draining();
     for bench in [&mut held, &mut done] {
-        let run = bench.core.run_id;
+        let run = bench.core.drain.run_id();
         bench.done(run);
     }
     let mut given_up = draining();
     for _ in 1..=5 {
-        let run = given_up.core.run_id;
+        let run = given_up.core.drain.run_id();
         given_up.fail(run, false);
         if given_up.status().0 != 8 {
             given_up.wait();
@@ -119,7 +119,7 @@ fn points() -> Vec<(&'static str, Bench)> {
 
 /// All that is kept and shown.
 fn shown(core: &Zedkube) -> (NodeDrainProgress, DrainJournal, DrainHistory) {
-    (core.progress(), core.journal(), core.history.kept.clone())
+    (core.progress(), core.journal(), core.history.kept().clone())
 }
 
 /// Every time in it that a clock of this boot has made.
@@ -143,15 +143,15 @@ fn k4_at_every_point_of_a_drain_all_times_move_with_the_clock_and_nothing_is_don
     for booted in other_clocks() {
         for (point, mut bench) in points() {
             let (before, due) = (shown(&bench.core), bench.core.next_wake());
-            let (run, serves) = (bench.core.run.clone(), bench.core.serves.clone());
+            let (run, serves) = (bench.core.drain.run().clone(), bench.core.drain.serves().cloned());
             bench.hear(Event::Wall(booted));
             let now = shown(&bench.core);
             let moved = |at: &GoTime| at.moved(booted_at(), booted);
             assert_eq!(times(&now), times(&before).iter().map(moved).collect::<Vec<_>>(), "{point}");
             assert_eq!(now.0, before.0.by_clock(booted), "{point}");
-            assert_eq!((bench.core.next_wake(), bench.core.run.clone()), (due, run), "{point}");
+            assert_eq!((bench.core.next_wake(), bench.core.drain.run().clone()), (due, run), "{point}");
             // The identity of a request is no time that is shown.
-            assert_eq!(bench.core.serves, serves, "{point}");
+            assert_eq!(bench.core.drain.serves().cloned(), serves, "{point}");
             let mut said = (None, None, None);
             for effect in &bench.last {
                 #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else may be there")]
@@ -182,10 +182,10 @@ fn k4_ages_and_deadlines_by_the_new_clock_are_those_of_the_monotonic_one() {
         assert_eq!(said.asked_at(request(US, 0).id()), shows(0));
         // What comes after is written by the new clock.
         bench.now = at(20);
-        let run = bench.core.run_id;
+        let run = bench.core.drain.run_id();
         bench.fail(run, false);
         assert_eq!(bench.core.progress().deadline, shows(320));
-        let steps = &bench.core.history.kept.drains[0].steps;
+        let steps = &bench.core.history.kept().drains[0].steps;
         assert_eq!((steps[0].at, steps[steps.len() - 1].at), (shows(0), shows(20)));
     }
 }
@@ -194,7 +194,7 @@ fn k4_ages_and_deadlines_by_the_new_clock_are_those_of_the_monotonic_one() {
 fn k4_a_clock_that_was_set_while_nobody_ran_is_made_up_for_at_the_next_start() {
     for booted in other_clocks() {
         let bench = failing();
-        let (journal, history) = (bench.core.journal(), bench.core.history.kept.clone());
+        let (journal, history) = (bench.core.journal(), bench.core.history.kept().clone());
         let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..Limits::default() };
         let (core, effects) = Zedkube::new(limits, Some(journal), "b1".into(), at(30), booted);
         let mut again = Bench { core, now: at(30), last: effects, statuses: Vec::new() };
@@ -210,7 +210,7 @@ fn k4_a_clock_that_was_set_while_nobody_ran_is_made_up_for_at_the_next_start() {
         // The rest of the pause: it is counted by the monotonic clock.
         assert_eq!((said.status, said.deadline), (DrainStatus::DrainRetrying, shows(310)));
         assert_eq!((said.started_at, said.asked_at(request(US, 0).id())), (shows(0), shows(0)));
-        let record = &again.core.history.kept.drains[0];
+        let record = &again.core.history.kept().drains[0];
         assert_eq!((record.started_at, record.steps[0].at), (shows(0), shows(0)));
         assert_eq!(record.steps.iter().filter(|it| it.step == StepWord::Restarted).count(), 1);
     }
@@ -224,7 +224,10 @@ fn k4_a_request_whose_own_time_cannot_be_is_shown_as_made_when_it_was_heard_of()
         let asked = topics::NodeDrainRequest { requested_at, ..request(US, 0) };
         bench.ask(&asked);
         let said = bench.core.progress();
-        assert_eq!((said.requested_at, said.asked_at(asked.id())), (requested_at, bench.core.wall(at(5))));
+        assert_eq!(
+            (said.requested_at, said.asked_at(asked.id())),
+            (requested_at, bench.core.node.wall(at(5)))
+        );
         bench.hear(Event::Request(US, None));
         assert_eq!(bench.core.progress().asked, []);
     }
@@ -239,10 +242,10 @@ fn k4_what_earlier_boots_have_kept_stays_as_it_was_written() {
     let journal = Some(earlier.core.journal());
     let (core, effects) = Zedkube::new(limits, journal, "b2".into(), T0, unset);
     let mut bench = Bench { core, now: T0, last: effects, statuses: Vec::new() };
-    let kept = earlier.core.history.kept.clone();
+    let kept = earlier.core.history.kept().clone();
     bench.core.recall(T0, Some(kept.clone()));
     bench.hear(Event::Wall(booted_at()));
-    let record = &bench.core.history.kept.drains[0];
+    let record = &bench.core.history.kept().drains[0];
     assert_eq!(record.started_at, kept.drains[0].started_at);
     let (last, others) = record.steps.split_last().unwrap();
     assert_eq!(others, kept.drains[0].steps);

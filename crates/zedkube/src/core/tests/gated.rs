@@ -52,7 +52,7 @@ fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
         let progress = bench.core.progress();
         assert_eq!((progress.phase, progress.gate.layer.as_str()), (DrainPhase::AfterBoot, layer.text()));
         assert!(progress.reason.contains(&progress.gate.words), "{progress:?}");
-        assert_eq!((progress.gate.open, progress.next_step.as_str()), (false, "mend it"));
+        assert_eq!((progress.gate.open, progress.next_step.as_str()), (false, "fix it"));
         assert_eq!(may_open(&bench), None);
     }
     bench.hear(report(&bench, None, &[], &[]));
@@ -84,7 +84,7 @@ fn r4_a_gate_that_shuts_again_before_the_cordon_is_gone_keeps_it() {
     assert_eq!(may_open(&bench), Some(true));
     bench.look(Seen::NotReady);
     bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
-    // It goes on looking, and takes nothing.
+    // It keeps looking, and removes nothing.
     for _ in 0..10 {
         assert_eq!(bench.wait(), Duration::from_secs(15));
         assert_eq!(may_open(&bench), Some(false));
@@ -119,7 +119,7 @@ fn r4_a_cordon_that_is_kept_is_told_of_also_before_the_cluster_is_known() {
     bench.look(Seen::NotReady);
     bench.hear(report(&bench, Some(Layer::Storage), &[], &[]));
     let progress = bench.core.progress();
-    assert_eq!((progress.phase, progress.next_step.as_str()), (DrainPhase::AfterBoot, "mend it"));
+    assert_eq!((progress.phase, progress.next_step.as_str()), (DrainPhase::AfterBoot, "fix it"));
     assert!(progress.reason.contains("Storage") && progress.reason.contains("was seen"), "{progress:?}");
 }
 
@@ -142,13 +142,13 @@ fn r5_what_was_mended_is_counted_on_over_a_second_watch() {
 #[test]
 fn the_log_tells_of_a_gate_once() {
     let mut bench = booted();
-    let told =
+    let shown =
         |bench: &Bench| bench.last.iter().filter(|it| matches!(it, Effect::Say(Said::Gate(_)))).count();
     let event = report(&bench, Some(Layer::Lease), &[], &[]);
     bench.hear(event.clone());
-    assert_eq!(told(&bench), 1);
+    assert_eq!(shown(&bench), 1);
     bench.hear(event);
-    assert_eq!(told(&bench), 0);
+    assert_eq!(shown(&bench), 0);
 }
 
 #[test]

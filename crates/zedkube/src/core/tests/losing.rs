@@ -37,7 +37,7 @@ fn away(bench: &Bench) -> Away {
 /// Asked once more after so many seconds, and not answered.
 fn silent_after(bench: &mut Bench, secs: u64) {
     bench.now = bench.now + Duration::from_secs(secs);
-    let (run, away) = (bench.core.run_id, away(bench));
+    let (run, away) = (bench.core.drain.run_id(), away(bench));
     bench.hear(Event::Away(run, Some(Box::new(away))));
 }
 
@@ -48,7 +48,7 @@ fn is_skipped(bench: &Bench) -> bool {
 /// Another run of the agent in the same boot, which has asked whether the API is there.
 fn restarted(bench: &Bench, after: u64) -> Bench {
     let (journal, now) = (Some(bench.core.journal()), bench.now + Duration::from_secs(after));
-    let (core, effects) = Zedkube::new(limits(), journal, bench.core.boot_id.clone(), now, booted_at());
+    let (core, effects) = Zedkube::new(limits(), journal, bench.core.node.boot_id.clone(), now, booted_at());
     let mut next = Bench { core, now, last: Vec::new(), statuses: Vec::new() };
     next.take(effects);
     next.ask(&request(US, 1));
@@ -61,7 +61,7 @@ fn silence_without_a_break_is_a_skip_and_any_answer_starts_the_time_again() {
     let mut bench = draining();
     silent_after(&mut bench, 5);
     silent_after(&mut bench, 590);
-    let run = bench.core.run_id;
+    let run = bench.core.drain.run_id();
     bench.hear(Event::Away(run, None));
     silent_after(&mut bench, 20);
     silent_after(&mut bench, 599);
@@ -73,7 +73,7 @@ fn silence_without_a_break_is_a_skip_and_any_answer_starts_the_time_again() {
     let said = bench.core.progress();
     assert!(said.skip.contains("lost in the middle of the drain: no answer for 600 s, since 20"), "{said:?}");
     assert_eq!((bench.status(), &said.answers[0].skip), ((9, 2), &said.skip));
-    // What the attempt may still tell changes nothing.
+    // What the attempt may still report changes nothing.
     bench.done(run);
     assert!(is_skipped(&bench));
 }
@@ -94,7 +94,7 @@ fn silence_counts_over_a_restart_once_the_new_run_has_found_it_too() {
     // The first answer ends it: the drain continues.
     let mut next = restarted(&bench, LIMIT.as_secs());
     silent_after(&mut next, 5);
-    let run = next.core.run_id;
+    let run = next.core.drain.run_id();
     next.hear(Event::Away(run, None));
     next.hear(Event::Probed(run, Ok(())));
     assert_eq!(next.core.journal().api_silent_since_ms, 0);
@@ -124,7 +124,7 @@ fn nothing_is_skipped_before_all_is_known_for_a_person_or_without_the_limit() {
     assert!(bench.core.progress().next_step.contains("a person has requested this drain"));
     // As it is by default: nothing is kept either.
     let mut bench = draining();
-    bench.core.limits.api_lost_skip_ms = 0;
+    bench.core.node.limits.api_lost_skip_ms = 0;
     silent_after(&mut bench, 5);
     silent_after(&mut bench, 6000);
     assert_eq!((is_skipped(&bench), bench.core.journal().api_silent_since_ms), (false, 0));

@@ -93,10 +93,10 @@ fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
             bench.wait();
         }
     }
-    let told =
+    let shown =
         [(Requester::DeviceOp, DrainStatus::FailedDrain), (Requester::Operator, DrainStatus::Complete)];
     // An agent of the reference reads nothing but the status: it must see its failure.
-    assert_eq!((bench.status(), answers(&bench)), ((8, 2), told.to_vec()));
+    assert_eq!((bench.status(), answers(&bench)), ((8, 2), shown.to_vec()));
     assert!(!bench.gives_back());
     bench.look(Seen::Ours);
     // Nor does a restart give the person's node back, or hide the failure.
@@ -105,7 +105,7 @@ fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
         again.ask(&request(who, secs));
     }
     again.join();
-    assert_eq!((again.status(), answers(&again)), ((8, 2), told.to_vec()));
+    assert_eq!((again.status(), answers(&again)), ((8, 2), shown.to_vec()));
     assert!(!again.gives_back());
     // The operation that withdraws leaves the person's answer to be read.
     again.hear(Event::Request(Requester::DeviceOp, None));
@@ -146,6 +146,6 @@ fn k7_a_person_whose_drain_was_skipped_is_not_told_to_work_on_the_node() {
     // Neither after a restart, when only the answer is known.
     let journal = bench.core.journal();
     assert!(!journal.answers[0].skip.is_empty() && !journal.answers[0].forced);
-    bench.core.run = super::run::Run::Ended(super::run::End::Resumed(DrainStatus::Complete));
+    bench.core.drain.end(Some(super::drain::End::Resumed(DrainStatus::Complete)), &mut Vec::new());
     assert!(bench.core.progress().next_step.starts_with("NOT drained"));
 }

@@ -14,7 +14,7 @@ use crate::limits::Limits;
 const US: Requester = Requester::DeviceOp;
 
 fn newest(bench: &Bench) -> &DrainRecord {
-    &bench.core.history.kept.drains[0]
+    &bench.core.history.kept().drains[0]
 }
 
 fn steps(record: &DrainRecord) -> Vec<&'static str> {
@@ -25,7 +25,7 @@ fn later(bench: &mut Bench, secs: u64) {
     bench.now = bench.now + Duration::from_secs(secs);
 }
 
-/// Where each of these effects stands among all of the last step.
+/// Where each of these effects is among all of the last step.
 fn order(bench: &Bench) -> Vec<&'static str> {
     let word = |it: &Effect| match it {
         Effect::Journal(_) => Some("journal"),
@@ -45,14 +45,14 @@ fn order(bench: &Bench) -> Vec<&'static str> {
     bench.last.iter().filter_map(word).collect()
 }
 
-/// Started anew at the same moment, in this boot, with what the last run has written.
+/// Restarted at the same moment, in this boot, with what the last run has written.
 fn restarted(bench: &Bench, boot: &str) -> Bench {
     let journal = Some(bench.core.journal());
     let limits = Limits { progress_gap_ms: 0, ..Limits::default() };
     let (core, mut effects) = Zedkube::new(limits, journal, boot.into(), bench.now, booted_at());
     let mut next = Bench { core, now: bench.now, last: Vec::new(), statuses: Vec::new() };
     next.core.count_on(Some(bench.core.progress()));
-    effects.extend(next.core.recall(next.now, Some(bench.core.history.kept.clone())));
+    effects.extend(next.core.recall(next.now, Some(bench.core.history.kept().clone())));
     next.take(effects);
     next
 }
@@ -171,7 +171,7 @@ fn a_request_that_goes_while_the_other_ones_drain_was_done_before_is_not_kept_as
         (newest(&bench).steps.last().unwrap().step, newest(&bench).is_open()),
         (StepWord::Withdrawn, false)
     );
-    assert_eq!(bench.core.history.kept.drains[1].status, DrainStatus::Complete);
+    assert_eq!(bench.core.history.kept().drains[1].status, DrainStatus::Complete);
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
     next.ask(&request(US, 1));
     next.join();
     next.until_draining_after_pause();
-    let run = next.core.run_id;
+    let run = next.core.drain.run_id();
     next.done(run);
-    assert_eq!(next.core.history.kept.drains.len(), 1);
+    assert_eq!(next.core.history.kept().drains.len(), 1);
     let taken = ["taken", "api-reached", "cordoned", "attempt", "attempt-failed"];
     let again = ["restarted", "api-reached", "cordoned", "attempt", "complete"];
     assert_eq!(steps(newest(&next)), [taken, again].concat());
@@ -196,8 +196,8 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
     // What is over is not touched by a boot, what is not is over by it.
     let after = restarted(&next, "b2");
     assert_eq!(
-        (after.core.history.kept.clone(), order(&after).contains(&"history")),
-        (next.core.history.kept.clone(), false)
+        (after.core.history.kept().clone(), order(&after).contains(&"history")),
+        (next.core.history.kept().clone(), false)
     );
     let after = restarted(&bench, "b2");
     let record = newest(&after);
@@ -215,7 +215,7 @@ fn a_restart_in_mid_drain_forgets_no_eviction_and_no_pod_that_has_gone() {
     let run = bench.until_draining();
     let far = Progress { counts: counts(12, 8, 4), evicted: 12, recordons: 1, ..Progress::default() };
     bench.hear(Event::Draining(run, Box::new(far)));
-    // Twice: the second run must not forget what the first one was told.
+    // Twice: the second run must not forget what the first one was shown.
     let mut next = restarted(&restarted(&bench, "b1"), "b1");
     next.ask(&request(US, 1));
     next.join();
@@ -242,7 +242,7 @@ fn the_end_is_kept_when_the_agent_dies_between_journal_and_history() {
     let mut bench = Bench::idle();
     bench.ask(&request(US, 1));
     let run = bench.until_draining();
-    let open = bench.core.history.kept.clone();
+    let open = bench.core.history.kept().clone();
     bench.done(run);
     let (core, _) =
         Zedkube::new(Limits::default(), Some(bench.core.journal()), "b1".into(), bench.now, booted_at());
@@ -264,10 +264,10 @@ fn ten_drains_are_kept_newest_first_and_an_uncordon_is_told_of_the_last() {
         let run = bench.until_draining();
         bench.done(run);
     }
-    let kept: Vec<_> = bench.core.history.kept.drains.iter().map(DrainRecord::id).collect();
+    let kept: Vec<_> = bench.core.history.kept().drains.iter().map(DrainRecord::id).collect();
     assert_eq!(kept, (3..=12).rev().map(|nth| request(US, nth).id()).collect::<Vec<_>>());
     bench.look(super::Seen::Open);
-    let drains = &bench.core.history.kept.drains;
+    let drains = &bench.core.history.kept().drains;
     assert_eq!(drains[1].steps.last().unwrap().step, StepWord::Void);
     // Who still waits gets a new drain, which is another one.
     assert_eq!((drains[0].id(), drains[0].is_open()), (drains[1].id(), true));
@@ -310,21 +310,21 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     bench.until_draining();
     later(&mut bench, 5);
     force(&mut bench, ordered(DrainStatus::Complete, US));
-    let forced = bench.core.history.kept.forced[0].clone();
+    let forced = bench.core.history.kept().forced[0].clone();
     assert_eq!((forced.owner_known, forced.owner_uid, forced.owner.as_str()), (true, 0, "root"));
     assert_eq!((forced.by.as_str(), forced.reason.as_str()), ("field", "server is lost"));
     assert!(
         bench.core.journal().answers[0].forced,
-        "whoever reads the answer tells a forced COMPLETE from a skip"
+        "whoever reads the answer can tell a forced COMPLETE from a skip"
     );
     assert_eq!((forced.written_at, forced.seen_at), (wall(), wall().plus(Duration::from_secs(5))));
     assert_eq!((forced.order.status, forced.order.requested_by), (DrainStatus::Complete, US));
     assert_eq!(forced.released_at, request(US, 1).requested_at);
     assert_eq!(forced.effect, "released the reboot asked at 2026-03-14T09:26:54Z without a proved drain");
-    let told: Vec<&str> = newest(&bench).steps[4..].iter().map(|it| it.text.as_str()).collect();
+    let shown: Vec<&str> = newest(&bench).steps[4..].iter().map(|it| it.text.as_str()).collect();
     assert_eq!(steps(newest(&bench))[4..], ["forced", "skipped"]);
     assert_eq!(
-        told,
+        shown,
         [
             "by field (file of root, uid 0): released without a proved drain",
             "forced {Complete 2} by the force file"
@@ -336,11 +336,11 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     next.ask(&request(US, 1));
     force(&mut next, ordered(DrainStatus::Complete, US));
     next.join();
-    assert_eq!(next.core.history.kept.forced, std::slice::from_ref(&forced));
+    assert_eq!(next.core.history.kept().forced, std::slice::from_ref(&forced));
     later(&mut next, 7);
     next.hear(Event::ForceBy(None));
     next.hear(Event::Force(Force::Absent));
-    let kept = &next.core.history.kept.forced;
+    let kept = &next.core.history.kept().forced;
     assert_eq!((kept.len(), kept[0].effect.clone()), (1, forced.effect));
     assert!(!kept[0].gone_at.is_zero());
 }
@@ -352,32 +352,32 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
     let run = bench.until_draining();
     let mut effect = |order: Force| {
         force(&mut bench, order);
-        bench.core.history.kept.forced[0].effect.clone()
+        bench.core.history.kept().forced[0].effect.clone()
     };
     assert_eq!(
         effect(ordered(DrainStatus::Complete, Requester::Update)),
         "released nothing: no such request waits"
     );
-    let shown = "{Failed Drain 2} is shown while the file stands";
+    let shown = "{Failed Drain 2} is shown while the file exists";
     assert_eq!(effect(ordered(DrainStatus::FailedDrain, US)), shown);
     assert_eq!(effect(Force::Refused("others may write it".into())), "refused: others may write it");
     assert_eq!(newest(&bench).steps.last().unwrap().step, StepWord::ForceRefused);
     force(&mut bench, Force::Absent);
     bench.done(run);
     force(&mut bench, ordered(DrainStatus::Complete, US));
-    let kept = &bench.core.history.kept.forced;
+    let kept = &bench.core.history.kept().forced;
     assert_eq!(kept[0].effect, "released nothing: that request was answered already");
     assert!(kept[0].gone_at.is_zero());
     assert!(kept[1..].iter().all(|it| !it.gone_at.is_zero()), "{kept:?}");
     force(&mut bench, ordered(DrainStatus::NotSupported, Requester::None));
-    let kept = &bench.core.history.kept.forced;
+    let kept = &bench.core.history.kept().forced;
     assert_eq!(
         (kept.len(), kept[0].effect.as_str()),
-        (5, "as if this node were in no cluster, while the file stands")
+        (5, "as if this node were in no cluster, while the file exists")
     );
     // One that stood there before its request, and then released it.
     let mut bench = Bench::idle();
     force(&mut bench, ordered(DrainStatus::Complete, US));
     bench.ask(&request(US, 3));
-    assert_eq!(bench.core.history.kept.forced[0].released_at, request(US, 3).requested_at);
+    assert_eq!(bench.core.history.kept().forced[0].released_at, request(US, 3).requested_at);
 }

@@ -1,4 +1,4 @@
-//! What a restart in the same boot must not start anew: attempts, limits, pauses (goals D15), and what ends a pause
+//! What a restart in the same boot must not start again: attempts, limits, pauses (goals D15), and what ends a pause
 //! early (goals D16).
 //!
 //! Pure: no clock, no I/O, no task.
@@ -34,11 +34,11 @@ fn begun(bench: &Bench) -> Option<(u32, Duration, Marks)> {
 }
 
 fn awaits(bench: &Bench) -> bool {
-    let run = bench.core.run_id;
+    let run = bench.core.drain.run_id();
     bench.last.iter().any(|it| matches!(it, Effect::Await(of, _) if *of == run))
 }
 
-/// Started anew at that time of the same boot, with this request standing, up to the cordon.
+/// Restarted at that time of the same boot, with this request made, up to the cordon.
 fn restarted(journal: DrainJournal, now: Mono, standing: &NodeDrainRequest) -> Bench {
     let limits = Limits { progress_gap_ms: 0, ..Limits::default() };
     let mut bench = Bench::at(now, limits, Some(journal));
@@ -78,14 +78,14 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
         returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
         claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
     };
-    let run = bench.core.run_id;
+    let run = bench.core.drain.run_id();
     bench.hear(Event::Draining(run, Box::new(Progress { marks: marks.clone(), ..Progress::default() })));
     let journal = bench.core.journal();
     let bench = restarted(journal.clone(), began + Duration::from_hours(1), &reboot);
     assert_eq!(begun(&bench), Some((2, Duration::from_hours(24), marks)));
     let progress = bench.core.progress();
     // As if there had been no restart, for a reader too.
-    let deadline = bench.core.wall(began + Duration::from_hours(24));
+    let deadline = bench.core.node.wall(began + Duration::from_hours(24));
     assert_eq!((progress.attempt, progress.deadline), (2, deadline));
     // But for the time of its answer, it keeps what it found.
     let kept = bench.core.journal();
@@ -102,7 +102,7 @@ fn d15_after_a_restart_in_a_pause_the_rest_of_it_is_kept_and_attempts_count_on()
     assert!(bench.core.progress().reason.contains("attempt 1 of 5 failed: budget shop/web"));
     assert_eq!(bench.wait(), Duration::from_secs(200));
     let (attempt, _, marks) = begun(&bench).unwrap();
-    // Limits begin anew with an attempt; what was learned of workloads stays.
+    // Limits begin again with an attempt; what was learned of workloads stays.
     assert_eq!((attempt, marks.attempt, marks.volumes, marks.returns.len()), (2, Some(at(360)), None, 1));
 }
 
@@ -132,7 +132,7 @@ fn d15_restarts_upon_restarts_do_not_forget_and_five_attempts_stay_five() {
         }
         bench = restarted(bench.core.journal(), bench.now + Duration::from_secs(300), &reboot);
         assert_eq!(begun(&bench).unwrap().0, attempt);
-        let run = bench.core.run_id;
+        let run = bench.core.drain.run_id();
         bench.fail(run, false);
     }
     assert_eq!(bench.status(), (8, 2));
@@ -209,7 +209,7 @@ fn the_journal_is_not_written_with_every_pod_and_marks_soon() {
 #[test]
 fn d16_a_change_of_what_blocked_starts_the_next_attempt_at_once_and_says_what_it_was() {
     let (mut bench, _) = pausing();
-    let run = bench.core.run_id;
+    let run = bench.core.drain.run_id();
     assert!(awaits(&bench));
     let what = || "budget shop/web now allows 1".to_owned();
     // Of another run it is no news.
@@ -235,7 +235,7 @@ fn d16_without_a_change_the_pause_holds() {
 #[test]
 fn d16_the_last_failure_waits_for_no_change() {
     let (mut bench, _) = pausing();
-    let run = bench.core.run_id;
+    let run = bench.core.drain.run_id();
     for _ in 2..=5 {
         bench.wait();
         bench.fail(run, false);

@@ -55,7 +55,7 @@ fn d_k1_five_attempts_300_s_apart_then_failed_drain() {
         }
     }
     assert_eq!(bench.status(), (8, 2));
-    // D-K8: the own cordon is given back.
+    // D-K8: the own cordon is removed.
     assert!(bench.gives_back());
 }
 
@@ -137,8 +137,8 @@ fn d_k2_an_api_that_stays_away_is_skipped_after_its_time_with_a_reason() {
         }
     }
     assert_eq!(waited, Duration::from_secs(300));
-    let told = |it: &Effect| matches!(it, Effect::Progress(it) if it.skip.contains("connection refused"));
-    assert!(bench.last.iter().any(told));
+    let shown = |it: &Effect| matches!(it, Effect::Progress(it) if it.skip.contains("connection refused"));
+    assert!(bench.last.iter().any(shown));
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn d_k15_only_a_failed_attempt_with_all_others_draining_by_us_is_skipped() {
     let run = bench.until_draining();
     bench.fail(run, true);
     assert_eq!(bench.status(), (9, 2));
-    let told = |it: &Effect| matches!(it, Effect::Progress(it) if it.skip.contains("every other node"));
-    assert!(bench.last.iter().any(told));
+    let shown = |it: &Effect| matches!(it, Effect::Progress(it) if it.skip.contains("every other node"));
+    assert!(bench.last.iter().any(shown));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn evictions_of_all_attempts_are_one_sum() {
     assert_eq!(bench.core.progress().evicted, 3);
     bench.wait();
     bench.hear(Event::Draining(run, Box::new(Progress { evicted: 2, ..Progress::default() })));
-    assert_eq!((bench.core.progress().evicted, bench.core.history.kept.drains[0].evicted), (5, 5));
+    assert_eq!((bench.core.progress().evicted, bench.core.history.kept().drains[0].evicted), (5, 5));
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn p8_a_new_request_after_a_complete_one_is_drained_for_itself() {
 #[test]
 fn two_drains_start_some_seconds_apart() {
     let mut bench = Bench::idle();
-    bench.core.limits.drain_gap_ms = 4_000;
+    bench.core.node.limits.drain_gap_ms = 4_000;
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.until_draining();
     bench.now = bench.now + Duration::from_secs(1);
@@ -378,14 +378,14 @@ fn two_drains_start_some_seconds_apart() {
 
 #[test]
 fn o4_the_replies_of_the_last_attempt_stay_after_it_has_ended() {
-    let told =
+    let shown =
         || Box::new(Progress { replies: [("accepted", 3), ("budget", 2)].into(), ..Progress::default() });
     let known = [("accepted".to_owned(), 3), ("budget".to_owned(), 2)].into();
     for failed in [false, true] {
         let mut bench = Bench::idle();
         bench.ask(&request(Requester::DeviceOp, 1));
         let run = bench.until_draining();
-        bench.hear(Event::Draining(run, told()));
+        bench.hear(Event::Draining(run, shown()));
         if failed {
             bench.fail(run, false);
         } else {

@@ -110,7 +110,7 @@ fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_
         bench.hear(Event::Away(run, Some(Box::new(away))));
         bench.now = bench.now + Duration::from_secs(5);
     };
-    let since = bench.core.wall(bench.now);
+    let since = bench.core.node.wall(bench.now);
     silent(&mut bench);
     silent(&mut bench);
     let said = bench.core.progress();
@@ -128,7 +128,7 @@ fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_
          itself once the API answers, until Deadline; `zedbox drain force complete --for reboot` lets the \
          operation go ahead without the rest of the drain"
     );
-    // It is held however long that lasts, and told no more once there is an answer.
+    // It is held however long that lasts, and shown no more once there is an answer.
     bench.now = T0 + Duration::from_hours(23);
     silent(&mut bench);
     assert_eq!((bench.status(), bench.core.progress().api_silent_since), ((5, 2), since));

@@ -1,4 +1,4 @@
-//! What the small world answers to a look at its node, and how its gate after a boot stands.
+//! What the small world answers to a look at its node, and how its gate after a boot is.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -38,7 +38,7 @@ impl World {
         self.hear(&Event::Looked(nth, Ok(seen)));
     }
 
-    /// The gate after the boot is told to be open or shut, if it is watched.
+    /// The gate after the boot is reported open or shut, if it is watched.
     pub(super) fn gate(&mut self, open: bool) {
         if self.watching {
             self.gate = Some(open);

@@ -43,10 +43,10 @@ fn marks() -> Marks {
 /// A history in which everything is as long as it can be.
 fn full() -> Bench {
     let mut bench = Bench::at(T0, Limits { drain_tries: 50, ..Limits::default() }, None);
-    bench.core.boot_id = "0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1".to_owned();
+    bench.core.node.boot_id = "0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1".to_owned();
     // The longest wall clock.
     let longest: topics::GoTime = "2026-12-31T23:59:59.123456789Z".parse().unwrap();
-    bench.core.booted_at = longest.minus(T0.since_start());
+    bench.core.node.booted_at = longest.minus(T0.since_start());
     bench.join();
     for nth in 1..=11 {
         let mut asked = request(US, nth);
@@ -86,7 +86,7 @@ fn full() -> Bench {
         bench.hear(Event::ForceBy(Some(Author {
             uid: u32::MAX,
             name: long(),
-            written: bench.core.wall(T0).plus(Duration::from_nanos(nth)),
+            written: bench.core.node.wall(T0).plus(Duration::from_nanos(nth)),
             by: long(),
             reason: long(),
         })));
@@ -103,7 +103,7 @@ fn full() -> Bench {
 #[test]
 fn o8_all_persistent_topics_stay_under_64_kib_when_everything_is_as_long_as_it_can_be() {
     let bench = full();
-    let kept = &bench.core.history.kept;
+    let kept = &bench.core.history.kept();
     assert_eq!((kept.drains.len(), kept.forced.len()), (10, 8));
     assert!(
         kept.drains.iter().all(|it| it.steps.len() == 16 && it.steps_left_out > 0 && it.blockers.len() == 2)

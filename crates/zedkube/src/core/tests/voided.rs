@@ -88,8 +88,9 @@ fn p8_what_happens_on_the_drained_node_is_looked_at_at_once_and_not_in_a_circle(
     assert!(asks(&bench, |it| *it == Effect::Guard));
     // A look that is under way may have read before it happened: another one follows.
     bench.wait();
+    let look = |it: &Effect| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None };
+    let nth = bench.last.iter().find_map(look).unwrap();
     bench.hear(Event::Stirred("the cordon is another one".into()));
-    let nth = bench.core.looks;
     bench.hear(Event::Looked(nth, Ok(Seen::Ours)));
     assert!(looks(&bench));
     bench.look(Seen::Open);

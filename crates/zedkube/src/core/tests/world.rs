@@ -16,7 +16,7 @@ use super::bench::{booted_at, done_with, failed};
 use super::{Candidacy, Effect, Event, Force, Membership, RunId, Zedkube};
 use crate::limits::Limits;
 
-pub(super) const ALL: [Requester; 3] = Zedkube::REQUESTERS;
+pub(super) const ALL: [Requester; 3] = [Requester::DeviceOp, Requester::Update, Requester::Operator];
 /// More than this many waits and answers and the core will never come to rest.
 const ENOUGH: usize = 300;
 /// A write whose caller has gone arrives within this time or never.
@@ -57,10 +57,10 @@ pub(super) struct World {
     pub(super) watching: bool,
     /// The node is watched for taints.
     pub(super) sentry: bool,
-    /// What was told of it last: whether it is open.
+    /// What was reported of it last: whether it is open.
     pub(super) gate: Option<bool>,
     pub(super) late: Vec<Event>,
-    /// How often a drain has told how far it is.
+    /// How often a drain has reported how far it is.
     pub(super) reports: u32,
     /// The newest progress that was written, when, and beside which status.
     pub(super) progress: Option<(Box<NodeDrainProgress>, Mono)>,
@@ -190,7 +190,7 @@ impl World {
                         assert_eq!(self.candidacy, Some(Candidacy::Closed), "L5: {answer:?}");
                     }
                 }
-                Effect::Status(status) => self.told(status),
+                Effect::Status(status) => self.shown(status),
                 Effect::Probe(run) => self.begin(Task::Probe(run)),
                 Effect::Cordon(run, _) => self.begin(Task::Cordon(run)),
                 Effect::Drain(run, _, _, marks) => {
@@ -232,14 +232,14 @@ impl World {
         }
     }
 
-    pub(super) fn told(&mut self, status: NodeDrainStatus) {
+    pub(super) fn shown(&mut self, status: NodeDrainStatus) {
         self.status = status;
         let closed = self.candidacy == Some(Candidacy::Closed);
         assert!(closed || status.status != DrainStatus::Complete, "L5: {status} while this node may lead");
         if status.status != DrainStatus::Complete || self.force == Force::Order(status) {
             return;
         }
-        // Nobody else than who has earned it is told COMPLETE.
+        // Nobody else than who has earned it is shown COMPLETE.
         let earned =
             |id: &RequestId| [&self.drained, &self.skipped, &self.forced].iter().any(|all| all.contains(id));
         let request = self.requests.get(&status.requested_by).unwrap_or_else(|| panic!("{status} to nobody"));
@@ -253,7 +253,7 @@ impl World {
             && !new_status
         {
             let gap = self.now.since(*at);
-            assert!(gap >= self.core.limits.progress_gap(), "{gap:?} after {last:?}: {newest:?}");
+            assert!(gap >= self.core.node.limits.progress_gap(), "{gap:?} after {last:?}: {newest:?}");
         }
         self.progress = Some((Box::new(newest.clone()), self.now));
     }
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// A cordon, or a drain that cordons anew, has read the node and written it, but its write is not there yet.
+    /// A cordon, or a drain that cordons again, has read the node and written it, but its write is not there yet.
     pub(super) fn on_its_way(&mut self, task: Task) {
         if !matches!(task, Task::Probe(_) | Task::Await(_)) && self.node == CordonOwner::None {
             self.landing = Some((self.version, self.now));
@@ -403,7 +403,8 @@ impl World {
         }
         let journal = Some(self.journal.clone());
         let boot = format!("b{}", self.boot);
-        let (core, effects) = Zedkube::new(self.core.limits.clone(), journal, boot, self.now, self.booted_at);
+        let (core, effects) =
+            Zedkube::new(self.core.node.limits.clone(), journal, boot, self.now, self.booted_at);
         self.core = core;
         self.perform(effects);
         let recalled = self.core.recall(self.now, Some(self.history.clone()));
@@ -433,7 +434,7 @@ impl World {
                     self.wait();
                 }
                 let goes_on = self.history.drains.first().is_some_and(topics::DrainRecord::is_open);
-                assert_eq!(goes_on, self.core.run.is_active(), "{:?}", self.history);
+                assert_eq!(goes_on, self.core.drain.is_active(), "{:?}", self.history);
                 let newest = self.core.progress();
                 assert!(
                     self.progress.as_ref().is_none_or(|(said, _)| **said == newest),

@@ -10,9 +10,11 @@ use kubenodeop::Remaining;
 use step::Mono;
 use topics::{DrainStake, PodCounts, Requester};
 
-use super::facts::{Away, Effect};
-use super::machine::Zedkube;
+use super::life::{Drain, Outcome};
 use super::run::Run;
+use crate::core::answers::Answers;
+use crate::core::context::NodeContext;
+use crate::core::facts::{Away, Effect};
 
 /// What is known not to be there.
 const NONE: &str = "none";
@@ -93,72 +95,98 @@ impl Lost<'_> {
     }
 }
 
-impl Zedkube {
-    /// Whether a drain may be skipped in the middle of it at all.
-    pub(super) fn may_be_lost(&self) -> bool {
-        self.limits.api_lost_skip() > Duration::ZERO
-    }
+/// Whether a drain may be skipped in the middle of it at all.
+pub(super) fn may_be_skipped(node: &NodeContext) -> bool {
+    node.limits.api_lost_skip() > Duration::ZERO
+}
 
+impl Drain {
     /// The API has answered, or nobody asks it any more.
-    pub(super) fn heard(&mut self) {
+    pub(super) fn api_answers(&mut self) {
         (self.silence, self.silent_since) = (None, None);
     }
 
-    /// Whether it has answered in the middle of a drain, in this run of the agent or in the one before it.
-    pub(super) fn heard_silence(&mut self, now: Mono, away: Option<Box<Away>>, out: &mut Vec<Effect>) {
+    /// Hears whether it has answered in the middle of a drain, in this run of the agent or in the one before it.
+    pub(crate) fn api_silent(
+        &mut self,
+        now: Mono,
+        away: Option<Box<Away>>,
+        answers: &Answers,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
         let amid = matches!(self.run, Run::Draining { .. }) || self.resume.is_some();
-        let Some(last) = away.filter(|_| amid) else { return self.heard() };
+        let Some(last) = away.filter(|_| amid) else {
+            self.api_answers();
+            return None;
+        };
         self.silent_since.get_or_insert(last.asked);
         self.silence = Some(match self.silence.take() {
             Some(before) => Silence { until: now, tries: before.tries.saturating_add(1), last, ..before },
             None => Silence { since: last.asked, until: now, tries: 1, last },
         });
-        self.skip_lost(now, out);
+        self.skip_lost(now, answers, node, out)
+    }
+
+    /// Hears of a volume whose last healthy replica is here.
+    pub(crate) fn last_replica(&mut self, volume: String) {
+        self.stake.volume = volume;
     }
 
     /// What an attempt knows of node and pods; what is not known yet is what was known before.
-    pub(super) fn remaining(&mut self) {
+    pub(super) fn remaining(&mut self, node: &NodeContext) {
         let known = self.run.pods().and_then(|it| it.remaining.clone());
-        if let Some(Remaining { server, machine }) = known.filter(|_| self.may_be_lost()) {
+        if let Some(Remaining { server, machine }) = known.filter(|_| may_be_skipped(node)) {
             (if server { "server" } else { "worker" }).clone_into(&mut self.stake.role);
             self.stake.machine = machine.unwrap_or_else(|| NONE.to_owned());
         }
     }
 
-    fn lost(&self, now: Mono) -> Lost<'_> {
+    fn lost(&self, now: Mono, answers: &Answers, node: &NodeContext) -> Lost<'_> {
         let long = |since: Option<Mono>| since.map(|at| now.since(at)).unwrap_or_default();
         Lost {
-            limit: self.limits.api_lost_skip(),
+            limit: node.limits.api_lost_skip(),
             silent: long(self.silent_since),
             silent_here: long(self.silence.as_ref().map(|it| it.since)),
-            by_person: self.open().any(|it| it.requested_by == Requester::Operator),
+            by_person: answers.open().any(|it| it.requested_by == Requester::Operator),
             stake: &self.stake,
         }
     }
 
-    fn skip_lost(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if self.lost(now).verdict() != Verdict::Skip {
-            return;
+    fn skip_lost(
+        &mut self,
+        now: Mono,
+        answers: &Answers,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        if self.lost(now, answers, node).verdict() != Verdict::Skip {
+            return None;
         }
-        let (Some(since), Some(silence)) = (self.silent_since, &self.silence) else { return };
+        let (since, silence) = (self.silent_since?, self.silence.as_ref()?);
         let PodCounts { total, gone, .. } = self.counts();
         let skip = format!(
             "the Kubernetes API was lost in the middle of the drain: no answer for {} s, since {}; {gone} of {total} \
              pods were gone: {}",
             now.since(since).as_secs(),
-            self.wall(since),
+            node.wall(since),
             silence.last.why
         );
-        self.end_run(out);
-        self.skip(now, skip, out);
+        self.end(None, out);
+        Some(self.skip(skip, out))
     }
 
     /// What a person reads: why it waits, and what can be done.
-    pub(super) fn silence_words(&self, silence: &Silence) -> (String, String) {
+    pub(super) fn silence_words(
+        &self,
+        silence: &Silence,
+        answers: &Answers,
+        node: &NodeContext,
+    ) -> (String, String) {
         let Silence { since, until, tries, last } = silence;
         let since = self.silent_since.unwrap_or(*since);
         let PodCounts { total, gone, .. } = self.counts();
-        let force = match self.shown_request().requested_by {
+        let force = match answers.shown(self.serves.as_ref()).requested_by {
             Requester::Operator => "`zedbox drain cancel` withdraws your request",
             Requester::Update => {
                 "`zedbox drain force complete --for update` lets the update go ahead without the rest of the drain"
@@ -171,21 +199,21 @@ impl Zedkube {
         let reason = format!(
             "no answer from the Kubernetes API at {address} since {}, for {} s, tried {tries} times: {why}; {gone} of \
              {total} pods were gone then",
-            self.wall(since),
+            node.wall(since),
             until.since(since).as_secs(),
         );
         let next_step = format!(
             "check the network and the cluster software of this node: `systemctl status k3s`; the drain continues \
              by itself once the API answers, until Deadline{}; {force}",
-            self.skip_words()
+            self.skip_words(answers, node)
         );
         (reason, next_step)
     }
 
     /// What becomes of a drain in whose middle the API stays silent; empty where nobody has asked for a skip.
-    pub(super) fn skip_words(&self) -> String {
-        let secs = self.limits.api_lost_skip().as_secs();
-        match self.lost(Mono::START).verdict() {
+    pub(super) fn skip_words(&self, answers: &Answers, node: &NodeContext) -> String {
+        let secs = node.limits.api_lost_skip().as_secs();
+        match self.lost(Mono::START, answers, node).verdict() {
             Verdict::Off => String::new(),
             Verdict::Never(why) => format!("; its rest is not skipped: {why}"),
             Verdict::NotYet | Verdict::Skip => {

@@ -1,6 +1,6 @@
 //! What a restart in the same boot must not forget of an attempt: its number, its limits, its pause (goals D15).
 //!
-//! Not here: the file. Times stand there in milliseconds of the boot's monotonic clock, beside the boot's identity.
+//! Not here: the file. Times are there in milliseconds of the boot's monotonic clock, beside the boot's identity.
 //! Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use topics::{DrainJournal, DrainMarks, NodeDrainRequest, PodCounts, RequestId};
 
 use super::run::Run;
 
-/// An attempt in which this agent was started anew.
+/// An attempt in which this agent restarted.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Resume {
     /// The requests that it was for.
@@ -26,7 +26,7 @@ pub(super) struct Resume {
 }
 
 impl Resume {
-    /// What `journal` tells of an attempt that is not over.
+    /// What `journal` says of an attempt that is not over.
     pub(super) fn from(journal: &DrainJournal) -> Option<Self> {
         (journal.attempt > 0 && journal.status.is_under_way()).then(|| Self {
             of: journal
@@ -42,12 +42,12 @@ impl Resume {
     }
 
     /// Whether one of those who waited for it still does; a later request gets attempts of its own.
-    pub(super) fn is_for<'a>(&self, mut standing: impl Iterator<Item = &'a NodeDrainRequest>) -> bool {
-        standing.any(|request| self.of.contains(&request.id()))
+    pub(super) fn is_for<'a>(&self, mut waiting: impl Iterator<Item = &'a NodeDrainRequest>) -> bool {
+        waiting.any(|request| self.of.contains(&request.id()))
     }
 }
 
-/// What a drain had done before the task that is at work now: in earlier attempts, and before this agent started anew.
+/// What a drain had done before the task that is at work now: in earlier attempts, and before this agent restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Before {
     /// Evictions that the server had accepted.
@@ -68,7 +68,7 @@ impl Before {
         }
     }
 
-    /// What an attempt counts `now`, with the pods that had gone before this agent started anew. One that is `over`
+    /// What an attempt counts `now`, with the pods that had gone before this agent restarted. One that is `over`
     /// has none left.
     pub(super) fn with(self, now: PodCounts, over: bool) -> PodCounts {
         let was = self.counts;
@@ -81,7 +81,7 @@ impl Before {
     }
 }
 
-/// The part of a journal that tells of attempts: number, end of the pause, marks, why the last one failed.
+/// The part of a journal about attempts: number, end of the pause, marks, why the last one failed.
 pub(super) struct Kept {
     pub(super) attempt: u32,
     pub(super) pause_end_ms: u64,
@@ -90,7 +90,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Of a run that goes on, or of what it will go on from.
+    /// Of a run, or of what it will continue from.
     pub(super) fn of(run: &Run, resume: Option<&Resume>) -> Self {
         let kept = |attempt: u32, until: Option<Mono>, held: &Marks, reason: String| Self {
             attempt,
@@ -99,18 +99,18 @@ impl Kept {
             reason,
         };
         match (run, resume) {
-            (Run::Draining { attempt, now, .. }, _) => kept(*attempt, None, &now.marks, String::new()),
+            (Run::Draining { now: pods, .. } | Run::Holding { last: pods, .. }, _) => {
+                kept(run.attempt(), None, &pods.marks, String::new())
+            }
             (Run::Pausing { attempt, until, reason, last }, _) => {
                 kept(*attempt, Some(*until), &last.marks, reason.clone())
             }
-            (Run::Holding { attempt, last, .. }, _) => kept(*attempt, None, &last.marks, String::new()),
             (
                 Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),
                 Some(Resume { attempt, marks, pause, .. }),
             ) => {
-                let (until, reason) =
-                    pause.clone().map_or((None, String::new()), |(at, why)| (Some(at), why));
-                kept(*attempt, until, marks, reason)
+                let (until, reason) = pause.clone().unzip();
+                kept(*attempt, until, marks, reason.unwrap_or_default())
             }
             (
                 Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),
@@ -120,7 +120,7 @@ impl Kept {
     }
 }
 
-/// What an attempt is told of the one before it: what was learned and is still owed, not since when its limits ran.
+/// What an attempt takes over from the one before it: what was learned and is still owed, not since when its limits ran.
 pub(super) fn learned(last: &Marks) -> Marks {
     Marks { returns: last.returns.clone(), claims: last.claims.clone(), ..Marks::default() }
 }

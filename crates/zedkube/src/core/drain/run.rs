@@ -2,13 +2,13 @@
 
 use kubenodeop::Progress;
 use step::Mono;
-use topics::{CordonOwner, DrainStatus};
+use topics::DrainStatus;
 
-use super::facts::Done;
+use crate::core::facts::Done;
 
 /// One drain, from the request to its end; each state holds what is valid in it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Run {
+pub(crate) enum Run {
     /// Nothing is asked for.
     Idle,
     /// A request was taken.
@@ -71,7 +71,7 @@ pub(super) enum Run {
 
 /// How a drain ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// Proved done.
     Drained { attempt: u32, last: Box<Progress> },
     /// Left out, for this reason.
@@ -80,12 +80,12 @@ pub(super) enum End {
     FailedCordon(String),
     /// Could not drain.
     FailedDrain { attempt: u32, reason: String, last: Box<Progress> },
-    /// As it was before: before this agent started anew in the same boot, or before a request that has gone.
+    /// As it was before: before this agent restarted in the same boot, or before a request that has gone.
     Resumed(DrainStatus),
 }
 
 impl Run {
-    /// The status that says where it is. `floor` is what was said before this agent started anew.
+    /// The status that says where it is. `floor` is what was shown before this agent restarted.
     pub(super) fn status(&self, floor: Option<DrainStatus>) -> DrainStatus {
         match self {
             Self::Idle => DrainStatus::NotRequested,
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// How it ended or stood before this agent started anew, while nothing has come after it.
+    /// How it ended or was before this agent restarted, while nothing has come after it.
     pub(super) fn resumed(&self) -> Option<DrainStatus> {
         if let Self::Ended(End::Resumed(status)) = self { Some(*status) } else { None }
     }
@@ -121,47 +121,34 @@ impl Run {
 
     /// Whether a task is, or soon will be, at work.
     pub(super) fn is_active(&self) -> bool {
-        match self {
-            Self::Idle | Self::Ended(_) => false,
-            Self::Taken { .. }
-            | Self::Probing { .. }
-            | Self::Cordoning { .. }
-            | Self::Draining { .. }
-            | Self::Pausing { .. }
-            | Self::Holding { .. } => true,
-        }
+        !matches!(self, Self::Idle | Self::Ended(_))
     }
 
-    /// The attempt that it is in, or was in last.
-    pub(super) fn attempt(&self) -> u32 {
+    /// Number of the attempt that it is in, or was in last, and how far that is, or was at its end.
+    fn attempted(&self) -> Option<(u32, &Progress)> {
         match self {
-            Self::Draining { attempt, .. }
-            | Self::Pausing { attempt, .. }
-            | Self::Holding { attempt, .. }
-            | Self::Ended(End::Drained { attempt, .. } | End::FailedDrain { attempt, .. }) => *attempt,
-            Self::Idle
-            | Self::Taken { .. }
-            | Self::Probing { .. }
-            | Self::Cordoning { .. }
-            | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => 0,
-        }
-    }
-
-    /// How far the attempt is, or was at its end.
-    pub(super) fn pods(&self) -> Option<&Progress> {
-        match self {
-            Self::Draining { now: pods, .. }
-            | Self::Pausing { last: pods, .. }
-            | Self::Holding { last: pods, .. }
-            | Self::Ended(End::Drained { last: pods, .. } | End::FailedDrain { last: pods, .. }) => {
-                Some(pods)
-            }
+            Self::Draining { attempt, now: pods, .. }
+            | Self::Pausing { attempt, last: pods, .. }
+            | Self::Holding { attempt, last: pods, .. }
+            | Self::Ended(
+                End::Drained { attempt, last: pods } | End::FailedDrain { attempt, last: pods, .. },
+            ) => Some((*attempt, pods)),
             Self::Idle
             | Self::Taken { .. }
             | Self::Probing { .. }
             | Self::Cordoning { .. }
             | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => None,
         }
+    }
+
+    /// The attempt that it is in, or was in last.
+    pub(super) fn attempt(&self) -> u32 {
+        self.attempted().map_or(0, |(attempt, _)| attempt)
+    }
+
+    /// How far the attempt is, or was at its end.
+    pub(crate) fn pods(&self) -> Option<&Progress> {
+        self.attempted().map(|(_, pods)| pods)
     }
 
     /// When it must be looked at again.
@@ -172,36 +159,5 @@ impl Run {
             Self::Pausing { until, .. } | Self::Holding { until, .. } => Some(*until),
             Self::Idle | Self::Draining { .. } | Self::Ended(_) => None,
         }
-    }
-}
-
-/// Whether a cordon of ours has to go, or might.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Care {
-    /// The node is as it should be.
-    Done,
-    /// To be looked at then.
-    Due(Mono),
-    /// An answer is awaited.
-    Looking,
-}
-
-/// Whether a cordon of ours may still be on its way to the server: its call failed, was cancelled, or an earlier
-/// run of this agent made it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
-    /// None is.
-    Nothing,
-    /// One may be.
-    Cordon,
-    /// The node was seen open since; one may arrive until then.
-    Until(Mono),
-}
-
-/// What is known of the cordon.
-pub(super) const fn cordoned(owner: CordonOwner) -> bool {
-    match owner {
-        CordonOwner::None => false,
-        CordonOwner::Ours | CordonOwner::Foreign => true,
     }
 }

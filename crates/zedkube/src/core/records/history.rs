@@ -4,27 +4,28 @@
 //! cluster holds (goals O8). Not here: the file. Pure: no clock, no I/O, no task.
 
 use std::fmt;
-use std::time::Duration;
 
+use step::Mono;
 use topics::{
     Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
-    ForceRecord, GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, StepWord,
-    cut_text as cut,
+    ForceRecord, GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, Requester,
+    StepWord, cut_text as cut,
 };
 
-use super::facts::{Author, Force};
+use crate::core::context::NodeContext;
+use crate::core::facts::{Author, Force};
 
 /// Drains that are kept.
-pub(super) const DRAINS: usize = 10;
+const DRAINS: usize = 10;
 /// Force files that are kept.
 const FORCED: usize = 8;
 /// Steps of a drain; five attempts that fail take fourteen.
 const STEPS: usize = 16;
 /// Of these many steps at the beginning none is left out.
 const FIRST_STEPS: usize = 3;
-/// Blockers and things let pass that are kept by name.
+/// Blockers and things left in place that are kept by name.
 const NAMED: usize = 2;
-/// Things let pass that the journal keeps.
+/// Things left in place that the journal keeps.
 const LEFT: usize = 16;
 /// Pods and workloads of which the journal keeps marks.
 const MARKED_PODS: usize = 64;
@@ -36,19 +37,19 @@ const SENTENCE_BYTES: usize = 160;
 /// Longest name of whoever gives an order, which `zedbox drain force` holds to 32 characters.
 const BY_BYTES: usize = 40;
 
-/// The history as it is kept, and what it needs to go on.
+/// The history as it is kept, and what it needs to continue.
 #[derive(Clone, PartialEq, Default)]
-pub(super) struct History {
-    pub(super) kept: DrainHistory,
+pub(crate) struct History {
+    kept: DrainHistory,
     /// Something is to be written.
     changed: bool,
     /// Who wrote the force file that is heard of next, and the one that was heard of last.
-    pub(super) next_author: Option<Author>,
+    next_author: Option<Author>,
     author: Option<Author>,
     heard_force: bool,
 }
 
-/// Says nothing of what has been: no decision depends on it, and two cores that differ in it alone are in one state.
+/// Shows nothing of what has been: no decision depends on it, and two cores that differ in it alone are in one state.
 impl fmt::Debug for History {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("History").finish_non_exhaustive()
@@ -56,34 +57,58 @@ impl fmt::Debug for History {
 }
 
 impl History {
-    pub(super) fn of(kept: DrainHistory) -> Self {
-        Self { kept, ..Self::default() }
+    /// All of it.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> &DrainHistory {
+        &self.kept
     }
 
-    /// What is to be written now, if anything is; the wall clock of this boot stands beside it.
-    pub(super) fn take_new(&mut self, boot_id: &str, booted_at: GoTime) -> Option<DrainHistory> {
+    /// The newest drain.
+    pub(super) fn newest(&self) -> Option<&DrainRecord> {
+        self.kept.drains.first()
+    }
+
+    /// The last drain of an operation in this boot, when it failed and its request is gone: the requester pauses before
+    /// it asks again.
+    pub(crate) fn failed_before(&self, boot_id: &str) -> Option<String> {
+        let last = self.newest()?;
+        let failed = last.status.is_failure() && !last.is_open() && last.is_of_boot(boot_id);
+        let by_operation = last.requested_by != Requester::Operator;
+        let why = last.steps.iter().rev().find(|it| it.step == StepWord::Failed).map_or("", |it| &it.text);
+        (failed && by_operation).then(|| {
+            format!("the last drain (for {}, requested {}) failed: {why}", last.context, last.requested_at)
+        })
+    }
+
+    /// Continues with the history that earlier runs left, and returns it if it changes with that.
+    pub(crate) fn recalled(
+        kept: DrainHistory,
+        now: Mono,
+        node: &NodeContext,
+    ) -> (Self, Option<DrainHistory>) {
+        let mut all = Self { kept, ..Self::default() };
+        let before = all.kept.booted_at;
+        if all.kept.boot_id == cut(&node.boot_id, NAME_BYTES) && !before.is_zero() {
+            all.set_clock(now, before, node);
+        }
+        all.interrupted(&node.boot_id, node.wall(now));
+        let new = all.take_new(node);
+        (all, new)
+    }
+
+    /// What is to be written now, if anything is; the wall clock of this boot is written beside it.
+    pub(super) fn take_new(&mut self, node: &NodeContext) -> Option<DrainHistory> {
         std::mem::take(&mut self.changed).then(|| {
-            self.kept.boot_id = cut(boot_id, NAME_BYTES);
-            self.kept.booted_at = booted_at;
+            self.kept.boot_id = cut(&node.boot_id, NAME_BYTES);
+            self.kept.booted_at = node.booted_at;
             self.kept.clone()
         })
     }
 
-    /// Goes on with what an earlier run in this boot has kept, by the wall clock of now.
-    pub(super) fn recall_clock(&mut self, boot_id: &str, uptime: Duration, booted_at: GoTime) {
-        if self.kept.boot_id == cut(boot_id, NAME_BYTES) && !self.kept.booted_at.is_zero() {
-            self.set_clock(boot_id, uptime, (self.kept.booted_at, booted_at));
-        }
-    }
-
     /// The wall clock was set: the times of this boot move with it, those of earlier ones stay as they were written.
-    pub(super) fn set_clock(
-        &mut self,
-        boot_id: &str,
-        uptime: Duration,
-        (before, booted_at): (GoTime, GoTime),
-    ) {
-        let boot_id = cut(boot_id, NAME_BYTES);
+    pub(crate) fn set_clock(&mut self, now: Mono, before: GoTime, node: &NodeContext) {
+        let (uptime, booted_at) = (now.since_start(), node.booted_at);
+        let boot_id = cut(&node.boot_id, NAME_BYTES);
         let moved = |at: &mut GoTime| *at = at.moved(before, booted_at);
         for record in &mut self.kept.drains {
             if record.boot_id == boot_id {
@@ -105,8 +130,8 @@ impl History {
         self.changed |= self.kept.boot_id == boot_id;
     }
 
-    /// The drain that goes on.
-    pub(super) fn open(&mut self) -> Option<&mut DrainRecord> {
+    /// The drain that is not over.
+    fn open(&mut self) -> Option<&mut DrainRecord> {
         self.kept.drains.first_mut().filter(|it| it.is_open())
     }
 
@@ -138,7 +163,7 @@ impl History {
         self.step(StepWord::Taken, 0, at, "");
     }
 
-    /// A step of the drain that goes on; none is, nothing is kept.
+    /// A step of the drain that is not over; without one nothing is kept.
     pub(super) fn step(&mut self, step: StepWord, attempt: u32, at: GoTime, text: &str) {
         let Some(record) = self.open() else { return };
         record.attempts = record.attempts.max(attempt);
@@ -146,13 +171,13 @@ impl History {
         self.changed = true;
     }
 
-    /// The same for what happens once: not when it stands there already since `since`.
+    /// The same for what happens once: not when it is there already since `since`.
     pub(super) fn once(&mut self, step: StepWord, since: &[StepWord], attempt: u32, at: GoTime) {
-        let stands = |record: &mut DrainRecord| {
+        let is_there = |record: &mut DrainRecord| {
             let last = record.steps.iter().rev().find(|it| it.step == step || since.contains(&it.step));
             last.is_some_and(|it| it.step == step)
         };
-        if !self.open().is_some_and(stands) {
+        if !self.open().is_some_and(is_there) {
             self.step(step, attempt, at, "");
         }
     }
@@ -168,15 +193,15 @@ impl History {
         record.recordons = record.recordons.max(sums.1);
     }
 
-    /// How the drain stands, and what was let pass so far.
-    pub(super) fn stands(&mut self, status: DrainStatus, left: &[String]) {
+    /// The status of the drain, and what was left in place so far.
+    pub(super) fn reached(&mut self, status: DrainStatus, left: &[String]) {
         let Some(record) = self.open() else { return };
         record.status = status;
         record.left = left.iter().take(NAMED).map(|it| cut(it, SENTENCE_BYTES)).collect();
         record.more_left = more(left.len());
     }
 
-    /// The drain that goes on is over.
+    /// The open drain is over.
     pub(super) fn end(&mut self, step: StepWord, status: DrainStatus, at: GoTime, text: &str) {
         self.step(step, 0, at, text);
         let Some(record) = self.open() else { return };
@@ -186,12 +211,12 @@ impl History {
         if step == StepWord::Skipped {
             record.skip = cut(text, SENTENCE_BYTES);
         }
-        // A zero says that it goes on.
+        // A zero says that it is open.
         record.ended_at = if at.is_zero() { record.started_at } else { at };
     }
 
     /// A drain in which the device went down ended with its last step: how long the device was off is not known.
-    pub(super) fn interrupted(&mut self, boot_id: &str, at: GoTime) {
+    fn interrupted(&mut self, boot_id: &str, at: GoTime) {
         let Some(record) = self.open() else { return };
         if record.is_of_boot(boot_id) {
             return;
@@ -212,14 +237,19 @@ impl History {
         }
     }
 
+    /// Who wrote the force file that is heard of next.
+    pub(crate) fn hear_author(&mut self, author: Option<Author>) {
+        self.next_author = author;
+    }
+
     /// A force file was heard of, or that there is none; who wrote it was heard of before.
-    pub(super) fn hear_force(&mut self) {
+    pub(crate) fn hear_force(&mut self) {
         self.author.clone_from(&self.next_author);
         self.heard_force = true;
     }
 
     /// Keeps account of the force file: who gave which order when, and what comes of it; `None` for one that released
-    /// a request in this turn, which is told on its own.
+    /// a request in this turn, which is shown on its own.
     pub(super) fn audit(&mut self, force: &Force, effect: Option<&str>, (boot_id, at): (&str, GoTime)) {
         if !self.heard_force {
             return;
@@ -272,7 +302,7 @@ impl History {
     }
 
     /// Who forced and why, for the log.
-    pub(super) fn forced_by(&self) -> String {
+    pub(crate) fn forced_by(&self) -> String {
         let author = self.authored();
         match author.reason.as_str() {
             "" => author.who(),
@@ -335,8 +365,8 @@ pub(crate) fn short(blocker: &Blocker) -> Blocker {
 }
 
 /// A journal whose texts and lists are bounded, but for its claims: what is owed is never forgotten. Of marks that
-/// are left out, the limit starts anew with a restart.
-pub(super) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
+/// are left out, the limit starts again with a restart.
+pub(crate) fn kept_short(mut journal: DrainJournal) -> DrainJournal {
     let sentence = |text: &mut String| *text = cut(text, SENTENCE_BYTES);
     journal.context = cut(&journal.context, NAME_BYTES);
     sentence(&mut journal.skip);

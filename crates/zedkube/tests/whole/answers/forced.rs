@@ -16,7 +16,7 @@ const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.jso
 const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";
 const REFUSED: &str = "force file refused";
 /// What the reference makes of the content of such a file.
-const GOLDEN: &str = include_str!("../../../../tests/golden/override-parse.json");
+const GOLDEN: &str = include_str!("../../../../../tests/golden/override-parse.json");
 
 /// A drain for zedagent that a budget holds.
 async fn draining() -> Device {

@@ -139,7 +139,7 @@ async fn s3_p9_a_refused_force_file_stands_in_the_history_with_its_owner_and_why
 #[tokio::test(start_paused = true)]
 async fn p9_a_status_that_is_shown_stands_in_the_history_until_its_file_is_gone() {
     let (mut device, kept) = forced(|device| device.write(FORCE_FILE, &status(8, 2))).await;
-    assert_eq!(kept.forced[0].effect, "{Failed Drain 2} is shown while the file stands");
+    assert_eq!(kept.forced[0].effect, "{Failed Drain 2} is shown while the file exists");
     device.kill().await;
     device.start().await;
     assert_eq!(history(&device).forced, kept.forced);

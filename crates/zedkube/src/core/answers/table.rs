@@ -1,0 +1,301 @@
+//! The requests that exist and the answers that were given to them.
+//!
+//! COMPLETE ends with its request, when the drained node changes, and with age (goals P8).
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use step::{Fault, Mono, planted};
+use topics::{Answer, Asked, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStatus, RequestId, Requester};
+
+use crate::core::context::NodeContext;
+use crate::core::facts::Force;
+
+/// Requests, force file and answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answers {
+    pub(super) requests: BTreeMap<Requester, NodeDrainRequest>,
+    /// Whose topics have been read.
+    pub(super) read: Vec<Requester>,
+    /// When each request was made.
+    asked: Vec<Asked>,
+    pub(super) force: Force,
+    pub(super) given: Vec<Answer>,
+    /// When COMPLETE was given last; after a start in the same boot, that start.
+    complete_at: Option<Mono>,
+    /// When the second of two answered requesters is named.
+    second_from: Option<Mono>,
+    pub(super) second: bool,
+}
+
+/// COMPLETE after a drain, not after a skip.
+pub(crate) fn is_drained(answer: &Answer) -> bool {
+    answer.status == DrainStatus::Complete && answer.skip.is_empty()
+}
+
+/// An operation that acts on COMPLETE; a person has the node for as long as it takes.
+pub(crate) fn is_operation(answer: &Answer) -> bool {
+    answer.requested_by != Requester::Operator
+}
+
+fn is_complete(answer: &Answer) -> bool {
+    answer.status == DrainStatus::Complete
+}
+
+impl Answers {
+    /// Who may ask, in the order in which they are named.
+    pub(super) const REQUESTERS: [Requester; 3] =
+        [Requester::DeviceOp, Requester::Update, Requester::Operator];
+
+    /// After a start: with what an earlier run in the same boot was asked and had answered, if there was one.
+    pub(crate) fn new(now: Mono, same_boot: Option<(Vec<Answer>, Vec<Asked>)>) -> Self {
+        let second = same_boot.is_some();
+        let (given, asked) = same_boot.unwrap_or_default();
+        Self {
+            requests: BTreeMap::new(),
+            read: Vec::new(),
+            asked,
+            force: Force::Absent,
+            given,
+            complete_at: second.then_some(now),
+            second_from: None,
+            second,
+        }
+    }
+
+    /// Hears a request, or that there is none.
+    pub(crate) fn request(
+        &mut self,
+        now: Mono,
+        from: Requester,
+        request: Option<NodeDrainRequest>,
+        node: &NodeContext,
+    ) {
+        match request {
+            Some(request) => {
+                self.keep_asked(now, &request, node);
+                self.requests.insert(from, request);
+            }
+            None if planted(Fault::K6) => {}
+            None => {
+                self.requests.remove(&from);
+            }
+        }
+    }
+
+    /// Keeps when a request was made: as it says itself where that can be, else when it was first heard of.
+    fn keep_asked(&mut self, now: Mono, request: &NodeDrainRequest, node: &NodeContext) {
+        if self.asked.iter().any(|it| it.id() == request.id()) {
+            return;
+        }
+        let heard = node.wall(now);
+        let said = request.requested_at;
+        let at = if (node.booted_at..=heard).contains(&said) { said } else { heard };
+        let (requested_by, requested_at) = (request.requested_by, said);
+        self.asked.push(Asked { requested_by, requested_at, at });
+        self.asked.sort_by_key(Asked::id);
+    }
+
+    /// The topic of this requester has been read once.
+    pub(crate) fn topic_read(&mut self, from: Requester) {
+        if !self.read.contains(&from) {
+            self.read.push(from);
+        }
+    }
+
+    /// Hears what the force file says.
+    pub(crate) fn hear_force(&mut self, force: Force) {
+        self.force = force;
+    }
+
+    /// What the force file says.
+    pub(crate) fn force(&self) -> &Force {
+        &self.force
+    }
+
+    /// A person has this node count as one in no cluster.
+    pub(crate) fn forced_out(&self) -> bool {
+        matches!(self.force, Force::Order(order) if order.status == DrainStatus::NotSupported)
+    }
+
+    /// The wall clock was set: what was written by the one before moves with it.
+    pub(crate) fn set_clock(&mut self, before: GoTime, booted_at: GoTime) {
+        let given = self.given.iter_mut().map(|it| &mut it.at);
+        for at in self.asked.iter_mut().map(|it| &mut it.at).chain(given) {
+            *at = at.moved(before, booted_at);
+        }
+    }
+
+    /// Whether it is known which requests exist.
+    pub(crate) fn knows_requests(&self) -> bool {
+        self.read.len() == Self::REQUESTERS.len()
+    }
+
+    /// The requests that exist, in the order of [`Self::REQUESTERS`].
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &NodeDrainRequest> {
+        self.requests.values()
+    }
+
+    /// The request of this requester.
+    pub(crate) fn request_of(&self, who: Requester) -> Option<&NodeDrainRequest> {
+        self.requests.get(&who)
+    }
+
+    /// It is known that nobody asks.
+    pub(crate) fn all_withdrawn(&self) -> bool {
+        self.knows_requests() && self.requests.is_empty()
+    }
+
+    /// When each request was made.
+    pub(crate) fn asked(&self) -> &[Asked] {
+        &self.asked
+    }
+
+    /// All answers.
+    pub(crate) fn given(&self) -> &[Answer] {
+        &self.given
+    }
+
+    /// The requests that have no final answer yet.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &NodeDrainRequest> {
+        self.requests().filter(|it| self.final_answer(it.id()).is_none())
+    }
+
+    /// The final answer to this request.
+    pub(crate) fn final_answer(&self, id: RequestId) -> Option<&Answer> {
+        self.given.iter().find(|answer| answer.id() == id && answer.status.is_final())
+    }
+
+    fn finals(&self) -> impl Iterator<Item = DrainStatus> {
+        self.requests().filter_map(|it| self.final_answer(it.id())).map(|it| it.status)
+    }
+
+    /// The best final answer to a request that exists.
+    pub(crate) fn best_final(&self) -> Option<DrainStatus> {
+        self.finals().max_by_key(|status| *status == DrainStatus::Complete)
+    }
+
+    /// Whether this is the final answer to a request that exists.
+    pub(crate) fn holds(&self, status: DrainStatus) -> bool {
+        self.finals().any(|it| it == status)
+    }
+
+    /// Somebody was answered COMPLETE after a drain.
+    pub(crate) fn any_drained(&self) -> bool {
+        self.given.iter().any(is_drained)
+    }
+
+    /// Somebody was answered COMPLETE.
+    pub(crate) fn any_complete(&self) -> bool {
+        self.given.iter().any(is_complete)
+    }
+
+    /// Gives every request without a final answer this one.
+    pub(crate) fn give(&mut self, now: Mono, status: DrainStatus, skip: &str, node: &NodeContext) {
+        let mut open: Vec<NodeDrainRequest> = self.open().cloned().collect();
+        if planted(Fault::X1) {
+            // Whoever comes first, even when that one has its answer.
+            open.retain(|it| self.requests.values().next() == Some(it));
+        }
+        for request in open {
+            self.give_one(now, &request, (status, skip, false), node);
+        }
+    }
+
+    fn give_one(
+        &mut self,
+        now: Mono,
+        request: &NodeDrainRequest,
+        (status, skip, forced): (DrainStatus, &str, bool),
+        node: &NodeContext,
+    ) {
+        let known = self.given.iter().find(|it| it.id() == request.id());
+        if known.is_some_and(|it| it.status == status && it.skip == skip) {
+            return;
+        }
+        self.given.retain(|it| it.id() != request.id());
+        if status == DrainStatus::Complete {
+            self.complete_at = Some(now);
+        }
+        self.given.push(Answer {
+            requested_by: request.requested_by,
+            requested_at: request.requested_at,
+            context: request.context.clone(),
+            status,
+            skip: skip.to_owned(),
+            forced,
+            at: node.wall(now),
+        });
+        self.given.sort_by_key(Answer::id);
+    }
+
+    /// A forced COMPLETE answers the request that it names. Returns the order and the words of its answer, if it does.
+    pub(crate) fn give_forced(&mut self, now: Mono, node: &NodeContext) -> Option<(NodeDrainStatus, String)> {
+        let Force::Order(order) = self.force else { return None };
+        let request = self.request_of(order.requested_by)?.clone();
+        let complete = |it: &Answer| it.status == DrainStatus::Complete;
+        if order.status != DrainStatus::Complete || self.final_answer(request.id()).is_some_and(complete) {
+            return None;
+        }
+        let skip = format!("forced {order} by the force file");
+        self.give_one(now, &request, (DrainStatus::Complete, &skip, true), node);
+        Some((order, skip))
+    }
+
+    /// A drain begins for whoever has no final answer.
+    pub(crate) fn drain_begins(&mut self) {
+        self.forget_under_way();
+        self.second = false;
+        self.second_from = None;
+    }
+
+    /// Keeps final answers alone.
+    pub(crate) fn forget_under_way(&mut self) {
+        self.given.retain(|it| it.status.is_final());
+    }
+
+    /// Forgets answers to requests that no longer exist, and when they were made.
+    pub(crate) fn forget_withdrawn(&mut self) {
+        if self.knows_requests() {
+            let exists = |id: RequestId| self.requests.values().any(|it| it.id() == id);
+            self.asked.retain(|asked| exists(asked.id()));
+            self.given.retain(|answer| exists(answer.id()));
+        }
+    }
+
+    /// Forgets these answers: what they say is no longer so.
+    pub(crate) fn void(&mut self, which: impl Fn(&Answer) -> bool) {
+        self.given.retain(|it| !which(it));
+    }
+
+    /// With both requests complete, each requester is named for a while: a Go reader looks for its own number.
+    pub(crate) fn name_second(&mut self, now: Mono, drain: DrainStatus, node: &NodeContext) {
+        let complete = drain == DrainStatus::Complete
+            && self.completed(Requester::DeviceOp)
+            && self.completed(Requester::Update);
+        if !complete {
+            self.second_from = None;
+        } else if !self.second {
+            let from = *self.second_from.get_or_insert(now + node.limits.answer_dwell());
+            if now >= from {
+                self.second = true;
+                self.second_from = None;
+            }
+        }
+    }
+
+    /// When the second of two answered requesters is named.
+    pub(crate) fn due(&self) -> Option<Mono> {
+        self.second_from
+    }
+
+    /// When COMPLETE of operations that have not acted on it is too old.
+    pub(crate) fn expires(&self, node: &NodeContext) -> Option<Mono> {
+        let age = node.limits.complete_age();
+        let aging = |it: &Answer| is_complete(it) && is_operation(it);
+        let ages = age > Duration::ZERO && self.given.iter().any(aging);
+        self.complete_at.filter(|_| ages).map(|at| at + age)
+    }
+}

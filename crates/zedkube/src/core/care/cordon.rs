@@ -1,0 +1,347 @@
+//! Whose cordon is on our node, and when the node is checked next.
+//!
+//! A drained node is checked again and again, and watched in between (goals P8). Not here: the check itself.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubenodeop::node::boot::Report;
+use nodestatus::Membership;
+use step::{Fault, Mono, planted};
+use topics::CordonOwner;
+
+use super::after_boot::AfterBoot;
+use crate::core::context::NodeContext;
+use crate::core::facts::{Effect, Said, Seen};
+
+/// How the node is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Without a cordon of ours.
+    Schedulable,
+    /// Cordoned; no COMPLETE depends on its pods.
+    Cordoned,
+    /// Cordoned, and without the pods that a drain removes.
+    Drained,
+}
+
+/// Why COMPLETE counts no longer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Voided {
+    /// This pod has come.
+    PodCame(String),
+    /// Somebody uncordoned the node.
+    Uncordoned,
+}
+
+/// When the node is checked.
+#[derive(Debug, Clone, PartialEq)]
+enum Check {
+    /// The node is as it should be.
+    NotDue,
+    /// Then.
+    Due(Mono),
+    /// An answer is awaited.
+    Running,
+}
+
+/// Whether a cordon of ours may still be on its way to the server: its call failed, was cancelled, or an earlier
+/// run of this agent made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CordonInFlight {
+    /// None is.
+    No,
+    /// One may be.
+    Possible,
+    /// The node was seen open since; one may arrive until then.
+    Until(Mono),
+}
+
+/// Whether the drained node is watched between two checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guard {
+    /// It is not; the next check that finds all well begins it.
+    Off,
+    /// It is.
+    On,
+    /// Something has happened there during a check that may not have seen it.
+    Active,
+    /// Something has happened there and is checked. One more check in its turn comes before the next watch, so
+    /// that what a rule skips, coming and going, is not checked in a circle.
+    Spent,
+}
+
+/// Whether the node is cordoned by anybody.
+pub(crate) const fn cordoned(owner: CordonOwner) -> bool {
+    match owner {
+        CordonOwner::None => false,
+        CordonOwner::Ours | CordonOwner::Foreign => true,
+    }
+}
+
+/// What is known of our node, and what is still to be done there.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NodeCare {
+    cordon: CordonOwner,
+    check: Check,
+    /// Number of the last look, which is a check of the node.
+    looks: u64,
+    /// Whether that one was to remove a cordon of ours.
+    uncordons: bool,
+    in_flight: CordonInFlight,
+    /// Why the node could not be checked, or keeps its cordon.
+    trouble: String,
+    guard: Guard,
+    after_boot: AfterBoot,
+    /// Whether the node has been checked since this start.
+    seen: bool,
+}
+
+impl NodeCare {
+    /// To be checked at once. Of a run in the same boot it is known whose cordon there was; one may be in flight.
+    pub(crate) fn new(now: Mono, same_boot: Option<CordonOwner>) -> Self {
+        Self {
+            cordon: same_boot.unwrap_or(CordonOwner::None),
+            check: Check::Due(now),
+            looks: 0,
+            uncordons: false,
+            in_flight: if same_boot.is_some() { CordonInFlight::Possible } else { CordonInFlight::No },
+            trouble: String::new(),
+            guard: Guard::Off,
+            after_boot: AfterBoot::default(),
+            seen: false,
+        }
+    }
+
+    pub(crate) fn cordon(&self) -> CordonOwner {
+        self.cordon
+    }
+
+    /// A cordon of before this start is not known until the node has been checked.
+    pub(crate) fn knows_cordon(&self) -> bool {
+        self.seen || self.check == Check::NotDue
+    }
+
+    /// Why the node could not be checked, or keeps its cordon; empty when all is well.
+    pub(crate) fn trouble(&self) -> &str {
+        &self.trouble
+    }
+
+    /// What is known of the gate after the boot.
+    pub(crate) fn after_boot(&self) -> &AfterBoot {
+        &self.after_boot
+    }
+
+    /// When time alone brings a check.
+    pub(crate) fn due(&self) -> Option<Mono> {
+        if let Check::Due(at) = self.check { Some(at) } else { None }
+    }
+
+    /// A check is due now.
+    pub(crate) fn check_at(&mut self, now: Mono) {
+        self.check = Check::Due(now);
+    }
+
+    /// No check is due until something happens.
+    pub(crate) fn rest(&mut self) {
+        self.check = Check::NotDue;
+    }
+
+    /// In no cluster the node was not checked for good: it is checked again.
+    pub(crate) fn joined_cluster(&mut self, now: Mono) {
+        if self.check == Check::NotDue {
+            self.check_at(now);
+        }
+    }
+
+    /// Its Node object has gone, and with it whatever cordon it had.
+    pub(crate) fn left_cluster(&mut self) {
+        self.cordon = CordonOwner::None;
+    }
+
+    /// The node is in other hands from now on: a check under way counts no more; the next one is when they are done.
+    pub(crate) fn hand_over(&mut self, now: Mono) {
+        self.guard = Guard::Off;
+        self.looks += 1;
+        self.check_at(now);
+    }
+
+    /// A cordon was sent.
+    pub(crate) fn cordon_sent(&mut self) {
+        self.in_flight = CordonInFlight::Possible;
+    }
+
+    /// The node was cordoned by us, or found so.
+    pub(crate) fn cordoned(&mut self, owner: CordonOwner) {
+        self.cordon = owner;
+    }
+
+    /// The task that watches the node was cancelled.
+    pub(crate) fn guard_ended(&mut self) {
+        self.guard = Guard::Off;
+    }
+
+    /// Checks the node when that is due.
+    pub(crate) fn advance(&mut self, now: Mono, wanted: Wanted, out: &mut Vec<Effect>) {
+        if self.due().is_some_and(|at| now >= at) {
+            self.looks += 1;
+            self.check = Check::Running;
+            self.uncordons = wanted == Wanted::Schedulable || planted(Fault::K9);
+            let gate_open = self.after_boot.is_open();
+            out.push(Effect::Look { nth: self.looks, give_back: self.uncordons, gate_open });
+        }
+    }
+
+    /// Whether the check of this number is awaited.
+    pub(crate) fn awaits(&self, nth: u64) -> bool {
+        nth == self.looks && self.check == Check::Running
+    }
+
+    /// What a check says of a cordon of an earlier boot.
+    pub(crate) fn seen_after_boot(&mut self, seen: &Seen, out: &mut Vec<Effect>) {
+        self.after_boot.seen(seen, out);
+    }
+
+    /// Hears what a check has found; says whether that voids COMPLETE.
+    pub(crate) fn checked(
+        &mut self,
+        now: Mono,
+        seen: Result<Seen, String>,
+        wanted: Wanted,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Voided> {
+        let keeps = wanted != Wanted::Schedulable;
+        let poll = now + node.limits.uncordon_poll();
+        self.seen |= seen.is_ok();
+        self.check = match seen {
+            Ok(Seen::Peopled(_, pods)) if keeps => {
+                self.rest();
+                let name = pods.first().map(|it| format!("{}/{}", it.namespace, it.name));
+                return Some(Voided::PodCame(name.unwrap_or_default()));
+            }
+            Ok(Seen::Open) if keeps && !self.opened_by_us(wanted) => return Some(self.uncordoned()),
+            // Ours becomes somebody else's only by an uncordon in between.
+            Ok(Seen::Foreign) if keeps && self.cordon == CordonOwner::Ours => {
+                return Some(self.uncordoned());
+            }
+            Ok(Seen::Open) => {
+                if self.cordon == CordonOwner::Ours {
+                    out.push(Effect::Say(Said::GivenBack));
+                }
+                self.cordon = CordonOwner::None;
+                self.trouble.clear();
+                self.in_flight = match self.in_flight {
+                    CordonInFlight::Possible => CordonInFlight::Until(poll),
+                    CordonInFlight::Until(at) if now < at => CordonInFlight::Until(at),
+                    CordonInFlight::Until(_) | CordonInFlight::No => CordonInFlight::No,
+                };
+                match self.in_flight {
+                    // Once more, when whatever was on its way has arrived.
+                    CordonInFlight::Until(at) => Check::Due(at),
+                    CordonInFlight::Possible | CordonInFlight::No => Check::NotDue,
+                }
+            }
+            Ok(Seen::Foreign) => {
+                self.cordon = CordonOwner::Foreign;
+                self.trouble.clear();
+                if keeps { self.found_well(now, node, out) } else { Check::NotDue }
+            }
+            Ok(Seen::Ours | Seen::Peopled(..)) => {
+                self.cordon = CordonOwner::Ours;
+                self.trouble.clear();
+                if keeps { self.found_well(now, node, out) } else { Check::Due(poll) }
+            }
+            Ok(Seen::NotReady) => {
+                self.cordon = CordonOwner::Ours;
+                "it is of an earlier boot, and the gate after the boot is shut".clone_into(&mut self.trouble);
+                Check::Due(poll)
+            }
+            Err(trouble) => {
+                if self.trouble != trouble {
+                    out.push(Effect::Say(Said::LookFailed(trouble.clone())));
+                    self.trouble = trouble;
+                }
+                // A device in no cluster need not ask for ever for a node that does not exist.
+                let nobody_there = node.member == Membership::Outside && self.cordon == CordonOwner::None;
+                if nobody_there || planted(Fault::K29) { Check::NotDue } else { Check::Due(poll) }
+            }
+        };
+        None
+    }
+
+    /// Nobody else uncordoned what we have just uncordoned, or what was not cordoned: a skip and a forced COMPLETE need
+    /// no cordon.
+    fn opened_by_us(&self, wanted: Wanted) -> bool {
+        wanted != Wanted::Drained && (self.uncordons || !cordoned(self.cordon))
+    }
+
+    fn uncordoned(&mut self) -> Voided {
+        self.rest();
+        self.cordon = CordonOwner::None;
+        Voided::Uncordoned
+    }
+
+    /// The node was just found cordoned, and drained as far as somebody was answered so.
+    fn found_well(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Check {
+        let mut pause = node.limits.complete_poll();
+        self.guard = match self.guard {
+            Guard::Off => {
+                out.push(Effect::Guard);
+                Guard::On
+            }
+            Guard::On => Guard::On,
+            Guard::Active => {
+                pause = Duration::ZERO;
+                Guard::Spent
+            }
+            Guard::Spent => Guard::Off,
+        };
+        Check::Due(now + pause)
+    }
+
+    /// Something has happened on the drained node: it is checked.
+    pub(crate) fn node_changed(&mut self, now: Mono, wanted: Wanted, what: String, out: &mut Vec<Effect>) {
+        if self.guard != Guard::On {
+            return;
+        }
+        out.push(Effect::Say(Said::Stirred(what)));
+        self.guard = if self.check == Check::Running {
+            Guard::Active
+        } else {
+            if wanted != Wanted::Schedulable {
+                self.check_at(now);
+            }
+            Guard::Spent
+        };
+    }
+
+    /// Hears how the gate after the boot is.
+    pub(crate) fn gate(&mut self, now: Mono, report: Box<Report>, out: &mut Vec<Effect>) {
+        if self.after_boot.gate(report, out)
+            && let Check::Due(at) = self.check
+        {
+            // What waited for it continues.
+            self.check = Check::Due(at.min(now));
+        }
+    }
+
+    /// Taints of an outage are on the node again.
+    pub(crate) fn tainted(&mut self, taints: Vec<String>, out: &mut Vec<Effect>) {
+        self.after_boot.tainted(taints, out);
+    }
+
+    /// Watches the gate as long as something is to be waited for. `busy`: a drain is under way.
+    pub(crate) fn settle_gate(
+        &mut self,
+        wanted: Wanted,
+        busy: bool,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) {
+        let keeps = wanted != Wanted::Schedulable;
+        let checked = keeps || self.check == Check::NotDue;
+        self.after_boot.settle(checked, busy || keeps, node, out);
+    }
+}

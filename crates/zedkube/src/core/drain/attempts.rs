@@ -1,0 +1,145 @@
+//! Attempts to drain: how one begins, what it reports, how it ends, and what starts the next one.
+//!
+//! Not here: the pods. Sources: spec/agents.md 4.3; goals D15, D16. Pure: no clock, no I/O, no task.
+
+use agent::settings;
+use kubenodeop::{Counts, Left, Marks, Progress};
+use step::{Fault, Mono, planted};
+use topics::DrainStatus;
+
+use super::life::{Drain, Outcome};
+use super::resume::{Resume, learned};
+use super::run::{End, Run};
+use crate::core::context::NodeContext;
+use crate::core::facts::{Done, Effect, Failure, Said};
+
+/// Adds to `all`, in words and each once, what was left in place by policy.
+pub(super) fn add_left(all: &mut Vec<String>, left: &[Left]) {
+    for text in left.iter().map(ToString::to_string) {
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+}
+
+impl Drain {
+    /// Attempt number `attempt`, which began now or when the marks say.
+    fn attempt(&mut self, now: Mono, attempt: u32, marks: Marks, node: &NodeContext, out: &mut Vec<Effect>) {
+        let limit = self.properties.time(settings::DRAIN_TIMEOUT);
+        let began = marks.attempt.unwrap_or(now);
+        let marks = Marks { attempt: Some(began), ..marks };
+        out.push(Effect::Say(Said::Attempt(attempt, node.limits.drain_tries)));
+        if let Some(request) = &self.serves {
+            out.push(Effect::Drain(self.run_id, request.clone(), limit, Box::new(marks.clone())));
+        }
+        let pods = Progress { marks, ..Progress::default() };
+        self.run = Run::Draining { attempt, deadline: began + limit, now: Box::new(pods) };
+    }
+
+    /// Another attempt after the one that went so far.
+    pub(super) fn next_attempt(
+        &mut self,
+        now: Mono,
+        attempt: u32,
+        last: &Progress,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) {
+        self.before = self.before.and(last);
+        self.attempt(now, attempt, learned(&last.marks), node, out);
+    }
+
+    /// The first attempt, or the one that an earlier run of this agent was in.
+    pub(super) fn first_attempt(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) {
+        let Some(Resume { attempt, marks, pause, .. }) = self.resume.take() else {
+            return self.attempt(now, 1, Marks::default(), node, out);
+        };
+        let Some((until, reason)) = pause else { return self.attempt(now, attempt, marks, node, out) };
+        let last = Box::new(Progress { marks, ..Progress::default() });
+        if now < until {
+            out.push(Effect::Say(Said::PauseKept(attempt, until.since(now))));
+            self.run = Run::Pausing { attempt, until, reason, last };
+        } else {
+            self.next_attempt(now, attempt + 1, &last, node, out);
+        }
+    }
+
+    /// Hears how far the attempt is.
+    pub(crate) fn draining(&mut self, newest: Box<Progress>, node: &NodeContext) {
+        if let Run::Draining { now: held, .. } = &mut self.run {
+            let marks = std::mem::take(&mut held.marks);
+            *held = newest;
+            // Until the attempt has marks of its own, those that it was given count.
+            if held.marks.attempt.is_none() {
+                held.marks = marks;
+            }
+            self.remaining(node);
+        }
+    }
+
+    /// What held the failed attempt up is no longer what it was: the next one starts at once (goals D16).
+    pub(crate) fn blocker_changed(
+        &mut self,
+        now: Mono,
+        what: String,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Run::Pausing { attempt, last, .. } = &self.run {
+            let (next, last) = (attempt + 1, last.clone());
+            out.push(Effect::Say(Said::BlockerChanged(what)));
+            self.next_attempt(now, next, &last, node, out);
+        }
+    }
+
+    /// Hears what came of the attempt.
+    pub(crate) fn drained(
+        &mut self,
+        now: Mono,
+        result: Result<Done, Box<Failure>>,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        self.api_answers();
+        let Run::Draining { attempt, now: last, .. } = &self.run else { return None };
+        let (attempt, last) = (*attempt, last.clone());
+        let failure = match result {
+            Ok(done) => {
+                add_left(&mut self.left, &done.left);
+                let last = Box::new(Progress {
+                    counts: Counts { total: last.counts.total, gone: last.counts.total, ..Counts::default() },
+                    marks: last.marks,
+                    evicted: done.evicted,
+                    recordons: done.recordons,
+                    replies: last.replies,
+                    ..Progress::default()
+                });
+                self.run = Run::Holding { done, attempt, last, until: now + node.limits.hold_limit() };
+                return self.release(out);
+            }
+            Err(failure) => *failure,
+        };
+        add_left(&mut self.left, &last.left);
+        let last = Box::new(Progress {
+            blockers: failure.blockers,
+            left: Vec::new(),
+            marks: failure.marks,
+            ..*last
+        });
+        let reason = failure.reason;
+        out.push(Effect::Say(Said::AttemptFailed(attempt, reason.clone())));
+        if failure.all_drain {
+            out.push(Effect::Say(Said::NobodyLeft));
+            let skip = format!("every other node is being drained too, nothing can move: {reason}");
+            return Some(self.skip(skip, out));
+        }
+        if attempt + u32::from(planted(Fault::K1)) < node.limits.drain_tries {
+            let until = now + node.limits.drain_pause();
+            self.run = Run::Pausing { attempt, until, reason, last };
+            out.push(Effect::Await(self.run_id, Box::new(failure.watched)));
+            return None;
+        }
+        out.push(Effect::Say(Said::GivingUp(reason.clone())));
+        Some(self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt, reason, last }))
+    }
+}

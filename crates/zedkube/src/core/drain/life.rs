@@ -1,0 +1,370 @@
+//! The life of a drain, from the request to its end.
+//!
+//! Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no task.
+
+use agent::settings::{self, Properties};
+use kubenodeop::StickyAction;
+use step::{Fault, Mono, planted};
+use topics::{CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainRequest};
+
+use super::api_lost::Silence;
+use super::resume::{Before, Resume, some};
+use super::run::{End, Run};
+use crate::core::answers::Answers;
+use crate::core::context::NodeContext;
+use crate::core::facts::{Effect, RunId, Said, Stayer};
+
+/// The drain of this node, or none.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Drain {
+    pub(super) properties: Properties,
+    /// The fault-injection file holds a drain that is done.
+    hold: bool,
+    pub(super) run: Run,
+    /// The model (`tests/model/print.rs`) knows it by this name, as it does `looks` of the node.
+    pub(super) run_id: RunId,
+    /// The API does not answer in the middle of this drain.
+    pub(super) silence: Option<Silence>,
+    /// Since when, over restarts of this agent.
+    pub(super) silent_since: Option<Mono>,
+    /// What skipping the rest of this drain would put at risk.
+    pub(super) stake: DrainStake,
+    /// The request in whose name the run works.
+    pub(super) serves: Option<NodeDrainRequest>,
+    pub(super) started_at: GoTime,
+    /// Before this no drain starts for a new request.
+    next_start: Option<Mono>,
+    /// The attempt of an earlier run of this agent, until it is continued.
+    pub(super) resume: Option<Resume>,
+    /// What this drain had done before the task that is at work now.
+    pub(super) before: Before,
+    /// What was left in place by policy, in attempts that are over.
+    pub(super) left: Vec<String>,
+    /// What was shown before this agent restarted, while the run catches up.
+    floor: Option<DrainStatus>,
+}
+
+/// What the rest of the core has to know of a step of the drain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// A cordon was sent.
+    CordonSent,
+    /// The node is cordoned.
+    Cordoned(CordonOwner),
+    /// It is proved done.
+    Drained,
+    /// It is skipped, for this reason.
+    Skipped(String),
+    /// It has failed.
+    Failed(DrainStatus),
+}
+
+impl Drain {
+    /// None; after a start in the same boot, what `journal` says of one.
+    pub(crate) fn new(journal: Option<&DrainJournal>) -> Self {
+        let resume = journal.and_then(Resume::from);
+        let of_resumed = journal.filter(|_| resume.is_some());
+        let status = journal.map(|it| it.status).filter(|it| *it != DrainStatus::NotRequested);
+        Self {
+            properties: Properties::default(),
+            hold: false,
+            run: status.map_or(Run::Idle, |it| Run::Ended(End::Resumed(it))),
+            run_id: 0,
+            silence: None,
+            silent_since: of_resumed.and_then(|it| some(it.api_silent_since_ms)),
+            stake: of_resumed.map(|it| it.stake.clone()).unwrap_or_default(),
+            serves: None,
+            started_at: journal.map_or(GoTime::ZERO, |it| it.started_at),
+            next_start: None,
+            resume,
+            before: Before::default(),
+            left: journal.map(|it| it.left.clone()).unwrap_or_default(),
+            floor: None,
+        }
+    }
+
+    /// Number of the run: results of another one do not count.
+    pub(crate) fn run_id(&self) -> RunId {
+        self.run_id
+    }
+
+    /// Where it is.
+    #[cfg(test)]
+    pub(crate) fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The request in whose name it works.
+    #[cfg(test)]
+    pub(crate) fn serves(&self) -> Option<&NodeDrainRequest> {
+        self.serves.as_ref()
+    }
+
+    /// Hears config properties.
+    pub(crate) fn hear_properties(&mut self, properties: Properties) {
+        self.properties = properties;
+    }
+
+    /// The wall clock was set.
+    pub(crate) fn set_clock(&mut self, before: GoTime, booted_at: GoTime) {
+        self.started_at = self.started_at.moved(before, booted_at);
+    }
+
+    /// Whether a task is, or soon will be, at work.
+    pub(crate) fn is_active(&self) -> bool {
+        self.run.is_active()
+    }
+
+    /// There is none, and none is over.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.run == Run::Idle
+    }
+
+    /// A request was accepted; the drain has not started.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self.run, Run::Taken { .. })
+    }
+
+    /// It continues what an earlier run of this agent was in.
+    pub(crate) fn catches_up(&self) -> bool {
+        self.floor.is_some()
+    }
+
+    /// The status that says where it is by itself.
+    pub(crate) fn own_status(&self) -> DrainStatus {
+        self.run.status(None)
+    }
+
+    /// The same as it is shown: while it catches up, what was shown before the restart.
+    pub(crate) fn status(&self) -> DrainStatus {
+        self.run.status(self.floor)
+    }
+
+    /// How it ended or was before this agent restarted, while nothing has come after it.
+    pub(crate) fn resumed(&self) -> Option<DrainStatus> {
+        self.run.resumed()
+    }
+
+    /// A cordon of ours stays while a drain runs or is complete.
+    pub(crate) fn keeps_cordon(&self) -> bool {
+        match &self.run {
+            Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
+            Run::Ended(End::Resumed(status)) => {
+                !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
+            }
+            Run::Taken { .. }
+            | Run::Probing { .. }
+            | Run::Cordoning { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. }
+            | Run::Ended(End::Drained { .. } | End::Skipped(_)) => true,
+        }
+    }
+
+    /// Whether the drain left this pod in place by policy: by name, or as one more pod of a workload that comes back.
+    pub(crate) fn leaves(&self, pod: &Stayer, node: &NodeContext) -> bool {
+        let named = format!("{}/{}: it stays", pod.namespace, pod.name);
+        if self.left.iter().any(|text| text.starts_with(&named)) {
+            return true;
+        }
+        let workload = (pod.namespace.clone(), pod.workload.clone());
+        let returns = self.run.pods().and_then(|pods| pods.marks.returns.get(&workload)).copied();
+        node.limits.sticky_then == StickyAction::Leave
+            && returns.is_some_and(|times| times >= node.limits.sticky_returns.max(1))
+    }
+
+    /// When it must be looked at again.
+    pub(crate) fn due(&self) -> Option<Mono> {
+        self.run.due()
+    }
+
+    /// Ends whatever is under way, with every task; `None` leaves no drain at all.
+    pub(crate) fn end(&mut self, end: Option<End>, out: &mut Vec<Effect>) {
+        self.run_id += 1;
+        self.api_answers();
+        self.stake = DrainStake::default();
+        self.serves = None;
+        self.floor = None;
+        self.resume = None;
+        self.run = end.map_or(Run::Idle, Run::Ended);
+        out.push(Effect::Cancel);
+    }
+
+    /// The cordon goes, and with it what was left in place.
+    pub(crate) fn forget_left(&mut self) {
+        self.left.clear();
+    }
+
+    /// One that was complete counts no more.
+    pub(crate) fn void(&mut self) {
+        if !self.is_active() {
+            self.forget_left();
+            self.run = Run::Ended(End::Resumed(DrainStatus::NotRequested));
+        }
+    }
+
+    /// Begins for this request, or continues what an earlier run of this agent was in for one that still exists.
+    pub(crate) fn begin(
+        &mut self,
+        now: Mono,
+        request: NodeDrainRequest,
+        answers: &Answers,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) {
+        let floor = self.resumed().filter(|status| status.is_under_way());
+        let resume = self.resume.take().filter(|it| it.is_for(answers.requests()));
+        // Silence and what was known continue with the attempt.
+        let kept = resume.is_some().then(|| (self.silent_since, self.stake.clone()));
+        self.end(None, out);
+        (self.silent_since, self.stake) = kept.unwrap_or_default();
+        let from = self.next_start.filter(|_| resume.is_none()).unwrap_or(now).max(now);
+        if resume.is_none() {
+            self.started_at = node.wall(now);
+            self.before = Before::default();
+        }
+        out.push(Effect::Say(Said::Taken(request.clone())));
+        (self.resume, self.serves, self.floor) = (resume, Some(request), floor);
+        self.run = Run::Taken { from };
+    }
+
+    /// What time alone brings.
+    pub(crate) fn advance(
+        &mut self,
+        now: Mono,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        match &mut self.run {
+            Run::Taken { from } if now >= *from => {
+                self.next_start = Some(now + node.limits.drain_gap()).filter(|at| *at > now);
+                out.push(Effect::Say(Said::Starting));
+                out.push(Effect::Probe(self.run_id));
+                self.run = Run::Probing { away_since: now, again: None, trouble: String::new() };
+            }
+            Run::Probing { again, .. } if again.is_some_and(|at| now >= at) => {
+                *again = None;
+                out.push(Effect::Probe(self.run_id));
+            }
+            Run::Cordoning { tried, again, .. } if again.is_some_and(|at| now >= at) => {
+                *tried += 1;
+                *again = None;
+                return self.send_cordon(out);
+            }
+            Run::Pausing { attempt, until, last, .. } if now >= *until => {
+                let (next, last) = (*attempt + 1, last.clone());
+                self.next_attempt(now, next, &last, node, out);
+            }
+            Run::Holding { until, .. } if now >= *until => {
+                out.push(Effect::Say(Said::HeldTooLong));
+                return self.complete(out);
+            }
+            Run::Idle
+            | Run::Taken { .. }
+            | Run::Probing { .. }
+            | Run::Cordoning { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. }
+            | Run::Ended(_) => {}
+        }
+        None
+    }
+
+    fn send_cordon(&self, out: &mut Vec<Effect>) -> Option<Outcome> {
+        let request = self.serves.clone()?;
+        out.push(Effect::Cordon(self.run_id, request));
+        Some(Outcome::CordonSent)
+    }
+
+    /// Hears whether the API can be reached.
+    pub(crate) fn probed(
+        &mut self,
+        now: Mono,
+        result: Result<(), String>,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        let Run::Probing { away_since, again: None, .. } = self.run else { return None };
+        let Err(trouble) = result else {
+            self.run = Run::Cordoning { tried: 1, again: None, trouble: String::new() };
+            return self.send_cordon(out);
+        };
+        let limit = self.properties.time(settings::DRAIN_SKIP);
+        // A drain that was under way holds: an API that is away for one cause would release every draining node.
+        let under_way = self.resume.is_some();
+        if now.since(away_since) >= limit && !under_way && !planted(Fault::K2) {
+            let secs = limit.as_secs();
+            let skip = format!("the Kubernetes API was not reachable for {secs} s: {trouble}");
+            return Some(self.skip(skip, out));
+        }
+        let pause = now + node.limits.probe_pause();
+        let again = if under_way { pause } else { pause.min(away_since + limit) };
+        self.run = Run::Probing { away_since, again: Some(again), trouble };
+        None
+    }
+
+    /// Hears what came of a try to cordon.
+    pub(crate) fn cordoned(
+        &mut self,
+        now: Mono,
+        result: Result<CordonOwner, String>,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        let Run::Cordoning { tried, again: None, .. } = self.run else { return None };
+        match result {
+            Ok(_) if planted(Fault::K15) => Some(self.skip("every other node is cordoned".to_owned(), out)),
+            Ok(owner) => {
+                self.floor = None;
+                out.push(Effect::Say(Said::Cordoned(owner)));
+                self.first_attempt(now, node, out);
+                Some(Outcome::Cordoned(owner))
+            }
+            Err(trouble) => {
+                out.push(Effect::Say(Said::CordonFailed(tried, trouble.clone())));
+                if tried < node.limits.cordon_tries {
+                    let again = Some(now + node.limits.cordon_pause());
+                    self.run = Run::Cordoning { tried, again, trouble };
+                    return None;
+                }
+                Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(trouble)))
+            }
+        }
+    }
+
+    pub(super) fn skip(&mut self, skip: String, out: &mut Vec<Effect>) -> Outcome {
+        out.push(Effect::Say(Said::Skipped(skip.clone())));
+        self.run = Run::Ended(End::Skipped(skip.clone()));
+        self.resume = None;
+        Outcome::Skipped(skip)
+    }
+
+    pub(super) fn fail(&mut self, status: DrainStatus, end: End) -> Outcome {
+        self.run = Run::Ended(end);
+        self.floor = None;
+        self.resume = None;
+        Outcome::Failed(status)
+    }
+
+    /// Whether the fault-injection file holds a drain that is done.
+    pub(crate) fn hold(&mut self, hold: bool, out: &mut Vec<Effect>) -> Option<Outcome> {
+        self.hold = hold;
+        self.release(out)
+    }
+
+    /// A proved drain becomes COMPLETE, unless the fault-injection file holds it.
+    pub(super) fn release(&mut self, out: &mut Vec<Effect>) -> Option<Outcome> {
+        if self.hold { None } else { self.complete(out) }
+    }
+
+    fn complete(&mut self, out: &mut Vec<Effect>) -> Option<Outcome> {
+        let Run::Holding { done, attempt, last, .. } = &self.run else { return None };
+        let end = End::Drained { attempt: *attempt, last: last.clone() };
+        out.extend(self.left.iter().map(|it| Effect::Say(Said::Left(it.clone()))));
+        out.push(Effect::Say(Said::Complete(done.took)));
+        self.run = Run::Ended(end);
+        Some(Outcome::Drained)
+    }
+}

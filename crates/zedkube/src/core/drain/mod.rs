@@ -1,0 +1,18 @@
+//! The drain of this node: phases, attempts, limits, and what is kept of it over a restart.
+//!
+//! Called by the core alone, which performs what an [`Outcome`] brings for the node and for whoever waits. Not here:
+//! requests and answers, the Node object, and the pods. Pure: no clock, no I/O, no task.
+
+mod api_lost;
+mod attempts;
+mod life;
+mod resume;
+mod run;
+mod shown;
+mod words;
+
+pub(crate) use life::{Drain, Outcome};
+pub(crate) use resume::{kept_marks, marks, ms};
+pub(crate) use run::End;
+pub(crate) use shown::blocker;
+pub(crate) use words::{Words, words};

@@ -1,0 +1,200 @@
+//! The members of NodeDrainProgress, DrainJournal and DrainHistory that are about the drain.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use kubenodeop::{Counts, Phase, Progress};
+use step::Mono;
+use topics::{Blocker, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, PodCounts, StepWord};
+
+use super::api_lost::may_be_skipped;
+use super::attempts::add_left;
+use super::life::Drain;
+use super::resume::{Before, Kept, ms};
+use super::run::{End, Run};
+use crate::core::answers::Answers;
+use crate::core::context::NodeContext;
+
+/// A pod that does not leave, for a reader.
+pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
+    Blocker {
+        pod: it.pod.to_string(),
+        uid: it.pod.uid.to_string(),
+        code: it.code.text().to_owned(),
+        reason: it.reason.clone(),
+        since,
+    }
+}
+
+fn blockers(pods: &Progress, node: &NodeContext) -> Vec<Blocker> {
+    pods.blockers.iter().map(|it| blocker(it, node.wall(it.since))).collect()
+}
+
+impl Drain {
+    /// Continues with the counts of what was shown last, if that was the same drain. They are on no flash, as they
+    /// change with every pod.
+    pub(crate) fn count_on(&mut self, shown: &NodeDrainProgress) {
+        let Some(resume) = self.resume.as_ref().filter(|_| shown.started_at == self.started_at) else {
+            return;
+        };
+        let NodeDrainProgress { attempt, evicted, recordons, counts, .. } = *shown;
+        let counts = if attempt == resume.attempt { counts } else { PodCounts::default() };
+        self.before = Before { evicted, recordons, counts };
+    }
+
+    /// How far it is, for a reader: the members that are about the drain.
+    pub(crate) fn progress(&self, answers: &Answers, node: &NodeContext) -> NodeDrainProgress {
+        let pods = self.run.pods().cloned().unwrap_or_default();
+        let (tier, estimate, deadline) = match &self.run {
+            Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
+            Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
+            Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_) => {
+                (None, None, None)
+            }
+        };
+        let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| node.wall(at));
+        let serves = answers.shown(self.serves.as_ref());
+        let (evicted, recordons) = self.sums();
+        NodeDrainProgress {
+            requested_by: serves.requested_by,
+            requested_at: serves.requested_at,
+            context: serves.context,
+            attempt: Kept::of(&self.run, self.resume.as_ref()).attempt,
+            tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
+            counts: self.counts(),
+            blockers: blockers(&pods, node),
+            left: self.all_left(),
+            volumes: pods.volumes,
+            evicted,
+            replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect(),
+            recordons,
+            started_at: if self.is_idle() { GoTime::ZERO } else { self.started_at },
+            deadline: wall(deadline),
+            estimate: wall(estimate),
+            api_silent_since: wall(self.silence.as_ref().and(self.silent_since)),
+            skip: self.run.skip(),
+            ..NodeDrainProgress::default()
+        }
+    }
+
+    /// Where it is, for the next start: the members that are about the drain. Holds nothing that changes with every
+    /// pod, but for the marks of limits.
+    pub(crate) fn journal(&self, node: &NodeContext) -> DrainJournal {
+        let serves = self.serves.clone().unwrap_or_default();
+        let Kept { attempt, pause_end_ms, marks, reason } = Kept::of(&self.run, self.resume.as_ref());
+        DrainJournal {
+            requested_by: serves.requested_by,
+            requested_at: serves.requested_at,
+            context: serves.context,
+            attempt,
+            pause_end_ms,
+            marks,
+            api_silent_since_ms: self
+                .silent_since
+                .filter(|_| may_be_skipped(node))
+                .map(ms)
+                .unwrap_or_default(),
+            stake: self.stake.clone(),
+            started_at: self.started_at,
+            skip: self.run.skip(),
+            reason,
+            left: self.all_left(),
+            ..DrainJournal::default()
+        }
+    }
+
+    /// Counts, blockers, evictions and cordons for the history, once the attempt has something to report: one that has
+    /// not, as after a start in a pause, takes nothing away.
+    pub(crate) fn facts(&self, node: &NodeContext) -> Option<(PodCounts, Vec<Blocker>, (u32, u32))> {
+        let reported = |pods: &&Progress| {
+            (pods.counts, pods.evicted, pods.recordons) != (Counts::default(), 0, 0)
+                || !pods.blockers.is_empty()
+        };
+        let pods = self.run.pods().filter(|it| self.is_done() || reported(it))?;
+        Some((self.counts(), blockers(pods, node), self.sums()))
+    }
+
+    /// The attempt, while the node is being proved empty.
+    pub(crate) fn proving(&self) -> Option<u32> {
+        if let Run::Draining { attempt, now: pods, .. } = &self.run
+            && pods.phase == Phase::Proving
+        {
+            return Some(*attempt);
+        }
+        None
+    }
+
+    /// The end of the drain of this record that no log event has shown: the run is over, and the record is not.
+    pub(crate) fn silent_end(
+        &self,
+        record: &topics::DrainRecord,
+        answers: &Answers,
+    ) -> Option<(StepWord, DrainStatus, String)> {
+        let withdrawn = |why: &str| (StepWord::Withdrawn, DrainStatus::NotRequested, why.to_owned());
+        match &self.run {
+            Run::Taken { .. }
+            | Run::Probing { .. }
+            | Run::Cordoning { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. } => None,
+            // After a start it is not known yet whether it continues.
+            Run::Ended(End::Resumed(status)) if status.is_under_way() => None,
+            Run::Idle if !answers.knows_requests() => None,
+            Run::Idle => Some(withdrawn("this node takes no part in drains any more")),
+            Run::Ended(End::FailedCordon(why)) => {
+                Some((StepWord::Failed, DrainStatus::FailedCordon, why.clone()))
+            }
+            Run::Ended(End::Drained { .. } | End::Skipped(_) | End::FailedDrain { .. } | End::Resumed(_)) => {
+                let answer = answers.final_answer(record.id());
+                let (status, skip) =
+                    answer.map_or((DrainStatus::NotRequested, ""), |it| (it.status, &it.skip));
+                Some(match status {
+                    DrainStatus::Complete if skip.is_empty() => (StepWord::Complete, status, String::new()),
+                    DrainStatus::Complete => (StepWord::Skipped, status, skip.to_owned()),
+                    DrainStatus::FailedCordon | DrainStatus::FailedDrain => {
+                        (StepWord::Failed, status, String::new())
+                    }
+                    DrainStatus::Unknown
+                    | DrainStatus::NotSupported
+                    | DrainStatus::NotRequested
+                    | DrainStatus::Requested
+                    | DrainStatus::Starting
+                    | DrainStatus::Cordoned
+                    | DrainStatus::DrainRetrying
+                    | DrainStatus::Stranger(_) => withdrawn("its request was withdrawn"),
+                })
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }))
+    }
+
+    /// Pods of this attempt, those that had gone before this agent restarted included.
+    pub(super) fn counts(&self) -> PodCounts {
+        let pods = self.run.pods();
+        let over = self.is_done() || pods.is_some_and(|it| it.phase != Phase::Draining);
+        self.before.with(pods.map(|it| counts(it.counts)).unwrap_or_default(), over)
+    }
+
+    /// Evictions that were accepted and cordons that were renewed in this drain.
+    pub(super) fn sums(&self) -> (u32, u32) {
+        let (evicted, recordons) = self.run.pods().map(|it| (it.evicted, it.recordons)).unwrap_or_default();
+        (self.before.evicted.saturating_add(evicted), self.before.recordons.saturating_add(recordons))
+    }
+
+    /// What was left in place by policy, in this attempt and in those before it.
+    pub(crate) fn all_left(&self) -> Vec<String> {
+        let mut all = self.left.clone();
+        if let Some(pods) = self.run.pods() {
+            add_left(&mut all, &pods.left);
+        }
+        all
+    }
+}
+
+fn counts(counts: Counts) -> PodCounts {
+    let Counts { total, gone, going, waiting, blocked } = counts;
+    PodCounts { total, gone, going, waiting, blocked }
+}

@@ -1,0 +1,189 @@
+//! A drain in words: what it does, and what a person can do about it. Pure: no clock, no I/O, no task.
+
+use agent::settings;
+use kubeapi::listed;
+use kubenodeop::{Counts, Phase, Progress};
+use topics::{DrainPhase, DrainStatus};
+
+use super::life::Drain;
+use super::run::{End, Run};
+use crate::WAIT;
+use crate::core::answers::Answers;
+use crate::core::context::NodeContext;
+
+/// A state in words.
+pub(crate) struct Words {
+    pub(crate) phase: DrainPhase,
+    pub(crate) reason: String,
+    pub(crate) next_step: String,
+}
+
+pub(crate) fn words(phase: DrainPhase, reason: impl Into<String>, next_step: impl Into<String>) -> Words {
+    Words { phase, reason: reason.into(), next_step: next_step.into() }
+}
+
+impl Drain {
+    /// Where it is, in words; `None` without one.
+    pub(crate) fn words(&self, answers: &Answers, node: &NodeContext) -> Option<Words> {
+        Some(match &self.run {
+            Run::Idle => return None,
+            Run::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
+            Run::Probing { trouble, .. } if trouble.is_empty() => {
+                words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
+            }
+            Run::Probing { trouble, .. } => {
+                let then = if self.resume.is_some() {
+                    format!(
+                        "the drain that was under way continues by itself once it answers{}",
+                        self.skip_words(answers, node)
+                    )
+                } else {
+                    let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
+                    format!(
+                        "once it has been unreachable for {secs} s, without a break, the drain is skipped"
+                    )
+                };
+                words(
+                    DrainPhase::Checking,
+                    format!("the Kubernetes API is not reachable: {trouble}"),
+                    format!(
+                        "check that the cluster software runs on this node: `systemctl status k3s`; {then}"
+                    ),
+                )
+            }
+            Run::Cordoning { trouble, .. } if trouble.is_empty() => {
+                words(DrainPhase::Cordoning, "making the node unschedulable", "nothing")
+            }
+            Run::Cordoning { tried, trouble, .. } => words(
+                DrainPhase::Cordoning,
+                format!("try {tried} of {} to cordon failed: {trouble}", node.limits.cordon_tries),
+                "compare `kubectl get nodes` with the device's name, and look at the API server",
+            ),
+            Run::Draining { now, .. } => match &self.silence {
+                Some(silence) => {
+                    let (reason, next_step) = self.silence_words(silence, answers, node);
+                    words(DrainPhase::Draining, reason, next_step)
+                }
+                None => draining_words(now),
+            },
+            Run::Pausing { attempt, reason, last, .. } => words(
+                DrainPhase::Pausing,
+                format!("attempt {attempt} of {} failed: {reason}", node.limits.drain_tries),
+                format!(
+                    "{}; the next attempt starts at Deadline, or as soon as that changes",
+                    what_to_do(last)
+                ),
+            ),
+            Run::Holding { .. } => words(
+                DrainPhase::Proving,
+                format!("drained; the file /{WAIT} holds COMPLETE back, until Deadline at most"),
+                format!("`rm /{WAIT}`"),
+            ),
+            Run::Ended(End::Drained { .. }) => words(
+                DrainPhase::Complete,
+                format!("drained: {} pods evicted, none left{}", self.sums().0, self.but_for()),
+                answers.after_complete(),
+            ),
+            Run::Ended(End::Skipped(skip)) => {
+                words(DrainPhase::Skipped, format!("drain skipped: {skip}"), answers.after_complete())
+            }
+            Run::Ended(End::FailedCordon(reason)) => words(
+                DrainPhase::FailedCordon,
+                format!("could not cordon: {reason}"),
+                format!("fix that cause; {}", answers.after_failure()),
+            ),
+            Run::Ended(End::FailedDrain { reason, last, .. }) => words(
+                DrainPhase::FailedDrain,
+                format!("could not drain: {reason}"),
+                format!("{}; {}", what_to_do(last), answers.after_failure()),
+            ),
+            Run::Ended(End::Resumed(status)) if status.is_final() => words(
+                resumed_phase(*status),
+                format!("answered before; see Answers for when and how{}", self.but_for()),
+                if *status == DrainStatus::Complete {
+                    answers.after_complete()
+                } else {
+                    answers.after_failure()
+                },
+            ),
+            Run::Ended(End::Resumed(status)) => {
+                words(resumed_phase(*status), "zedkube restarted and is catching up", "nothing")
+            }
+        })
+    }
+
+    /// What a drain that is done has left in place, in words; empty when nothing.
+    fn but_for(&self) -> String {
+        if self.left.is_empty() {
+            String::new()
+        } else {
+            format!("; left in place by policy: {}", listed(&self.left, "; "))
+        }
+    }
+}
+
+fn draining_words(now: &Progress) -> Words {
+    let (phase, mut reason, mut next_step) = match now.phase {
+        Phase::Proving => {
+            (DrainPhase::Proving, "all pods are gone; verifying".to_owned(), "nothing".to_owned())
+        }
+        Phase::Detaching => (
+            DrainPhase::Detaching,
+            format!("no pod is left; volumes are still attached: {}", listed(&now.volumes, ", ")),
+            "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver"
+                .to_owned(),
+        ),
+        Phase::Draining => {
+            let Counts { total, gone, blocked, .. } = now.counts;
+            let reason = format!("{gone} of {total} pods gone, {blocked} blocked");
+            match now.blockers.first() {
+                Some(first) => {
+                    (DrainPhase::Draining, format!("{reason}: {}", first.reason), next_step(&now.blockers))
+                }
+                None => (DrainPhase::Draining, reason, "nothing: pods are leaving".to_owned()),
+            }
+        }
+    };
+    if !now.trouble.is_empty() {
+        reason = format!("{reason}; trouble with the API: {}", now.trouble);
+        if now.blockers.is_empty() {
+            next_step.clone_from(&now.trouble_step);
+        }
+    }
+    words(phase, reason, next_step)
+}
+
+/// What a person can do about the first blocker, by name; empty when nothing blocks.
+fn next_step(blockers: &[kubenodeop::Blocker]) -> String {
+    let Some(first) = blockers.first() else { return String::new() };
+    let step = format!("{}: {}", first.pod, first.next_step());
+    match blockers.len() {
+        1 => step,
+        all => format!("{step} ({} more in Blockers)", all - 1),
+    }
+}
+
+/// What a person can do about an attempt that failed.
+fn what_to_do(last: &Progress) -> String {
+    let step = next_step(&last.blockers);
+    match (step.is_empty(), last.trouble_step.is_empty()) {
+        (false, _) => step,
+        (true, false) => last.trouble_step.clone(),
+        (true, true) => "fix that cause".to_owned(),
+    }
+}
+
+fn resumed_phase(status: DrainStatus) -> DrainPhase {
+    match status {
+        DrainStatus::Unknown
+        | DrainStatus::NotSupported
+        | DrainStatus::NotRequested
+        | DrainStatus::Stranger(_) => DrainPhase::Idle,
+        DrainStatus::Requested | DrainStatus::Starting => DrainPhase::Checking,
+        DrainStatus::Cordoned => DrainPhase::Draining,
+        DrainStatus::DrainRetrying => DrainPhase::Pausing,
+        DrainStatus::FailedCordon => DrainPhase::FailedCordon,
+        DrainStatus::FailedDrain => DrainPhase::FailedDrain,
+        DrainStatus::Complete => DrainPhase::Complete,
+    }
+}

@@ -1,0 +1,116 @@
+//! Which steps of a drain and of a force file the history keeps: read off what the core says and does.
+//!
+//! Not here: how they are kept. Pure: no clock, no I/O, no task.
+
+use step::Mono;
+use topics::{DrainStatus, GoTime, StepWord};
+
+use super::history::{History, whose};
+use crate::core::answers::Answers;
+use crate::core::context::NodeContext;
+use crate::core::drain::Drain;
+use crate::core::facts::{Effect, Said};
+
+impl History {
+    /// Keeps what this turn brings; says it when it is worth a write.
+    pub(crate) fn keep(
+        &mut self,
+        now: Mono,
+        turn: &[Effect],
+        drain: &Drain,
+        answers: &Answers,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) {
+        let at = node.wall(now);
+        let released = turn.iter().any(|it| matches!(it, Effect::Say(Said::Forced(..))));
+        let effect = (!released).then(|| answers.effect_of_force());
+        self.audit(answers.force(), effect.as_deref(), (&node.boot_id, at));
+        let mut end = None;
+        for effect in turn {
+            match effect {
+                Effect::Cordon(..) => {
+                    self.once(StepWord::ApiReached, &[StepWord::Taken, StepWord::Restarted], 0, at);
+                }
+                Effect::Say(said) => end = self.note(at, said, drain, answers, node).or(end),
+                Effect::Journal(_)
+                | Effect::History(_)
+                | Effect::Progress(_)
+                | Effect::Status(_)
+                | Effect::Candidacy(_)
+                | Effect::Probe(_)
+                | Effect::Drain(..)
+                | Effect::Await(..)
+                | Effect::Cancel
+                | Effect::Guard
+                | Effect::Gate(_)
+                | Effect::Taints(_)
+                | Effect::Look { .. } => {}
+            }
+        }
+        if self.has_open() {
+            if let Some((counts, blockers, sums)) = drain.facts(node) {
+                self.facts(counts, &blockers, sums);
+            }
+            self.reached(drain.status(), &drain.all_left());
+            if let Some(attempt) = drain.proving() {
+                self.once(StepWord::Proving, &[StepWord::Attempt], attempt, at);
+            }
+            let silent_end = || self.newest().and_then(|record| drain.silent_end(record, answers));
+            if let Some((step, status, text)) = end.or_else(silent_end) {
+                self.end(step, status, at, &text);
+            }
+        }
+        out.extend(self.take_new(node).map(|it| Effect::History(Box::new(it))));
+    }
+
+    /// Keeps one thing that is said; returns the end that it reports.
+    fn note(
+        &mut self,
+        at: GoTime,
+        said: &Said,
+        drain: &Drain,
+        answers: &Answers,
+        node: &NodeContext,
+    ) -> Option<(StepWord, DrainStatus, String)> {
+        match said {
+            Said::Taken(request) => {
+                self.taken(request, &node.boot_id, at, drain.catches_up());
+            }
+            Said::Cordoned(owner) => self.step(StepWord::Cordoned, 0, at, whose(*owner)),
+            Said::Attempt(attempt, _) => self.step(StepWord::Attempt, *attempt, at, ""),
+            Said::AttemptFailed(attempt, why) => {
+                self.step(StepWord::AttemptFailed, *attempt, at, why);
+            }
+            Said::Void(why) => self.void(at, why),
+            Said::Forced(order, _) => {
+                if let Some(request) = answers.request_of(order.requested_by) {
+                    self.released(request.id(), &request.context, at);
+                }
+            }
+            Said::Complete(_) => return Some((StepWord::Complete, DrainStatus::Complete, String::new())),
+            Said::Skipped(why) => return Some((StepWord::Skipped, DrainStatus::Complete, why.clone())),
+            Said::GivingUp(why) => return Some((StepWord::Failed, DrainStatus::FailedDrain, why.clone())),
+            Said::Withdrawn => {
+                let text = "all requests were withdrawn".to_owned();
+                return Some((StepWord::Withdrawn, DrainStatus::NotRequested, text));
+            }
+            Said::Changing(..)
+            | Said::Starting
+            | Said::CordonFailed(..)
+            | Said::BlockerChanged(_)
+            | Said::PauseKept(..)
+            | Said::Stirred(_)
+            | Said::Left(_)
+            | Said::HeldTooLong
+            | Said::Gate(_)
+            | Said::Repaired(_)
+            | Said::Tainted(_)
+            | Said::TaintAgain(..)
+            | Said::NobodyLeft
+            | Said::GivenBack
+            | Said::LookFailed(_) => {}
+        }
+        None
+    }
+}

@@ -1,0 +1,96 @@
+//! What was published last of each topic: only what differs from it is published, and not too often.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use clusterview::leader::Candidacy;
+use step::Mono;
+use topics::{DrainJournal, DrainMarks, NodeDrainProgress, NodeDrainStatus};
+
+use super::gap::Gap;
+use crate::core::facts::{Effect, Said};
+
+/// Each topic as it was published last.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Published {
+    candidacy: Option<Candidacy>,
+    status: Option<NodeDrainStatus>,
+    progress: Option<Box<NodeDrainProgress>>,
+    progress_gap: Gap,
+    journal: DrainJournal,
+    marks_gap: Gap,
+}
+
+impl Published {
+    /// After a start, beside the journal that is on disk.
+    pub(crate) fn beside(journal: DrainJournal) -> Self {
+        Self {
+            candidacy: None,
+            status: None,
+            progress: None,
+            progress_gap: Gap::default(),
+            journal,
+            marks_gap: Gap::default(),
+        }
+    }
+
+    /// When a value that was held back must be written.
+    pub(crate) fn due(&self) -> Option<Mono> {
+        [self.progress_gap.due(), self.marks_gap.due()].into_iter().flatten().min()
+    }
+
+    /// Everything is kept at once but since when limits run: that changes with pods, and may be a little old. The
+    /// claims whose volumes are owed may not: nobody else knows of them once their pods are gone.
+    pub(crate) fn journal(&mut self, now: Mono, journal: DrainJournal, gap: Duration, out: &mut Vec<Effect>) {
+        if self.journal == journal {
+            self.marks_gap.settled();
+            return;
+        }
+        let claims = journal.marks.claims.clone();
+        let marks = DrainMarks { claims, ..self.journal.marks.clone() };
+        let marks_alone = DrainJournal { marks, ..journal.clone() } == self.journal;
+        if !marks_alone || self.marks_gap.opens(now, gap) {
+            out.push(Effect::Journal(Box::new(journal.clone())));
+            self.journal = journal;
+            self.marks_gap.written(now);
+        }
+    }
+
+    /// Before COMPLETE can be read anywhere: who reads that may restart the machine. What is not known changes nothing.
+    pub(crate) fn candidacy(&mut self, candidacy: Option<Candidacy>, out: &mut Vec<Effect>) {
+        if let Some(newest) = candidacy.filter(|_| self.candidacy != candidacy) {
+            self.candidacy = candidacy;
+            out.push(Effect::Candidacy(newest));
+        }
+    }
+
+    /// A reader of the status looks for its answer in the progress: with a new status or answer it is published at
+    /// once and before the status, everything else with a gap.
+    pub(crate) fn progress_and_status(
+        &mut self,
+        now: Mono,
+        progress: NodeDrainProgress,
+        status: NodeDrainStatus,
+        gap: Duration,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.progress.as_deref() == Some(&progress) {
+            self.progress_gap.settled();
+        } else {
+            let answered = self.progress.as_ref().is_none_or(|last| last.answers != progress.answers);
+            let urgent = answered || self.status != Some(status);
+            if urgent || self.progress_gap.opens(now, gap) {
+                let progress = Box::new(progress);
+                out.push(Effect::Progress(progress.clone()));
+                self.progress = Some(progress);
+                self.progress_gap.written(now);
+            }
+        }
+        if self.status != Some(status) {
+            out.push(Effect::Say(Said::Changing(self.status.unwrap_or_default(), status)));
+            out.push(Effect::Status(status));
+            self.status = Some(status);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! What runs beside the drain: duties, the server, and what is written.
+
+mod apps;
+mod duties;
+mod leader;
+mod server;
+mod writes;
