@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -56,8 +55,7 @@ fn the_step_before_the_start_makes_a_missing_kmsg_and_leaves_one_that_is_there()
     // Only root may make device nodes: a stand-in writes down how it was called.
     let calls = dir.path().join("calls");
     let mknod = dir.path().join("mknod");
-    write(&mknod, &format!("#!/bin/sh\necho \"$@\" >> {}\n: > \"$3\"\n", calls.display()));
-    std::fs::set_permissions(&mknod, std::fs::Permissions::from_mode(0o755)).unwrap();
+    scenarios::script(&mknod, &format!("#!/bin/sh\necho \"$@\" >> {}\n: > \"$3\"\n", calls.display()));
     assert!(step().contains("/dev/kmsg"));
     let text = step().replace("/dev/kmsg", node.to_str().unwrap());
     for _ in 0..2 {

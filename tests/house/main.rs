@@ -237,6 +237,26 @@ fn files_have_one_subject() {
     assert!(long.is_empty(), "over {LONGEST_FILE_LINES} lines: {long:?}");
 }
 
+/// A file that no module names is compiled by nobody, and its tests never run.
+#[test]
+fn every_file_is_part_of_its_crate() {
+    let sources: BTreeMap<PathBuf, String> = sources().into_iter().collect();
+    for path in sources.keys().filter(|it| it.components().any(|part| part.as_os_str() == "src")) {
+        let (mut folder, mut name) = (path.parent().unwrap(), path.file_stem().unwrap());
+        if name == "lib" || name == "main" {
+            continue;
+        }
+        if name == "mod" {
+            (folder, name) = (folder.parent().unwrap(), folder.file_name().unwrap());
+        }
+        let parents = ["mod.rs", "lib.rs", "main.rs"].map(|it| folder.join(it));
+        let named = format!("mod {};", name.to_str().unwrap());
+        let mut parents = parents.into_iter().chain([folder.with_extension("rs")]);
+        let is_named = parents.any(|it| sources.get(&it).is_some_and(|text| text.contains(&named)));
+        assert!(is_named, "{}: no module says `{named}`", path.display());
+    }
+}
+
 #[test]
 fn folders_have_one_subject() {
     let mut folders: BTreeMap<PathBuf, usize> = BTreeMap::new();

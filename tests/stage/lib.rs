@@ -32,7 +32,7 @@ pub use crashes::{AT_ONCE, Course, Crash, Dice, Outcome, at_once, within, within
 pub use failing::{Calls, Failing};
 pub use hold::{ALL_STATES, At};
 pub use power::{Asked, folders_of_a_device, power_lost};
-pub use process::Processes;
+pub use process::{Processes, script};
 pub use server::SKIPPED;
 pub use story::{Story, bring_image, with_image};
 pub use world::{Agent, PENDING, World, reboot_config};

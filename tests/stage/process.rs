@@ -158,3 +158,11 @@ impl Halt {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|it| it.abort());
     }
 }
+
+/// Makes a script that can be run at once. Another process writes it: a file that this one has open for writing, and so
+/// whatever a thread of it is starting at that moment, cannot be run ("Text file busy").
+pub fn script(path: &Path, text: &str) {
+    let mut writer = Command::new("/bin/sh");
+    writer.args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""]).arg(path).arg(text);
+    assert!(writer.status().unwrap().success(), "cannot write {}", path.display());
+}

@@ -347,3 +347,6 @@ impl<K: Object> Follower<K> {
         Heard::Trouble(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

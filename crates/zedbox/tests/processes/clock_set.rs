@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    let (offset, script) = (dir.path().join("offset"), dir.path().join("zedbox"));
+    let (offset, program) = (dir.path().join("offset"), dir.path().join("zedbox"));
     store::replace(&offset, b"+0").unwrap();
     let text = format!(
         "#!/bin/sh\nexec env LD_PRELOAD={} FAKETIME_TIMESTAMP_FILE={} FAKETIME_NO_CACHE=1 NO_FAKE_STAT=1 \
@@ -42,9 +41,8 @@ async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_
         library.display(),
         offset.display()
     );
-    store::replace(&script, text.as_bytes()).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut world = World::of_processes(&script).await;
+    scenarios::script(&program, &text);
+    let mut world = World::of_processes(&program).await;
     let held = At::Status(DrainStatus::Cordoned);
     world.prepare(held).await;
     world.start_all();
