@@ -95,8 +95,8 @@ pub(crate) struct Trace {
     pub(crate) state: Box<State>,
 }
 
-/// Searches for the shortest way to a fault: the search, which goes on for a while after the first one it meets, is
-/// made anew below that depth until there is none.
+/// Searches for the shortest way to a fault: the search, which continues for a while after the first one it meets, is
+/// made again below that depth until there is none.
 pub(crate) fn shortest(scenario: &Scenario, bounds: Bounds) -> Report {
     let mut report = search(scenario, bounds);
     while let Some(trace) = &report.found {

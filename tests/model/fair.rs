@@ -1,6 +1,6 @@
 //! Nothing is stuck (goal P6), nothing that may go waits (goal P4): from every state, once the world turns benign, all that is wanted comes about.
 //!
-//! Benign: agents start, hear what is new, tasks end well, the device obeys, a person takes back what a person asked, time
+//! Benign: agents start, hear what is new, tasks end well, the device obeys, a person withdraws what a person asked, time
 //! passes for all alike. One such run is worked out from each state, step by step, always the same from the same
 //! state; it must come to rest with every wish fulfilled, and an operation whose request was answered COMPLETE must have
 //! begun before ten seconds of that run have passed. A run that meets a state from which another run came to
@@ -164,7 +164,7 @@ impl State {
         step.and_then(|step| self.after(&step))
     }
 
-    /// All clocks go on to the next moment at which anybody wants to be woken.
+    /// All clocks continue to the next moment at which anybody wants to be woken.
     fn time_passes(&self) -> Option<(Self, Duration)> {
         let ahead = |who| self.wake(who).map(|due: Mono| (due.since(self.now(who)), who));
         let (wait, who) = ALL.into_iter().filter_map(ahead).min_by_key(|(wait, _)| *wait)?;

@@ -1,5 +1,5 @@
 //! A model checker over the four real cores: topics that coalesce, arrive late and in any order, agents that end and
-//! start anew at any step, boots at any step, two requesters, changes of the config, force files.
+//! start again at any step, boots at any step, two requesters, changes of the config, force files.
 //!
 //! What is explored and how far, with numbers: README.md beside this file.
 

@@ -21,9 +21,9 @@ pub(crate) struct Ghost {
     pub(crate) drained: BTreeSet<RequestId>,
     /// Requests that may go without a drain: their skip is documented.
     pub(crate) skipped: BTreeSet<RequestId>,
-    /// Requests that zedkube had answers for when it started anew in this boot.
+    /// Requests that zedkube had answers for when it started again in this boot.
     pub(crate) resumes: BTreeSet<RequestId>,
-    /// Attempts of the run at work that came to nothing.
+    /// Attempts of the run at work that failed.
     pub(crate) failed_attempts: u32,
     /// Orders of force files, as long as somebody may still act on them.
     pub(crate) forced: Vec<NodeDrainStatus>,

@@ -319,7 +319,7 @@ impl State {
         self.disk.run.requests[nth].as_ref()
     }
 
-    /// The agent ends: what it knew is gone, and its tasks with it. What it has asked of the device goes on.
+    /// The agent ends: what it knew is gone, and its tasks with it. What it has asked of the device continues.
     pub(crate) fn crash(&mut self, who: Who) {
         let under = Arc::make_mut(&mut self.under);
         match who {
@@ -341,7 +341,7 @@ impl State {
         }
     }
 
-    /// The machine starts anew.
+    /// The machine starts again.
     pub(crate) fn boot(&mut self) {
         for who in ALL {
             self.crash(who);

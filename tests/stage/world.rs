@@ -271,7 +271,7 @@ impl World {
     }
 
     /// What the machine does on a reboot: all processes gone, `/run` empty, another boot identity, the boot
-    /// loader's choice of partition made anew. The node is away for that time.
+    /// loader's choice of partition made again. The node is away for that time.
     pub async fn reboot(&mut self) {
         self.kill_all().await;
         self.cluster.power(false).await;

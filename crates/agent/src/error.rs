@@ -50,7 +50,7 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// An effect that the agent cannot go on without.
+    /// An effect that the agent cannot continue without.
     #[error("{doing}: {reason}")]
     Effect {
         /// What was being done.

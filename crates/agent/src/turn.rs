@@ -45,7 +45,7 @@ pub trait Hands {
     /// Performs one effect. Long work is started as a task, not awaited. One that fails is tried again, but for an
     /// effect of no weight: its error ends the agent.
     ///
-    /// Dropping the future may leave the effect undone; the next start decides it anew from disk.
+    /// Dropping the future may leave the effect undone; the next start decides it again from disk.
     fn perform(&mut self, effect: Self::Effect) -> impl Future<Output = Result<(), Error>> + Send;
 }
 

@@ -6,7 +6,7 @@
 //! | Order | Reason |
 //! |---|---|
 //! | write, then drain, then `updating` | the node serves while the image is copied; a failed write costs no drain |
-//! | partition first, topics second | a restart goes on from the partitions and from our own request file |
+//! | partition first, topics second | a restart continues from the partitions and from our own request file |
 //!
 //! Unlike the reference it does not wait for onboarding, vault and containerd at its start: nothing is touched
 //! before a content tree is LOADED, and that takes all three.
@@ -35,7 +35,7 @@ const NAME: &str = "baseosmgr";
 /// Runs the agent until the station says stop. `zboot` opens the partitions, again and again while the disk takes
 /// nothing; without any every image is refused.
 ///
-/// What it published stays when it leaves: its request and statuses are what its next start goes on from.
+/// What it published stays when it leaves: its request and statuses are what its next start continues from.
 ///
 /// # Errors
 /// Another process is this agent.

@@ -91,7 +91,7 @@ impl Meter {
         Client::new(service, "default")
     }
 
-    /// The cells of a row; the counts begin anew.
+    /// The cells of a row; the counts begin again.
     fn row(&self) -> String {
         let Counts { requests, lists, bytes } = &*self.0;
         let [requests, lists, bytes] = [requests, lists, bytes].map(|it| it.swap(0, Ordering::Relaxed));

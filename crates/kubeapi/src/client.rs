@@ -261,7 +261,7 @@ impl Cluster {
     }
 
     /// Certificates may also lie in files that the kubeconfig names, and these change without it: after a
-    /// failure that may come from them the next call reads everything anew.
+    /// failure that may come from them the next call reads everything again.
     fn forget_after(&self, error: &Error) {
         let credentials = match error {
             Error::Connection { .. } => true,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::names::BadName;
 use crate::reply::{self, Answer, Class, Reach, RefusedBy, Reply};
 
-/// A call to the cluster that came to nothing.
+/// A call to the cluster that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig is missing, unreadable, or does not make a client.

@@ -57,12 +57,12 @@ impl KubeconfigFile {
         self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Has the next call read everything anew.
+    /// Has the next call read everything again.
     pub(crate) fn forget(&self) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The client in force, made anew when the file is another one than last time.
+    /// The client in force, made again when the file is another one than last time.
     pub(crate) async fn client(&self) -> Result<Client, Error> {
         let stamp = Stamp::of(&self.path)?;
         if let Some(client) = self.known(&stamp) {

@@ -229,7 +229,7 @@ impl Reply {
     }
 }
 
-/// Whether a server stands behind the calls at all (spec/agents.md 4.3 step 2, mended as D-K2 asks).
+/// Whether a server stands behind the calls at all (spec/agents.md 4.3 step 2, fixed as D-K2 asks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// It answers, if only to refuse.

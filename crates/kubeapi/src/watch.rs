@@ -133,7 +133,7 @@ impl Default for Manner {
 pub enum News<K> {
     /// What every follower hears.
     Heard(Heard<K>),
-    /// The watch that was in trouble goes on; nothing was missed.
+    /// The watch that was in trouble continues; nothing was missed.
     Recovered,
 }
 
@@ -254,7 +254,7 @@ impl<K: Object> Follower<K> {
                     match timeout(self.manner.slot + MARGIN, events.next()).await {
                         Err(_elapsed) => self.list_again("silent"),
                         Ok(None) => {
-                            // The end of a slot or a cut: both go on where they were, after a short rest, so that
+                            // The end of a slot or a cut: both continue where they were, after a short rest, so that
                             // a server that closes at once is not asked in a circle.
                             self.rest = Some(self.pace.pause(1, None));
                             self.at = At::Resume { version };

@@ -56,7 +56,7 @@ pub struct Remaining {
     pub machine: Option<String>,
 }
 
-/// Since when the limits of an attempt run, so that a restart in the same boot does not start them anew, and what
+/// Since when the limits of an attempt run, so that a restart in the same boot does not start them again, and what
 /// was learned about workloads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
@@ -271,7 +271,7 @@ pub enum Outcome {
         /// What a rule has let pass.
         left: Vec<Left>,
     },
-    /// The attempt came to nothing.
+    /// The attempt failed.
     Failed {
         /// In one sentence, with the pods' names.
         reason: String,

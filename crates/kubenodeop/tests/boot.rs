@@ -137,7 +137,7 @@ async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_ove
 async fn r4_what_no_event_tells_is_read_within_two_minutes() {
     let mut stage = Stage::new().await;
     stage.open().await;
-    // One watch is refused as it goes on, and is let go on afterwards: of pods that do not change nothing is heard.
+    // One watch is refused as it continues, and let through afterwards: of pods that do not change nothing is heard.
     stage.sim.faults().script("GET", "/api/v1/pods", 1, Fault::status(429, "TooManyRequests"));
     let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
     assert!(seen.words.contains("429"), "{seen:?}");

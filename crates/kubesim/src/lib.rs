@@ -185,7 +185,7 @@ impl Sim {
         self.shared.write(|store| store.remove(resource, namespace, name).is_some())
     }
 
-    /// Forgets all changes so far: watches that go on from an older version get 410.
+    /// Forgets all changes so far: watches that continue from an older version get 410.
     pub fn expire_watches(&self) {
         self.shared.write(Store::expire);
     }

@@ -108,7 +108,7 @@ async fn initial_events_end_with_a_marked_bookmark() {
     let change = watch.next().await.unwrap();
     assert_eq!(change["type"], "MODIFIED");
     assert!(version(&change) > version(&end));
-    // Also when it goes on from a version that is known, what is there comes first.
+    // Also when it continues from a version that is known, what is there comes first.
     let (_, mut watch) = nodes(&sim, &format!("{asked}&resourceVersion={}", version(&end))).await;
     assert_eq!(watch.kinds(3).await, ["ADDED", "ADDED", "BOOKMARK"]);
     sim.until("nodes", |nodes| nodes[0]["status"]["conditions"][0]["status"] == "False").await;

@@ -131,7 +131,7 @@ fn written_at(path: &Path) -> Option<GoTime> {
 
 fn append(bus: &Bus, line: &str) -> Result<(), Error> {
     let path = bus.path(LOG);
-    // A log that cannot be read or is too long begins anew.
+    // A log that cannot be read or is too long begins again.
     let before = store::read(&path, LIMIT_BYTES).ok().flatten().unwrap_or_default();
     let mut all = String::from_utf8_lossy(&before).into_owned();
     all.push_str(line);

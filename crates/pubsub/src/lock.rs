@@ -1,6 +1,6 @@
 //! One publisher a topic: a lock beside its directory, `<topic>.lock`, freed by the kernel when its process ends.
 //!
-//! Beside it, as the directory itself may be removed and made anew, and readers need not know the file.
+//! Beside it, as the directory itself may be removed and made again, and readers need not know the file.
 
 use std::fs::File;
 use std::io;

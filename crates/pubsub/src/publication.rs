@@ -185,7 +185,7 @@ impl<T: Clone + PartialEq> Publication<T> {
         value.get()
     }
 
-    /// How often the publisher has said that it started anew; 0 when it has not.
+    /// How often the publisher has said that it started again; 0 when it has not.
     #[must_use]
     pub const fn restarted(&self) -> u32 {
         self.restarted

@@ -148,7 +148,7 @@ async fn bad_files_are_told_once_and_the_last_good_value_stays() {
         assert_eq!(finding.path, place.dir().join("a.json"));
         assert_eq!(subscription.get("a"), Some(&text("good")));
     }
-    // The same fault again is nothing new; the mended file is.
+    // The same fault again is nothing new; the fixed file is.
     place.write("a.json", &long);
     place.write("a.json", b"\"mended\"");
     assert_eq!(next(&mut subscription).await, put("a", "mended", Some("good")));

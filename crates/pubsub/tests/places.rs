@@ -168,7 +168,7 @@ async fn r2_a_directory_that_somebody_removes_or_swaps_is_filled_again_by_the_ne
         let swaps: [&dyn Fn(); 4] = [
             &remove,
             &|| fs::remove_dir_all(dir.parent().unwrap()).unwrap(),
-            // Made anew at once, so it may have the same number.
+            // Made again at once, so it may have the same number.
             &|| (remove(), fs::create_dir(&dir).unwrap()).1,
             &|| (fs::rename(&dir, &away).unwrap(), fs::create_dir(&dir).unwrap()).1,
         ];

@@ -121,7 +121,7 @@ pub enum Verdict {
 
 /// The last look: what keeps the operation that the node was drained for in the name of `by` from being carried out
 /// now, as the drain is under way again or has failed since. The status names one requester; whoever is answered by
-/// name is judged by that. COMPLETE in the force file is a person's word to go on whatever zedkube says, or does not.
+/// name is judged by that. COMPLETE in the force file is a person's word to continue whatever zedkube says, or does not.
 #[must_use]
 pub fn undone(
     by: Requester,

@@ -228,7 +228,7 @@ fn the_force_file_overrides_what_is_published() {
 }
 
 /// A zedkube that has answered by request answers so for good: a status alone is then nobody's, whatever became of the
-/// file with the answers. Only after it has taken back both may another zedkube speak.
+/// file with the answers. Only after it has withdrawn both may another zedkube speak.
 #[test]
 fn once_answers_name_their_request_a_status_alone_settles_nothing_until_the_publisher_has_gone() {
     let mut heard = heard(None, Some(NodeDrainProgress::default()));

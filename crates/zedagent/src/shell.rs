@@ -97,7 +97,7 @@ impl Shell {
         });
     }
 
-    /// What this status commands that the last one did not; empty where it commands nothing anew.
+    /// What this status commands that the last one did not; empty where it commands nothing again.
     fn commands_anew(&self, status: &ZedAgentStatus) -> &'static str {
         let said = self.status.get(NAME);
         let anew = |is: fn(&ZedAgentStatus) -> bool| is(status) && !said.is_some_and(is);

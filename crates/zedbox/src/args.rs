@@ -269,7 +269,7 @@ pub(crate) struct Options {
 #[cfg(feature = "demo")]
 #[derive(Debug, Clone, Group)]
 pub(crate) struct DemoOptions {
-    /// Directory that is made anew and left behind for a look.
+    /// Directory that is made again and left behind for a look.
     #[arg(long, value_name = "DIR", default_value = "./run/demo")]
     pub(crate) dir: PathBuf,
 }

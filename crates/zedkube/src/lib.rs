@@ -40,7 +40,7 @@ pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 /// Runs zedkube until the station says stop.
 ///
 /// # Errors
-/// A topic or file that it cannot go on without.
+/// A topic or file that it cannot continue without.
 pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(), Error> {
     run_into(station, limits, cluster, Pipe::standard_output()).await
 }

@@ -14,7 +14,7 @@
 //! Promises and records that wait keep their order. Among records that follow each other the newest of a key is
 //! written; a promise or a cancellation takes an older promise of its key out of the queue, so that nothing is asked
 //! for that is no longer wanted, and nothing twice. An order of a person (a force file) lets its command go ahead
-//! without the record: the reboot may be the cure. What waits when the agent is killed is decided anew from disk.
+//! without the record: the reboot may be the cure. What waits when the agent is killed is decided again from disk.
 //!
 //! Not here: what is written, and when. What can be read neither ends an agent, see [`started`].
 
@@ -36,7 +36,7 @@ use step::Mono;
 
 /// The pause before a write is tried for the second time.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// No pause is longer, so that all goes on within five seconds of the disk's recovery (goals K2).
+/// No pause is longer, so that all continues within five seconds of the disk's recovery (goals K2).
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 /// When what has failed is tried next.

@@ -54,7 +54,7 @@ impl Troubles {
             behind: true,
             mute: false,
         })));
-        // What an earlier run has left there is looked at anew.
+        // What an earlier run has left there is looked at again.
         troubles.publish();
         troubles
     }

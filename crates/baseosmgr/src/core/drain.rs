@@ -25,9 +25,9 @@ pub(super) enum Waiting {
     Unanswered,
 }
 
-/// Whether our request may be withdrawn. nodeagent may have seen a switch that was taken back: then it restarts the
+/// Whether our request may be withdrawn. nodeagent may have seen a switch that was withdrawn: then it restarts the
 /// machine, and the node has to stay drained until that. It says so before it does anything; so it is asked once all
-/// that it could still act on is taken back.
+/// that it could still act on is withdrawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Parting {
     /// Nobody wants to.
@@ -280,7 +280,7 @@ impl BaseOs {
 
     /// The machine is to restart: until it does, the node stays drained. zedkube drains again by itself when COMPLETE
     /// does not hold any more; when that fails, it is asked for again after a pause, and the failed request stands
-    /// until then, so that nodeagent goes on waiting.
+    /// until then, so that nodeagent continues waiting.
     fn stay_drained(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         if self.ordered.is_some() || !self.is_leaving() {
             return;

@@ -272,7 +272,7 @@ pub enum Note {
         /// What is to be switched.
         context: String,
     },
-    /// The request is taken back.
+    /// The request is withdrawn.
     Withdrawn {
         /// What was to be switched.
         context: String,

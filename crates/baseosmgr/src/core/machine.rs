@@ -2,7 +2,7 @@
 //!
 //! Every event ends in the same [`BaseOs::settle`], so no way to a switch can miss the drain gate (D-B1). What
 //! waits is found from the facts each time, so nothing can be replayed that is no longer wanted (D-B2).
-//! Journal: the partitions themselves and our own request file; a restart goes on from these.
+//! Journal: the partitions themselves and our own request file; a restart continues from these.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub(super) struct Said {
 }
 
 impl BaseOs {
-    /// A core that goes on from the partitions and from what an earlier run left on disk.
+    /// A core that continues from the partitions and from what an earlier run left on disk.
     #[must_use]
     pub fn new(limits: Limits, partitions: Partitions, found: Found) -> Self {
         Self {

@@ -16,7 +16,7 @@ impl BaseOs {
     /// statuses of configs that are gone.
     pub(super) fn roll_back(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         if self.ordered.is_some() {
-            // What has to be taken back shows once it is known what the partitions are.
+            // What has to be withdrawn shows once it is known what the partitions are.
             return;
         }
         let spare = self.facts.spare();

@@ -19,7 +19,7 @@ type Held = (String, String, &'static str);
 struct Fault {
     text: String,
     severity: ErrorSeverity,
-    /// What makes it go on.
+    /// What makes it continue.
     retry: String,
     /// Zero: now.
     time: GoTime,

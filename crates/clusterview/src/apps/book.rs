@@ -54,7 +54,7 @@ pub(super) struct Book {
     said: BTreeMap<String, ENClusterAppStatus>,
     /// No publication before this.
     quiet: BTreeMap<String, Mono>,
-    /// What could not be taken back is taken back then.
+    /// What could not be withdrawn is withdrawn then.
     refused: BTreeMap<String, Mono>,
     /// What is to be said of whom; `None` is nothing any more.
     owed: BTreeMap<String, Option<ENClusterAppStatus>>,
@@ -192,7 +192,7 @@ impl Book {
         times.get(key).copied().unwrap_or(Mono::START)
     }
 
-    /// Works out anew what is owed.
+    /// Works out again what is owed.
     fn judge(&mut self) {
         let mut owed = BTreeMap::new();
         if self.read {

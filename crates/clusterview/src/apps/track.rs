@@ -17,7 +17,7 @@ pub const ROUND: Duration = Duration::from_secs(10);
 pub const AGAIN: Duration = Duration::from_secs(1);
 /// How long a reading without a known line is doubted.
 pub const DOUBT: Duration = Duration::from_secs(2);
-/// The same while the pod is about to go: its containers are not started anew, and its log goes with it.
+/// The same while the pod is about to go: its containers are not started again, and its log goes with it.
 pub(super) const LAST_DOUBT: Duration = Duration::from_millis(250);
 /// As often a container whose pod is about to go is read each second, after each change of it.
 const LAST_READS: u32 = 60;

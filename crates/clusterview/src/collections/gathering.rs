@@ -44,7 +44,7 @@ impl Gathering {
         Self { facts: Facts::default(), parts: Parts::default(), streams: follow::all(cluster, seed) }
     }
 
-    /// The facts now, without those that are too old. These are kept all the same: a watch that goes on after a
+    /// The facts now, without those that are too old. These are kept all the same: a watch that continues after a
     /// long failure does not list again.
     #[must_use]
     pub fn facts(&self) -> Cow<'_, Facts> {

@@ -207,7 +207,7 @@ mod tests {
         assert!(parts.expire(at(310)) && expired(&parts) == [Part::Vms]);
         assert!(!parts.expire(at(311)), "once");
         assert_eq!(parts.next_expiry(), Some(at(400)));
-        // It comes back, and fails anew: its time starts anew.
+        // It comes back, and fails again: its time starts again.
         assert!(parts.well(Part::Vms) && expired(&parts).is_empty());
         assert!(fail(&mut parts, Part::Vms, 320));
         assert!(parts.expire(at(619)) && expired(&parts) == [Part::Pods]);

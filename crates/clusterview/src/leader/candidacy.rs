@@ -7,7 +7,7 @@
 pub enum Candidacy {
     /// Everything.
     Open,
-    /// Whoever leads goes on, and does not stand anew: the node is about to be drained, or is given back.
+    /// Whoever leads continues, and does not stand again: the node is about to be drained, or is given back.
     Kept,
     /// Nothing: the operation goes ahead, or the node leaves its cluster.
     Closed,

@@ -88,7 +88,7 @@ impl Leader {
         let mut stop = self.station.stop.clone();
         let mut clear = self.clear.subscribe();
         let (clock, patience) = (self.station.clock, self.limits.release);
-        // It goes on after the stop, until it has given the lease back.
+        // It continues after the stop, until it has given the lease back.
         let (_stopper, unstopped) = Stop::new();
         let station = Station { stop: unstopped, ..self.station.clone() };
         let leave = async {

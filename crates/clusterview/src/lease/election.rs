@@ -259,7 +259,7 @@ impl Election {
         }
         self.seen = match (std::mem::replace(&mut self.seen, Seen::Unknown), found) {
             (_, None) => Seen::Absent,
-            // Nobody has written: the clock goes on.
+            // Nobody has written: the clock continues.
             (Seen::There(old, since), Some(new)) if old.version() == new.version() => Seen::There(new, since),
             (_, Some(new)) => Seen::There(new, now),
         };

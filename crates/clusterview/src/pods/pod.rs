@@ -33,7 +33,7 @@ pub struct Container {
     pub name: String,
     /// Whether it is one of the init containers, as what prints the console of a virtual machine is.
     pub init: bool,
-    /// How often it was started anew. With the pod's identity it names one run of the container.
+    /// How often it was started again. With the pod's identity it names one run of the container.
     pub restarts: u32,
     /// What that run is doing.
     pub state: State,
@@ -46,9 +46,9 @@ pub enum State {
     Waiting,
     /// At work.
     Running,
-    /// Ended, and not started anew so far.
+    /// Ended, and not started again so far.
     Ended,
-    /// Ended, and waits to be started anew: the run before it is gone.
+    /// Ended, and waits to be started again: the run before it is gone.
     BackingOff,
 }
 

@@ -1,4 +1,4 @@
-//! The two topics of the statistics. Dropped, they are taken back: a task that is cancelled publishes nothing more.
+//! The two topics of the statistics. Dropped, they are withdrawn: a task that is cancelled publishes nothing more.
 
 use agent::{Error, Outlet, Troubles};
 use topics::{KubeClusterInfo, KubeStatsState};

@@ -1,4 +1,4 @@
-//! When the statistics are opened, published, and taken back.
+//! When the statistics are opened, published, and withdrawn.
 //!
 //! Not here: what they hold. A publication happens only in a term of this node, before the moment until which it is
 //! certain, at most once in [`GAP`], and only after something has changed. Sources: spec/agents.md 4.11, goals L2.
@@ -49,7 +49,7 @@ struct Term {
     news: bool,
 }
 
-/// Begins as after a crash: what an earlier run has left is taken back first.
+/// Begins as after a crash: what an earlier run has left is withdrawn first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rhythm {
     term: Option<Term>,

@@ -21,7 +21,7 @@ use crate::leader::Leadership;
 
 /// Reports the cluster whenever this node leads, until nobody can say any more whether it does.
 ///
-/// Dropping it takes back what is published, as the end of a term does.
+/// Dropping it withdraws what is published, as the end of a term does.
 pub async fn run(
     cluster: Cluster,
     clock: Clock,
@@ -40,7 +40,7 @@ pub async fn run(
     };
     let (mut config_ends, mut boots) = (false, clock.boots());
     loop {
-        // Who leads is read anew before each thing that is done: writing takes time.
+        // Who leads is read again before each thing that is done: writing takes time.
         loop {
             let now = desk.clock.now();
             let leads = *leading.borrow_and_update();

@@ -1,4 +1,4 @@
-//! zedkube that ends and begins anew, and whoever reads the pipe (D-K23).
+//! zedkube that ends and begins again, and whoever reads the pipe (D-K23).
 
 use std::time::Duration;
 

@@ -105,7 +105,7 @@ async fn a_log_that_hangs_or_fails_delays_no_other() {
             let late = stage.until_said(usize::try_from(round).unwrap() + 1).await;
             assert!(late <= Duration::from_secs(13), "{fault:?}: {late:?}");
         }
-        // The status goes on.
+        // The status continues.
         stage.pod(POD, "n1", "Pending", &["web"]);
         stage.until("a pod that does not run", |stage| stage.kube_status(WEB) == Some(3)).await;
         stage.sim.faults().clear();

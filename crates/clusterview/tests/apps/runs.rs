@@ -1,4 +1,4 @@
-//! Containers that end and begin anew (D-K23).
+//! Containers that end and begin again (D-K23).
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn d_k23_a_container_that_ends_for_good_is_read_to_its_end_and_no_more() {
     let asked = stage.requests("/log").0;
     stage.pass(Duration::from_secs(120)).await;
     assert_eq!((stage.requests("/log").0, stage.said.messages()), (asked, numbers(0..4)));
-    // It begins anew: what came before is known.
+    // It begins again: what came before is known.
     stage.sim.renew_log(APPS, POD, "web");
     stage.run(POD, "web", 1);
     stage.sim.log(APPS, POD, "web", &crate::logs::at(10_000_000), "4");

@@ -1,4 +1,4 @@
-//! What the statistics cost the API server while they go on.
+//! What the statistics cost the API server while they continue.
 
 use std::time::Duration;
 

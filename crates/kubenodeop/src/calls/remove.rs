@@ -27,7 +27,7 @@ use kubeapi::reply::Reply;
 
 pub(crate) use recount::recount;
 
-/// How long a claim of ours holds when the deletion after it came to nothing. The disruption controller takes
+/// How long a claim of ours holds when the deletion after it failed. The disruption controller takes
 /// claims back after two minutes; we trust ours for less.
 const CLAIM_HOLDS: SignedDuration = SignedDuration::from_secs(90);
 /// More claims than this at a time the eviction API does not make on one budget either.

@@ -206,7 +206,7 @@ impl Engine {
     fn look_failed(&mut self, now: Mono, failure: Failure) {
         self.empty_since = None;
         match failure.reply.class() {
-            // The node is not there, or the lists are not for us: nothing here can mend it.
+            // The node is not there, or the lists are not for us: nothing here can fix it.
             Class::Permanent | Class::Done => self.refused(now, RefusedCall::Look, failure),
             Class::Budget | Class::Throttle | Class::Transient => {
                 self.look_tries = self.look_tries.saturating_add(1);
@@ -324,7 +324,7 @@ impl Engine {
         }
     }
 
-    /// Foresees the end anew when counts or phase are others than before. How long volumes take nobody can tell.
+    /// Foresees the end again when counts or phase are others than before. How long volumes take nobody can tell.
     fn foresee(&mut self, now: Mono) {
         let (counts, phase) = (self.roster.book.counts, self.phase());
         if (self.estimated.0, self.estimated.1) != (counts, phase) {

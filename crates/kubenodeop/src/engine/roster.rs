@@ -124,7 +124,7 @@ impl Roster {
             match (&before, source) {
                 (State::Asking { way, .. }, _) => track.state = State::Asking { way: *way, absent: false },
                 (_, _) if terminating => track.going(now),
-                // Only a list takes back an end that the server has accepted.
+                // Only a list withdraws an end that the server has accepted.
                 (State::Waiting { .. } | State::Ended | State::Left, _)
                 | (State::Going { .. }, Source::Watch) => {}
                 (State::Gone, Source::Watch) if track.accepted.is_some() => track.going(now),

@@ -66,7 +66,7 @@ pub enum VolumeAction {
     Wait,
     /// The attempt fails and names them.
     GiveUp,
-    /// The drain goes on without them and names them.
+    /// The drain continues without them and names them.
     GoOn,
 }
 
@@ -96,7 +96,7 @@ impl Default for Rules {
     }
 }
 
-/// A call that came to nothing.
+/// A call that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What it means.
@@ -153,7 +153,7 @@ pub enum Event {
     Node(NodeFacts),
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
     Cordoned(Result<bool, Failure>),
-    /// A watch fails; it goes on by itself.
+    /// A watch fails; it continues by itself.
     Trouble(Failure),
     /// Time has passed.
     Tick,

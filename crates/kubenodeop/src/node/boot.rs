@@ -1,7 +1,7 @@
 //! Watching over the gate after a boot, and removing stale taints.
 //!
 //! Not here: what the gate wants (`gate`), the cordon (zedkube). It watches the node, its lease and its pods, and
-//! reads everything now and then without an event: a watch that goes on after a failure says nothing of what has not
+//! reads everything now and then without an event: a watch that continues after a failure says nothing of what has not
 //! changed. Sources: goals R4, R5.
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub struct Boot {
     pub limits: Limits,
 }
 
-/// How the gate stands, and what was mended.
+/// How the gate stands, and what was fixed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// `None` before the first look.

@@ -43,7 +43,7 @@ pub struct NodeFacts {
     pub unschedulable: bool,
     /// Whose cordon it is.
     pub cordon: Cordon,
-    /// Our annotation, also when somebody has uncordoned the node, or cordoned it anew, and left it behind.
+    /// Our annotation, also when somebody has uncordoned the node, or cordoned it again, and left it behind.
     pub annotation: Option<CordonOwner>,
     /// Label `tie-breaker-node=true`: the node carries no workloads.
     pub tie_breaker: bool,

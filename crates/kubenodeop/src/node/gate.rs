@@ -108,7 +108,7 @@ pub enum Fact {
     Devices(Vec<String>),
     /// Whether the API answers, or how it does not.
     Service(Result<(), String>),
-    /// A call to the API came to nothing, so. What is known of an API that is away stays as it is: many calls fail
+    /// A call to the API failed, so. What is known of an API that is away stays as it is: many calls fail
     /// then, each in words of its own.
     Away(String),
     /// Our node.
@@ -157,7 +157,7 @@ pub struct Verdict {
     pub next_step: String,
     /// Since when it is so.
     pub since: Mono,
-    /// The layer's limit is over: it counts as failed, and is looked at on and on.
+    /// The layer's limit is over: it counts as failed, and is looked at again and again.
     pub failed: bool,
     /// Stale taints that are still on the node.
     pub taints: Vec<String>,

@@ -55,7 +55,7 @@ pub struct PodFacts {
 /// The controller of a pod, as far as a drain cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// None: nobody makes the pod anew.
+    /// None: nobody makes the pod again.
     Nobody,
     /// The kubelet, of whose static pod this is an image: deleting it stops nothing.
     Kubelet,

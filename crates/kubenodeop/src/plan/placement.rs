@@ -1,6 +1,6 @@
 //! Whether another node can take a pod, as far as facts tell that do not change by the minute.
 //!
-//! Not here: load, spreading, anti-affinity, which the scheduler weighs anew each time. Sources: the Kubernetes
+//! Not here: load, spreading, anti-affinity, which the scheduler weighs again each time. Sources: the Kubernetes
 //! pages "Assigning Pods to Nodes", "Taints and Tolerations", "Quantity".
 //! Pure: no clock, no I/O, no task.
 

@@ -77,7 +77,7 @@ async fn a_node_without_replicas_is_cordoned_loses_its_applications_and_its_obje
     );
     assert!(!is_there(&sim));
     assert!(others.iter().all(|it| on_n1(&sim.list("pods")).contains(it)), "no replicas here, no drain");
-    // Begun anew, as after a crash at the very end.
+    // Begun again, as after a crash at the very end.
     assert_eq!(left(&cluster).await, (End::Gone, vec![]));
 }
 

@@ -9,7 +9,7 @@
 //! | 9 complete | false | no word on it |
 //!
 //! The member says that a drain for a device operation is not complete. The cluster may be left, or the request
-//! be taken back, at any time: then nothing is left to wait for, whoever was asking (D-N1; the reference stays
+//! be withdrawn, at any time: then nothing is left to wait for, whoever was asking (D-N1; the reference stays
 //! true for ever). A failure stays true: the operation is still wanted and held back, and zedagent asks again
 //! after a pause. When it withdraws its request for that pause, zedkube says "not requested" and the member
 //! is false until the next request; nothing here or in zedagent takes that for a completed drain, as an

@@ -197,7 +197,7 @@ pub enum Note {
         /// Their UUIDs.
         left: Vec<String>,
     },
-    /// The disks take too long; the operation goes on.
+    /// The disks take too long; the operation continues.
     NotSynced {
         /// For so long.
         secs: u64,
@@ -225,7 +225,7 @@ pub enum Note {
         /// By what.
         took: Took,
     },
-    /// The test of the running image has begun (anew).
+    /// The test of the running image has begun (again).
     TestStarted {
         /// The partition.
         image: String,

@@ -14,7 +14,7 @@ pub(super) enum Trial {
     /// Nothing to test, or not begun.
     #[default]
     Idle,
-    /// The controller is there but gives no config: the time begins anew when that ends.
+    /// The controller is there but gives no config: the time begins again when that ends.
     Held,
     /// Under way.
     Running {

@@ -94,7 +94,7 @@ impl Facts {
         let wanted = config.lb_interfaces.as_deref().unwrap_or_default();
         let balance = balance(config, ports);
         let (token, fault) = match &self.token {
-            // A moment, after which there is a token or a fault: until then what stands is not taken back.
+            // A moment, after which there is a token or a fault: until then what stands is not withdrawn.
             Token::Pending => return Verdict::Keep,
             Token::None => (Secret::default(), ""),
             Token::Clear(token) => (token.clone(), ""),

@@ -65,7 +65,7 @@ pub(super) struct Desk {
     warned: String,
 }
 
-/// What goes on with it.
+/// What continues with it.
 #[derive(Default)]
 enum State {
     /// It is to be judged.

@@ -59,7 +59,7 @@ enum Then {
 /// What may be found of each file: the name in the folder, and its contents that are right.
 #[derive(Debug, Default, Clone)]
 struct Ledger {
-    /// What was acknowledged; keys that are not here were taken back or never published.
+    /// What was acknowledged; keys that are not here were withdrawn or never published.
     sure: BTreeMap<String, String>,
     /// Changes that failed since, each of which readers may see.
     open: BTreeMap<String, Vec<Option<String>>>,

@@ -30,7 +30,7 @@ impl Look {
     /// Looks at `dir` from now on; true when it did not before.
     pub(super) fn watch(&self, dir: &Path, listener: impl EventHandler) -> io::Result<bool> {
         let (watcher, dirs) = &mut *lock(&self.looking);
-        // Once only: beginning anew would hide from the others what changed since the last look.
+        // Once only: beginning again would hide from the others what changed since the last look.
         if dirs.contains(dir) {
             return Ok(false);
         }

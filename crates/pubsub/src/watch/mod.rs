@@ -390,7 +390,7 @@ async fn listen(kernel: Opened, open: Open, bells: Arc<Bells>) {
             Ok(queue) => {
                 if late || retry.is_failing() {
                     info!("files are watched from now on");
-                    // Everyone watches anew, by the kernel's events from now on.
+                    // Everyone watches again, by the kernel's events from now on.
                     bells.ring(&Heard::Everything);
                 }
                 retry.worked();

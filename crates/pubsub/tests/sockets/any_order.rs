@@ -15,7 +15,7 @@ enum Step {
     Publish(u8, u8, bool),
     /// It takes a key back, when it is there.
     Unpublish(u8),
-    /// It says that it started anew.
+    /// It says that it started again.
     Signal,
     /// It is ended in order and started again.
     Restart,
@@ -25,7 +25,7 @@ enum Step {
     Turns(u8),
     /// A subscriber takes so many changes.
     Listen(usize, u8),
-    /// A subscriber comes anew.
+    /// A subscriber comes again.
     Join(usize),
 }
 

@@ -48,7 +48,7 @@ pub struct AppLogMark {
     pub pod_uid: String,
     /// Name of the container.
     pub container: String,
-    /// Which run of it: how often it had been started anew.
+    /// Which run of it: how often it had been started again.
     pub restarts: u32,
     /// Whether lines older than the first moment have been handed on as well.
     pub older: bool,

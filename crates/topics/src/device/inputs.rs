@@ -76,7 +76,7 @@ numbers! {
         ControllerKey = 2,
         /// Without a TPM.
         NoTpm = 3,
-        /// Made anew; what was in it is lost.
+        /// Made again; what was in it is lost.
         Recreated = 4,
     }
 }

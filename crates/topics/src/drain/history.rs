@@ -71,7 +71,7 @@ pub struct DrainRecord {
     pub boot_id: String,
     /// When it began.
     pub started_at: GoTime,
-    /// When it ended; zero while it goes on.
+    /// When it ended; zero while it continues.
     pub ended_at: GoTime,
     /// How it stands or ended: 9 also for a skip.
     pub status: DrainStatus,
@@ -114,7 +114,7 @@ impl DrainRecord {
         self.boot_id == cut_text(boot_id, NAME_BYTES)
     }
 
-    /// Whether it goes on.
+    /// Whether it continues.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.ended_at.is_zero()
@@ -142,7 +142,7 @@ pub enum StepWord {
     /// The request was taken.
     #[default]
     Taken,
-    /// zedkube was started anew and goes on.
+    /// zedkube was started again and continues.
     Restarted,
     /// The Kubernetes API answered.
     ApiReached,

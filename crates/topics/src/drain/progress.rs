@@ -73,7 +73,7 @@ pub struct NodeDrainProgress {
     pub next_step: String,
     /// Whether the node is sound after the boot, as far as that is being looked at.
     pub gate: BootGate,
-    /// What a boot had left and was mended, with how often, since zedkube started: stale taints as
+    /// What a boot had left and was fixed, with how often, since zedkube started: stale taints as
     /// `node.kubernetes.io/unreachable:NoExecute`, and `own cordon of an earlier boot`.
     pub repairs: BTreeMap<String, u32>,
     /// The newest answer to each standing request.
@@ -182,7 +182,7 @@ pub enum DrainPhase {
     FailedCordon,
     /// Gave up draining.
     FailedDrain,
-    /// The request was taken back; the cordon is being removed.
+    /// The request was withdrawn; the cordon is being removed.
     Withdrawing,
     /// Our own cordon of an earlier boot stays until the node is sound, see `Gate`.
     AfterBoot,
@@ -199,7 +199,7 @@ pub struct BootGate {
     /// The lowest that is not: `device-nodes`, `kubernetes-service`, `node-ready`, `node-lease`, `storage-pods`, or
     /// `steady` while all have to hold for the set time. Empty when open, or before the first look.
     pub layer: String,
-    /// Its limit is over: it counts as failed, and is looked at on and on.
+    /// Its limit is over: it counts as failed, and is looked at again and again.
     pub failed: bool,
     /// What was seen, in one sentence.
     pub words: String,

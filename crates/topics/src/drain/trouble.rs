@@ -45,7 +45,7 @@ pub struct Trouble {
     pub since: GoTime,
     /// What waits for it, as `the request for a drain`; empty where nothing does.
     pub holds: Vec<String>,
-    /// What a person can do. It goes on by itself once that is done.
+    /// What a person can do. It continues by itself once that is done.
     pub next_step: String,
 }
 

@@ -12,7 +12,7 @@ use topics::{
 pub struct Wanted {
     /// Commands by operation; one that is absent here is absent in the config.
     pub commands: BTreeMap<DeviceOp, DeviceOpsCmd>,
-    /// Operations whose section makes no sense: neither wanted nor taken back.
+    /// Operations whose section makes no sense: neither wanted nor withdrawn.
     pub unclear: Vec<DeviceOp>,
     /// Whether this node belongs to a cluster.
     pub clustered: bool,

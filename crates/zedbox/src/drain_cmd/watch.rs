@@ -41,7 +41,7 @@ pub(super) async fn run(bus: &Bus, clock: Clock, goal: Goal, voice: &Voice) -> a
     loop {
         let now = clock.now();
         unsettled = if follow.seen().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
-        // In the middle of a change of zedkube nothing is told that the next file takes back.
+        // In the middle of a change of zedkube nothing is told that the next file withdraws.
         let held = unsettled.filter(|until| now < *until);
         let end = if held.is_some() { None } else { course.end(follow.seen()) };
         let may_draw = drawn.is_none_or(|at| now.since(at) >= DRAW_PAUSE);

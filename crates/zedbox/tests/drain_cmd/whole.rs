@@ -12,7 +12,7 @@ use crate::node::Told;
 
 const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 
-/// Starts the program beside this test, whose cluster must go on meanwhile.
+/// Starts the program beside this test, whose cluster must continue meanwhile.
 fn start(world: &World, words: &str) -> JoinHandle<Told> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
     command.args(["drain", "--root"]).arg(world.bus.root()).args(words.split_whitespace());

@@ -16,7 +16,7 @@ use topics::{
     ZedAgentStatus,
 };
 
-/// Goals K2: after so long all goes on.
+/// Goals K2: after so long all continues.
 const RECOVERY: Duration = Duration::from_secs(5);
 const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
 const FALLBACK: &str = agent::force::FALLBACK;

@@ -145,7 +145,7 @@ impl Press {
         self.newest[who] = info;
     }
 
-    /// A claim ends: it is taken back, or its publisher stands still and it is no longer fresh.
+    /// A claim ends: it is withdrawn, or its publisher stands still and it is no longer fresh.
     fn end(&mut self, who: usize, at: GoTime) {
         if let Some(since) = self.claims[who].take() {
             self.over.push((who, since, at));
@@ -261,7 +261,7 @@ async fn l4_d_k18_a_kubeconfig_that_is_replaced_is_used_by_leader_and_follower_w
         store::replace(&node.root.path().join("kubeconfig"), second.kubeconfig().as_bytes()).unwrap();
     }
     drop(first);
-    // Renewals go on, by the new way.
+    // Renewals continue, by the new way.
     for _ in 0..3 {
         let before = lease(&sim)["renewTime"].clone();
         let renewed = sim.until(LEASES, |leases| leases.iter().any(|it| it["spec"]["renewTime"] != before));

@@ -322,7 +322,7 @@ impl Rules {
         (record.reason, record.next_step) = (cut(&reason, TEXT_BYTES), next_step.to_owned());
     }
 
-    /// Since when the limits of the drain run: whoever starts anew in it must not start them anew (goals D15).
+    /// Since when the limits of the drain run: whoever starts again in it must not start them again (goals D15).
     fn keep_marks(&mut self, now: Mono, drain: Option<&Progress>) {
         let record = &mut self.record;
         record.boot_id.clone_from(&self.boot_id);

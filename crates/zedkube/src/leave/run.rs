@@ -80,7 +80,7 @@ impl Leaver {
     }
 
     /// Goes on until the station says stop. `limit` is how long an attempt to drain may last, as the config has it.
-    /// Dropping it ends the walk where it is; the next start goes on.
+    /// Dropping it ends the walk where it is; the next start continues.
     pub(crate) async fn run(mut self, cluster: Cluster, target: Target, limit: watch::Receiver<Duration>) {
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);

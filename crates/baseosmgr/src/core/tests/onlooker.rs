@@ -1,4 +1,4 @@
-//! An onlooker: from what others have said it works out anew whether a switch is released. It does not ask the gate.
+//! An onlooker: from what others have said it works out again whether a switch is released. It does not ask the gate.
 
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 

@@ -26,7 +26,7 @@ fn pods(phase: &str) -> Vec<AppPod> {
     }]
 }
 
-/// Does all that is due: the number of each status published, 9 for one taken back.
+/// Does all that is due: the number of each status published, 9 for one withdrawn.
 fn due(book: &mut Book, now: Mono) -> Vec<u8> {
     let mut said = Vec::new();
     while let Some(act) = book.due(now) {

@@ -115,7 +115,7 @@ fn runs_that_came_and_went_between_two_looks_are_told_as_missed() {
     track.see(at(1), run(6, State::BackingOff));
     let wanted = track.due(at(1)).unwrap();
     assert_eq!((wanted.previous, wanted.ended, wanted.missed, track.mark().restarts), (false, true, true, 6));
-    // A number that is lower than before is that of a container made anew.
+    // A number that is lower than before is that of a container made again.
     let mut track = known(7, &[1]);
     track.see(at(0), run(0, State::Running));
     assert_eq!((track.due(at(0)).unwrap().since, track.mark()), (None, &Mark::fresh(0)));

@@ -18,7 +18,7 @@ enum Act {
     LoseLook,
     /// The watch tells the next thing.
     Deliver,
-    /// The watch lists everything anew.
+    /// The watch lists everything again.
     Relist,
     /// The oldest eviction under way is carried out, and answered or not.
     Evict(Reaction),

@@ -53,7 +53,7 @@ fn r4_the_gate_opens_when_all_layers_have_held_for_the_set_time() {
     assert_eq!(layer(&gate.judge(at(3))), "steady");
     assert_eq!(gate.due(at(3)), Some(at(8)));
     assert_eq!(layer(&gate.judge(at(7))), "steady");
-    // A layer that fails in between starts the time anew.
+    // A layer that fails in between starts the time again.
     gate.hear(at(7), node("Ready is False", &[]));
     assert_eq!(layer(&gate.judge(at(7))), "node-ready");
     gate.hear(at(8), node("", &[]));

@@ -163,7 +163,7 @@ proptest! {
                     prop_assert_eq!(it, order);
                     refused = false;
                 }
-                // A machine that stays up goes on to say how it is.
+                // A machine that stays up continues to say how it is.
                 Effect::Say(Note::Refused { .. }) => refused = true,
                 Effect::Publish(_) | Effect::Zboot(_) => prop_assert!(refused, "{effect:?}"),
                 _ => {}

@@ -86,7 +86,7 @@ fn a_saved_config_or_silence_is_no_controller() {
     ] {
         let mut bench = in_test();
         bench.contact(word);
-        // Hearing it again does not begin the time anew.
+        // Hearing it again does not begin the time again.
         bench.wait(200);
         bench.contact(word);
         bench.wait(160);

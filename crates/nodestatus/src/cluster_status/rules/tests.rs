@@ -158,7 +158,7 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     facts.token = Token::None;
     let encrypted_cluster_token = Secret::new(TOKEN.to_owned());
     let with_token = EdgeNodeClusterStatus { encrypted_cluster_token, ..said };
-    // On the way out nothing is taken back, but what the cluster cannot be reached by is said anew.
+    // On the way out nothing is withdrawn, but what the cluster cannot be reached by is said again.
     assert_eq!(facts.judge(Some(&with_token), now), Verdict::Stay);
     let not_ready = EdgeNodeClusterStatus { cluster_ip_is_ready: false, ..with_token };
     for last in [None, Some(&not_ready)] {

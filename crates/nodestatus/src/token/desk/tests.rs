@@ -132,7 +132,7 @@ fn a_clear_token_stays_clear_whatever_becomes_of_certificates_and_manifest() {
     let told = said(desk.turn(at(61)));
     assert!(told.len() == 1 && told[0].starts_with("warn no such cert"), "{told:?}");
     assert_eq!(desk.due(), Some(at(121)));
-    // A manifest that no try can mend is left.
+    // A manifest that no try can fix is left.
     hear(&mut desk, at(62), controller(true));
     assert_eq!(said(desk.turn(at(121))), ["open true"]);
     let told = opened(&mut desk, at(122), sealed(true), Ok(good(Err(Fault::Manifest("torn".to_owned())))));

@@ -163,7 +163,7 @@ fn d_a2_a_counter_in_the_very_first_config_waits_for_zedkube_and_is_not_lost() {
     assert!(commands(&core.step(T0, answer(&asked, 9))));
 }
 
-/// Found by the model: the shutdown's drain would have been given up for a reboot that was then taken back.
+/// Found by the model: the shutdown's drain would have been given up for a reboot that was then withdrawn.
 #[test]
 fn u7_a_reboot_after_a_shutdown_was_commanded_shares_its_drain_and_never_gives_it_up() {
     let wants = |reboot: u32| {
@@ -264,7 +264,7 @@ fn r3_a_commanded_reboot_counts_after_another_boot_and_only_then() {
         effects.iter().position(|it| matches!(it, Effect::Publish(_))).unwrap(),
     );
     assert!(journaled < commanded);
-    // The agent starts anew in the same boot: the command stands, nothing counts yet.
+    // The agent starts again in the same boot: the command stands, nothing counts yet.
     let (_, effects) = start(Found { pending: vec![journal.clone()], ..found("b1") });
     assert!(commands(&effects));
     assert!(!effects.iter().any(|it| matches!(it, Effect::SaveCounter(..))));
@@ -395,7 +395,7 @@ fn d_a10_a_config_that_is_read_again_says_no_failure_in_between() {
     let config =
         |config_get_status| Event::Config(Wanted { clustered: true, config_get_status, ..Wanted::default() });
     let mut said = Vec::new();
-    // The last one is the file that was mended; a reading that brings nothing new says nothing.
+    // The last one is the file that was fixed; a reading that brings nothing new says nothing.
     for status in [Success, Success, ReadSaved, ReadSaved, Success] {
         for effect in core.step(T0, config(status)) {
             if let Effect::Publish(status) = effect {

@@ -79,7 +79,7 @@ async fn refused(what: &str, put: impl Fn(&Device)) {
     assert_eq!((device.diary.written(), device.sim.faults().count("PATCH", "/")), before, "{what}");
     assert_eq!(device.diary.count(REFUSED), 1, "{what}: {:#?}", device.diary.lines());
     assert!(device.text(PROGRESS).unwrap().contains(REFUSED), "{what}");
-    // The drain goes on as if there were no file.
+    // The drain continues as if there were no file.
     device.block(false);
     device.until(DrainStatus::Complete, US, 1).await;
     assert_eq!(device.pods_to_leave(), [""; 0], "{what}");
@@ -139,7 +139,7 @@ async fn a_forced_complete_answers_each_requester_apart() {
     device.ask(Requester::Update, 2).await;
     device.change(|device| device.write(FORCE, &status(9, 3))).await;
     assert_eq!(device.status(), status(9, 3));
-    // The other one's drain goes on, and is said again when the file has been used up.
+    // The other one's drain continues, and is said again when the file has been used up.
     device.change(|device| device.remove(FORCE)).await;
     assert_eq!(device.status(), status(5, 2));
     device.block(false);

@@ -1,4 +1,4 @@
-//! A request that is taken back, in every state: NOTREQUESTED, our cordon gone, a foreign one kept, and no
+//! A request that is withdrawn, in every state: NOTREQUESTED, our cordon gone, a foreign one kept, and no
 //! eviction after that (goals D19).
 
 use std::time::Duration;

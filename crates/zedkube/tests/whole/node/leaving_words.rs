@@ -113,7 +113,7 @@ async fn a_zedagent_of_the_reference_that_says_not_valid_is_believed_after_ten_g
         device.change(|device| device.valid(false)).await;
         device
     };
-    // A bad section that is mended.
+    // A bad section that is fixed.
     let mut device = reference(1).await;
     device.pass(Duration::from_secs(595)).await;
     assert_eq!(record(&device).phase, LeavePhase::Announced);
