@@ -144,6 +144,21 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
+/// Whether its path says that a file holds tests.
+fn is_of_tests(path: &Path) -> bool {
+    path.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs")))
+}
+
+/// A source without the tests that are written in it, which may use and say what they need.
+fn product(text: &str) -> &str {
+    let is_module = |at: &usize| {
+        let next = text[*at..].lines().nth(1).unwrap_or_default();
+        next.contains("mod ") && next.ends_with('{')
+    };
+    let begins = text.match_indices("#[cfg(test)]\n").map(|(at, _)| at).find(is_module);
+    &text[..begins.unwrap_or(text.len())]
+}
+
 /// Dependencies of each workspace member: name → (normal, development).
 fn members() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
     let output = Command::new(env!("CARGO"))
@@ -195,9 +210,7 @@ fn pure_files_name_no_clock_no_io_and_no_task() {
         .collect();
     assert!(pure.len() > 10, "only {} pure files", pure.len());
     for (path, text) in pure {
-        // Tests at the end of a pure file may use what they need.
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+        for line in product(text).lines().filter(|line| !line.trim_start().starts_with("//")) {
             let named = IMPURE.iter().find(|word| line.contains(**word));
             assert!(named.is_none(), "{}: pure, but says `{}`", path.display(), line.trim());
         }
@@ -212,7 +225,7 @@ fn every_decision_core_is_pure() {
         .filter(|(path, _)| {
             path.components().any(|part| matches!(part.as_os_str().to_str(), Some("core" | "core.rs")))
         })
-        .filter(|(path, _)| !path.to_string_lossy().contains("test"))
+        .filter(|(path, _)| !is_of_tests(path))
         .collect();
     assert!(cores.len() >= 4, "the four agents have {} core files", cores.len());
     for (path, text) in cores {
@@ -269,23 +282,16 @@ fn folders_have_one_subject() {
 
 #[test]
 fn a_file_of_tests_has_a_name_that_says_so() {
-    let is_test =
-        |path: &Path| path.components().any(|part| part.as_os_str().to_string_lossy().contains("test"));
-    for (path, text) in sources().into_iter().filter(|(path, _)| !is_test(path)) {
-        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let tests = ["#[test]", "#[tokio::test"].into_iter().any(|mark| product.contains(mark));
+    for (path, text) in sources().into_iter().filter(|(path, _)| !is_of_tests(path)) {
+        let tests = ["#[test]", "#[tokio::test"].into_iter().any(|mark| product(&text).contains(mark));
         assert!(!tests, "{}: move its tests into a folder tests", path.display());
     }
 }
 
 #[test]
 fn messages_use_plain_words() {
-    for (path, text) in files(&["crates"], "rs") {
-        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-        if path.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs"))) {
-            continue;
-        }
-        for message in literals(product) {
+    for (path, text) in sources().into_iter().filter(|(path, _)| !is_of_tests(path)) {
+        for message in literals(product(&text)) {
             let unclear = unclear(&message);
             assert!(unclear.is_none(), "{}: {message:?}: not {:?}", path.display(), unclear.unwrap());
         }

@@ -81,7 +81,7 @@ fn tell(boot: Boot, running: Label) {
         Boot::Tried => info!(partition = %running, "a new image has its first boot and is in test"),
         Boot::FellBack => warn!(partition = %running, "the image before did not pass its test; fell back"),
         Boot::LastResort => {
-            warn!(partition = %running, "no partition may be booted; goes on with the one before");
+            warn!(partition = %running, "no partition may be booted; continues with the one before");
         }
     }
 }
