@@ -9,6 +9,11 @@ use tracing::warn;
 use crate::turn::Outbox;
 use crate::{Clock, Error, Tasks, report};
 
+/// Key of topics that have one value.
+pub const GLOBAL: &str = "global";
+/// In whose name the drain, the cluster and this node in it are published.
+pub const ZEDKUBE: &str = "zedkube";
+
 /// Where `agent` publishes topic `T`.
 #[must_use]
 pub fn name<T: Topic>(agent: &str) -> Name {

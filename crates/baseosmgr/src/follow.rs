@@ -2,6 +2,7 @@
 //!
 //! Not here: what follows from them. One task a topic, all owned by [`agent::Tasks`].
 
+use agent::wire::ZEDKUBE;
 use agent::zboot::Label;
 use agent::{Station, Tasks};
 use pubsub::Change;
@@ -13,9 +14,6 @@ use topics::{
 use tracing::{debug, warn};
 
 use crate::core::{Event, LastBoot, Source};
-
-/// Who publishes the drain.
-const ZEDKUBE: &str = "zedkube";
 
 /// Starts to follow everything that the core wants to hear.
 pub(crate) fn all(tasks: &mut Tasks<Event>, station: &Station) {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use agent::wire::GLOBAL;
 use agent::zboot::{PartitionState, Zboot};
 use agent::{Clock, Error, Hands, Station, Tasks, Weight, force, publication, report, wire};
 use pubsub::{Bus, Publication};
@@ -17,9 +18,6 @@ use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, Note, Order, Write};
 use crate::{NAME, follow, image, saved};
-
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
 
 /// The hands of the core.
 pub(crate) struct Shell {

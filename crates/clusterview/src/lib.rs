@@ -16,6 +16,8 @@ pub mod stats;
 use std::sync::Arc;
 use std::time::Duration;
 
+// Everything here is published in its name.
+use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{Station, Troubles, duties};
 use kubeapi::{Cluster, Target};
 use tokio::sync::watch;
@@ -24,11 +26,6 @@ use topics::EdgeNodeClusterConfig;
 use apps::{Apps, Pipe};
 use leader::{Door, Leader};
 use lease::Times;
-
-/// In whose name everything here is published.
-const NAME: &str = "zedkube";
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
 
 /// The config of the cluster that this node is in, as far as it is valid; `None` without one.
 pub type Config = watch::Receiver<Option<Arc<EdgeNodeClusterConfig>>>;

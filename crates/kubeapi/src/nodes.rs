@@ -191,4 +191,43 @@ mod tests {
         assert_eq!(addresses, ["10.244.244.2", "fd00::2"]);
         assert_eq!((seen.name.as_str(), seen.facts.etcd, seen.facts.unschedulable), ("n2", true, true));
     }
+
+    fn read(object: Value) -> Node {
+        node(&serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn d_k19_either_role_label_makes_a_master_and_only_its_own_label_an_etcd_member() {
+        for (label, control_plane, etcd) in [
+            ("node-role.kubernetes.io/master", true, false),
+            ("node-role.kubernetes.io/control-plane", true, false),
+            ("node-role.kubernetes.io/etcd", false, true),
+            ("node-role.kubernetes.io/worker", false, false),
+        ] {
+            // Kubernetes sets them with an empty value, k3s with "true".
+            for value in ["", "true"] {
+                let seen = read(json!({ "metadata": { "labels": { label: value } } }));
+                assert_eq!((seen.control_plane, seen.etcd), (control_plane, etcd), "{label}={value:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_address_of_each_type_counts_and_odd_members_count_as_left_out() {
+        let object = json!({
+            "metadata": { "name": "n1", "labels": null, "creationTimestamp": 7 },
+            "spec": { "unschedulable": "yes" },
+            "status": {
+                "addresses": [
+                    { "type": "Hostname", "address": "n1" },
+                    { "type": "InternalIP", "address": "10.244.244.2" },
+                    { "type": "InternalIP", "address": "fd00::2" },
+                ],
+                "conditions": null,
+                "nodeInfo": [],
+            },
+        });
+        let seen = read(object);
+        assert_eq!(seen, Node { internal_ip: "10.244.244.2".to_owned(), ..Node::default() });
+    }
 }

@@ -1,4 +1,4 @@
-//! One node taken out of service and given back: which pods leave it, in which order, how each is asked to; the cordon
+//! One node taken out of service and put back into it: which pods leave it, in which order, how each is asked to; the cordon
 //! and its owner; the gate after a boot; the way out of a cluster.
 //!
 //! `plan` says which pods leave and when, `engine` runs one attempt as a pure machine, `drain` carries it out with

@@ -4,6 +4,7 @@
 
 use agent::Tasks;
 use agent::settings::{self, Properties};
+use agent::wire::{GLOBAL, ZEDKUBE};
 use pubsub::{Bus, Change};
 use topics::{
     ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, NodeDrainStatus, VaultStatus, VolumeMgrStatus,
@@ -13,10 +14,6 @@ use tracing::warn;
 
 use crate::core::{Event, Partition, Source, Vault, Waits, Wish};
 
-/// The one key of topics of the whole device.
-pub(crate) const GLOBAL: &str = "global";
-/// Who publishes the drain.
-pub(crate) const ZEDKUBE: &str = "zedkube";
 /// The vault of the applications; others are nobody's concern here.
 const VAULT: &str = "Application Data Store";
 

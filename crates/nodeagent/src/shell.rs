@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::device::{self, Device, Operation};
 use agent::force::Orders;
+use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{Error, Hands, Station, Tasks, Weight, publication, report, wire};
 use pubsub::{Bus, Publication, store};
 use topics::{GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, ZbootConfig};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
-use crate::follow::{GLOBAL, ZEDKUBE};
 use crate::journal::{self, Journal, Latched};
 use crate::{NAME, follow, reasons};
 

@@ -1,7 +1,7 @@
-//! What this node tells of itself: its membership in a cluster (EdgeNodeClusterStatus), the cluster's token, and the
+//! What this node shows of itself: its membership in a cluster (EdgeNodeClusterStatus), the cluster's token, and the
 //! status server with its page.
 //!
-//! Who may call: `zedkube`, which runs it beside its core and tells it by a channel how the node stands to its cluster.
+//! Who may call: `zedkube`, which runs it beside its core and says by a channel whether the node belongs to a cluster.
 //! Not here: who drains, leaves or leads. Published in zedkube's name. Source: spec/agents.md 4.7.
 
 mod cluster_status;
@@ -12,16 +12,13 @@ mod token;
 pub use server::{CODES, Limits, trial};
 pub use standing::{Membership, Standing};
 
+// Everything here is published in its name.
+use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{Station, Troubles, duties};
 use kubeapi::{Cluster, Target};
 use tokio::sync::watch;
 
 use cluster_status::Speaker;
-
-/// In whose name everything here is published.
-const NAME: &str = "zedkube";
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
 
 /// Publishes the node's status and serves pages at its address in the cluster, until the station says stop. What fails
 /// is restarted alone. Dropping it leaves what was published last.

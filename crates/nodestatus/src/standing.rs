@@ -1,4 +1,4 @@
-//! How this node stands to its cluster, as whoever decides about that tells it.
+//! Whether this node belongs to a cluster, and by which config, as zedkube has decided it.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -20,7 +20,7 @@ pub enum Membership {
     Outside,
 }
 
-/// How this node stands to its cluster.
+/// Whether this node belongs to a cluster, and by which config.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Standing {
     /// In, on its way out, or outside.

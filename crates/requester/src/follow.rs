@@ -2,14 +2,11 @@
 //!
 //! Not here: what follows from it.
 
+use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{Outbox, wire};
 use pubsub::{Bus, Change};
 use topics::{NodeDrainProgress, NodeDrainStatus};
 use tracing::warn;
-
-const ZEDKUBE: &str = "zedkube";
-/// The one key of zedkube's topics.
-const GLOBAL: &str = "global";
 
 /// Something that zedkube's topics say.
 #[derive(Debug, Clone, PartialEq)]

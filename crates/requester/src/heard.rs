@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use topics::{DrainStatus, NodeDrainProgress, NodeDrainStatus};
+use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainStatus};
 
 use crate::{Own, Told, told};
 
@@ -63,20 +63,22 @@ impl Heard {
         }
     }
 
-    /// Whether zedkube has answered this very request with COMPLETE: the answer stands, whatever is forced later.
+    /// Whether zedkube has answered this very request with COMPLETE: the answer holds, whatever is forced later.
     pub(crate) fn has_completed(&self, own: &Own) -> bool {
-        let answer = self.progress.as_ref().zip(own.id).and_then(|(progress, id)| progress.answer(id));
-        answer.is_some_and(|it| matches!(told(it), Told::Complete { .. }))
+        self.answer(own).is_some_and(|it| matches!(told(it), Told::Complete { .. }))
+    }
+
+    fn answer(&self, own: &Own) -> Option<&Answer> {
+        self.progress.as_ref()?.answer(own.id?)
     }
 
     /// What the request waits for, for a person.
     #[must_use]
     pub fn words(&self, own: &Own) -> String {
         // Not how many pods are left: this goes to a file on disk, and NodeDrainProgress tells it.
-        let answer = self.progress.as_ref().zip(own.id).and_then(|(progress, id)| progress.answer(id));
         let of_ours = self.status.filter(|it| own.id.is_some_and(|id| id.by == it.requested_by));
         let of_ours = of_ours.filter(|_| self.progress.is_none()).map(|it| it.status);
-        match answer.map(|answer| answer.status).or(of_ours) {
+        match self.answer(own).map(|answer| answer.status).or(of_ours) {
             Some(status) => format!("drain of this node: {}", status.text()),
             None => "zedkube to accept the drain request".to_owned(),
         }

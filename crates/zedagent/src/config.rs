@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use agent::outlet::Tries;
+use agent::wire::GLOBAL;
 use agent::{Clock, Error, Outbox, Outlet, Troubles, report};
 use pubsub::{Bus, FileRule, FileState, store};
 use step::Mono;
@@ -18,8 +19,6 @@ use crate::core::{Event, Wanted};
 use crate::device_config::{self, DeviceConfig, Section};
 use crate::{CONFIG, config_items, saved};
 
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
 /// No config is longer; the reference's are a few hundred kilobytes at most.
 const CONFIG_BYTES: u64 = 16 << 20;
 

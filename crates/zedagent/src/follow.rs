@@ -33,11 +33,9 @@ pub(crate) fn leave(change: &Change<NodeLeave>, told: &mut bool) -> Option<Event
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent::wire::{GLOBAL, ZEDKUBE};
     use agent::{Tasks, turn};
     use pubsub::Bus;
-
-    const ZEDKUBE: &str = "zedkube";
-    const GLOBAL: &str = "global";
 
     #[tokio::test]
     async fn the_record_of_leaving_is_told_at_the_start_and_that_there_is_none_as_well() {

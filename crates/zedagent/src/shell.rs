@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use agent::wire::GLOBAL;
 use agent::{Error, Hands, Station, Tasks, Weight, force, publication, wire};
 use pubsub::{Change, Publication};
 use topics::{
@@ -14,9 +15,6 @@ use tracing::{debug, error, info, warn};
 use crate::config::Config;
 use crate::core::{Effect, Event, Found, Said};
 use crate::{CONFIG, NAME, follow, saved};
-
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
 
 /// The hands of the core.
 pub(crate) struct Shell {

@@ -17,6 +17,7 @@ pub use limits::Limits;
 
 use std::sync::Arc;
 
+use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
@@ -28,10 +29,6 @@ use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
 
 use crate::core::Event;
 
-/// The name of this agent.
-const NAME: &str = "zedkube";
-/// Key of topics that have one value.
-const GLOBAL: &str = "global";
 /// A name that people write and nobody reads.
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
 /// While it exists, a drain that is done is not told.

@@ -10,10 +10,8 @@ use step::Mono;
 use topics::{AgentTrouble, Trouble};
 use tracing::{error, info, warn};
 
+use crate::wire::GLOBAL;
 use crate::{Clock, Error, report, wire};
-
-/// Key of the topic.
-const GLOBAL: &str = "global";
 
 /// The troubles of one agent. Copies are the same troubles.
 #[derive(Clone)]

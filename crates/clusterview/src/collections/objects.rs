@@ -61,29 +61,12 @@ pub(super) fn daemon_set(raw: &Raw) -> DaemonSet {
 
 #[cfg(test)]
 mod tests {
-    use kubeapi::nodes::{Node, node};
     use serde_json::json;
 
     use super::*;
 
     fn read<T>(object: Value, read: impl Fn(&Raw) -> T) -> T {
         read(&serde_json::from_value(object).unwrap())
-    }
-
-    #[test]
-    fn d_k19_either_role_label_makes_a_master_and_only_its_own_label_an_etcd_member() {
-        for (label, control_plane, etcd) in [
-            ("node-role.kubernetes.io/master", true, false),
-            ("node-role.kubernetes.io/control-plane", true, false),
-            ("node-role.kubernetes.io/etcd", false, true),
-            ("node-role.kubernetes.io/worker", false, false),
-        ] {
-            // Kubernetes sets them with an empty value, k3s with "true".
-            for value in ["", "true"] {
-                let seen = read(json!({ "metadata": { "labels": { label: value } } }), node);
-                assert_eq!((seen.control_plane, seen.etcd), (control_plane, etcd), "{label}={value:?}");
-            }
-        }
     }
 
     #[test]
@@ -119,25 +102,6 @@ mod tests {
         object["metadata"]["namespace"] = STORAGE_NAMESPACE.into();
         let ready_since = Some("2026-03-14T09:30:00Z".parse().unwrap());
         assert_eq!(read(object, pod).detail, Detail::Storage { app: "x".to_owned(), ready_since });
-    }
-
-    #[test]
-    fn the_first_address_of_each_type_counts_and_odd_members_count_as_left_out() {
-        let object = json!({
-            "metadata": { "name": "n1", "labels": null, "creationTimestamp": 7 },
-            "spec": { "unschedulable": "yes" },
-            "status": {
-                "addresses": [
-                    { "type": "Hostname", "address": "n1" },
-                    { "type": "InternalIP", "address": "10.244.244.2" },
-                    { "type": "InternalIP", "address": "fd00::2" },
-                ],
-                "conditions": null,
-                "nodeInfo": [],
-            },
-        });
-        let seen = read(object, node);
-        assert_eq!(seen, Node { internal_ip: "10.244.244.2".to_owned(), ..Node::default() });
     }
 
     #[test]

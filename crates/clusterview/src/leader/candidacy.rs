@@ -7,7 +7,7 @@
 pub enum Candidacy {
     /// Everything.
     Open,
-    /// Whoever leads continues, and does not stand again: the node is about to be drained, or is given back.
+    /// Who leads keeps leading, who does not becomes no candidate: the node is about to be drained, or uncordoned.
     Kept,
     /// Nothing: the operation goes ahead, or the node leaves its cluster.
     Closed,

@@ -12,11 +12,12 @@ use kube::api::{GetParams, PostParams};
 use kube::core::Request;
 use kube::core::request::Error as Unaskable;
 
+use super::NAME;
 use super::election::Wrote;
 use super::record::{Held, Order};
-use super::{NAME, NAMESPACE};
 use kubeapi::Cluster;
 use kubeapi::Error;
+use kubeapi::names::APP_NAMESPACE;
 use kubeapi::nodes::{self, FIELD_MANAGER};
 use kubeapi::reply::Reply;
 
@@ -24,7 +25,7 @@ use kubeapi::reply::Reply;
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 
 fn leases() -> Request {
-    Request::new(Lease::url_path(&(), Some(NAMESPACE)))
+    Request::new(Lease::url_path(&(), Some(APP_NAMESPACE)))
 }
 
 /// The lease as it is now, `None` when there is none.
@@ -32,7 +33,7 @@ fn leases() -> Request {
 /// # Errors
 /// Those of [`Cluster`].
 pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Error> {
-    let what = format!("read lease {NAMESPACE}/{NAME}");
+    let what = format!("read lease {APP_NAMESPACE}/{NAME}");
     // No resource version in the query: read from the store, not from a cache of any age.
     match cluster.ask_within(CALL_LIMIT, &what, leases().get(NAME, &GetParams::default())).await {
         Ok(lease) => Ok(Some(Box::new(Held::new(lease)))),
@@ -79,7 +80,7 @@ async fn known(cluster: &Cluster, node: &str) -> Result<(), Error> {
 fn request(order: &Order, wall: Timestamp) -> (String, Result<http::Request<Vec<u8>>, Unaskable>) {
     let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let body = serde_json::to_vec(&order.object(wall)).map_err(Unaskable::SerializeBody);
-    let what = |verb: &str| format!("{verb} lease {NAMESPACE}/{NAME}");
+    let what = |verb: &str| format!("{verb} lease {APP_NAMESPACE}/{NAME}");
     match order {
         Order::Create { .. } => (what("create"), body.and_then(|body| leases().create(&how, body))),
         Order::Hold { .. } => (what("hold"), body.and_then(|body| leases().replace(NAME, &how, body))),
@@ -103,7 +104,7 @@ mod tests {
     fn lease(version: &str, holder: &str) -> serde_json::Value {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": NAME, "namespace": NAMESPACE, "resourceVersion": version, "uid": "u1",
+            "metadata": { "name": NAME, "namespace": APP_NAMESPACE, "resourceVersion": version, "uid": "u1",
                           "labels": { "kept": "yes" } },
             "spec": { "holderIdentity": holder, "leaseDurationSeconds": 300, "leaseTransitions": 4,
                       "acquireTime": "2026-03-14T08:00:00.000001Z", "renewTime": "2026-03-14T09:00:00.000002Z" },
@@ -153,7 +154,7 @@ mod tests {
                 format!("POST {URL}?&fieldManager=pillar-rs"),
                 json!({
                     "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                    "metadata": { "name": NAME, "namespace": NAMESPACE },
+                    "metadata": { "name": NAME, "namespace": APP_NAMESPACE },
                     "spec": { "holderIdentity": "n1", "leaseDurationSeconds": 300, "leaseTransitions": 0,
                               "acquireTime": now, "renewTime": now },
                 }),

@@ -13,7 +13,5 @@ pub use calls::{read, write};
 pub use election::{CallId, Effect, Election, Event, Said, Stand, Times, Wrote};
 pub use record::{Held, Order};
 
-/// Name of the lease.
+/// Name of the lease, in the namespace of applications.
 pub const NAME: &str = "eve-kube-stats-leader";
-/// Its namespace.
-pub const NAMESPACE: &str = "eve-kube-app";

@@ -9,7 +9,8 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{NAME, NAMESPACE};
+use super::NAME;
+use kubeapi::names::APP_NAMESPACE;
 
 /// What a release writes as the duration.
 const RELEASED_SECS: i32 = 1;
@@ -108,7 +109,7 @@ impl Order {
             Self::Create { identity, lease } => Lease {
                 metadata: ObjectMeta {
                     name: Some(NAME.to_owned()),
-                    namespace: Some(NAMESPACE.to_owned()),
+                    namespace: Some(APP_NAMESPACE.to_owned()),
                     ..ObjectMeta::default()
                 },
                 spec: Some(LeaseSpec {

@@ -1,14 +1,16 @@
 //! The order in which pods leave: first those that nothing else on the node uses.
 //!
-//! Not here: the order within a tier (`engine::index`), reading pods. Source: goals D11. A tier is over when none of its pods is left on the node. By what a
-//! pod is known to serve others: the Kubernetes pages "Device Plugins" (`/var/lib/kubelet/device-plugins`), "Network
-//! Plugins" (`/etc/cni/net.d`, `/opt/cni/bin`), "Guaranteed Scheduling For Critical Add-On Pods" (the two priority
-//! classes and their least value); the CSI community page "Deploying a Driver on Kubernetes"
-//! (`/var/lib/kubelet/plugins`, `plugins_registry`); the labels that Longhorn, KubeVirt, MetalLB and kube-vip put on
-//! their own pods.
+//! Not here: the order within a tier (`engine::index`), reading pods. Source: goals D11. A tier is over when none of its
+//! pods is left on the node. By what a pod is known to serve others: the Kubernetes pages "Device Plugins"
+//! (`/var/lib/kubelet/device-plugins`), "Network Plugins" (`/etc/cni/net.d`, `/opt/cni/bin`), "Guaranteed Scheduling For
+//! Critical Add-On Pods" (the two priority classes and their least value); the CSI community page "Deploying a Driver on
+//! Kubernetes" (`/var/lib/kubelet/plugins`, `plugins_registry`); the labels that Longhorn, KubeVirt, MetalLB and
+//! kube-vip put on their own pods.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
+
+use kubeapi::names::STORAGE_NAMESPACE;
 
 /// A label or annotation of a pod with the word of a tier: it counts before every other sign.
 pub const TIER_KEY: &str = "pillar-rs/drain-tier";
@@ -23,7 +25,6 @@ const REGISTRY_DIR: &str = "/var/lib/kubelet/plugins_registry";
 const DEVICE_DIR: &str = "/var/lib/kubelet/device-plugins";
 /// Settings and programs of network plugins; the last as k3s moves them.
 const NETWORK_DIRS: [&str; 3] = ["/etc/cni", "/opt/cni", "/var/lib/rancher/k3s/agent/etc/cni"];
-const STORAGE_NAMESPACE: &str = "longhorn-system";
 const ADDRESS_NAMESPACES: [&str; 2] = ["metallb-system", "kube-vip"];
 /// The parts of KubeVirt and CDI: they serve machines, and use volumes and networks.
 const MACHINE_NAMESPACES: [&str; 2] = ["kubevirt", "cdi"];

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::Clock;
+use kubeapi::names::{CONTROL_PLANE, ETCD};
 use kubeapi::{Cluster, Target, nodes};
 use step::Mono;
 use tokio::sync::Semaphore;
@@ -63,9 +64,9 @@ impl Joined {
 
 /// Whether labels are those of a server (spec/agents.md 4.7).
 fn serves(labels: &BTreeMap<String, String>) -> bool {
-    let role = |name: &str| labels.get(&format!("node-role.kubernetes.io/{name}"));
-    role("etcd").is_some()
-        && (role("master").is_some() || role("control-plane").is_some_and(|it| it == "true"))
+    let [master, control_plane] = CONTROL_PLANE;
+    labels.contains_key(ETCD)
+        && (labels.contains_key(master) || labels.get(control_plane).is_some_and(|it| it == "true"))
 }
 
 #[cfg(test)]

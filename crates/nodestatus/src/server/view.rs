@@ -9,9 +9,7 @@ use topics::{
     NodeDrainProgress, Topic,
 };
 
-use crate::NAME;
-
-const GLOBAL: &str = "global";
+use crate::{GLOBAL, NAME};
 
 /// What is known; what is not there, or cannot be used, is `None`.
 #[derive(Debug, Clone, Default)]

@@ -2,6 +2,7 @@
 //!
 //! Not here: what is kept; zedkube decides that and bounds it.
 
+use agent::wire::GLOBAL;
 use agent::{report, wire};
 use anyhow::Context as _;
 use pubsub::{Bus, store};
@@ -9,7 +10,6 @@ use topics::{
     DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, StepWord, go_json,
 };
 
-use super::seen::GLOBAL;
 use super::text::{clock_time, number, paragraph, row, span};
 use super::voice::Voice;
 use super::words::{name, purpose, recordons};

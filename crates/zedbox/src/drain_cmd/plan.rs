@@ -2,6 +2,7 @@
 //!
 //! Not here: the foretelling (`kubenodeop::plan::survey`). The JSON is for programs: members are added, never renamed.
 
+use agent::wire::GLOBAL;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -13,7 +14,6 @@ use pubsub::{Bus, store};
 use serde::Serialize;
 use topics::{EdgeNodeInfo, go_json};
 
-use super::seen::GLOBAL;
 use super::text::{clean, paragraph, row};
 use super::voice::Voice;
 use crate::Exit;

@@ -2,6 +2,7 @@
 //!
 //! Not here: requests of the controller; those belong to zedagent and baseosmgr.
 
+use agent::wire::GLOBAL;
 use std::path::Path;
 
 use agent::{Clock, wire};
@@ -12,7 +13,7 @@ use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Reque
 
 use super::course::Goal;
 use super::person;
-use super::seen::{Follow, GLOBAL, OPERATOR, Seen, operator_file};
+use super::seen::{Follow, OPERATOR, Seen, operator_file};
 use super::stand::Stand;
 use super::voice::Voice;
 use super::watch;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use agent::device::kernel_boot_id;
+use agent::wire::GLOBAL;
 use agent::{Clock, force, operator, report, wire};
 use pubsub::{Bus, Change, FileRule, FileState, FileWatch, Finding, Subscription};
 use rustix::fs::Access;
@@ -18,8 +19,6 @@ use topics::{
 
 use super::trouble::Troubles;
 
-/// Key of topics that have one value.
-pub(super) const GLOBAL: &str = "global";
 /// Under whose name a person's request is published.
 pub(super) const OPERATOR: &str = "zedbox";
 /// Who may ask for a drain: the agents, and a person by this program.

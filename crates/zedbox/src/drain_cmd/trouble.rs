@@ -1,12 +1,13 @@
 //! What the agents cannot write or read at present, for the sheet.
 
+use agent::wire::GLOBAL;
 use std::collections::BTreeMap;
 
 use agent::wire;
 use pubsub::{Bus, Change, Subscription};
 use topics::{AgentTrouble, GoTime, Trouble};
 
-use super::seen::{GLOBAL, Seen};
+use super::seen::Seen;
 use super::text::moment;
 
 /// All that have troubles to tell.

@@ -11,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use step::Mono;
 
-use super::super::{NAME, NAMESPACE};
+use super::super::NAME;
+use kubeapi::names::APP_NAMESPACE;
 
 const LEASE: Duration = Duration::from_secs(300);
 const RENEW: Duration = Duration::from_secs(180);
@@ -223,7 +224,7 @@ impl Rival {
                 self.observed = None;
                 let metadata = ObjectMeta {
                     name: Some(NAME.to_owned()),
-                    namespace: Some(NAMESPACE.to_owned()),
+                    namespace: Some(APP_NAMESPACE.to_owned()),
                     ..ObjectMeta::default()
                 };
                 Some(Request::Create(Box::new(Lease { metadata, spec: Some(self.record(wall)) })))

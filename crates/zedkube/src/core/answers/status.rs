@@ -1,9 +1,9 @@
 //! Which status is shown, and in whose name. Pure: no clock, no I/O, no task.
 
 use step::{Fault, planted};
-use topics::{Answer, DrainStatus, NodeDrainStatus, Requester};
+use topics::{DrainStatus, NodeDrainStatus, Requester};
 
-use super::table::Answers;
+use super::table::{Answers, is_complete};
 use crate::core::facts::Force;
 
 impl Answers {
@@ -16,8 +16,7 @@ impl Answers {
 
     /// Whether this requester's own answer is COMPLETE: nobody else is shown that.
     pub(crate) fn completed(&self, who: Requester) -> bool {
-        let complete = |it: &Answer| it.requested_by == who && it.status == DrainStatus::Complete;
-        self.asks(who) && self.given.iter().any(complete)
+        self.asks(who) && self.given.iter().any(|it| it.requested_by == who && is_complete(it))
     }
 
     fn is_answered(&self, who: Requester) -> bool {

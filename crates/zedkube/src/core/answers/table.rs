@@ -40,7 +40,7 @@ pub(crate) fn is_operation(answer: &Answer) -> bool {
     answer.requested_by != Requester::Operator
 }
 
-fn is_complete(answer: &Answer) -> bool {
+pub(super) fn is_complete(answer: &Answer) -> bool {
     answer.status == DrainStatus::Complete
 }
 
@@ -235,8 +235,7 @@ impl Answers {
     pub(crate) fn give_forced(&mut self, now: Mono, node: &NodeContext) -> Option<(NodeDrainStatus, String)> {
         let Force::Order(order) = self.force else { return None };
         let request = self.request_of(order.requested_by)?.clone();
-        let complete = |it: &Answer| it.status == DrainStatus::Complete;
-        if order.status != DrainStatus::Complete || self.final_answer(request.id()).is_some_and(complete) {
+        if order.status != DrainStatus::Complete || self.final_answer(request.id()).is_some_and(is_complete) {
             return None;
         }
         let skip = format!("forced {order} by the force file");
