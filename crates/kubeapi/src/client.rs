@@ -169,7 +169,7 @@ impl Cluster {
     ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
-        let client = self.client().await?;
+        let client = self.client()?;
         let response = client.send(request.map(Body::from)).await.map_err(|source| self.cut(what, source))?;
         let (parts, body) = response.into_parts();
         let body = read_body(body).await.map_err(|source| self.cut(what, source))?;
@@ -194,7 +194,7 @@ impl Cluster {
     {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, uri = %request.uri(), "watch");
-        let client = self.client().await?;
+        let client = self.client()?;
         let via = self.via();
         let opened = tokio::time::timeout(self.call_limit, client.request_events::<K>(request)).await;
         let opened = match opened {
@@ -221,7 +221,7 @@ impl Cluster {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, uri = %request.uri(), "open");
         let opening = async {
-            let client = self.client().await?;
+            let client = self.client()?;
             let response = client.send(request.map(Body::from)).await.map_err(|it| self.cut(what, it))?;
             let (parts, body) = response.into_parts();
             if parts.status.is_success() {
@@ -253,10 +253,10 @@ impl Cluster {
         }
     }
 
-    async fn client(&self) -> Result<Client, Error> {
+    fn client(&self) -> Result<Client, Error> {
         match &*self.source {
             Source::Given(client) => Ok(client.clone()),
-            Source::File(file) => file.client().await,
+            Source::File(file) => file.client(),
         }
     }
 

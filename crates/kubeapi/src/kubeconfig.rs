@@ -1,19 +1,26 @@
 //! The kubeconfig file as a source of clients: read when needed, read again when it has changed.
 //!
-//! Not here: calls. Sources: design.md section 7 (no environment, re-read on change; kube's default retry is off
-//! because it hides 429, 503 and 504 from the rules of goals D2) and section 10 (a missing or useless file is
-//! said with its path, never a crash).
+//! Not here: calls, and what the file says (`parsed`). Sources: design.md section 7 (no environment, read again on
+//! change) and section 10 (a missing or useless file is said with its path, never a crash).
+
+mod parsed;
+#[cfg(test)]
+mod tests;
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Client, Config};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::Client;
 use tracing::debug;
 
+use self::parsed::{Parsed, Proof, Source, parse};
+use crate::connect::{self, Access};
 use crate::error::Error;
 
 /// A longer file is no kubeconfig.
@@ -29,9 +36,9 @@ pub(crate) struct KubeconfigFile {
     address: Mutex<String>,
 }
 
-/// A client and the file that it was made from.
+/// A client and the files that it was made from: the kubeconfig first, then those that it names.
 struct Held {
-    stamp: Stamp,
+    stamps: Vec<(PathBuf, Option<Stamp>)>,
     client: Client,
 }
 
@@ -62,16 +69,30 @@ impl KubeconfigFile {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The client in force, made again when the file is another one than last time.
-    pub(crate) async fn client(&self) -> Result<Client, Error> {
-        let stamp = Stamp::of(&self.path)?;
-        if let Some(client) = self.known(&stamp) {
+    /// The client in force, made again when the file, or one that it names, is another one than last time.
+    pub(crate) fn client(&self) -> Result<Client, Error> {
+        // A file that is not there is said at each call.
+        Stamp::of(&self.path)?;
+        if let Some(client) = self.known() {
             return Ok(client);
         }
-        let (client, address) = read_client(&self.path).await?;
-        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address;
+        let wrong = |source: Box<dyn std::error::Error + Send + Sync>| Error::Kubeconfig {
+            path: self.path.clone(),
+            source,
+        };
+        let mut stamps = Vec::new();
+        let mut read = |path: &Path| {
+            stamps.push((path.to_owned(), Stamp::of(path).ok()));
+            read_file(path)
+        };
+        let text = read(&self.path).map_err(|it| wrong(it.into()))?;
+        let parsed =
+            parse(&text, self.path.parent().unwrap_or(Path::new("/"))).map_err(|it| wrong(it.into()))?;
+        let access = access(parsed, &mut read).map_err(|it| wrong(it.into()))?;
+        let client = connect::client(&access).map_err(|it| wrong(it.into()))?;
         debug!(path = %self.path.display(), "kubeconfig read");
-        let held = Held { stamp, client: client.clone() };
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = access.server;
+        let held = Held { stamps, client: client.clone() };
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
         Ok(client)
     }
@@ -89,9 +110,10 @@ impl KubeconfigFile {
         }
     }
 
-    fn known(&self, stamp: &Stamp) -> Option<Client> {
+    fn known(&self) -> Option<Client> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().filter(|held| held.stamp == *stamp).map(|held| held.client.clone())
+        let same = |held: &&Held| held.stamps.iter().all(|(path, stamp)| Stamp::of(path).ok() == *stamp);
+        held.as_ref().filter(same).map(|held| held.client.clone())
     }
 }
 
@@ -111,357 +133,47 @@ fn short_enough(bytes: u64) -> Result<(), String> {
         .ok_or_else(|| format!("it has {bytes} bytes; a kubeconfig has {LIMIT_BYTES} at the most"))
 }
 
-/// Reads a text as [`read_client`] does a file, and makes no client of it.
-pub(crate) async fn understand(bytes: &[u8]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// Reads a text as a kubeconfig, and none of the files that it names.
+pub(crate) fn understand(bytes: &[u8]) -> Result<(), String> {
     short_enough(bytes.len() as u64)?;
-    let kubeconfig = Kubeconfig::from_yaml(std::str::from_utf8(bytes)?).map_err(without_content)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(())
+    parse(bytes, Path::new("/")).map(drop)
 }
 
-/// What is wrong with a file. The parser's own words quote the file, with whatever secret stands there (goal S2).
-fn without_content(error: KubeconfigError) -> Box<dyn std::error::Error + Send + Sync> {
-    let KubeconfigError::Parse(cause) = &error else { return error.into() };
-    let place = cause.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-    format!("it is not the YAML of a kubeconfig{}", place.unwrap_or_default()).into()
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|it| wrong(&it))?;
+    file.take(LIMIT_BYTES + 1).read_to_end(&mut bytes).map_err(|it| wrong(&it))?;
+    short_enough(bytes.len() as u64).map_err(|it| wrong(&it))?;
+    Ok(bytes)
 }
 
-/// Builds a client from nothing but the file: no variable of the environment is looked at. Returns the server's address
-/// too.
-async fn read_client(path: &Path) -> Result<(Client, String), Error> {
-    let wrong = |source: Box<dyn std::error::Error + Send + Sync>| Error::Kubeconfig {
-        path: path.to_owned(),
-        source,
+/// What the kubeconfig says, with the files that it names read.
+fn access(parsed: Parsed, read: &mut impl FnMut(&Path) -> Result<Vec<u8>, String>) -> Result<Access, String> {
+    let mut bytes = |source| match source {
+        Source::Here(bytes) => Ok(bytes),
+        Source::File(path) => read(&path),
     };
-    let mut kubeconfig = Kubeconfig::read_from(path).map_err(|it| wrong(without_content(it)))?;
-    let mut proxied = false;
-    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        proxied |= cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty());
-        // The library looks for HTTPS_PROXY when the file names no proxy. A name here stops it; it is taken
-        // out again below.
-        cluster.proxy_url.get_or_insert_with(|| "http://none.invalid".to_owned());
-    }
-    let options = KubeConfigOptions::default();
-    let mut config =
-        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|it| wrong(it.into()))?;
-    if !proxied {
-        config.proxy_url = None;
-    }
-    config.default_retry = false;
-    let address = config.cluster_url.to_string();
-    Ok((Client::try_from(config).map_err(|it| wrong(it.into()))?, address))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-    use tokio::net::TcpListener;
-    use tokio::task::JoinSet;
-    use tokio_rustls::rustls::pki_types::pem::PemObject;
-    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use tokio_rustls::{TlsAcceptor, rustls};
-
-    use super::*;
-    use crate::client::Cluster;
-    use crate::nodes::probe;
-    use crate::reply::Reach;
-
-    #[tokio::test]
-    async fn s2_a_file_that_cannot_be_read_is_reported_by_its_place_and_not_by_its_content() {
-        const SECRET: &str = "tok3n-that-nobody-may-see";
-        for text in [
-            format!("apiVersion: v1\nusers:\n- name: a\n  user:\n    token: [{SECRET}\n"),
-            format!("apiVersion: v1\nusers: {SECRET}\n"),
-            format!("users:\n- name: a\n  user: {{ token: {{ a: {SECRET} }} }}\n"),
-            format!("{SECRET}\n"),
-            format!("users:\n\t- token: \"{SECRET}\n"),
-        ] {
-            let root = tempfile::tempdir().unwrap();
-            let path = root.path().join("kubeconfig");
-            fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
-            let Err(error) = read_client(&path).await else { panic!("{text} is a kubeconfig") };
-            let told = format!("{} {error:?}", error.line());
-            assert!(!told.contains(SECRET) && !told.contains("tok3n"), "{told}");
-            assert!(told.contains("it is not the YAML of a kubeconfig"), "{told}");
+    let authorities = parsed.authorities.map(&mut bytes).transpose()?.unwrap_or_default();
+    let identity = match parsed.identity {
+        None => None,
+        Some((certificate, key)) => Some((bytes(certificate)?, bytes(key)?)),
+    };
+    let authorization = match parsed.proof {
+        None => None,
+        Some(Proof::Token(source)) => {
+            let token = String::from_utf8(bytes(source)?).map_err(|_quotes| "its token is no text")?;
+            Some(format!("Bearer {}", token.trim()))
         }
-    }
-
-    /// Answers one request on `socket`, or refuses an old token.
-    async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, code: u16, body: &str) {
-        let mut request = vec![];
-        while !request.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            if socket.read(&mut byte).await.unwrap() == 0 {
-                break;
-            }
-            request.extend(byte);
+        Some(Proof::Password { user, password }) => {
+            Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
         }
-        let old = String::from_utf8_lossy(&request).contains("Bearer old");
-        let code = if old { 401 } else { code };
-        let head =
-            format!("HTTP/1.1 {code} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
-        socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
-        socket.shutdown().await.unwrap();
-    }
-
-    /// A server on a free port of this machine that gives everybody the same answer, and counts.
-    async fn server(owner: &mut JoinSet<()>, code: u16, body: &'static str) -> (String, Arc<AtomicU32>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let count = Arc::new(AtomicU32::new(0));
-        let counter = Arc::clone(&count);
-        owner.spawn(async move {
-            loop {
-                let (socket, _) = listener.accept().await.unwrap();
-                counter.fetch_add(1, Ordering::SeqCst);
-                answer(socket, code, body).await;
-            }
-        });
-        (address, count)
-    }
-
-    /// The same with TLS and this certificate of testdata/.
-    async fn tls_server(owner: &mut JoinSet<()>, certificate: &'static [u8]) -> String {
-        let key = PrivateKeyDer::from_pem_slice(include_bytes!("../testdata/server.key")).unwrap();
-        let chain = vec![CertificateDer::from_pem_slice(certificate).unwrap()];
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("https://{}", listener.local_addr().unwrap());
-        owner.spawn(async move {
-            loop {
-                let (socket, _) = listener.accept().await.unwrap();
-                if let Ok(socket) = acceptor.accept(socket).await {
-                    answer(socket, 200, LIST).await;
-                }
-            }
-        });
-        address
-    }
-
-    fn kubeconfig(server: &str, more: &str) -> String {
-        format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-             clusters: [{{name: k, cluster: {{server: '{server}'{more}}}}}]\n\
-             users: [{{name: u, user: {{}}}}]\n\
-             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n"
-        )
-    }
-
-    fn write(path: &Path, text: &str) {
-        fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
-    }
-
-    const LIST: &str = r#"{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}"#;
-
-    #[tokio::test]
-    async fn a_kubeconfig_that_is_missing_or_unusable_is_named_with_the_next_step() {
-        let dir = tempfile::tempdir().unwrap();
-        let table: [(Option<String>, &str); 6] = [
-            (None, "No such file"),
-            (Some(String::new()), "current context"),
-            (Some("{torn".to_owned()), "not the YAML"),
-            (
-                Some(kubeconfig("https://h", "").replace("current-context: c", "current-context: x")),
-                "context: x",
-            ),
-            (Some(kubeconfig("https://h", ", certificate-authority-data: '%%%'")), "base64"),
-            (Some(kubeconfig("ht tp://h", "")), "cluster url"),
-        ];
-        for (number, (text, words)) in table.into_iter().enumerate() {
-            let path = dir.path().join(format!("config-{number}"));
-            if let Some(text) = text {
-                write(&path, &text);
-            }
-            let cluster = Cluster::from_kubeconfig(&path);
-            let error = probe(&cluster).await.unwrap_err();
-            let line = error.line();
-            assert!(matches!(error, Error::Kubeconfig { .. }), "row {number}: {line}");
-            assert!(
-                line.contains(&path.display().to_string()) && line.contains(words),
-                "row {number}: {line}"
-            );
-            assert!(error.next_step().contains(&path.display().to_string()), "{}", error.next_step());
-            assert_eq!(error.reach(), Reach::Unreachable);
-            assert!(error.is_retryable(), "the file may come");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn d16_a_kubeconfig_that_is_renewed_replaced_or_there_again_is_noticed_within_a_second() {
-        let now = Arc::new(crate::mock::clock());
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config");
-        let renewed = |path: &Path| {
-            let cluster = Cluster::from_kubeconfig(path);
-            async move { tokio::time::timeout(Duration::from_secs(300), cluster.renewed()).await.is_ok() }
-        };
-        let change_after = |change: fn(&Path)| {
-            let (path, now) = (path.clone(), Arc::clone(&now));
-            async move {
-                tokio::time::sleep(Duration::from_secs(100)).await;
-                change(&path);
-                now()
-            }
-        };
-        assert!(!renewed(&path).await, "there is none");
-        let table: [fn(&Path); 3] = [
-            |path| write(path, "first"),
-            |path| write(path, "longer"),
-            |path| {
-                let other = path.with_extension("new");
-                write(&other, "longer");
-                fs::rename(other, path).unwrap();
-            },
-        ];
-        for (number, change) in table.into_iter().enumerate() {
-            let end = async { (renewed(&path).await, now()) };
-            let ((renewed, at), changed) = tokio::join!(end, change_after(change));
-            assert!(renewed && at.since(changed) <= LOOKS_APART, "row {number}");
-        }
-        assert!(!renewed(&path).await, "the same file is no news");
-        fs::remove_file(&path).unwrap();
-        assert!(!renewed(&path).await);
-    }
-
-    #[tokio::test]
-    async fn the_library_does_not_repeat_a_call_by_itself() {
-        let mut servers = JoinSet::new();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config");
-        for code in [429, 503, 504] {
-            let (address, count) = server(&mut servers, code, "no").await;
-            write(&path, &kubeconfig(&address, ""));
-            let error = probe(&Cluster::from_kubeconfig(&path)).await.unwrap_err();
-            assert!(matches!(&error, Error::Refused { answer, .. } if answer.code == code), "{error:?}");
-            assert_eq!(count.load(Ordering::SeqCst), 1, "{code}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_kubeconfig_that_comes_late_or_changes_is_read_again() {
-        let mut servers = JoinSet::new();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config");
-        let cluster = Cluster::from_kubeconfig(&path);
-        probe(&cluster).await.unwrap_err();
-        let (first, first_count) = server(&mut servers, 200, LIST).await;
-        let (second, second_count) = server(&mut servers, 200, LIST).await;
-        for (address, counts) in [(&first, (1, 0)), (&second, (1, 1)), (&first, (2, 1))] {
-            write(&path, &kubeconfig(address, ""));
-            probe(&cluster).await.unwrap();
-            assert_eq!((first_count.load(Ordering::SeqCst), second_count.load(Ordering::SeqCst)), counts);
-        }
-    }
-
-    #[tokio::test]
-    async fn the_servers_certificate_must_be_of_the_given_authority_and_in_its_time() {
-        let mut servers = JoinSet::new();
-        let (server, expired) =
-            (&include_bytes!("../testdata/server.pem")[..], &include_bytes!("../testdata/expired.pem")[..]);
-        let dir = tempfile::tempdir().unwrap();
-        for file in ["ca.pem", "other.pem"] {
-            fs::copy(
-                Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(file),
-                dir.path().join(file),
-            )
-            .unwrap();
-        }
-        let path = dir.path().join("config");
-        for (certificate, authority, words) in [
-            (server, "ca.pem", None),
-            (server, "other.pem", Some("UnknownIssuer")),
-            (expired, "ca.pem", Some("xpired")),
-        ] {
-            let address = tls_server(&mut servers, certificate).await;
-            let text = kubeconfig(&address, &format!(", certificate-authority: {authority}"));
-            write(&path, &text);
-            let error = probe(&Cluster::from_kubeconfig(&path)).await.err();
-            assert_eq!(error.is_some(), words.is_some(), "{error:?}");
-            if let (Some(error), Some(words)) = (error, words) {
-                assert_eq!(error.reach(), Reach::Unreachable);
-                assert!(error.line().contains(words), "{}", error.line());
-                assert!(error.next_step().contains("renew"), "{}", error.next_step());
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn files_that_the_kubeconfig_names_are_read_again_after_they_were_of_no_use() {
-        let mut servers = JoinSet::new();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config");
-        let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
-        let authority = dir.path().join("authority.pem");
-        fs::copy(testdata.join("other.pem"), &authority).unwrap();
-        let address = tls_server(&mut servers, include_bytes!("../testdata/server.pem")).await;
-        write(&path, &kubeconfig(&address, ", certificate-authority: authority.pem"));
-        let cluster = Cluster::from_kubeconfig(&path);
-        probe(&cluster).await.unwrap_err();
-        fs::copy(testdata.join("ca.pem"), &authority).unwrap();
-        probe(&cluster).await.unwrap();
-
-        let token = dir.path().join("token");
-        write(&token, "old");
-        let (address, _) = server(&mut servers, 200, LIST).await;
-        write(&path, &kubeconfig(&address, "").replace("user: {}", "user: {tokenFile: token}"));
-        let cluster = Cluster::from_kubeconfig(&path);
-        let error = probe(&cluster).await.unwrap_err();
-        let path = path.display().to_string();
-        assert!(error.next_step().starts_with("renew the credentials") && error.next_step().contains(&path));
-        assert!(error.line().contains(&path), "{}", error.line());
-        write(&token, "new");
-        probe(&cluster).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_port_where_nobody_listens_is_unreachable() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config");
-        // Bound and dropped, so that nobody listens there.
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        drop(listener);
-        write(&path, &kubeconfig(&address, ""));
-        let error = probe(&Cluster::from_kubeconfig(&path)).await.unwrap_err();
-        assert_eq!(error.reach(), Reach::Unreachable);
-        assert!(error.line().contains("refused"), "{}", error.line());
-        assert!(error.next_step().contains(&path.display().to_string()), "{}", error.next_step());
-    }
-
-    /// Runs itself once more with variables that would lead every call astray.
-    #[tokio::test]
-    async fn the_environment_is_not_looked_at() {
-        const INSIDE: &str = "KUBEOPS_TEST_INSIDE";
-        if std::env::vars().any(|(name, _)| name == INSIDE) {
-            let mut servers = JoinSet::new();
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("config");
-            let (address, count) = server(&mut servers, 200, LIST).await;
-            write(&path, &kubeconfig(&address, ""));
-            probe(&Cluster::from_kubeconfig(&path)).await.unwrap();
-            assert_eq!(count.load(Ordering::SeqCst), 1);
-            return;
-        }
-        let name = "kubeconfig::tests::the_environment_is_not_looked_at";
-        let inside = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name])
-            .env(INSIDE, "1")
-            .env("HTTPS_PROXY", "not even an address")
-            .env("KUBECONFIG", "/nonexistent")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&inside.stdout).into_owned();
-        assert!(inside.status.success() && said.contains("1 passed"), "{said}");
-    }
+    };
+    Ok(Access {
+        server: parsed.server,
+        server_name: parsed.server_name,
+        authorities,
+        identity,
+        authorization,
+    })
 }

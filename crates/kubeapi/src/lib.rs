@@ -8,6 +8,7 @@
 //! spec/agents.md 4.3.
 
 pub mod client;
+pub mod connect;
 mod error;
 mod kubeconfig;
 #[cfg(any(test, feature = "mock"))]

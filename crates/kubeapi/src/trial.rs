@@ -2,10 +2,10 @@
 
 use crate::kubeconfig;
 
-/// Whether `bytes` are a kubeconfig that a client can be made of; no client is made, so nothing that it names is run.
+/// Whether `bytes` are a kubeconfig; no file that it names is read.
 ///
 /// # Errors
 /// Why not.
-pub async fn kubeconfig(bytes: &[u8]) -> Result<(), String> {
-    kubeconfig::understand(bytes).await.map_err(|wrong| wrong.to_string())
+pub fn kubeconfig(bytes: &[u8]) -> Result<(), String> {
+    kubeconfig::understand(bytes)
 }

@@ -55,15 +55,17 @@ async fn s4_no_kubeconfig_ends_the_agent_or_takes_time_or_memory_without_bound()
     for (what, text) in texts {
         forget_peak();
         let before = peak();
-        let read = tokio::time::timeout(Duration::from_secs(60), trial::kubeconfig(&text)).await;
-        let more = peak() - before;
-        println!("{what}: {more} bytes for {}", text.len());
-        assert!(more < MOST_MEMORY, "{what}: {more} bytes for {}", text.len());
-        match read.unwrap_or_else(|_| panic!("{what} takes too long")) {
+        let bytes = text.len();
+        let reading = tokio::task::spawn_blocking(move || trial::kubeconfig(&text));
+        let read = tokio::time::timeout(Duration::from_secs(60), reading).await;
+        let more = peak().saturating_sub(before);
+        println!("{what}: {more} bytes for {bytes}");
+        assert!(more < MOST_MEMORY, "{what}: {more} bytes for {bytes}");
+        match read.unwrap_or_else(|_| panic!("{what} takes too long")).unwrap() {
             Ok(()) => understood += 1,
             Err(refused) => assert!(!refused.is_empty(), "{what}"),
         }
     }
     assert!(understood >= 2, "{understood} were understood");
-    assert!(trial::kubeconfig(&vec![b'#'; BYTES + 1]).await.unwrap_err().contains("bytes"));
+    assert!(trial::kubeconfig(&vec![b'#'; BYTES + 1]).unwrap_err().contains("bytes"));
 }

@@ -1,0 +1,127 @@
+//! A client made of an address and credentials: TLS by ring, HTTP/1.1, one pool of connections.
+//!
+//! The library's own way from a kubeconfig to a client is not taken: it brings login programs of cloud providers, with
+//! a regular-expression engine and a reader of YAML for each of their types, and looks at the environment. Not here:
+//! files (`kubeconfig`), deadlines of calls (`client`). Source: docs/decisions.md.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::uri::{PathAndQuery, Scheme};
+use http::{HeaderValue, Request, Uri};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::Client;
+use kube::client::Body;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+/// The time that a connection may take to come about.
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
+/// Where a server is and who we are to it. It has no `Debug`: it holds secrets.
+#[derive(Default)]
+pub struct Access {
+    /// `https://host:port` or `http://host:port`, with a path in front of all paths or without.
+    pub server: String,
+    /// The name that the server's certificate has to carry, where it is not the host of [`Access::server`].
+    pub server_name: Option<String>,
+    /// Certificates of authorities, PEM. Without one no server with TLS is believed.
+    pub authorities: Vec<u8>,
+    /// Our certificate with its chain, and its key; both PEM.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The value of the header `authorization`.
+    pub authorization: Option<String>,
+}
+
+/// Why no client can be made; never with a secret in it.
+#[derive(Debug)]
+pub struct Unusable(String);
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+fn unusable(what: &str, why: impl fmt::Display) -> Unusable {
+    Unusable(format!("{what}: {why}"))
+}
+
+/// A client for `access`. It opens no connection yet, and repeats no call by itself.
+///
+/// # Errors
+/// [`Unusable`] names the part that is wrong.
+pub fn client(access: &Access) -> Result<Client, Unusable> {
+    let base: Uri = access.server.parse().map_err(|why| unusable("cluster url", why))?;
+    let (Some(scheme), Some(authority)) = (base.scheme().cloned(), base.authority().cloned()) else {
+        return Err(unusable("cluster url", "it is no http:// or https:// address"));
+    };
+    let tls = tls(access, scheme == Scheme::HTTPS)?;
+    let authorization = match &access.authorization {
+        None => None,
+        Some(text) => {
+            let mut value = HeaderValue::from_str(text).map_err(|why| unusable("token or password", why))?;
+            value.set_sensitive(true);
+            Some(value)
+        }
+    };
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(Some(CONNECT_LIMIT));
+    let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    if let Some(name) = &access.server_name {
+        let name = ServerName::try_from(name.clone()).map_err(|why| unusable("tls-server-name", why))?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let connector = builder.enable_http1().wrap_connector(connector);
+    let pool: Pool<_, Body> = Pool::builder(TokioExecutor::new()).build(connector);
+    let prefix = base.path().trim_end_matches('/').to_owned();
+    let service = tower::service_fn(move |mut request: Request<Body>| {
+        let asked = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        let whole = Uri::builder()
+            .scheme(scheme.clone())
+            .authority(authority.clone())
+            .path_and_query(format!("{prefix}{asked}"))
+            .build();
+        if let Some(value) = &authorization {
+            request.headers_mut().insert(AUTHORIZATION, value.clone());
+        }
+        let pool = pool.clone();
+        async move {
+            *request.uri_mut() = whole?;
+            Ok::<_, tower::BoxError>(pool.request(request).await?)
+        }
+    });
+    Ok(Client::new(service, "default"))
+}
+
+fn tls(access: &Access, wanted: bool) -> Result<ClientConfig, Unusable> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("certificate-authority", &access.authorities)? {
+        roots.add(certificate).map_err(|why| unusable("certificate-authority", why))?;
+    }
+    if wanted && roots.is_empty() {
+        return Err(unusable("certificate-authority", "the cluster has none, so no server can be believed"));
+    }
+    let builder = ClientConfig::builder_with_provider(ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .map_err(|why| unusable("TLS", why))?
+        .with_root_certificates(roots);
+    let Some((chain, key)) = &access.identity else { return Ok(builder.with_no_client_auth()) };
+    let chain = certificates("client-certificate", chain)?;
+    // The parser's words may quote the key.
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_quotes| unusable("client-key", "it is no PEM of a private key"))?;
+    builder.with_client_auth_cert(chain, key).map_err(|why| unusable("client-certificate", why))
+}
+
+fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|why| unusable(what, why))
+}

@@ -1,0 +1,151 @@
+//! What a kubeconfig says of the cluster and the user of its current context.
+//!
+//! Not here: reading files. Source: the page "Organizing Cluster Access Using kubeconfig Files" of Kubernetes. What a
+//! device has no use for is refused by name: login programs, login of cloud providers, proxies, acting as another
+//! user, and a server whose certificate is not looked at.
+//! Pure: no clock, no I/O, no task.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Members as in the file; those that nobody reads are passed over.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct File {
+    current_context: Option<String>,
+    clusters: Vec<Named<Place>>,
+    contexts: Vec<Named<Context>>,
+    users: Vec<Named<Login>>,
+}
+
+#[derive(Deserialize)]
+struct Named<T> {
+    name: String,
+    #[serde(alias = "cluster", alias = "context", alias = "user")]
+    entry: Option<T>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Context {
+    cluster: String,
+    user: String,
+}
+
+/// Where a cluster is.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct Place {
+    server: Option<String>,
+    tls_server_name: Option<String>,
+    certificate_authority: Option<PathBuf>,
+    certificate_authority_data: Option<String>,
+    insecure_skip_tls_verify: bool,
+    proxy_url: Option<String>,
+}
+
+/// Who we are there.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct Login {
+    client_certificate: Option<PathBuf>,
+    client_certificate_data: Option<String>,
+    client_key: Option<PathBuf>,
+    client_key_data: Option<String>,
+    token: Option<String>,
+    #[serde(rename = "tokenFile")]
+    token_file: Option<PathBuf>,
+    username: Option<String>,
+    password: Option<String>,
+    exec: Option<Value>,
+    auth_provider: Option<Value>,
+    #[serde(rename = "as")]
+    acting_as: Option<Value>,
+}
+
+/// Some bytes that lie in the kubeconfig, or in a file that it names.
+pub(super) enum Source {
+    Here(Vec<u8>),
+    File(PathBuf),
+}
+
+/// A way to prove who we are by a header.
+pub(super) enum Proof {
+    Token(Source),
+    Password { user: String, password: String },
+}
+
+/// The current context, ready to be used once its files are read.
+pub(super) struct Parsed {
+    pub(super) server: String,
+    pub(super) server_name: Option<String>,
+    pub(super) authorities: Option<Source>,
+    /// Certificate and key.
+    pub(super) identity: Option<(Source, Source)>,
+    pub(super) proof: Option<Proof>,
+}
+
+/// Reads `text`; a relative path in it begins at `dir`. The error never quotes the text: secrets may stand there.
+pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
+    let no_kubeconfig = "it is not the YAML of a kubeconfig";
+    let text = std::str::from_utf8(text).map_err(|_quotes| no_kubeconfig.to_owned())?;
+    let value: Value = serde_saphyr::from_str(text).map_err(|why| {
+        let place = why.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
+        format!("{no_kubeconfig}{}", place.unwrap_or_default())
+    })?;
+    let file: Option<File> = serde_json::from_value(value).map_err(|_quotes| no_kubeconfig.to_owned())?;
+    let file = file.unwrap_or_default();
+    let current = file.current_context.filter(|it| !it.is_empty()).ok_or("it has no current context")?;
+    let context = pick("context", file.contexts, &current)?;
+    let place = pick("cluster", file.clusters, &context.cluster)?;
+    let login =
+        if context.user.is_empty() { Login::default() } else { pick("user", file.users, &context.user)? };
+    for (named, what) in [
+        (login.exec.is_some(), "exec"),
+        (login.auth_provider.is_some(), "auth-provider"),
+        (login.acting_as.is_some(), "as"),
+        (place.proxy_url.is_some_and(|url| !url.is_empty()), "proxy-url"),
+        (place.insecure_skip_tls_verify, "insecure-skip-tls-verify"),
+    ] {
+        if named {
+            return Err(format!("it says {what}, which is not supported: use certificates or a token"));
+        }
+    }
+    let at = |path: PathBuf| Source::File(dir.join(path));
+    let source = |what: &str, data: Option<String>, path: Option<PathBuf>| match data {
+        Some(data) if !data.is_empty() => {
+            let bytes = STANDARD.decode(data).map_err(|why| format!("{what}-data is no base64: {why}"))?;
+            Ok::<_, String>(Some(Source::Here(bytes)))
+        }
+        _ => Ok(path.filter(|it| !it.as_os_str().is_empty()).map(at)),
+    };
+    let authorities =
+        source("certificate-authority", place.certificate_authority_data, place.certificate_authority)?;
+    let certificate = source("client-certificate", login.client_certificate_data, login.client_certificate)?;
+    let identity = match (certificate, source("client-key", login.client_key_data, login.client_key)?) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (Some(_), None) => return Err("it has a client-certificate without client-key".to_owned()),
+        (None, Some(_)) => return Err("it has a client-key without client-certificate".to_owned()),
+    };
+    // A token file comes before a token, as for kubectl: the text beside it is its last content.
+    let token = login.token_file.filter(|it| !it.as_os_str().is_empty()).map(at);
+    let token = token.or_else(|| login.token.map(|token| Source::Here(token.into_bytes())));
+    let proof = match (token, login.username) {
+        (Some(token), _) => Some(Proof::Token(token)),
+        (None, Some(user)) => Some(Proof::Password { user, password: login.password.unwrap_or_default() }),
+        (None, None) => None,
+    };
+    let server = place.server.filter(|it| !it.is_empty()).ok_or("its cluster has no cluster url")?;
+    Ok(Parsed { server, server_name: place.tls_server_name, authorities, identity, proof })
+}
+
+/// The entry of this name.
+fn pick<T: Default>(what: &str, entries: Vec<Named<T>>, name: &str) -> Result<T, String> {
+    let named = entries.into_iter().find(|it| it.name == name);
+    Ok(named.ok_or_else(|| format!("it has no {what}: {name}"))?.entry.unwrap_or_default())
+}
