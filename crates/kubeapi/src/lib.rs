@@ -19,6 +19,7 @@ pub mod objects;
 pub mod pace;
 pub mod reply;
 mod settling;
+pub mod slim;
 pub mod target;
 pub mod trial;
 pub mod watch;

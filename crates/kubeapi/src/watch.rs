@@ -25,8 +25,8 @@ pub const SLOT: Duration = Duration::from_secs(30);
 /// How much longer than its slot a watch may be silent before the connection is given up.
 pub const MARGIN: Duration = Duration::from_secs(5);
 
-/// Objects of one page of a list.
-const PAGE: u32 = 500;
+/// Objects of one page of a list: of large pods it has a few megabytes.
+const PAGE: u32 = 200;
 
 /// What is followed.
 #[derive(Debug, Clone)]
@@ -118,13 +118,13 @@ pub enum Heard<K> {
 pub struct Manner {
     /// How long the server is asked to keep one watch open.
     pub slot: Duration,
-    /// Objects of one list call; `None` for all at once.
-    pub page: Option<u32>,
+    /// Objects of one list call.
+    pub page: u32,
 }
 
 impl Default for Manner {
     fn default() -> Self {
-        Self { slot: SLOT, page: None }
+        Self { slot: SLOT, page: PAGE }
     }
 }
 
@@ -208,16 +208,16 @@ where
 
 /// What the follower needs to know of an object.
 pub trait Object: Clone + Debug + DeserializeOwned + Send + 'static {
-    /// Its metadata.
-    fn meta(&self) -> &ObjectMeta;
+    /// Its version, if it has one.
+    fn version(&self) -> Option<&str>;
 }
 
 impl<K> Object for K
 where
     K: k8s_openapi::Metadata<Ty = ObjectMeta> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata()
+    fn version(&self) -> Option<&str> {
+        self.metadata().resource_version.as_deref()
     }
 }
 
@@ -296,7 +296,7 @@ impl<K: Object> Follower<K> {
             None => (Vec::new(), None, None),
         };
         let later = next.is_some();
-        match self.cluster.ask::<ObjectList<K>>(&what, self.scope.page(self.manner.page, next)).await {
+        match self.cluster.ask::<ObjectList<K>>(&what, self.scope.page(Some(self.manner.page), next)).await {
             Ok(list) => {
                 objects.extend(list.items);
                 let version = version.or(list.metadata.resource_version).unwrap_or_default();
@@ -319,7 +319,7 @@ impl<K: Object> Follower<K> {
 
     fn keep(&mut self, old: String, object: &K, events: BoxStream<'static, Result<WatchEvent<K>, Error>>) {
         self.tries = 0;
-        let version = object.meta().resource_version.clone().unwrap_or(old);
+        let version = object.version().map_or(old, str::to_owned);
         self.at = At::Open { version, events };
     }
 

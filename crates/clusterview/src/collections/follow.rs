@@ -7,7 +7,6 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::facts::{Claim, DaemonSet, Engine, Facts, Pod, Replica, Snapshot, StorageNode, Table, Vm, Volume};
@@ -24,8 +23,6 @@ use kubeapi::watch::{self, Heard, Manner, Scope, follow_in};
 /// One watch is kept open this long: each opening is a request. A connection that died without a word is noticed
 /// so late, too.
 const SLOT: Duration = Duration::from_secs(240);
-/// Objects of one list call: a page of large pods stays at a few MiB.
-const PAGE: u32 = 200;
 /// How often the API groups are read while there is a resource that the cluster does not know.
 pub(super) const ABSENT_PAUSE: Duration = Duration::from_secs(120);
 
@@ -120,8 +117,7 @@ kept! {
 /// An object of which nothing but its fact is kept: no two whole objects of a list are in memory at the same time.
 #[derive(Debug, Clone)]
 struct Seen<T> {
-    /// Only the version.
-    meta: ObjectMeta,
+    version: Option<String>,
     key: (String, String),
     fact: T,
 }
@@ -130,16 +126,16 @@ impl<'de, T: Kept> Deserialize<'de> for Seen<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut raw = Raw::deserialize(from)?;
         let fact = T::read(&raw);
-        let resource_version = raw.metadata.resource_version.take();
+        let version = raw.metadata.resource_version.take();
         let key =
             (raw.metadata.namespace.take().unwrap_or_default(), raw.metadata.name.take().unwrap_or_default());
-        Ok(Self { meta: ObjectMeta { resource_version, ..ObjectMeta::default() }, key, fact })
+        Ok(Self { version, key, fact })
     }
 }
 
 impl<T: Kept> watch::Object for Seen<T> {
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
+    fn version(&self) -> Option<&str> {
+        self.version.as_deref()
     }
 }
 
@@ -174,7 +170,7 @@ impl<T: Kept> Reader<T> {
                 fields: None,
                 labels: None,
             };
-            let manner = Manner { slot: SLOT, page: Some(PAGE) };
+            let manner = Manner { slot: SLOT, ..Manner::default() };
             // Parts do not march in step.
             follow_in(self.cluster.clone(), scope, manner, self.seed ^ T::PART as u64).boxed()
         });

@@ -12,9 +12,6 @@ use kubeapi::Cluster;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::watch::{Heard, Manner, News, SLOT, Scope, follow_in};
 
-/// Objects of one list call.
-const PAGE: u32 = 200;
-
 /// What has been heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
@@ -51,7 +48,7 @@ impl Pods {
             fields: None,
             labels: None,
         };
-        let manner = Manner { slot: SLOT, page: Some(PAGE) };
+        let manner = Manner { slot: SLOT, ..Manner::default() };
         Self { known: BTreeMap::new(), stream: follow_in(cluster.clone(), scope, manner, seed).boxed() }
     }
 

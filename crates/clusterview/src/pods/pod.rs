@@ -3,7 +3,6 @@
 //! Members of a wrong type count as left out: one odd pod must not take the others with it.
 //! Pure: no clock, no I/O, no task.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -55,13 +54,13 @@ pub enum State {
 /// A pod as it is read: nothing but its fact is kept.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    meta: ObjectMeta,
+    version: Option<String>,
     pub(super) pod: AppPod,
 }
 
 impl watch::Object for Seen {
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
+    fn version(&self) -> Option<&str> {
+        self.version.as_deref()
     }
 }
 
@@ -84,7 +83,7 @@ impl<'de> Deserialize<'de> for Seen {
         let mut containers = list("initContainerStatuses", true);
         containers.extend(list("containerStatuses", false));
         Ok(Self {
-            meta: ObjectMeta { resource_version: version, ..ObjectMeta::default() },
+            version,
             pod: AppPod {
                 name: text(&metadata["name"]),
                 uid: text(&metadata["uid"]),

@@ -42,7 +42,8 @@ async fn hear(stream: &mut BoxStream<'static, Heard<ConfigMap>>) -> String {
     }
 }
 
-const LIST: &str = "GET /api/v1/configmaps?&fieldSelector=metadata.name%3Da&labelSelector=app%21%3Db";
+const LIST: &str =
+    "GET /api/v1/configmaps?&fieldSelector=metadata.name%3Da&labelSelector=app%21%3Db&limit=200";
 
 fn watch_line(version: &str) -> String {
     format!(
@@ -163,7 +164,7 @@ fn page(next: &str, maps: &[Value]) -> Answer {
 
 fn paged(answers: Vec<Answer>) -> (BoxStream<'static, News<ConfigMap>>, Calls) {
     let (cluster, calls) = mock::cluster(answers);
-    let manner = Manner { slot: Duration::from_secs(240), page: Some(2) };
+    let manner = Manner { slot: Duration::from_secs(240), page: 2 };
     let scope = Scope { fields: None, labels: None, ..scope() };
     (follow_in(cluster, scope, manner, 7).boxed(), calls)
 }

@@ -4,9 +4,7 @@
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Resource;
 use kube::core::ObjectList;
 
 use crate::calls::pods::pod_ref;
@@ -15,6 +13,7 @@ use crate::plan::budget::{Holds, Selector};
 use crate::plan::hindrance::{Hindrance, Inspected, Why};
 use kubeapi::Cluster;
 use kubeapi::Error;
+use kubeapi::slim::{Condition, Pod};
 use kubeapi::watch::Scope;
 
 /// As many are named; the first by name.
@@ -34,7 +33,7 @@ pub async fn inspect(
 ) -> Result<Inspected, Error> {
     let scope = Scope {
         what: format!("pods of a budget in namespace {namespace}"),
-        path: Pod::url_path(&(), Some(namespace)),
+        path: Pod::url_path(Some(namespace)),
         fields: None,
         labels: Some(text(selector)).filter(|text| !text.is_empty()),
     };
@@ -91,7 +90,7 @@ pub(crate) fn hindrance(pod: &Pod, now: Timestamp) -> Option<Hindrance> {
     Some(Hindrance { pod: pod_ref(pod).to_string(), node, since, why })
 }
 
-fn changed(condition: Option<&PodCondition>) -> Option<Timestamp> {
+fn changed(condition: Option<&Condition>) -> Option<Timestamp> {
     Some(condition?.last_transition_time.as_ref()?.0)
 }
 
@@ -194,7 +193,7 @@ mod tests {
         assert_eq!(
             calls.lines(),
             [
-                "GET /api/v1/namespaces/shop/pods?&labelSelector=app%3Dweb%2Ca+in+%28x%2Cy%29%2Cb+notin+%28x%29%2Cc%2C%21d&limit=500"
+                "GET /api/v1/namespaces/shop/pods?&labelSelector=app%3Dweb%2Ca+in+%28x%2Cy%29%2Cb+notin+%28x%29%2Cc%2C%21d&limit=200"
             ]
         );
     }
@@ -205,7 +204,7 @@ mod tests {
             mock::cluster(vec![mock::list("5", &[]), mock::status(403, "pods is forbidden")]);
         let all = Selector::default();
         assert_eq!(inspect(&cluster, "shop", "web", &all, false).await.unwrap(), Inspected::default());
-        assert_eq!(calls.lines(), ["GET /api/v1/namespaces/shop/pods?&limit=500"]);
+        assert_eq!(calls.lines(), ["GET /api/v1/namespaces/shop/pods?&limit=200"]);
         let error = inspect(&cluster, "shop", "web", &all, false).await.unwrap_err();
         assert_eq!(
             error.line(),

@@ -4,16 +4,15 @@
 //! Eviction". Not `kube::Api::evict`: it writes `delete_options` where the API reads `deleteOptions`, so the
 //! server drops the UID without a word.
 
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
-use kube::Resource;
 use kube::api::PostParams;
 use kube::core::Request;
 
 use kubeapi::Cluster;
 use kubeapi::names::PodRef;
 use kubeapi::reply::Reply;
+use kubeapi::slim::Pod;
 
 /// Evicts exactly this pod, with its own grace period; with `dry` only as a dry run, which changes nothing. Dropping
 /// the future leaves open whether the server has carried it out.
@@ -35,7 +34,7 @@ fn request(pod: &PodRef, dry: bool) -> Result<http::Request<Vec<u8>>, kube::core
         delete_options: Some(DeleteOptions { preconditions: Some(exactly_this), ..DeleteOptions::default() }),
     };
     let body = serde_json::to_vec(&order).map_err(kube::core::request::Error::SerializeBody)?;
-    Request::new(Pod::url_path(&(), Some(&pod.namespace))).create_subresource(
+    Request::new(Pod::url_path(Some(&pod.namespace))).create_subresource(
         "eviction",
         &pod.name,
         &PostParams { dry_run: dry, ..PostParams::default() },

@@ -8,13 +8,10 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::Resource;
 use kube::api::GetParams;
 use kube::core::{ObjectList, Request};
-use serde::Deserialize;
 
 use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector};
 use crate::plan::scheduling::tolerates_cordon;
@@ -24,6 +21,7 @@ use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::names::{NodeName, PodRef, PodUid};
 use kubeapi::reply::Reply;
+use kubeapi::slim::{Known, Pod, PodDisruptionBudget};
 use kubeapi::watch::Scope;
 
 /// Kubernetes puts this on the kubelet's images of static pods.
@@ -58,7 +56,7 @@ pub async fn list(cluster: &Cluster, node: &NodeName) -> Result<Vec<PodFacts>, E
 pub(crate) fn scope(node: &NodeName) -> Scope {
     Scope {
         what: format!("pods of node {node}"),
-        path: Pod::url_path(&(), None),
+        path: Pod::url_path(None),
         fields: Some(format!("spec.nodeName={node}")),
         labels: Some(KEPT_APPS_SELECTOR.to_owned()),
     }
@@ -68,7 +66,7 @@ pub(crate) fn scope(node: &NodeName) -> Scope {
 pub(crate) fn budget_scope(namespace: &str) -> Scope {
     Scope {
         what: format!("disruption budgets of namespace {namespace}"),
-        path: PodDisruptionBudget::url_path(&(), Some(namespace)),
+        path: PodDisruptionBudget::url_path(Some(namespace)),
         fields: None,
         labels: None,
     }
@@ -76,10 +74,6 @@ pub(crate) fn budget_scope(namespace: &str) -> Scope {
 
 /// The UID of a `DaemonSet`, `None` when there is none of this name.
 async fn daemon_set_uid(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<String>, Error> {
-    #[derive(Deserialize)]
-    struct Known {
-        metadata: ObjectMeta,
-    }
     let sets = Request::new(DaemonSet::url_path(&(), Some(namespace)));
     let what = format!("read DaemonSet {namespace}/{name}");
     match cluster.ask::<Known>(&what, sets.get(name, &GetParams::default())).await {
@@ -210,10 +204,11 @@ pub(crate) fn budget_facts(budget: &PodDisruptionBudget) -> BudgetFacts {
 /// controller it counts none, and says nothing.
 fn uncounted(budget: &PodDisruptionBudget, healthy: i32, expected: i32) -> String {
     let conditions = budget.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut failed = conditions
-        .filter(|it| it.type_ == "DisruptionAllowed" && it.status == "False" && it.reason == "SyncFailed");
+    let mut failed = conditions.filter(|it| {
+        it.type_ == "DisruptionAllowed" && it.status == "False" && it.reason.as_deref() == Some("SyncFailed")
+    });
     if let Some(failed) = failed.next() {
-        failed.message.clone()
+        failed.message.clone().unwrap_or_default()
     } else if healthy > 0 && expected == 0 {
         "they have no controller, and the budget is no number in minAvailable".to_owned()
     } else {
@@ -359,7 +354,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         let expected = "GET /api/v1/pods?&fieldSelector=spec.nodeName%3Dn1&labelSelector=app%21%3Dcsi-attacher%2C\
                         app%21%3Dcsi-provisioner%2Capp%21%3Dlonghorn-admission-webhook%2C\
-                        app%21%3Dlonghorn-conversion-webhook%2Capp%21%3Dlonghorn-driver-deployer&limit=500";
+                        app%21%3Dlonghorn-conversion-webhook%2Capp%21%3Dlonghorn-driver-deployer&limit=200";
         assert_eq!(calls.lines(), [expected], "no resourceVersion");
     }
 

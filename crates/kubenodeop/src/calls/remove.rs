@@ -10,10 +10,7 @@ mod recount;
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Resource;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::{ObjectList, Request};
 use serde_json::{Value, json};
@@ -24,6 +21,7 @@ use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::names::PodRef;
 use kubeapi::reply::Reply;
+use kubeapi::slim::{Pod, PodDisruptionBudget};
 
 pub(crate) use recount::recount;
 
@@ -73,7 +71,7 @@ pub(crate) async fn remove(
 pub async fn delete(cluster: &Cluster, pod: &PodRef, dry: bool) -> Reply {
     let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
     let how = DeleteParams { dry_run: dry, preconditions: Some(exactly_this), ..DeleteParams::default() };
-    let request = Request::new(Pod::url_path(&(), Some(&pod.namespace))).delete(&pod.name, &how);
+    let request = Request::new(Pod::url_path(Some(&pod.namespace))).delete(&pod.name, &how);
     match cluster.order(&format!("delete pod {pod}"), request).await {
         Ok(()) => Reply::Done,
         Err(error) => error.reply(),
@@ -100,8 +98,8 @@ async fn read(cluster: &Cluster, namespace: &str) -> Result<(Vec<Guard>, Timesta
             .map_err(|source| Error::Garbled { what: what.clone(), source })?;
         let facts = budget_facts(&parsed);
         // Items of a list do not carry these.
-        object["apiVersion"] = json!(PodDisruptionBudget::api_version(&()));
-        object["kind"] = json!(PodDisruptionBudget::kind(&()));
+        object["apiVersion"] = json!("policy/v1");
+        object["kind"] = json!("PodDisruptionBudget");
         guards.push(Guard { object, parsed, facts });
     }
     guards.sort_by(|one, other| one.facts.name.cmp(&other.facts.name));
@@ -199,7 +197,7 @@ fn of_budget(reply: Reply) -> Reply {
 }
 
 fn collection(namespace: &str) -> Request {
-    Request::new(PodDisruptionBudget::url_path(&(), Some(namespace)))
+    Request::new(PodDisruptionBudget::url_path(Some(namespace)))
 }
 
 #[cfg(test)]

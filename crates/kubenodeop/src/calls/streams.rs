@@ -5,9 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{BoxStream, StreamExt};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Deserializer};
 
 use crate::engine::{Claim, Event};
@@ -16,14 +14,14 @@ use crate::plan::budget::BudgetFacts;
 use crate::{calls::pods, calls::volumes, node};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
+use kubeapi::slim::{Pod, PodDisruptionBudget};
 use kubeapi::watch::{self, Heard, follow};
 
 /// A pod of which nothing but the facts is kept: of a list of thousands no two whole objects are in memory at the
 /// same time.
 #[derive(Debug, Clone)]
 struct Seen {
-    /// Only the version.
-    meta: ObjectMeta,
+    version: Option<String>,
     facts: PodFacts,
 }
 
@@ -31,14 +29,13 @@ impl<'de> Deserialize<'de> for Seen {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let pod = Pod::deserialize(from)?;
         let facts = pods::facts(&pod);
-        let resource_version = pod.metadata.resource_version;
-        Ok(Self { meta: ObjectMeta { resource_version, ..ObjectMeta::default() }, facts })
+        Ok(Self { version: pod.metadata.resource_version, facts })
     }
 }
 
 impl watch::Object for Seen {
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
+    fn version(&self) -> Option<&str> {
+        self.version.as_deref()
     }
 }
 
@@ -135,7 +132,7 @@ mod tests {
             "status": {"phase": "Running"},
         });
         let seen: Seen = serde_json::from_value(pod.clone()).unwrap();
-        assert_eq!(seen.meta, ObjectMeta { resource_version: Some("7".to_owned()), ..ObjectMeta::default() });
+        assert_eq!(seen.version.as_deref(), Some("7"));
         assert_eq!(seen.facts, pods::facts(&serde_json::from_value(pod).unwrap()));
     }
 }

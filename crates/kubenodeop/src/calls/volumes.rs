@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt};
-use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Resource;
 use tokio::time::sleep;
@@ -17,6 +16,7 @@ use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
+use kubeapi::slim::PersistentVolume;
 use kubeapi::watch::{Heard, Scope, follow};
 
 /// Namespace and name of a claim.
@@ -71,7 +71,7 @@ pub(crate) fn scope() -> Scope {
 pub(crate) fn volume_scope() -> Scope {
     Scope {
         what: "persistent volumes".to_owned(),
-        path: PersistentVolume::url_path(&(), None),
+        path: PersistentVolume::url_path(None),
         fields: None,
         labels: None,
     }
@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(
             calls.lines(),
             [
-                "GET /api/v1/persistentvolumes?&limit=500",
-                "GET /apis/storage.k8s.io/v1/volumeattachments?",
+                "GET /api/v1/persistentvolumes?&limit=200",
+                "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=200",
                 "GET /apis/storage.k8s.io/v1/volumeattachments?&watch=true&timeoutSeconds=30\
                  &allowWatchBookmarks=true&resourceVersion=5",
             ]

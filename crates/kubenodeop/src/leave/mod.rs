@@ -13,8 +13,6 @@ pub use replicas::last_of_volume;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::Pod;
-use kube::Resource;
 use kube::core::ObjectList;
 use step::Mono;
 use tokio::sync::watch;
@@ -31,6 +29,7 @@ use kubeapi::Cluster;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::reply::{Class, Reply};
+use kubeapi::slim::Pod;
 use kubeapi::watch::Scope;
 use kubeapi::{Error, nodes};
 
@@ -239,7 +238,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     async fn remove_apps_once(&self) -> Result<(), String> {
         let scope = Scope {
             what: format!("pods of namespace {APP_NAMESPACE} on node {}", self.order.node),
-            path: Pod::url_path(&(), Some(APP_NAMESPACE)),
+            path: Pod::url_path(Some(APP_NAMESPACE)),
             fields: Some(format!("spec.nodeName={}", self.order.node)),
             labels: None,
         };

@@ -10,10 +10,8 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
-use k8s_openapi::Metadata as _;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
 use serde::{Deserialize, Deserializer};
 use step::Mono;
@@ -27,6 +25,7 @@ use crate::{calls::pods, node, node::taints};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
+use kubeapi::slim::{ContainerStatus, Meta, Pod};
 use kubeapi::watch::{Heard, Object, Scope, follow};
 use kubeapi::{Error, nodes};
 
@@ -252,7 +251,8 @@ fn seen(lease: &Lease) -> LeaseSeen {
 /// A pod of which only this much is kept.
 #[derive(Debug, Clone)]
 struct Lean {
-    meta: ObjectMeta,
+    uid: Option<String>,
+    version: Option<String>,
     /// Namespace and name when it gives volumes and is crash-looping.
     crashing: Option<String>,
 }
@@ -261,19 +261,16 @@ impl<'de> Deserialize<'de> for Lean {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let pod = Pod::deserialize(from)?;
         let crashing = is_crash_looping(&pod) && pods::facts(&pod).tier == Tier::Storage;
-        let ObjectMeta { name, namespace, uid, resource_version, .. } = pod.metadata().clone();
+        let Meta { name, namespace, uid, resource_version: version, .. } = pod.metadata;
         let named =
             format!("{}/{}", namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
-        Ok(Self {
-            crashing: crashing.then_some(named),
-            meta: ObjectMeta { uid, resource_version, ..ObjectMeta::default() },
-        })
+        Ok(Self { uid, version, crashing: crashing.then_some(named) })
     }
 }
 
 impl Object for Lean {
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
+    fn version(&self) -> Option<&str> {
+        self.version.as_deref()
     }
 }
 
@@ -301,7 +298,7 @@ fn storage(crashing: impl Iterator<Item = String>) -> Fact {
 
 fn pod_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
     let crashing: BTreeMap<String, String> = BTreeMap::new();
-    let uid = |pod: &Lean| pod.meta.uid.clone().unwrap_or_default();
+    let uid = |pod: &Lean| pod.uid.clone().unwrap_or_default();
     heard::<Lean>(cluster, pod_scope(boot))
         .scan(crashing, move |crashing, heard| {
             match heard {

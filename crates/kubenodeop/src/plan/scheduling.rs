@@ -2,9 +2,8 @@
 //!
 //! Not here: whether one fits the other (`placement`). Sources: as there.
 
-use k8s_openapi::api::core::v1::{
-    Container, Node, NodeSelector, NodeSelectorRequirement, PersistentVolume, Pod, Toleration,
-};
+use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, Toleration};
+use kubeapi::slim::{Container, PersistentVolume, Pod};
 
 use crate::node::is_ready;
 use crate::plan::budget::Holds;

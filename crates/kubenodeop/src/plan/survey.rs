@@ -7,13 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, Pod};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::ObjectList;
-use serde::Deserialize;
 
 use crate::calls::ailing::hindrance;
 use crate::plan::budget::BudgetFacts;
@@ -25,6 +22,7 @@ use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Answer;
+use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget};
 use kubeapi::watch::Scope;
 
 /// What a drain of `node` would do and what it would meet. Only reads.
@@ -35,19 +33,13 @@ pub async fn plan(cluster: &Cluster, node: &NodeName) -> Result<Plan, Error> {
     Ok(forecast(&Box::pin(survey(cluster, node)).await?))
 }
 
-/// As much of a `DaemonSet` or a namespace as is asked for.
-#[derive(Debug, Clone, Deserialize)]
-struct Known {
-    metadata: ObjectMeta,
-}
-
 async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
     let (nodes, all_pods, budgets, sets, namespaces, bound, attached) = tokio::try_join!(
-        all::<Node>(cluster, scope::<Node>("nodes")),
-        all::<Pod>(cluster, scope::<Pod>("pods")),
-        all::<PodDisruptionBudget>(cluster, scope::<PodDisruptionBudget>("disruption budgets")),
-        all::<Known>(cluster, scope::<DaemonSet>("DaemonSets")),
-        all::<Known>(cluster, scope::<Namespace>("namespaces")),
+        all::<Node>(cluster, scope("nodes", Node::url_path(&(), None))),
+        all::<Pod>(cluster, scope("pods", Pod::url_path(None))),
+        all::<PodDisruptionBudget>(cluster, scope("disruption budgets", PodDisruptionBudget::url_path(None))),
+        all::<Known>(cluster, scope("DaemonSets", DaemonSet::url_path(&(), None))),
+        all::<Known>(cluster, scope("namespaces", Namespace::url_path(&(), None))),
         all::<PersistentVolume>(cluster, volumes::volume_scope()),
         all::<VolumeAttachment>(cluster, volumes::scope()),
     )?;
@@ -94,9 +86,8 @@ async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
         let spec = budget.spec.as_ref();
         spec.and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref()) == Some("AlwaysAllow")
     };
-    let key = |meta: &ObjectMeta| {
-        (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
-    };
+    let key =
+        |meta: &Meta| (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
     let by_volume = volumes::bound(&bound.items);
     Ok(Survey {
         node: node::facts(own)?,
@@ -134,8 +125,8 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
     .collect()
 }
 
-fn scope<K: Resource<DynamicType = ()>>(what: &str) -> Scope {
-    Scope { what: what.to_owned(), path: K::url_path(&(), None), fields: None, labels: None }
+fn scope(what: &str, path: String) -> Scope {
+    Scope { what: what.to_owned(), path, fields: None, labels: None }
 }
 
 async fn all<K: serde::de::DeserializeOwned + Clone>(
@@ -217,13 +208,13 @@ mod tests {
         assert_eq!(
             lines(&calls),
             [
-                "GET /api/v1/namespaces?&limit=500",
-                "GET /api/v1/nodes?&limit=500",
-                "GET /api/v1/persistentvolumes?&limit=500",
-                "GET /api/v1/pods?&limit=500",
-                "GET /apis/apps/v1/daemonsets?&limit=500",
-                "GET /apis/policy/v1/poddisruptionbudgets?&limit=500",
-                "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=500",
+                "GET /api/v1/namespaces?&limit=200",
+                "GET /api/v1/nodes?&limit=200",
+                "GET /api/v1/persistentvolumes?&limit=200",
+                "GET /api/v1/pods?&limit=200",
+                "GET /apis/apps/v1/daemonsets?&limit=200",
+                "GET /apis/policy/v1/poddisruptionbudgets?&limit=200",
+                "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=200",
             ]
         );
         let classes: Vec<(&str, &str)> =

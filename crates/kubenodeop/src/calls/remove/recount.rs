@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{CLAIM_HOLDS, read};
 use kubeapi::Cluster;
 use kubeapi::Error;
+use kubeapi::slim::Pod;
 
 /// How long the disruption controller counts a claim (its `DeletionTimeout`).
 const CLAIM_COUNTS: SignedDuration = SignedDuration::from_secs(120);

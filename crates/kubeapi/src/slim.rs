@@ -1,0 +1,148 @@
+//! Large objects with no more than what is read of them, by the names that the API has.
+//!
+//! Of a pod with its whole specification, its environment variables and the record of who wrote what, a tenth is read;
+//! the rest is passed over as the answer is parsed. Not here: what is written back whole. Source: the Kubernetes API
+//! reference. Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{NodeSelector, Toleration};
+use k8s_openapi::api::{core::v1 as core, policy::v1 as policy};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
+use kube::Resource;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::watch::Object;
+
+macro_rules! slim {
+    ($($(#[$about:meta])+ $name:ident { $($(#[$of:meta])* $member:ident: $kind:ty,)+ })+) => { $(
+        $(#[$about])+
+        #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        #[expect(missing_docs, reason = "members are what the API reference says")]
+        pub struct $name { $($(#[$of])* pub $member: $kind,)+ }
+    )+ };
+}
+
+slim! {
+    /// Metadata of an object.
+    Meta {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        generation: Option<i64>,
+        labels: Option<BTreeMap<String, String>>,
+        annotations: Option<BTreeMap<String, String>>,
+        owner_references: Option<Vec<OwnerReference>>,
+        creation_timestamp: Option<Time>,
+        deletion_timestamp: Option<Time>,
+        deletion_grace_period_seconds: Option<i64>,
+    }
+    /// An object of which only the metadata is read.
+    Known { metadata: Meta, }
+    /// A pod.
+    Pod { metadata: Meta, spec: Option<PodSpec>, status: Option<PodStatus>, }
+    /// What a pod asks for.
+    PodSpec {
+        node_name: Option<String>,
+        termination_grace_period_seconds: Option<i64>,
+        priority: Option<i32>,
+        priority_class_name: Option<String>,
+        node_selector: Option<BTreeMap<String, String>>,
+        affinity: Option<Affinity>,
+        tolerations: Option<Vec<Toleration>>,
+        volumes: Option<Vec<Volume>>,
+        containers: Vec<Container>,
+        init_containers: Option<Vec<Container>>,
+    }
+    /// Where a pod wants to be.
+    Affinity { node_affinity: Option<NodeAffinity>, }
+    /// On which nodes.
+    NodeAffinity { required_during_scheduling_ignored_during_execution: Option<NodeSelector>, }
+    /// A volume of a pod.
+    Volume {
+        name: String,
+        host_path: Option<HostPath>,
+        persistent_volume_claim: Option<MountedClaim>,
+        ephemeral: Option<IgnoredAny>,
+    }
+    /// A path of the node.
+    HostPath { path: String, }
+    /// A claim that a pod mounts.
+    MountedClaim { claim_name: String, }
+    /// A container of a pod.
+    Container { resources: Option<Resources>, }
+    /// What a container asks of the node.
+    Resources { requests: Option<BTreeMap<String, Quantity>>, }
+    /// How a pod is.
+    PodStatus {
+        phase: Option<String>,
+        conditions: Option<Vec<Condition>>,
+        container_statuses: Option<Vec<ContainerStatus>>,
+        init_container_statuses: Option<Vec<ContainerStatus>>,
+    }
+    /// One condition of an object.
+    Condition {
+        #[serde(rename = "type")]
+        type_: String,
+        status: String,
+        reason: Option<String>,
+        message: Option<String>,
+        last_transition_time: Option<Time>,
+    }
+    /// How a container is.
+    ContainerStatus { state: Option<ContainerState>, }
+    /// What a container does.
+    ContainerState { waiting: Option<Waiting>, }
+    /// What a container waits for.
+    Waiting { reason: Option<String>, }
+    /// A disruption budget.
+    PodDisruptionBudget { metadata: Meta, spec: Option<BudgetSpec>, status: Option<BudgetStatus>, }
+    /// What a budget guards.
+    BudgetSpec { selector: Option<LabelSelector>, unhealthy_pod_eviction_policy: Option<String>, }
+    /// What a budget allows.
+    BudgetStatus {
+        current_healthy: Option<i32>,
+        desired_healthy: Option<i32>,
+        disruptions_allowed: Option<i32>,
+        expected_pods: Option<i32>,
+        observed_generation: Option<i64>,
+        disrupted_pods: Option<BTreeMap<String, Time>>,
+        conditions: Option<Vec<Condition>>,
+    }
+    /// A volume of the cluster.
+    PersistentVolume { metadata: Meta, spec: Option<VolumeSpec>, }
+    /// Who has a volume, and where it can be used.
+    VolumeSpec { claim_ref: Option<ClaimRef>, node_affinity: Option<VolumeNodeAffinity>, }
+    /// The claim that a volume is bound to.
+    ClaimRef { namespace: Option<String>, name: Option<String>, }
+    /// The nodes that a volume can be used on.
+    VolumeNodeAffinity { required: Option<NodeSelector>, }
+}
+
+macro_rules! listed {
+    ($($name:ident = $whole:ty;)+) => { $(
+        impl $name {
+            /// Where such objects are, in all namespaces or in one.
+            #[must_use]
+            pub fn url_path(namespace: Option<&str>) -> String {
+                <$whole>::url_path(&(), namespace)
+            }
+        }
+
+        impl Object for $name {
+            fn version(&self) -> Option<&str> {
+                self.metadata.resource_version.as_deref()
+            }
+        }
+    )+ };
+}
+
+listed! {
+    Pod = core::Pod;
+    PersistentVolume = core::PersistentVolume;
+    PodDisruptionBudget = policy::PodDisruptionBudget;
+}
