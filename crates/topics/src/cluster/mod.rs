@@ -1,22 +1,18 @@
 //! The node and its cluster.
 //!
-//! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, `stats_state`), applications and their logs
-//! (`app`, `app_logs`, `vm`). Not here: the drain protocol (`drain`).
+//! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, `stats_state`), logs of applications
+//! (`app_logs`). Not here: the drain protocol (`drain`).
 //! Source: lf-edge/eve pkg/pillar/types/{cluster,cipherinfo,edgenode}types.go. Pure: no clock, no I/O, no task.
 
-mod app;
 mod app_logs;
 mod kube_info;
 mod kube_state;
 mod stats_state;
-mod vm;
 
-pub use app::*;
 pub use app_logs::*;
 pub use kube_info::*;
 pub use kube_state::*;
 pub use stats_state::*;
-pub use vm::*;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
