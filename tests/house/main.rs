@@ -295,8 +295,7 @@ fn of_other_agents_topics_only_what_is_read_has_a_member() {
     let before_colon =
         |it: &str, mark: &str| Some(it.trim().strip_prefix(mark)?.split_once(':')?.0.to_owned());
     let members: Vec<String> = others.lines().filter_map(|it| before_colon(it, "pub ")).collect();
-    let topics: Vec<&str> =
-        others.split("impl Topic for ").skip(1).filter_map(|it| it.split_whitespace().next()).collect();
+    let topics: Vec<&str> = others.split("topic!(").skip(1).filter_map(|it| it.split(':').next()).collect();
     assert!(members.len() > 20 && topics.len() > 5, "found {members:?} of {topics:?} only");
     let mut crates: BTreeMap<&Path, String> = BTreeMap::new();
     for (path, text) in sources.iter().filter(|(path, _)| !is_of_tests(path)) {

@@ -72,6 +72,17 @@ macro_rules! every_topic {
 }
 use every_topic;
 
+/// A topic whose length does not depend on the world.
+macro_rules! topic {
+    ($name:ident: $kind:ident) => {
+        impl crate::Topic for $name {
+            const NAME: &'static str = stringify!($name);
+            const KIND: crate::Kind = crate::Kind::$kind;
+        }
+    };
+}
+use topic;
+
 /// A value that one agent publishes and others follow.
 pub trait Topic:
     Serialize + DeserializeOwned + JsonSchema + Clone + PartialEq + Debug + Send + Sync + 'static

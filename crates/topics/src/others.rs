@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{Base64, DataSecAtRestStatus, ErrorSeverity, GoIp, GoTime, Kind, SwState, Topic, UuidAndVersion};
+use crate::{Base64, DataSecAtRestStatus, ErrorSeverity, GoIp, GoTime, SwState, UuidAndVersion, topic};
 
 /// An application as the controller wants it; the key is its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -28,10 +28,7 @@ pub struct AppInstanceConfig {
     pub is_designated_node_id: bool,
 }
 
-impl Topic for AppInstanceConfig {
-    const NAME: &'static str = "AppInstanceConfig";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(AppInstanceConfig: Volatile);
 
 /// Settings of a virtual machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -90,10 +87,7 @@ pub struct ContentTreeStatus {
     pub error_retry_condition: String,
 }
 
-impl Topic for ContentTreeStatus {
-    const NAME: &'static str = "ContentTreeStatus";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(ContentTreeStatus: Volatile);
 
 /// A certificate that the controller encrypts with; the key is the hash of it in lower-case hex.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -103,10 +97,7 @@ pub struct ControllerCert {
     pub cert: Option<Base64>,
 }
 
-impl Topic for ControllerCert {
-    const NAME: &'static str = "ControllerCert";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(ControllerCert: Volatile);
 
 /// The ports of the device.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -116,10 +107,7 @@ pub struct DeviceNetworkStatus {
     pub ports: Option<Vec<NetworkPortStatus>>,
 }
 
-impl Topic for DeviceNetworkStatus {
-    const NAME: &'static str = "DeviceNetworkStatus";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(DeviceNetworkStatus: Volatile);
 
 /// One port.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -156,10 +144,7 @@ pub struct DomainStatus {
     pub activated: bool,
 }
 
-impl Topic for DomainStatus {
-    const NAME: &'static str = "DomainStatus";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(DomainStatus: Volatile);
 
 /// A certificate that the device encrypts with; the key is the hash of it in lower-case hex.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -171,10 +156,7 @@ pub struct EdgeNodeCert {
     pub is_tpm: bool,
 }
 
-impl Topic for EdgeNodeCert {
-    const NAME: &'static str = "EdgeNodeCert";
-    const KIND: Kind = Kind::Persistent;
-}
+topic!(EdgeNodeCert: Persistent);
 
 /// The encrypted store of the device; the key is its name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -188,10 +170,7 @@ pub struct VaultStatus {
     pub conversion_complete: bool,
 }
 
-impl Topic for VaultStatus {
-    const NAME: &'static str = "VaultStatus";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(VaultStatus: Volatile);
 
 /// Space for volumes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -201,7 +180,4 @@ pub struct VolumeMgrStatus {
     pub remaining_space: u64,
 }
 
-impl Topic for VolumeMgrStatus {
-    const NAME: &'static str = "VolumeMgrStatus";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(VolumeMgrStatus: Volatile);

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Most, Topic};
+use crate::{ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Most, Topic, topic};
 
 /// The election of the node that reports on the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -95,10 +95,7 @@ pub struct KubeConfig {
     pub vmi_deschedule_events: VmiDescheduleEvents,
 }
 
-impl Topic for KubeConfig {
-    const NAME: &'static str = "KubeConfig";
-    const KIND: Kind = Kind::Persistent;
-}
+topic!(KubeConfig: Persistent);
 
 /// When virtual machines are moved back to their designated node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -132,10 +129,7 @@ pub struct KubeClusterUpdateStatus {
     pub error_entities: Option<Vec<ErrorEntity>>,
 }
 
-impl Topic for KubeClusterUpdateStatus {
-    const NAME: &'static str = "KubeClusterUpdateStatus";
-    const KIND: Kind = Kind::Persistent;
-}
+topic!(KubeClusterUpdateStatus: Persistent);
 
 numbers! {
     /// A component of the Kubernetes image.

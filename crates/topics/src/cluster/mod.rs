@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::numbers::numbers;
 use crate::{
     Base64, ErrorDescription, ErrorEntity, ErrorSeverity, GoIp, GoTime, GoUuid, IpNet, Kind, Most, Secret,
-    Topic, UuidAndVersion,
+    Topic, UuidAndVersion, topic,
 };
 
 numbers! {
@@ -163,10 +163,7 @@ impl EdgeNodeClusterConfig {
     }
 }
 
-impl Topic for EdgeNodeClusterConfig {
-    const NAME: &'static str = "EdgeNodeClusterConfig";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(EdgeNodeClusterConfig: Volatile);
 
 /// The cluster as this node sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -247,7 +244,4 @@ impl EdgeNodeInfo {
     }
 }
 
-impl Topic for EdgeNodeInfo {
-    const NAME: &'static str = "EdgeNodeInfo";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(EdgeNodeInfo: Volatile);

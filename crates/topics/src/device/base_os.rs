@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{ErrorEntity, ErrorSeverity, GoTime, Kind, Most, Topic};
+use crate::{ErrorEntity, ErrorSeverity, GoTime, Kind, Most, Topic, topic};
 
 /// The OS image that the controller wants.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -24,10 +24,7 @@ pub struct BaseOsConfig {
     pub activate: bool,
 }
 
-impl Topic for BaseOsConfig {
-    const NAME: &'static str = "BaseOsConfig";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(BaseOsConfig: Volatile);
 
 /// How far an OS image is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -81,10 +78,7 @@ pub struct BaseOSMgrStatus {
     pub current_retry_update_counter: u32,
 }
 
-impl Topic for BaseOSMgrStatus {
-    const NAME: &'static str = "BaseOSMgrStatus";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(BaseOSMgrStatus: Volatile);
 
 numbers! {
     /// How far software is on its way.
