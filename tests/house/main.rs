@@ -289,6 +289,32 @@ fn a_file_of_tests_has_a_name_that_says_so() {
 }
 
 #[test]
+fn of_other_agents_topics_only_what_is_read_has_a_member() {
+    let sources = sources();
+    let (_, others) = sources.iter().find(|(path, _)| path.ends_with("topics/src/others.rs")).unwrap();
+    let before_colon =
+        |it: &str, mark: &str| Some(it.trim().strip_prefix(mark)?.split_once(':')?.0.to_owned());
+    let members: Vec<String> = others.lines().filter_map(|it| before_colon(it, "pub ")).collect();
+    let topics: Vec<&str> = others.split("topic!(").skip(1).filter_map(|it| it.split(':').next()).collect();
+    assert!(members.len() > 20 && topics.len() > 5, "found {members:?} of {topics:?} only");
+    let mut crates: BTreeMap<&Path, String> = BTreeMap::new();
+    for (path, text) in sources.iter().filter(|(path, _)| !is_of_tests(path)) {
+        let of = path.ancestors().nth(path.components().count() - 2).unwrap();
+        *crates.entry(of).or_default() += product(text);
+    }
+    crates.retain(|of, text| !of.ends_with("topics") && topics.iter().any(|it| text.contains(it)));
+    for member in members {
+        let dotted = format!(".{member}");
+        let is_read = |text: &String| {
+            let mut uses = text.split(&dotted).skip(1);
+            uses.any(|rest| !rest.starts_with(|it: char| it.is_alphanumeric() || it == '_'))
+        };
+        let readers = crates.keys();
+        assert!(crates.values().any(is_read), "others.rs: nobody in {readers:?} reads `{member}`");
+    }
+}
+
+#[test]
 fn messages_use_plain_words() {
     for (path, text) in sources().into_iter().filter(|(path, _)| !is_of_tests(path)) {
         for message in literals(product(&text)) {

@@ -6,7 +6,7 @@ mod cluster;
 mod device;
 mod drain;
 mod form;
-mod network;
+mod others;
 
 pub use form::{fit, go_json, schema};
 use form::{numbers, reread, secret, shared, time};
@@ -16,7 +16,7 @@ pub use device::*;
 pub use drain::*;
 pub use fit::{Most, cut_text};
 pub use go_json::Error;
-pub use network::*;
+pub use others::*;
 pub use reread::{Reread, readers};
 pub use secret::Secret;
 pub use shared::*;
@@ -27,8 +27,6 @@ use std::fmt::Debug;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-use shared::is_zero;
 
 /// What `$of::<T>()` gives for every topic `T`, in the order of the names.
 macro_rules! every_topic {
@@ -59,14 +57,11 @@ macro_rules! every_topic {
             $of::<crate::KubeConfig>(),
             $of::<crate::KubeLeaderElectInfo>(),
             $of::<crate::KubeStatsState>(),
-            $of::<crate::KubeUserServices>(),
             $of::<crate::NodeAgentStatus>(),
             $of::<crate::NodeDrainProgress>(),
             $of::<crate::NodeDrainRequest>(),
             $of::<crate::NodeDrainStatus>(),
             $of::<crate::NodeLeave>(),
-            $of::<crate::OnboardingStatus>(),
-            $of::<crate::TpmSanityStatus>(),
             $of::<crate::VaultStatus>(),
             $of::<crate::VolumeMgrStatus>(),
             $of::<crate::ZbootConfig>(),
@@ -76,6 +71,17 @@ macro_rules! every_topic {
     };
 }
 use every_topic;
+
+/// A topic whose length does not depend on the world.
+macro_rules! topic {
+    ($name:ident: $kind:ident) => {
+        impl crate::Topic for $name {
+            const NAME: &'static str = stringify!($name);
+            const KIND: crate::Kind = crate::Kind::$kind;
+        }
+    };
+}
+use topic;
 
 /// A value that one agent publishes and others follow.
 pub trait Topic:

@@ -186,7 +186,7 @@ impl Board {
             let since = booted_at.plus(it.since.since_start());
             Trouble { since, ..it.trouble.clone() }
         };
-        let value = AgentTrouble::fit(self.all.values().map(told).collect());
+        let value = AgentTrouble::of(self.all.values().map(told).collect());
         topic.publish(GLOBAL, &value).map(drop).map_err(Error::pubsub(<AgentTrouble as topics::Topic>::NAME))
     }
 }

@@ -92,7 +92,6 @@ fn kube_name(display: &str, uuid: GoUuid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use topics::AppInstanceOpsCmd;
 
     const UUID: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
 
@@ -100,7 +99,7 @@ mod tests {
         let mut config =
             AppInstanceConfig { display_name: display.to_owned(), ..AppInstanceConfig::default() };
         config.uuid_and_version.uuid = GoUuid(UUID.parse().unwrap());
-        config.purge_cmd = AppInstanceOpsCmd { counter: purges, ..AppInstanceOpsCmd::default() };
+        config.purge_cmd.counter = purges;
         App::of(&config)
     }
 

@@ -70,7 +70,7 @@ mod tests {
 
     fn machine() -> App {
         let mut config = config("Ubuntu", "b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b");
-        config.fixed_resources.virtualization_mode = VmMode::Pv;
+        config.fixed_resources.virtualization_mode = VmMode::default();
         config.fixed_resources.vnc_display = 1;
         App::of(&config)
     }

@@ -122,7 +122,7 @@ mod tests {
             if_name: linux.to_owned(),
             logicallabel: label.to_owned(),
             is_l3_port: true,
-            addr_info_list: Some(vec![AddrInfo { addr, ..AddrInfo::default() }]),
+            addr_info_list: Some(vec![AddrInfo { addr }]),
             ..NetworkPortStatus::default()
         }
     }

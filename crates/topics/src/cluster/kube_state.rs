@@ -1,4 +1,4 @@
-//! What zedkube says of this node in the cluster: election, applications, user services, component updates.
+//! What zedkube says of this node in the cluster: election, applications, component updates.
 //!
 //! Not here: the whole cluster (`kube_info`), the drain (`drain`, `drain::progress`).
 //! Source: lf-edge/eve pkg/pillar/types/{zedkubetypes,clustertypes,clusterupdatetypes}.go.
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{ErrorDescription, ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Most, Topic, is_zero};
+use crate::{ErrorEntity, ErrorSeverity, GoTime, GoUuid, Kind, Most, Topic, topic};
 
 /// The election of the node that reports on the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -95,10 +95,7 @@ pub struct KubeConfig {
     pub vmi_deschedule_events: VmiDescheduleEvents,
 }
 
-impl Topic for KubeConfig {
-    const NAME: &'static str = "KubeConfig";
-    const KIND: Kind = Kind::Persistent;
-}
+topic!(KubeConfig: Persistent);
 
 /// When virtual machines are moved back to their designated node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -132,10 +129,7 @@ pub struct KubeClusterUpdateStatus {
     pub error_entities: Option<Vec<ErrorEntity>>,
 }
 
-impl Topic for KubeClusterUpdateStatus {
-    const NAME: &'static str = "KubeClusterUpdateStatus";
-    const KIND: Kind = Kind::Persistent;
-}
+topic!(KubeClusterUpdateStatus: Persistent);
 
 numbers! {
     /// A component of the Kubernetes image.
@@ -173,109 +167,4 @@ numbers! {
         /// Done.
         Completed = 5,
     }
-}
-
-/// Services that users have made in the cluster and that the device must let through.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct KubeUserServices {
-    /// Services.
-    pub user_service: Option<Vec<KubeServiceInfo>>,
-    /// Ingresses.
-    pub user_ingress: Option<Vec<KubeIngressInfo>>,
-    /// Pool of load-balanced addresses, when there is one.
-    #[serde(rename = "LBPoolStatus")]
-    pub lb_pool_status: Option<KubeLbPoolStatus>,
-    /// What a person must know about these services.
-    pub service_error: ErrorDescription,
-}
-
-impl Topic for KubeUserServices {
-    const NAME: &'static str = "KubeUserServices";
-    const KIND: Kind = Kind::Volatile;
-}
-
-/// A port of a service.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct KubeServiceInfo {
-    /// Its name.
-    pub name: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: String,
-    /// Port of the service.
-    pub port: i32,
-    /// Port on the nodes, or 0.
-    pub node_port: i32,
-    /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
-    pub r#type: String,
-    /// Load-balanced address, or empty.
-    #[serde(rename = "LoadBalancerIP")]
-    pub load_balancer_ip: String,
-    /// Whether the authorized cluster endpoint is in use.
-    #[serde(rename = "ACEenabled")]
-    pub ace_enabled: bool,
-}
-
-/// A path of an ingress.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct KubeIngressInfo {
-    /// Its name.
-    pub name: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// Host that it serves.
-    pub hostname: String,
-    /// Path that it serves.
-    pub path: String,
-    /// `Prefix` or `Exact`.
-    pub path_type: String,
-    /// `http` or `https`.
-    pub protocol: String,
-    /// Service behind it.
-    pub service: String,
-    /// Port of that service.
-    pub service_port: i32,
-    /// Type of that service.
-    pub service_type: String,
-    /// Load-balanced addresses.
-    #[serde(rename = "IngressIP")]
-    pub ingress_ip: Option<Vec<String>>,
-}
-
-/// Pool of load-balanced addresses.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct KubeLbPoolStatus {
-    /// Interface that serves them.
-    pub interface: String,
-    /// The addresses, as `a.b.c.d/n`.
-    #[serde(rename = "IPPrefix")]
-    pub ip_prefix: String,
-    /// Those in use.
-    #[serde(rename = "AllocatedIPs")]
-    pub allocated_ips: Option<Vec<String>>,
-    /// Why the pool was refused.
-    pub error: ErrorDescription,
-}
-
-/// Console of a virtual machine, `/run/edgeview/VncParams/vmiVNC.run`; no topic.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct VmiVnc {
-    /// Name of the machine.
-    #[serde(rename = "VMIName")]
-    pub vmi_name: String,
-    /// TCP port of its console.
-    #[serde(rename = "VNCPort")]
-    pub vnc_port: u32,
-    /// UUID of its application.
-    #[serde(rename = "AppUUID", skip_serializing_if = "is_zero")]
-    pub app_uuid: String,
-    /// Process that wants the console; only when it is not zedkube.
-    #[serde(rename = "CallerPID", skip_serializing_if = "is_zero")]
-    pub caller_pid: i64,
 }

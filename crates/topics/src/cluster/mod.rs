@@ -1,22 +1,18 @@
 //! The node and its cluster.
 //!
-//! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, `stats_state`), applications and their logs
-//! (`app`, `app_logs`, `vm`). Not here: the drain protocol (`drain`).
+//! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, `stats_state`), logs of applications
+//! (`app_logs`). Not here: the drain protocol (`drain`).
 //! Source: lf-edge/eve pkg/pillar/types/{cluster,cipherinfo,edgenode}types.go. Pure: no clock, no I/O, no task.
 
-mod app;
 mod app_logs;
 mod kube_info;
 mod kube_state;
 mod stats_state;
-mod vm;
 
-pub use app::*;
 pub use app_logs::*;
 pub use kube_info::*;
 pub use kube_state::*;
 pub use stats_state::*;
-pub use vm::*;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::numbers::numbers;
 use crate::{
     Base64, ErrorDescription, ErrorEntity, ErrorSeverity, GoIp, GoTime, GoUuid, IpNet, Kind, Most, Secret,
-    Topic, UuidAndVersion,
+    Topic, UuidAndVersion, topic,
 };
 
 numbers! {
@@ -167,10 +163,7 @@ impl EdgeNodeClusterConfig {
     }
 }
 
-impl Topic for EdgeNodeClusterConfig {
-    const NAME: &'static str = "EdgeNodeClusterConfig";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(EdgeNodeClusterConfig: Volatile);
 
 /// The cluster as this node sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -251,7 +244,4 @@ impl EdgeNodeInfo {
     }
 }
 
-impl Topic for EdgeNodeInfo {
-    const NAME: &'static str = "EdgeNodeInfo";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(EdgeNodeInfo: Volatile);

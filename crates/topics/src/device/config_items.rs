@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{Kind, Topic};
+use crate::topic;
 
 numbers! {
     /// Which member of a value counts.
@@ -67,7 +67,4 @@ pub struct ConfigItemValueMap {
     pub agent_settings: Option<BTreeMap<String, BTreeMap<String, ConfigItemValue>>>,
 }
 
-impl Topic for ConfigItemValueMap {
-    const NAME: &'static str = "ConfigItemValueMap";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(ConfigItemValueMap: Volatile);

@@ -1,20 +1,13 @@
-//! Topics about the device: its config, certificates, images, what it is asked to do, and what other agents say of its
-//! vault, volumes and domains.
+//! Topics about the device: its config, images, and what it is asked to do.
 //!
-//! Not here: draining (`drain`), clusters (`cluster`).
+//! Not here: draining (`drain`), clusters (`cluster`), what other agents say (`others`).
 
 mod base_os;
-mod certs;
 mod config_items;
 mod device_ops;
-mod domain;
-mod inputs;
 mod zboot;
 
 pub use base_os::*;
-pub use certs::*;
 pub use config_items::*;
 pub use device_ops::*;
-pub use domain::*;
-pub use inputs::*;
 pub use zboot::*;

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Kind, Topic};
+use crate::topic;
 
 /// What nodeagent has found out about the image in a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -18,10 +18,7 @@ pub struct ZbootConfig {
     pub test_complete: bool,
 }
 
-impl Topic for ZbootConfig {
-    const NAME: &'static str = "ZbootConfig";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(ZbootConfig: Volatile);
 
 /// One of the two partitions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -43,7 +40,4 @@ pub struct ZbootStatus {
     pub test_complete: bool,
 }
 
-impl Topic for ZbootStatus {
-    const NAME: &'static str = "ZbootStatus";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(ZbootStatus: Volatile);

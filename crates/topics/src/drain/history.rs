@@ -194,28 +194,6 @@ impl StepWord {
             Self::Void => "no longer drained",
         }
     }
-
-    /// The word on disk.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Taken => "taken",
-            Self::Restarted => "restarted",
-            Self::ApiReached => "api-reached",
-            Self::Cordoned => "cordoned",
-            Self::Attempt => "attempt",
-            Self::Proving => "proving",
-            Self::AttemptFailed => "attempt-failed",
-            Self::Complete => "complete",
-            Self::Skipped => "skipped",
-            Self::Failed => "failed",
-            Self::Withdrawn => "withdrawn",
-            Self::Forced => "forced",
-            Self::ForceRefused => "force-refused",
-            Self::Interrupted => "interrupted",
-            Self::Void => "void",
-        }
-    }
 }
 
 /// One force file: who gave which order when, and what came of it.
@@ -267,35 +245,6 @@ impl ForceRecord {
             ("", Some(_)) => format!("{} (uid {})", self.owner, self.owner_uid),
             (by, None) => by.to_owned(),
             (by, Some(owner)) => format!("{by} (file of {owner})"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::go_json;
-
-    #[test]
-    fn the_word_of_a_step_is_the_one_on_disk() {
-        for step in [
-            StepWord::Taken,
-            StepWord::Restarted,
-            StepWord::ApiReached,
-            StepWord::Cordoned,
-            StepWord::Attempt,
-            StepWord::Proving,
-            StepWord::AttemptFailed,
-            StepWord::Complete,
-            StepWord::Skipped,
-            StepWord::Failed,
-            StepWord::Withdrawn,
-            StepWord::Forced,
-            StepWord::ForceRefused,
-            StepWord::Interrupted,
-            StepWord::Void,
-        ] {
-            assert_eq!(go_json::to_vec(&step).unwrap(), format!("\"{}\"", step.word()).into_bytes());
         }
     }
 }

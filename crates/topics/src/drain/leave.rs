@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::progress::cut_blockers;
-use crate::{Blocker, DrainMarks, EdgeNodeClusterConfig, GoTime, GoUuid, Kind, Most, Topic};
+use crate::{Blocker, DrainMarks, EdgeNodeClusterConfig, GoTime, GoUuid, Kind, Most, Topic, topic};
 
 /// Which cluster this node belongs to, or how far it is on its way out of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -164,10 +164,7 @@ pub struct ClusterDecision {
     pub membership: ConfigMembership,
 }
 
-impl Topic for ClusterDecision {
-    const NAME: &'static str = "ClusterDecision";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(ClusterDecision: Volatile);
 
 /// Whether the device config puts this node into a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]

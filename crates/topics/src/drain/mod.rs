@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numbers::numbers;
-use crate::{GoTime, Kind, Most, Topic, go_json};
+use crate::{GoTime, Kind, Most, Topic, go_json, topic};
 
 /// What a requester asks of zedkube: drain this node for me.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -79,10 +79,7 @@ pub struct NodeDrainStatus {
     pub requested_by: Requester,
 }
 
-impl Topic for NodeDrainStatus {
-    const NAME: &'static str = "NodeDrainStatus";
-    const KIND: Kind = Kind::Volatile;
-}
+topic!(NodeDrainStatus: Volatile);
 
 impl fmt::Display for NodeDrainStatus {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,14 +203,6 @@ pub enum ForceError {
     Meaning(String),
 }
 
-/// Reads the content of a force file as the reference does, without judging it.
-///
-/// # Errors
-/// It is no NodeDrainStatus.
-pub fn parse_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
-    Ok(go_json::from_slice(bytes)?)
-}
-
 /// Where a person with a shell forces a NodeDrainStatus, under the root.
 pub const FORCE_FILE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
@@ -248,7 +237,7 @@ impl ForceFile {
 /// It is no NodeDrainStatus, names no status or one that nobody knows, or completes a drain of nobody. The text
 /// says what to write instead.
 pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
-    let forced = parse_force(bytes)?;
+    let forced: NodeDrainStatus = go_json::from_slice(bytes)?;
     let refuse = |text: String| Err(ForceError::Meaning(text));
     match (forced.status, forced.requested_by) {
         (DrainStatus::Unknown, _) => {

@@ -5,14 +5,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{GoTime, Kind, Topic};
+use crate::{GoTime, Kind, Most, Topic};
 
 /// Troubles that are told in full; the rest is counted.
 const MOST_TROUBLES: usize = 24;
-/// Longest text of a trouble, in bytes of UTF-8.
-const LONGEST_BYTES: usize = 300;
-/// Room for the texts of all troubles as they are written; a message holds 49,150 bytes (crate `pubsub`, `record`).
-const ROOM_BYTES: usize = 40_000;
 /// Things that are named as waiting for one trouble.
 const MOST_HELD: usize = 4;
 
@@ -29,6 +25,15 @@ pub struct AgentTrouble {
 impl Topic for AgentTrouble {
     const NAME: &'static str = "AgentTrouble";
     const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        self.more = self.more.saturating_add(most.list(&mut self.troubles));
+        for Trouble { what, path, error, holds, next_step, since: _ } in &mut self.troubles {
+            for text in [what, path, error, next_step].into_iter().chain(holds) {
+                most.text(text);
+            }
+        }
+    }
 }
 
 /// Something that an agent cannot write or read.
@@ -50,28 +55,18 @@ pub struct Trouble {
 }
 
 impl AgentTrouble {
-    /// A value that always fits its message: those that hold something up first, then the oldest; long texts are
-    /// cut, and what is left out is counted.
+    /// The first of these: those that hold something up, then the oldest. The rest is counted.
     #[must_use]
-    pub fn fit(mut all: Vec<Trouble>) -> Self {
+    pub fn of(mut all: Vec<Trouble>) -> Self {
         all.sort_by(|a, b| {
             (a.holds.is_empty(), a.since, &a.what).cmp(&(b.holds.is_empty(), b.since, &b.what))
         });
-        let (found, mut room) = (all.len(), ROOM_BYTES);
+        let more = u32::try_from(all.len().saturating_sub(MOST_TROUBLES)).unwrap_or(u32::MAX);
         all.truncate(MOST_TROUBLES);
-        let mut told = Vec::new();
-        for mut it in all {
+        for it in &mut all {
             it.holds.truncate(MOST_HELD);
-            let texts = [&mut it.what, &mut it.path, &mut it.error, &mut it.next_step];
-            let bytes: usize = texts.into_iter().chain(&mut it.holds).map(shorten).sum();
-            if bytes > room {
-                break;
-            }
-            room -= bytes;
-            told.push(it);
         }
-        let more = u32::try_from(found - told.len()).unwrap_or(u32::MAX);
-        Self { troubles: told, more }
+        Self { troubles: all, more }
     }
 
     /// Whether anything waits for one of these troubles.
@@ -79,17 +74,6 @@ impl AgentTrouble {
     pub fn holds_something(&self) -> bool {
         self.troubles.iter().any(|it| !it.holds.is_empty())
     }
-}
-
-/// Cuts a long text; returns how many bytes it takes in JSON at the most.
-fn shorten(text: &mut String) -> usize {
-    if text.len() > LONGEST_BYTES {
-        let end = (0..=LONGEST_BYTES - 3).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        text.truncate(end);
-        text.push('…');
-    }
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || " -_.,:;/()'=".contains(letter);
-    text.chars().map(|letter| if plain(letter) { 1 } else { 6 }).sum()
 }
 
 #[cfg(test)]
@@ -108,20 +92,13 @@ mod tests {
             next_step: long.clone(),
             ..Trouble::default()
         };
-        let told = AgentTrouble::fit((0..1000).map(all).collect());
+        let bytes = AgentTrouble::of((0..1000).map(all).collect()).encode().unwrap();
+        assert!((20_000..=crate::fit::VALUE_BYTES).contains(&bytes.len()), "{}", bytes.len());
+        let told: AgentTrouble = go_json::from_slice(&bytes).unwrap();
         assert_eq!((told.troubles[0].what.as_str(), told.troubles[1].what.as_str()), ("0999", "0000"));
         assert_eq!(told.troubles.len() + usize::try_from(told.more).unwrap(), 1000);
         assert!(told.holds_something());
-        let bytes = go_json::to_vec(&told).unwrap().len();
-        assert!((30_000..49_150).contains(&bytes), "{bytes}");
-        let short = AgentTrouble::fit(vec![Trouble::default(); 1000]);
+        let short = AgentTrouble::of(vec![Trouble::default(); 1000]);
         assert_eq!((short.troubles.len(), short.more), (24, 976));
-    }
-
-    #[test]
-    fn a_text_is_cut_between_letters() {
-        let mut text = "ü".repeat(200);
-        shorten(&mut text);
-        assert!(text.ends_with("ü…") && text.len() <= LONGEST_BYTES, "{}", text.len());
     }
 }

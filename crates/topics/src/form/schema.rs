@@ -1,7 +1,7 @@
 //! JSON Schemas of all topics, out of the types that read and write them.
 //!
-//! They describe what is written: every member, but those that Go leaves out when they are zero. Unknown
-//! members are allowed, as readers ignore them. There is one for the form on disk and one for the form on a socket,
+//! They describe what is written, and of topics that only other agents publish what is read. Unknown members are
+//! allowed, as readers ignore them. There is one for the form on disk and one for the form on a socket,
 //! where an empty list is `null` and a large member is the path of a file. Pure: no clock, no I/O, no task.
 
 use schemars::Schema;

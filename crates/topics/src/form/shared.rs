@@ -238,11 +238,6 @@ pub(crate) fn or_zero<'de, D: Deserializer<'de>, T: Default>(
     }
 }
 
-/// Whether Go's `omitempty` leaves a member out.
-pub(crate) fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

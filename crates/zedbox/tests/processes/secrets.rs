@@ -224,30 +224,10 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
         },
     });
     member.cipher_token = go_json::from_slice(block.to_string().as_bytes()).unwrap();
-    publish(
-        &world,
-        "zedagent",
-        CONTROLLER_HASH,
-        &ControllerCert {
-            hash_algo: 1,
-            cert_type: 3,
-            cert: Some(Base64(CONTROLLER_CERT.into())),
-            cert_hash: Some(bytes(CONTROLLER_HASH)),
-        },
-    );
-    publish(
-        &world,
-        "tpmmgr",
-        DEVICE_HASH,
-        &EdgeNodeCert {
-            hash_algo: 1,
-            cert_id: Some(bytes(DEVICE_HASH)),
-            cert_type: 4,
-            cert: Some(Base64(DEVICE_CERT.into())),
-            is_tpm: false,
-            meta_data_items: None,
-        },
-    );
+    let cert = ControllerCert { cert: Some(Base64(CONTROLLER_CERT.into())) };
+    publish(&world, "zedagent", CONTROLLER_HASH, &cert);
+    let cert = EdgeNodeCert { cert: Some(Base64(DEVICE_CERT.into())), is_tpm: false };
+    publish(&world, "tpmmgr", DEVICE_HASH, &cert);
     publish(&world, "zedagent", "global", &member);
     world.until_file(TOKEN_FILE, "the token", |it| it.is_some_and(|it| it.contains(TOKEN))).await;
     found.look(&world, port(&world).await).await;

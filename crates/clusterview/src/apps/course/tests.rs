@@ -66,9 +66,9 @@ fn containers_of_native_applications_are_read_and_the_console_of_machines() {
         launcher("virt-launcher-web-00000-0ab1cd-x7k2p"),
         pod("vm-00000-00-x7k2p", vec![container("c", false)]),
     ];
-    let apps = [("n", app("web", VmMode::NoHyper, true)), ("m", app("vm", VmMode::Pv, true))];
+    let apps = [("n", app("web", VmMode::NoHyper, true)), ("m", app("vm", VmMode::default(), true))];
     assert_eq!(read(&mut seen(&book(&apps, pods.clone()))), ["m/guest-console-log", "n/a", "n/b"]);
-    let elsewhere = [("n", app("web", VmMode::NoHyper, false)), ("m", app("vm", VmMode::Pv, false))];
+    let elsewhere = [("n", app("web", VmMode::NoHyper, false)), ("m", app("vm", VmMode::default(), false))];
     assert!(read(&mut seen(&book(&elsewhere, pods))).is_empty(), "its designated node reads it");
 }
 

@@ -73,7 +73,7 @@ fn in_conflict() -> Facts {
         ports[0].cluster_ip_addr = ip("10.244.244.3");
         ports[1].is_l3_port = true;
         let addr = ip("192.168.86.201");
-        ports[1].addr_info_list = Some(vec![AddrInfo { addr, ..AddrInfo::default() }]);
+        ports[1].addr_info_list = Some(vec![AddrInfo { addr }]);
     });
     let mut facts = facts("join-with-masters", network, Token::Clear(Secret::new(TOKEN.to_owned())));
     let entry = LbInterface { interface: "eth1".to_owned(), ip_prefix: "192.168.86.200/29".to_owned() };

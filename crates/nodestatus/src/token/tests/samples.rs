@@ -114,15 +114,12 @@ fn hash(pem: &[u8]) -> Base64 {
 
 /// As zedagent publishes it, with its key.
 pub(in crate::token) fn controller_cert(pem: &[u8]) -> (String, ControllerCert) {
-    let (cert, cert_hash) = (Some(Base64(pem.to_vec())), Some(hash(pem)));
-    (key(cert_hash.as_ref()), ControllerCert { hash_algo: 1, cert_type: 3, cert, cert_hash })
+    (key(Some(&hash(pem))), ControllerCert { cert: Some(Base64(pem.to_vec())) })
 }
 
 /// As tpmmgr publishes it, with its key.
 pub(in crate::token) fn device_cert(pem: &[u8], is_tpm: bool) -> (String, EdgeNodeCert) {
-    let (cert, cert_id) = (Some(Base64(pem.to_vec())), Some(hash(pem)));
-    let cert = EdgeNodeCert { hash_algo: 1, cert_id, cert_type: 4, cert, is_tpm, meta_data_items: None };
-    (key(cert.cert_id.as_ref()), cert)
+    (key(Some(&hash(pem))), EdgeNodeCert { cert: Some(Base64(pem.to_vec())), is_tpm })
 }
 
 fn block(controller: &[u8], device: &[u8], start: &[u8], data: Vec<u8>, clear: &[u8]) -> CipherBlockStatus {

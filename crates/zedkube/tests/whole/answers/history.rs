@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use topics::{DrainHistory, DrainRecord, DrainStatus, FORCE_FILE, Requester, StepWord, go_json};
+use topics::{DrainHistory, DrainRecord, DrainStatus, DrainStep, FORCE_FILE, Requester, StepWord, go_json};
 
 use crate::device::{Device, status};
 
@@ -15,7 +15,8 @@ fn history(device: &Device) -> DrainHistory {
 }
 
 fn words(record: &DrainRecord) -> Vec<&'static str> {
-    record.steps.iter().map(|it| it.step.word()).collect()
+    let word = |it: &DrainStep| serde_json::to_string(&it.step).unwrap().leak().trim_matches('"');
+    record.steps.iter().map(word).collect()
 }
 
 #[tokio::test(start_paused = true)]
