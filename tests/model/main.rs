@@ -19,6 +19,7 @@ mod topics;
 mod wander;
 mod world;
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use checker::{Bounds, Report, Trace, search, shortest};
@@ -101,7 +102,11 @@ fn every_planted_fault_is_caught() {
 
 #[test]
 fn the_scenarios_of_the_faults_are_sound_without_them() {
-    let sound: Vec<_> = faults::all().into_iter().map(|it| Scenario { fault: None, ..it.scenario }).collect();
+    let mut sound: Vec<_> =
+        faults::all().into_iter().map(|it| Scenario { fault: None, ..it.scenario }).collect();
+    // Several faults show in the same scenario.
+    let mut seen = HashSet::new();
+    sound.retain(|it| seen.insert(format!("{it:?}")));
     check(&sound, Bounds { depth: 40, states: 1_500, threads: 2 });
 }
 
