@@ -13,20 +13,34 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of the house each one may call. Nothing else, in no build.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("step", &[]),
     ("topics", &[]),
     ("pubsub", &[]),
     ("agent", &["pubsub", "step", "topics"]),
     ("kubeapi", &["step"]),
     ("kubenodeop", &["kubeapi", "step"]),
+    ("outage", &["kubeapi", "step"]),
     ("clusterview", &["agent", "kubeapi", "pubsub", "step", "topics"]),
     ("nodestatus", &["agent", "kubeapi", "pubsub", "step", "topics"]),
     ("requester", &["agent", "pubsub", "step", "topics"]),
     ("zedagent", &["agent", "pubsub", "requester", "step", "topics"]),
     ("baseosmgr", &["agent", "pubsub", "requester", "step", "topics"]),
     ("nodeagent", &["agent", "pubsub", "requester", "step", "topics"]),
-    ("zedkube", &["agent", "clusterview", "kubeapi", "kubenodeop", "nodestatus", "pubsub", "step", "topics"]),
+    (
+        "zedkube",
+        &[
+            "agent",
+            "clusterview",
+            "kubeapi",
+            "kubenodeop",
+            "nodestatus",
+            "outage",
+            "pubsub",
+            "step",
+            "topics",
+        ],
+    ),
     ("kubesim", &[]),
     (
         "zedbox",
@@ -37,6 +51,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "kubenodeop",
             "kubesim",
             "nodeagent",
+            "outage",
             "pubsub",
             "requester",
             "step",
@@ -58,6 +73,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "kubenodeop",
             "kubesim",
             "nodeagent",
+            "outage",
             "pubsub",
             "requester",
             "topics",
@@ -68,7 +84,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
 ];
 
 /// Crates that may reach the Kubernetes client.
-const KUBE_CALLERS: [&str; 5] = ["clusterview", "kubeapi", "kubenodeop", "kubesim", "scenarios"];
+const KUBE_CALLERS: [&str; 6] = ["clusterview", "kubeapi", "kubenodeop", "kubesim", "outage", "scenarios"];
 /// A file that is longer has more than one subject.
 const LONGEST_FILE_LINES: usize = 480;
 /// The sentence that makes a file pure.

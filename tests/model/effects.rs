@@ -179,7 +179,7 @@ impl State {
                     self.disk().run.status = Some(status);
                 }
                 Effect::Probe(run) => self.begin(run, Work::Probe),
-                Effect::Cordon(run, _) => self.begin(run, Work::Cordon),
+                Effect::Cordon(run, ..) => self.begin(run, Work::Cordon),
                 Effect::Drain(run, ..) => self.begin(run, Work::Drain),
                 Effect::Await(run, _) => self.begin(run, Work::Await),
                 Effect::Cancel => self.cancel(),
@@ -195,7 +195,12 @@ impl State {
                 Effect::Gate(true) => self.under().gate = Gate { watched: true, told: None },
                 Effect::Gate(false) => self.under().gate.watched = false,
                 Effect::Guard => self.under().guard = Some(false),
-                Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_) | Effect::Taints(_) => {}
+                // Nodes take no turns here: `outage` has a model of its own.
+                Effect::Turn(_)
+                | Effect::Say(_)
+                | Effect::History(_)
+                | Effect::Candidacy(_)
+                | Effect::Taints(_) => {}
             }
         }
         Ok(())

@@ -56,6 +56,7 @@ impl Scenario {
     pub(crate) fn quiet(name: &'static str) -> Self {
         // Few tries, so that failures come about; each value is said at once.
         let kube = zedkube::Limits {
+            take_turns: false,
             cordon_tries: 2,
             drain_tries: 2,
             drain_gap_ms: 0,

@@ -11,11 +11,18 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kubeapi::NodeName;
 use kubenodeop::leave::{self, Leave};
 use kubenodeop::{CordonOwner, Marks, Rules};
+use outage::keeper::{self, Ask, Ours, Told, Wish};
+use outage::margin::calls::{Addresses, Settings, Source};
+use outage::margin::paths::Paths;
+use outage::operator::{self, Away};
+use outage::turn::event::Standing;
+use outage::turn::record::{HOLDERS, LEASE, Op};
+use outage::turn::rule::with_limit;
 use pubsub::{Bus, Change};
 use scenarios::{At, UUID, World};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use topics::{AppLogMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
 
 /// A request as a role sees it: API group, resource, verb. `None` for what needs no role, as `/readyz`.
@@ -53,6 +60,8 @@ fn needed((method, uri): &(String, String)) -> Option<(String, String, String)> 
 
 /// The role for the election.
 const LEASE_ROLE: &str = "pillar-rs-stats-leader";
+/// What a node needs on the Lease of turns.
+const OUTAGE_ROLE: &str = "pillar-rs-outage";
 /// The role for the lease of our kubelet.
 const NODE_LEASE_ROLE: &str = "pillar-rs-node-lease";
 /// The role for the report of the cluster.
@@ -184,6 +193,81 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    // A worker: no etcd is asked.
+    world.cluster.sim().edit("nodes", "", "edge-node-1", |it| it["metadata"]["labels"] = json!({}));
+    let (ask, mut asks) = mpsc::unbounded_channel();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let (handle, clock) = (world.cluster.handle(), Clock::new());
+    let ours = Ours {
+        node: NodeName::parse("edge-node-1").unwrap(),
+        device_uuid: UUID.to_owned(),
+        boot_id: "b1".to_owned(),
+        etcd: Source {
+            addresses: Addresses::default(),
+            paths: Paths::usual("/nowhere".as_ref()),
+            settings: Settings { metrics: "", gateway: "", data: "" },
+        },
+    };
+    let keep = keeper::keep(&handle, &ours, || clock.now(), || clock.wall().to_timestamp(), &mut asks, &tell);
+    let life = async {
+        let mut until = async |is: &dyn Fn(&Standing) -> bool| {
+            while !matches!(told.recv().await.unwrap(), Told::Standing(it) if is(&it)) {}
+        };
+        ask.send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1 }))).unwrap();
+        until(&|it| matches!(it, Standing::Held { .. })).await;
+        // Only the watch shows that somebody took it away.
+        world.cluster.sim().edit("coordination/leases", "eve-kube-app", LEASE, |it| {
+            it["metadata"]["annotations"][HOLDERS] = json!("[]");
+        });
+        until(&|it| matches!(it, Standing::Lost { .. })).await;
+        ask.send(Ask::Want(None)).unwrap();
+        until(&|it| matches!(it, Standing::NotWanted { .. })).await;
+    };
+    tokio::select! {
+        () = keep => panic!("it ends with its asker"),
+        () = life => {}
+    }
+    let (own, rest): (Vec<_>, Vec<_>) =
+        world.cluster.asked_by_agents().into_iter().partition(|it| is_in_place("pillar-rs-outage", it));
+    granted_and_used(&["pillar-rs-outage"], &own);
+    let granted = granted(&["pillar-rs-node-drain", NODE_LEASE_ROLE]);
+    assert!(rest.iter().filter_map(needed).all(|it| granted.contains(&it)), "{rest:?}");
+}
+
+/// Whether a request is one of leases that the role of this name grants, by place and name.
+fn is_in_place(role_name: &str, (method, uri): &(String, String)) -> bool {
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", place(role_name));
+    let Some(rest) = uri.strip_prefix(&leases) else { return false };
+    let named = role(role_name).rules.into_iter().any(|it| it.resource_names == Some(vec![LEASE.to_owned()]));
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let by_name =
+        path == format!("/{LEASE}") || query.contains(&format!("fieldSelector=metadata.name%3D{LEASE}"));
+    assert!(named && (by_name || method == "POST"), "{method} {uri}");
+    true
+}
+
+#[tokio::test]
+async fn s1_an_operator_of_turns_asks_for_what_the_own_roles_grant_and_nothing_else() {
+    let world = World::new().await;
+    let (handle, wall) = (world.cluster.handle(), Clock::new().wall().to_timestamp());
+    // It makes the Lease, then changes it.
+    for limit in [2, 1] {
+        operator::change(&handle, wall, |record| with_limit(record, limit)).await.unwrap();
+    }
+    let node = NodeName::parse("edge-node-2").unwrap();
+    let away = Away { who: "operator".to_owned(), why: "in repair".to_owned(), when: String::new() };
+    for mark in [Some(&away), None] {
+        operator::mark(&handle, &node, mark).await.unwrap();
+    }
+    assert_eq!(operator::view(&handle).await.unwrap().nodes.len(), 3);
+    let asked = world.cluster.asked_by_agents();
+    granted_and_used(&["pillar-rs-lock", "pillar-rs-lock-nodes"], &asked);
+    assert!(asked.iter().filter(|it| it.1.contains("/leases")).all(|it| is_in_place("pillar-rs-lock", it)));
+}
+
+#[tokio::test]
 async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let sim = world.cluster.sim();
@@ -309,9 +393,12 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.executed(7).await;
     world.cluster.until_schedulable().await;
     let asked = world.cluster.asked_by_agents();
-    granted_and_used(&["pillar-rs-node-drain", NODE_LEASE_ROLE, LEASE_ROLE, STATS_ROLE, APPS_ROLE], &asked);
+    granted_and_used(
+        &["pillar-rs-node-drain", NODE_LEASE_ROLE, LEASE_ROLE, OUTAGE_ROLE, STATS_ROLE, APPS_ROLE],
+        &asked,
+    );
     // A lease's role holds in one namespace, and but for create the election's for one lease.
-    let places = [NODE_LEASE_ROLE, LEASE_ROLE].map(|name| {
+    let places = [NODE_LEASE_ROLE, LEASE_ROLE, OUTAGE_ROLE].map(|name| {
         let role = role(name);
         let limited = role.rules.iter().filter(|rule| rule.verbs != ["create"]);
         let names: Vec<String> =
@@ -323,7 +410,11 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
         let granted = |(place, names): &(String, Vec<String>)| {
             let Some((_, rest)) = path.split_once(place.as_str()) else { return false };
             rest.is_empty() && (method == "POST" || names.is_empty())
-                || names.iter().any(|it| rest == format!("/{it}"))
+                || names.iter().any(|it| {
+                    // A list of one name is granted by that name.
+                    let only = format!("fieldSelector=metadata.name%3D{it}");
+                    rest == format!("/{it}") || rest.is_empty() && uri.contains(&only)
+                })
         };
         assert!(places.iter().any(granted), "{method} {uri}");
     }

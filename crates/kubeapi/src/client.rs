@@ -40,11 +40,12 @@ pub struct Cluster {
     source: Arc<Source>,
     settling: Arc<Settling>,
     call_limit: Duration,
+    answer_limit_bytes: usize,
 }
 
 enum Source {
     File(KubeconfigFile),
-    Given(Client),
+    Given { client: Client, via: String },
 }
 
 impl std::fmt::Debug for Cluster {
@@ -64,11 +65,28 @@ impl Cluster {
     /// The cluster behind a ready client; its retry policy must be off.
     #[must_use]
     pub fn from_client(client: Client) -> Self {
-        Self::from_source(Source::Given(client))
+        Self::from_client_at(client, "the client given")
+    }
+
+    /// The same, with the words that say in errors where it leads.
+    pub(crate) fn from_client_at(client: Client, via: &str) -> Self {
+        Self::from_source(Source::Given { client, via: via.to_owned() })
     }
 
     fn from_source(source: Source) -> Self {
-        Self { source: Arc::new(source), settling: Arc::default(), call_limit: CALL_LIMIT }
+        Self {
+            source: Arc::new(source),
+            settling: Arc::default(),
+            call_limit: CALL_LIMIT,
+            answer_limit_bytes: ANSWER_LIMIT_BYTES,
+        }
+    }
+
+    /// The same with another limit for the size of an answer.
+    #[must_use]
+    pub(crate) fn with_answer_limit(mut self, bytes: usize) -> Self {
+        self.answer_limit_bytes = bytes;
+        self
     }
 
     /// The same with another limit for each call.
@@ -83,7 +101,7 @@ impl Cluster {
     pub fn via(&self) -> String {
         match &*self.source {
             Source::File(file) => format!("kubeconfig {}", file.path().display()),
-            Source::Given(_) => "the client given".to_owned(),
+            Source::Given { via, .. } => via.clone(),
         }
     }
 
@@ -92,7 +110,7 @@ impl Cluster {
     pub fn address(&self) -> String {
         let address = match &*self.source {
             Source::File(file) => file.address(),
-            Source::Given(_) => String::new(),
+            Source::Given { .. } => String::new(),
         };
         if address.is_empty() { self.via() } else { address.trim_end_matches('/').to_owned() }
     }
@@ -137,6 +155,18 @@ impl Cluster {
         Ok((decode(what, &body)?, date.unwrap_or_else(Timestamp::now)))
     }
 
+    /// Sends `request`; the answer as it is.
+    ///
+    /// # Errors
+    /// No answer, or another one than 2xx.
+    pub(crate) async fn read(
+        &self,
+        what: &str,
+        request: Result<Request<Vec<u8>>, request::Error>,
+    ) -> Result<Vec<u8>, Error> {
+        self.tell(self.call_limit, what, request).await.map(|(body, _)| body)
+    }
+
     /// Sends `request` for its effect: any 2xx is success, whatever its body.
     ///
     /// # Errors
@@ -172,7 +202,7 @@ impl Cluster {
         let client = self.client()?;
         let response = client.send(request.map(Body::from)).await.map_err(|source| self.cut(what, source))?;
         let (parts, body) = response.into_parts();
-        let body = read_body(body).await.map_err(|source| self.cut(what, source))?;
+        let body = read_body(body, self.answer_limit_bytes).await.map_err(|source| self.cut(what, source))?;
         if parts.status.is_success() {
             return Ok((body, date(&parts.headers)));
         }
@@ -227,7 +257,8 @@ impl Cluster {
             if parts.status.is_success() {
                 return Ok(body);
             }
-            let body = read_body(body).await.map_err(|source| self.cut(what, source))?;
+            let body =
+                read_body(body, self.answer_limit_bytes).await.map_err(|source| self.cut(what, source))?;
             Err(refused(what, read_answer(parts.status.as_u16(), &parts.headers, &body)))
         };
         let opened = match tokio::time::timeout(self.call_limit, opening).await {
@@ -248,14 +279,14 @@ impl Cluster {
     /// it never ends.
     pub async fn renewed(&self) {
         match &*self.source {
-            Source::Given(_) => std::future::pending().await,
+            Source::Given { .. } => std::future::pending().await,
             Source::File(file) => file.renewed().await,
         }
     }
 
     fn client(&self) -> Result<Client, Error> {
         match &*self.source {
-            Source::Given(client) => Ok(client.clone()),
+            Source::Given { client, .. } => Ok(client.clone()),
             Source::File(file) => file.client(),
         }
     }
@@ -288,10 +319,13 @@ fn decode<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Error> {
 }
 
 /// The body in one piece, each byte of it copied once.
-async fn read_body(body: Body) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-    let mut body = Limited::new(body, ANSWER_LIMIT_BYTES);
+async fn read_body(
+    body: Body,
+    most_bytes: usize,
+) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut body = Limited::new(body, most_bytes);
     let expected = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let mut whole = Vec::with_capacity(expected.unwrap_or_default().min(ANSWER_LIMIT_BYTES));
+    let mut whole = Vec::with_capacity(expected.unwrap_or_default().min(most_bytes));
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
             whole.extend_from_slice(&data);

@@ -8,7 +8,6 @@ mod parsed;
 mod tests;
 
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -20,11 +19,9 @@ use kube::Client;
 use tracing::debug;
 
 use self::parsed::{Parsed, Proof, Source, parse};
-use crate::connect::{self, Access};
+use crate::connect::{self, Access, read_file, short_enough};
 use crate::error::Error;
 
-/// A longer file is no kubeconfig.
-const LIMIT_BYTES: u64 = 1 << 20;
 /// How often a file is looked at while its renewal is waited for (goals D16: within 2 s).
 const LOOKS_APART: Duration = Duration::from_secs(1);
 
@@ -127,25 +124,10 @@ impl Stamp {
     }
 }
 
-fn short_enough(bytes: u64) -> Result<(), String> {
-    let fits = bytes <= LIMIT_BYTES;
-    fits.then_some(())
-        .ok_or_else(|| format!("it has {bytes} bytes; a kubeconfig has {LIMIT_BYTES} at the most"))
-}
-
 /// Reads a text as a kubeconfig, and none of the files that it names.
 pub(crate) fn understand(bytes: &[u8]) -> Result<(), String> {
     short_enough(bytes.len() as u64)?;
     parse(bytes, Path::new("/")).map(drop)
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(|it| wrong(&it))?;
-    file.take(LIMIT_BYTES + 1).read_to_end(&mut bytes).map_err(|it| wrong(&it))?;
-    short_enough(bytes.len() as u64).map_err(|it| wrong(&it))?;
-    Ok(bytes)
 }
 
 /// What the kubeconfig says, with the files that it names read.

@@ -12,6 +12,11 @@ pub const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/master", CONTROL_
 /// Role label of a member of etcd.
 pub const ETCD: &str = "node-role.kubernetes.io/etcd";
 
+/// The annotation of a Node that says whose cordon it is.
+pub const OWNER_ANNOTATION: &str = "pillar-rs/cordon-owner";
+/// The label of a node that carries no workloads.
+pub const TIE_BREAKER_LABEL: &str = "tie-breaker-node";
+
 /// The namespace of applications.
 pub const APP_NAMESPACE: &str = "eve-kube-app";
 /// The namespace of Longhorn.

@@ -83,7 +83,12 @@ type Met = BTreeSet<(String, &'static str)>;
 /// Drains in earnest until nothing moves any more, all that leaves being gone or blocked, and by nothing but
 /// what is `expected`. Else the attempt's own limit ends the test.
 async fn meets(sim: &Sim, cluster: &Cluster, expected: &Met) {
-    let owner = CordonOwner { boot_id: "b".to_owned(), requested_by: 2, requested_at: "t".to_owned() };
+    let owner = CordonOwner {
+        boot_id: "b".to_owned(),
+        requested_by: 2,
+        requested_at: "t".to_owned(),
+        ..CordonOwner::default()
+    };
     node::cordon(cluster, &n1(), "uuid-1", &owner).await.unwrap();
     let (sender, mut progress) = watch::channel(Progress::default());
     let (rules, marks) = (Rules::default(), Marks::default());

@@ -6,6 +6,7 @@
 
 mod api;
 mod controllers;
+mod etcd;
 mod failure;
 mod faults;
 mod store;
@@ -14,6 +15,7 @@ use api::{kinds, logs, openapi, path, server, strict, table};
 use controllers::{budgets, kubelets, scale, timers, volumes, workloads};
 use store::{merge_keys, patch, selectors, strategic, watch, writes};
 
+pub use etcd::{Etcd, EtcdFault};
 pub use faults::{Fault, Faults, Seen};
 pub use server::{Server, SimBody, SimService};
 

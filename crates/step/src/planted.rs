@@ -44,6 +44,14 @@ pub enum Fault {
     Leaving,
     /// COMPLETE of before a start ages while nobody knows who asks.
     Aging,
+    /// A turn that somebody else holds ends by its age.
+    TurnExpiry,
+    /// A turn is released after the boot without waiting for the gate.
+    TurnGate,
+    /// A holder does not look at the record again before it acts.
+    TurnLastLook,
+    /// A record with a fence below that of a cordon is not rebuilt.
+    TurnFence,
 }
 
 #[cfg(feature = "planted-faults")]

@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// Show, request, withdraw or force the drain of this node.
     Drain(DrainCommand),
+    /// Show which node may be down, who waits for a turn, and change that.
+    Lock(LockCommand),
 }
 
 /// Whether the words filter the log.
@@ -214,6 +216,75 @@ pub(crate) struct PlanOptions {
     pub(crate) kubeconfig: Option<PathBuf>,
 }
 
+/// The turns of the cluster's nodes to be down, from any machine with a kubeconfig.
+#[derive(Debug, Clone, Group)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Exit codes:\n  \
+    0    done\n  \
+    1    it could not be done; standard error says why and what to do\n  \
+    2    invalid arguments\n\
+    With -o json standard output holds JSON and nothing else; errors are text on standard error."
+)]
+pub(crate) struct LockCommand {
+    /// Directory that holds `run` and `persist`.
+    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
+    pub(crate) root: PathBuf,
+    /// Cluster to work on [default: <root>/run/.kube/k3s/k3s.yaml].
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", global = true)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// For people or for programs.
+    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
+    pub(crate) output: Output,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: LockAction,
+}
+
+/// What can be done about turns.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum LockAction {
+    /// Show who holds a turn, who waits and why, who counts as down, and what to type. Nothing is written.
+    Status {
+        /// Node to explain [default: the first of the queue].
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
+    },
+    /// Take the turn from a node that will not continue. It stops and starts over when it looks next.
+    Release {
+        /// The node that holds the turn.
+        #[arg(value_name = "NODE")]
+        node: String,
+        /// Number of its turn, as `status` shows it; another one is refused.
+        #[arg(long, value_name = "F")]
+        fence: u32,
+        /// Why, in at most 200 bytes; it is kept with your name.
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Say that a node is away for long and does not count as down. Refused for a member of etcd.
+    Ignore {
+        /// The node.
+        #[arg(value_name = "NODE")]
+        node: String,
+        /// Why, in at most 200 bytes; it is kept with your name.
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Undo `ignore`: the node counts again.
+    Count {
+        /// The node.
+        #[arg(value_name = "NODE")]
+        node: String,
+    },
+    /// Set how many nodes may be down at once; of the control plane it is always one.
+    Limit {
+        /// A number from 1.
+        #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
+    },
+}
+
 /// What the environment says about the terminal and its user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Surroundings {
@@ -280,7 +351,7 @@ impl Command {
         match self {
             #[cfg(feature = "demo")]
             Self::Demo(_) => "error",
-            Self::Check(_) | Self::Drain(_) => "error",
+            Self::Check(_) | Self::Drain(_) | Self::Lock(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"

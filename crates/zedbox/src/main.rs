@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod drain_cmd;
 mod limits;
+mod lock_cmd;
 mod supervisor;
 
 use std::io::IsTerminal as _;
@@ -88,6 +89,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         #[cfg(feature = "demo")]
         Command::Demo(options) => demo::run(&options).await,
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
+        Command::Lock(command) => return Ok(lock_cmd::run(&command).await),
     }?;
     Ok(Exit::Done)
 }

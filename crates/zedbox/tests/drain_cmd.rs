@@ -1,4 +1,4 @@
-//! `zedbox drain` as a person and a script call it, on copies of the trees in `run-fixtures`.
+//! `zedbox drain` and `zedbox lock` as a person and a script call them, on copies of the trees in `run-fixtures`.
 
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
@@ -9,8 +9,14 @@ mod force;
 mod force_log;
 #[path = "drain_cmd/history.rs"]
 mod history;
+#[path = "drain_cmd/lock.rs"]
+mod lock;
+#[path = "drain_cmd/lock_writes.rs"]
+mod lock_writes;
 #[path = "drain_cmd/node.rs"]
 mod node;
+#[path = "drain_cmd/place.rs"]
+mod place;
 #[path = "drain_cmd/plan.rs"]
 mod plan;
 #[path = "drain_cmd/readme.rs"]

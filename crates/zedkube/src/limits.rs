@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
+    /// Whether this node waits for its turn before it is cordoned, so that no two nodes of the cluster are down by it.
+    pub take_turns: bool,
     /// Pause between two questions whether the Kubernetes API is there.
     pub probe_pause_ms: u64,
     /// How long the API may be silent in the middle of a drain of a worker node before the rest of it is skipped; 0 for
@@ -127,11 +129,12 @@ impl Default for Limits {
         let ms = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
         let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
         Self {
+            take_turns: true,
             probe_pause_ms: 5_000,
             api_lost_skip_ms: 0,
             cordon_tries: 10,
             cordon_pause_ms: 5_000,
-            drain_gap_ms: 5_000,
+            drain_gap_ms: 6_000,
             drain_tries: 5,
             drain_pause_ms: 300_000,
             evictions_at_once: 32,

@@ -9,8 +9,9 @@ use agent::settings::{DRAIN_TIMEOUT, Properties};
 use agent::{Error, Hands, Station, Tasks, Weight, publication};
 use kubeapi::{Cluster, NodeName};
 use kubenodeop::node::gate::Verdict;
+use outage::keeper::Ask;
 use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
     NodeDrainProgress, NodeDrainStatus,
@@ -29,6 +30,8 @@ use nodestatus::{Membership, Standing};
 const MARK_BYTES: u64 = 4096;
 /// Name of the task that works on the cluster; there is one at a time.
 const RUN: &str = "run";
+/// Name of the task that keeps our turn.
+const TURN: &str = "turn";
 /// Name of the task that looks at the node.
 const LOOK: &str = "look";
 /// Name of the task that watches the drained node.
@@ -49,6 +52,8 @@ pub(crate) struct Shell {
     history: Publication<DrainHistory>,
     election: Door,
     attempt: watch::Sender<Duration>,
+    /// Asks the keeper of our turn.
+    keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
     forced: Arc<AtomicBool>,
 }
@@ -82,6 +87,7 @@ impl Shell {
             tasks,
             election,
             attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
+            keeper: None,
             forced: Arc::default(),
         };
         let earlier = Earlier {
@@ -142,6 +148,22 @@ impl Shell {
                 }
             }
         });
+    }
+
+    /// Asks the keeper of our turn, who starts with the first question.
+    fn ask_keeper(&mut self, ask: Ask) {
+        let unheard = match &self.keeper {
+            Some(keeper) => keeper.send(ask).err().map(|it| it.0),
+            None => Some(ask),
+        };
+        let Some(ask) = unheard else { return };
+        let (keeper, asks) = mpsc::unbounded_channel();
+        if keeper.send(ask).is_err() {
+            warn!("the keeper of this node's turn cannot be asked");
+        }
+        self.keeper = Some(keeper);
+        let work = self.work.clone();
+        self.tasks.events(TURN, move |outbox| work.turn(asks, outbox));
     }
 
     /// How long an attempt to drain may last, as the config has it.
@@ -249,6 +271,7 @@ impl Hands for Shell {
             Effect::Drain(..) => Weight::promise(RUN, "the drain of this node"),
             Effect::Probe(_) | Effect::Await(..) | Effect::Cancel => Weight::cancels(RUN),
             Effect::Candidacy(_)
+            | Effect::Turn(_)
             | Effect::Guard
             | Effect::Look { .. }
             | Effect::Gate(_)
@@ -281,7 +304,10 @@ impl Hands for Shell {
                 let work = self.work.clone();
                 self.tasks.events(RUN, move |outbox| work.probe(run, outbox));
             }
-            Effect::Cordon(run, request) => self.tasks.start(RUN, self.work.clone().cordon(run, request)),
+            Effect::Turn(ask) => self.ask_keeper(ask),
+            Effect::Cordon(run, request, grant) => {
+                self.tasks.start(RUN, self.work.clone().cordon(run, request, grant));
+            }
             Effect::Drain(run, request, limit, marks) => {
                 let work = self.work.clone();
                 self.tasks.events(RUN, move |outbox| work.drain(run, request, (limit, *marks), outbox));
@@ -318,6 +344,13 @@ fn say(said: &Said) {
             info!(request = %request.id(), context = request.context, "nodedrain-step:drain-request-handle NodeDrainRequest taken");
         }
         Said::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
+        Said::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
+        Said::TurnLost(why) => {
+            warn!(
+                why,
+                "the turn to be down is no longer ours: the drain ends, our cordon goes, and it queues again"
+            );
+        }
         Said::CordonFailed(tried, why) => {
             warn!(tried, error = why, "nodedrain-step:drain-cordon-failure cordonNode");
         }

@@ -12,11 +12,14 @@ use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
 use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Watched, node};
+use outage::keeper::{self, Ask, Ours, Told};
+use outage::margin::calls::{Addresses, Settings, Source};
+use outage::margin::paths::Paths;
 use step::Mono;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use topics::NodeDrainRequest;
 
-use crate::core::{Away, Done, Event, Failure, RunId, Seen, Stayer};
+use crate::core::{Away, Done, Event, Failure, Grant, RunId, Seen, Stayer};
 use crate::limits::Limits;
 use kubeapi::Target;
 
@@ -65,17 +68,55 @@ impl Work {
         Some(Box::new(Away { asked, address: self.cluster.address(), why: error.line() }))
     }
 
-    fn owner(&self, request: &NodeDrainRequest) -> CordonOwner {
+    fn owner(&self, request: &NodeDrainRequest, grant: Grant) -> CordonOwner {
         CordonOwner {
             boot_id: self.station.boot_id.clone(),
             requested_by: request.requested_by.number(),
             requested_at: request.requested_at.to_string(),
+            fence: grant.fence,
+            lease_uid: grant.lease_uid,
+        }
+    }
+
+    /// Keeps our turn to be down for as long as somebody asks.
+    pub(crate) async fn turn(self, mut asks: mpsc::UnboundedReceiver<Ask>, outbox: Outbox<Event>) {
+        let Ok((node, device_uuid)) = self.target.get() else { return };
+        let etcd = Source {
+            addresses: Addresses::default(),
+            paths: Paths::usual(&self.station.bus.path("")),
+            settings: Settings { metrics: "etcd_metrics", gateway: "etcd_gateway", data: "etcd_data" },
+        };
+        let ours = Ours { node, device_uuid, boot_id: self.station.boot_id.clone(), etcd };
+        let clock = self.station.clock;
+        let (sender, mut told) = mpsc::unbounded_channel();
+        let keep = keeper::keep(
+            &self.cluster,
+            &ours,
+            || clock.now(),
+            || clock.wall().to_timestamp(),
+            &mut asks,
+            &sender,
+        );
+        let tell = async {
+            while let Some(told) = told.recv().await {
+                let event = match told {
+                    Told::Standing(standing) => Event::Turn(Box::new(standing)),
+                    Told::Confirmed(result) => Event::TurnConfirmed(result),
+                };
+                if !outbox.send(event).await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = keep => {}
+            () = tell => {}
         }
     }
 
     /// One try to cordon.
-    pub(crate) async fn cordon(self, run: RunId, request: NodeDrainRequest) -> Option<Event> {
-        let owner = self.owner(&request);
+    pub(crate) async fn cordon(self, run: RunId, request: NodeDrainRequest, grant: Grant) -> Option<Event> {
+        let owner = self.owner(&request, grant);
         let result = match self.target.get() {
             Ok((name, uuid)) => match node::cordon(&self.cluster, &name, &uuid, &owner).await {
                 Ok(Cordoned::Written | Cordoned::Kept) => Ok(topics::CordonOwner::Ours),
@@ -91,7 +132,7 @@ impl Work {
     pub(crate) async fn drain(
         self,
         run: RunId,
-        request: NodeDrainRequest,
+        (request, grant): (NodeDrainRequest, Grant),
         (limit, marks): (Duration, Marks),
         outbox: Outbox<Event>,
     ) {
@@ -110,7 +151,7 @@ impl Work {
             }
         };
         let rules = self.limits.rules(limit);
-        let order = Order { node, device_uuid, owner: self.owner(&request), rules, marks };
+        let order = Order { node, device_uuid, owner: self.owner(&request, grant), rules, marks };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {

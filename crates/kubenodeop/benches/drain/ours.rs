@@ -21,6 +21,7 @@ pub(crate) async fn drain(case: Case, file: &Path) {
             boot_id: "bench".to_owned(),
             requested_by: 2,
             requested_at: "2025-01-01T00:00:00Z".to_owned(),
+            ..CordonOwner::default()
         },
         rules: Rules::default(),
         marks: Marks::default(),

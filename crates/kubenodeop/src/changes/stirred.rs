@@ -81,8 +81,8 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::node::OWNER_ANNOTATION;
     use kubeapi::mock::{self, Answer, Call, Then};
+    use kubeapi::names::OWNER_ANNOTATION;
 
     fn pod(name: &str, owner: &str) -> Value {
         json!({

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::node::OWNER_ANNOTATION;
 use kubeapi::Cluster;
 use kubeapi::mock::{self, Answer, Call, Calls};
+use kubeapi::names::OWNER_ANNOTATION;
 
 pub(crate) const PODS: &str = "/api/v1/pods";
 pub(crate) const NODES: &str = "/api/v1/nodes";

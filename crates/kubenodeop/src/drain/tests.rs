@@ -21,7 +21,12 @@ fn order() -> Order {
     Order {
         node: NodeName::parse("n1").unwrap(),
         device_uuid: "d1".to_owned(),
-        owner: CordonOwner { boot_id: "b1".to_owned(), requested_by: 2, requested_at: "t".to_owned() },
+        owner: CordonOwner {
+            boot_id: "b1".to_owned(),
+            requested_by: 2,
+            requested_at: "t".to_owned(),
+            ..CordonOwner::default()
+        },
         rules: Rules::default(),
         marks: Marks::default(),
     }

@@ -6,10 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use kubeapi::names::{CONTROL_PLANE, ETCD, NodeName};
 
-/// What our annotation says about the one who cordoned.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// What our annotation says about the one who cordoned; its text is this as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CordonOwner {
     /// The boot in which the cordon was made.
     pub boot_id: String,
@@ -17,6 +20,17 @@ pub struct CordonOwner {
     pub requested_by: u8,
     /// When it was requested, RFC 3339.
     pub requested_at: String,
+    /// Number of the turn in which it was made; 0 where nodes take no turns.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub fence: u32,
+    /// UID of the Lease of that turn; empty likewise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub lease_uid: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_none(fence: &u32) -> bool {
+    *fence == 0
 }
 
 /// The cordon of a node.
@@ -120,7 +134,12 @@ mod tests {
     }
 
     fn owner(boot: &str) -> CordonOwner {
-        CordonOwner { boot_id: boot.to_owned(), requested_by: 2, requested_at: "t".to_owned() }
+        CordonOwner {
+            boot_id: boot.to_owned(),
+            requested_by: 2,
+            requested_at: "t".to_owned(),
+            ..CordonOwner::default()
+        }
     }
 
     #[test]

@@ -16,29 +16,14 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Resource;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectList;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use cordon::CordonStep;
 use kubeapi::Cluster;
 use kubeapi::Error;
-use kubeapi::names::NodeName;
+use kubeapi::names::{NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL};
 use kubeapi::nodes::{self, FIELD_MANAGER, api};
 use kubeapi::watch::Scope;
-
-/// The annotation that says whose cordon it is.
-pub const OWNER_ANNOTATION: &str = "pillar-rs/cordon-owner";
-/// The label of a node that carries no workloads.
-pub const TIE_BREAKER_LABEL: &str = "tie-breaker-node";
-
-/// The annotation's text.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OwnerForm {
-    boot_id: String,
-    requested_by: u8,
-    requested_at: String,
-}
 
 /// What [`cordon`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +102,7 @@ pub async fn cordon(
         }
         CordonStep::Write => {
             let what = format!("cordon node {name}");
-            let owner = owner_text(owner)
+            let owner = serde_json::to_string(owner)
                 .map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
             let body = json!({
                 "metadata": {
@@ -203,12 +188,6 @@ pub(crate) fn scope(name: &NodeName) -> Scope {
     }
 }
 
-/// The annotation's text, members in this order so that a person finds them.
-fn owner_text(owner: &CordonOwner) -> Result<String, serde_json::Error> {
-    let CordonOwner { boot_id, requested_by, requested_at } = owner.clone();
-    serde_json::to_string(&OwnerForm { boot_id, requested_by, requested_at })
-}
-
 /// Condition Ready is True.
 pub(crate) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -221,12 +200,7 @@ pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
     let spec = node.spec.as_ref();
     let unschedulable = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
     let annotation = node.metadata.annotations.as_ref().and_then(|all| all.get(OWNER_ANNOTATION));
-    let owner = annotation.and_then(|text| serde_json::from_str::<OwnerForm>(text).ok());
-    let owner = owner.map(|OwnerForm { boot_id, requested_by, requested_at }| CordonOwner {
-        boot_id,
-        requested_by,
-        requested_at,
-    });
+    let owner = annotation.and_then(|text| serde_json::from_str::<CordonOwner>(text).ok());
     let labels = node.metadata.labels.clone().unwrap_or_default();
     Ok(NodeFacts {
         name,

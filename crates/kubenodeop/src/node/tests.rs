@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::node::cordon::{Cordon, CordonOwner};
-use crate::node::{Cordoned, OWNER_ANNOTATION, Uncordoned, cordon, facts, others, read, uncordon_own};
+use crate::node::{Cordoned, Uncordoned, cordon, facts, others, read, uncordon_own};
 use kubeapi::Error;
 use kubeapi::client::PROBE_LIMIT;
 use kubeapi::mock::{self, Answer, Then};
 use kubeapi::names::NodeName;
+use kubeapi::names::OWNER_ANNOTATION;
 use kubeapi::nodes::probe;
 use kubeapi::reply::Reach;
 
@@ -37,7 +38,12 @@ fn name() -> NodeName {
 }
 
 fn owner() -> CordonOwner {
-    CordonOwner { boot_id: "b1".to_owned(), requested_by: 2, requested_at: "2025-01-01T00:00:00Z".to_owned() }
+    CordonOwner {
+        boot_id: "b1".to_owned(),
+        requested_by: 2,
+        requested_at: "2025-01-01T00:00:00Z".to_owned(),
+        ..CordonOwner::default()
+    }
 }
 
 const OURS: &str = r#"{"bootId":"b1","requestedBy":2,"requestedAt":"2025-01-01T00:00:00Z"}"#;

@@ -18,7 +18,12 @@ pub(crate) fn n1() -> NodeName {
 }
 
 pub(crate) fn owner() -> CordonOwner {
-    CordonOwner { boot_id: "b1".to_owned(), requested_by: 2, requested_at: "2025-01-01T00:00:00Z".to_owned() }
+    CordonOwner {
+        boot_id: "b1".to_owned(),
+        requested_by: 2,
+        requested_at: "2025-01-01T00:00:00Z".to_owned(),
+        ..CordonOwner::default()
+    }
 }
 
 /// The first attempt to empty n1.

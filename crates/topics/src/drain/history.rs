@@ -146,6 +146,10 @@ pub enum StepWord {
     Restarted,
     /// The Kubernetes API answered.
     ApiReached,
+    /// It waits until this node may be down.
+    WaitsForTurn,
+    /// Its turn to be down was taken from it.
+    TurnLost,
     /// The node is cordoned.
     Cordoned,
     /// An attempt began.
@@ -180,6 +184,8 @@ impl StepWord {
             Self::Taken => "request accepted",
             Self::Restarted => "zedkube restarted and continues",
             Self::ApiReached => "Kubernetes API reachable",
+            Self::WaitsForTurn => "waits for its turn to be down",
+            Self::TurnLost => "lost its turn to be down",
             Self::Cordoned => "node cordoned",
             Self::Attempt => "drain attempt",
             Self::Proving => "all pods are gone; verifying",

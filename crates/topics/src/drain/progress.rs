@@ -37,6 +37,8 @@ pub struct NodeDrainProgress {
     pub tier: String,
     /// Pods of this attempt.
     pub counts: PodCounts,
+    /// The turn of this node to be down.
+    pub turn: TurnShown,
     /// Pods that do not leave, and why; the worst first.
     pub blockers: Vec<Blocker>,
     /// Blockers beyond those: a message holds so many.
@@ -99,6 +101,7 @@ impl NodeDrainProgress {
             &mut self.estimate,
             &mut self.api_silent_since,
             &mut self.gate.since,
+            &mut self.turn.since,
         ];
         let blockers = self.blockers.iter_mut().map(|it| &mut it.since);
         let answers = self.answers.iter_mut().map(|it| &mut it.at);
@@ -147,6 +150,7 @@ impl Topic for NodeDrainProgress {
         most.map(&mut self.replies);
         most.map(&mut self.repairs);
         most.texts(&mut gate.stale_taints);
+        most.texts(&mut self.turn.nodes);
         for answer in &mut self.answers {
             answer.cut(most);
         }
@@ -162,6 +166,8 @@ pub enum DrainPhase {
     Idle,
     /// Looks for the API and the node.
     Checking,
+    /// Waits until this node may be down, see `Turn`.
+    WaitingForTurn,
     /// Makes the node unschedulable.
     Cordoning,
     /// Pods leave.
@@ -188,6 +194,24 @@ pub enum DrainPhase {
     AfterBoot,
     /// The node is being taken out of its cluster, see `NodeLeave`; what is asked for waits.
     Leaving,
+}
+
+/// The turn of this node to be down: held, or waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+#[schemars(rename = "Turn")]
+pub struct TurnShown {
+    /// Number of the grant while it is held; 0 while not.
+    pub fence: u32,
+    /// The rule that makes it wait: `reading`, `api`, `record`, `pause`, `mode`, `not-listed`, `holder`, `server`, `down`,
+    /// `order`, `margin`; empty when it does not wait.
+    pub rule: String,
+    /// The nodes that it waits for.
+    pub nodes: Vec<String>,
+    /// Since when it waits.
+    pub since: GoTime,
+    /// Its place in the queue, from 1; 0 before it has one.
+    pub place: u32,
 }
 
 /// The gate after a boot: the lowest layer that is not sound, by its word, what was seen and what to do.

@@ -5,15 +5,15 @@
 mod course;
 mod force;
 mod history;
-mod person;
+pub(crate) mod person;
 mod plan;
 mod request;
 mod seen;
 mod stand;
 mod status;
-mod text;
+pub(crate) mod text;
 mod trouble;
-mod voice;
+pub(crate) mod voice;
 mod watch;
 mod words;
 

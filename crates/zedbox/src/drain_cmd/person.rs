@@ -5,6 +5,7 @@ use std::io;
 use anyhow::bail;
 use pubsub::store;
 use rustix::process::{geteuid, getuid};
+use rustix::system::uname;
 
 use crate::args::Surroundings;
 
@@ -24,7 +25,7 @@ const NO_LOGIN: u32 = u32::MAX;
 const NAME_CHARS: usize = 32;
 
 /// Who asks: whoever called `sudo`, else whoever logged in, else the user of this process; by name, else by number.
-pub(super) fn name(surroundings: &Surroundings) -> String {
+pub(crate) fn name(surroundings: &Surroundings) -> String {
     let sudo = surroundings.sudo_user.clone().filter(|name| plain(name));
     sudo.unwrap_or_else(|| {
         let login = store::read(LOGIN.as_ref(), NUMBER_BYTES).ok().flatten();
@@ -33,8 +34,15 @@ pub(super) fn name(surroundings: &Surroundings) -> String {
     })
 }
 
+/// The same with the name of this machine, for words that are kept elsewhere: `field on edge-node-1`.
+pub(crate) fn at(surroundings: &Surroundings) -> String {
+    let host = uname().nodename().to_string_lossy().into_owned();
+    let host = if plain(&host) { host } else { "an unnamed machine".to_owned() };
+    format!("{} on {host}", name(surroundings))
+}
+
 /// The user whose rights this process has.
-pub(super) fn user() -> String {
+pub(crate) fn user() -> String {
     named(geteuid().as_raw())
 }
 
@@ -60,7 +68,7 @@ fn plain(name: &str) -> bool {
 }
 
 /// A reason as it may go into a request or a force file: one plain line.
-pub(super) fn reason(text: &str) -> anyhow::Result<&str> {
+pub(crate) fn reason(text: &str) -> anyhow::Result<&str> {
     let text = text.trim();
     if text.is_empty() {
         bail!("the reason is empty; say why, as --reason \"new disk in bay 2\"");
@@ -75,7 +83,7 @@ pub(super) fn reason(text: &str) -> anyhow::Result<&str> {
 }
 
 /// Adds who must run this to an error for want of permission.
-pub(super) fn root_needed(error: pubsub::Error) -> anyhow::Error {
+pub(crate) fn root_needed(error: pubsub::Error) -> anyhow::Error {
     let denied = matches!(&error, pubsub::Error::Io { source, .. }
         if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem));
     let error = anyhow::Error::new(error);

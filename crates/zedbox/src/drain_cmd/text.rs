@@ -10,7 +10,7 @@ const FEWEST_LINES: usize = 4;
 const BAR: usize = 20;
 
 /// `text` without anything that would move a terminal's cursor or change its state: texts come from files.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let shown = |letter: char| match letter {
         '\n' | '\t' => ' ',
         // Control characters, and those that change the direction of what follows.
@@ -23,7 +23,7 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 /// All `lines` in one text, each with `end` behind it.
-pub(super) fn lines_of<T: AsRef<str>>(lines: impl IntoIterator<Item = T>, end: &str) -> String {
+pub(crate) fn lines_of<T: AsRef<str>>(lines: impl IntoIterator<Item = T>, end: &str) -> String {
     lines.into_iter().fold(String::new(), |text, line| text + line.as_ref() + end)
 }
 
@@ -56,7 +56,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// `text` after `head`, further lines indented by as much as `head` is long; each ends with a new line.
-pub(super) fn paragraph(head: &str, text: &str, columns: usize) -> String {
+pub(crate) fn paragraph(head: &str, text: &str, columns: usize) -> String {
     let indent = head.chars().count();
     let mut out = String::new();
     for (at, line) in wrap(text, columns.saturating_sub(indent).max(1)).into_iter().enumerate() {
@@ -73,13 +73,13 @@ pub(super) fn paragraph(head: &str, text: &str, columns: usize) -> String {
 }
 
 /// A row of a sheet: what it is about on the left, the text beside it.
-pub(super) fn row(label: &str, text: &str, columns: usize) -> String {
+pub(crate) fn row(label: &str, text: &str, columns: usize) -> String {
     paragraph(&format!("{label:<LABEL$}"), text, columns)
 }
 
 /// How much a row matters where not all of them have room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Weight {
+pub(crate) enum Weight {
     /// The first line, the first blocker, the next step.
     Essential,
     /// What else holds the drain up, or what it has come to.
@@ -92,25 +92,25 @@ pub(super) enum Weight {
 
 /// Rows of a screen, in the order in which they are read, each with its weight.
 #[derive(Debug)]
-pub(super) struct Sheet {
+pub(crate) struct Sheet {
     rows: Vec<(Weight, Vec<String>)>,
     /// Of the first row.
     colour: Option<&'static str>,
 }
 
 impl Sheet {
-    pub(super) fn new(headline: &str, colour: Option<&'static str>) -> Self {
+    pub(crate) fn new(headline: &str, colour: Option<&'static str>) -> Self {
         let mut sheet = Self { rows: Vec::new(), colour };
         sheet.add(Weight::Essential, headline);
         sheet
     }
 
-    pub(super) fn add(&mut self, weight: Weight, row: &str) {
+    pub(crate) fn add(&mut self, weight: Weight, row: &str) {
         self.rows.push((weight, row.lines().map(str::to_owned).collect()));
     }
 
     /// All of it.
-    pub(super) fn text(&self, colours: bool) -> String {
+    pub(crate) fn text(&self, colours: bool) -> String {
         let lines = |(at, (_, lines)): (usize, &(Weight, Vec<String>))| match self
             .colour
             .filter(|_| colours && at == 0)
@@ -123,7 +123,7 @@ impl Sheet {
 
     /// What fits into fewer than `rows` lines: the lightest rows go first, the last of them before others; then the
     /// longest of the rest is cut.
-    pub(super) fn fit(mut self, rows: usize) -> Self {
+    pub(crate) fn fit(mut self, rows: usize) -> Self {
         let room = rows.saturating_sub(1).max(FEWEST_LINES);
         let height = |sheet: &Self| sheet.rows.iter().map(|(_, lines)| lines.len()).sum::<usize>();
         let mut dropped = 0;
@@ -154,13 +154,13 @@ impl Sheet {
 }
 
 /// `1 attempt`, `2 attempts`.
-pub(super) fn number<N: std::fmt::Display + Copy + PartialEq + From<u8>>(count: N, of: &str) -> String {
+pub(crate) fn number<N: std::fmt::Display + Copy + PartialEq + From<u8>>(count: N, of: &str) -> String {
     let end = if count == 1.into() { "" } else { "s" };
     format!("{count} {of}{end}")
 }
 
 /// How many rows of a terminal `text` takes, colours not counted.
-pub(super) fn height(text: &str, columns: usize) -> usize {
+pub(crate) fn height(text: &str, columns: usize) -> usize {
     let of_line = |line: &str| {
         let (mut seen, mut escaped) = (0_usize, false);
         for letter in line.chars() {
@@ -177,7 +177,7 @@ pub(super) fn height(text: &str, columns: usize) -> usize {
 }
 
 /// `[#####.....]`: `part` of `whole`; full only when nothing is left.
-pub(super) fn bar(part: u32, whole: u32) -> String {
+pub(crate) fn bar(part: u32, whole: u32) -> String {
     let steps = u64::try_from(BAR).unwrap_or_default();
     let full = (u64::from(part) * steps).checked_div(u64::from(whole)).unwrap_or_default().min(steps);
     let full = usize::try_from(full).unwrap_or_default();
@@ -185,7 +185,7 @@ pub(super) fn bar(part: u32, whole: u32) -> String {
 }
 
 /// A length of time in its two largest units.
-pub(super) fn span(secs: u64) -> String {
+pub(crate) fn span(secs: u64) -> String {
     let (mins, hours, days) = (secs / 60, secs / 3600, secs / 86_400);
     let two = |large: u64, unit: &str, small: u64, of: &str| match small {
         0 => format!("{large} {unit}"),
@@ -201,12 +201,12 @@ pub(super) fn span(secs: u64) -> String {
 }
 
 /// Seconds on the Unix clock.
-pub(super) fn unix_secs(at: GoTime) -> i64 {
+pub(crate) fn unix_secs(at: GoTime) -> i64 {
     at.to_timestamp().as_second()
 }
 
 /// `09:30:04 UTC`, with the date when it is not today's.
-pub(super) fn clock_time(at: GoTime, now: GoTime) -> String {
+pub(crate) fn clock_time(at: GoTime, now: GoTime) -> String {
     let (at, now) =
         (GoTime::from(at.to_timestamp()).to_string(), GoTime::from(now.to_timestamp()).to_string());
     let (Some(date), Some(time)) = (at.get(..10), at.get(11..19)) else { return at };
@@ -214,13 +214,13 @@ pub(super) fn clock_time(at: GoTime, now: GoTime) -> String {
 }
 
 /// The time to the second, for lines of a log.
-pub(super) fn seconds(at: GoTime) -> String {
+pub(crate) fn seconds(at: GoTime) -> String {
     let text = GoTime::from(at.to_timestamp()).to_string();
     text.get(..19).map_or(text.clone(), |secs| format!("{secs}Z"))
 }
 
 /// `at` in both ways: `09:30:04 UTC, 11 min ago`, or `10:30:00 UTC, in 48 min`.
-pub(super) fn moment(at: GoTime, now: GoTime) -> String {
+pub(crate) fn moment(at: GoTime, now: GoTime) -> String {
     let away = unix_secs(at) - unix_secs(now);
     let length = span(away.unsigned_abs());
     let relative = match away {

@@ -17,31 +17,31 @@ const FEWEST_COLUMNS: usize = 40;
 
 /// Where results and warnings go, and in which form.
 #[derive(Debug, Clone)]
-pub(super) struct Voice {
+pub(crate) struct Voice {
     /// For people or for programs.
-    pub(super) output: Output,
+    pub(crate) output: Output,
     /// Standard output is a terminal.
     terminal: bool,
     /// Its cursor can be moved back.
-    pub(super) redraws: bool,
+    pub(crate) redraws: bool,
     /// It takes colours.
-    pub(super) colours: bool,
+    pub(crate) colours: bool,
 }
 
 impl Voice {
-    pub(super) fn new(output: Output, surroundings: &Surroundings) -> Self {
+    pub(crate) fn new(output: Output, surroundings: &Surroundings) -> Self {
         let terminal = stdout().is_terminal();
         let redraws = terminal && !surroundings.dumb;
         Self { output, terminal, redraws, colours: redraws && !surroundings.no_colour }
     }
 
     /// Columns of the terminal right now.
-    pub(super) fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.size().0
     }
 
     /// Columns and rows of the terminal right now.
-    pub(super) fn size(&self) -> (usize, usize) {
+    pub(crate) fn size(&self) -> (usize, usize) {
         let asked = if self.terminal { rustix::termios::tcgetwinsize(stdout()).ok() } else { None };
         // A serial console knows neither.
         let given = |size: u16, default: usize| if size == 0 { default } else { usize::from(size) };
@@ -51,7 +51,7 @@ impl Voice {
     }
 
     /// Prints `text` as it is, at once. False when the reader has gone, which is no fault.
-    pub(super) fn print(text: &str) -> anyhow::Result<bool> {
+    pub(crate) fn print(text: &str) -> anyhow::Result<bool> {
         let mut out = stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -60,19 +60,24 @@ impl Voice {
     }
 
     /// Prints sentences, wrapped.
-    pub(super) fn paragraph(&self, text: &str) -> anyhow::Result<bool> {
+    pub(crate) fn paragraph(&self, text: &str) -> anyhow::Result<bool> {
         Self::print(&paragraph("", text, self.columns()))
     }
 
     /// Prints `value` as JSON and a new line: in one line for a stream of values, else for reading.
-    pub(super) fn json(value: &impl Serialize, one_line: bool) -> anyhow::Result<bool> {
+    pub(crate) fn json(value: &impl Serialize, one_line: bool) -> anyhow::Result<bool> {
         let text = if one_line { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
         Self::print(&format!("{}\n", text.context("print as JSON")?))
     }
 
     /// A line on standard error. It is not wrapped: paths and commands in it are there to be copied.
-    pub(super) fn warn(text: &str) {
-        let line = format!("zedbox drain: {}\n", clean(text));
+    pub(crate) fn warn(text: &str) {
+        Self::warn_of("drain", text);
+    }
+
+    /// The same of another command.
+    pub(crate) fn warn_of(command: &str, text: &str) {
+        let line = format!("zedbox {command}: {}\n", clean(text));
         // Nobody is left to tell when this fails.
         stderr().lock().write_all(line.as_bytes()).unwrap_or_default();
     }

@@ -304,6 +304,7 @@ pub(super) fn phase_words(seen: &Seen) -> String {
 
 fn at_work(seen: &Seen, status: DrainStatus) -> &'static str {
     match seen.agreed().map(|it| it.phase) {
+        Some(DrainPhase::WaitingForTurn) => "waiting for its turn to be down",
         Some(DrainPhase::Cordoning) => "cordoning the node",
         Some(DrainPhase::Draining) => "pods are being evicted",
         Some(DrainPhase::Detaching) => "all pods are gone, their volumes are being detached",

@@ -64,8 +64,13 @@ impl Node {
 
     /// The program with these words, not yet started. Nothing of this machine's environment reaches it.
     pub(crate) fn command(&self, words: &str) -> Command {
+        self.command_of("drain", words)
+    }
+
+    /// The same with another command than `drain`.
+    pub(crate) fn command_of(&self, name: &str, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
-        command.args(["drain", "--root"]).arg(self.root()).args(words.split_whitespace());
+        command.args([name, "--root"]).arg(self.root()).args(words.split_whitespace());
         command.env_clear().current_dir("/");
         command
     }

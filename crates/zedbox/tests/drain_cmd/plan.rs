@@ -1,63 +1,20 @@
 //! `zedbox drain plan`: a table or an object, no write, and the next step when it cannot be had.
 
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
-
-use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
-use tokio::runtime::Builder;
-use tokio::sync::oneshot;
 
 use crate::node::{Node, Told};
+use crate::place::Place;
 use crate::readme::shown;
-
-/// A cluster behind a port, and a node whose kubeconfig leads there.
-struct Place {
-    sim: Sim,
-    node: Node,
-    /// The cluster's thread ends when this is dropped.
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
 
 /// Two nodes, of which the device's is `edge-node-1`; a `StatefulSet` behind a budget that allows nothing.
 fn place() -> Place {
-    let (stop, stopped) = oneshot::channel::<()>();
-    let (tell, told) = mpsc::channel();
-    let thread = thread::spawn(move || {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let sim = Sim::new(SimConfig::default());
-            sim.add_node("edge-node-1", "uuid-1");
-            sim.add_node("n2", "uuid-2");
-            sim.add_stateful_set("shop", "web", 2);
-            sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 2 }));
-            sim.add_daemon_set("kube-system", "agent");
-            let ready = |pod: &Value| {
-                let conditions = pod["status"]["conditions"].as_array();
-                conditions
-                    .is_some_and(|all| all.iter().any(|it| it["type"] == "Ready" && it["status"] == "True"))
-            };
-            sim.until("pods", |pods| pods.len() == 4 && pods.iter().all(ready)).await;
-            let server = sim.serve().await.unwrap();
-            tell.send((sim, server.kubeconfig())).unwrap();
-            // The sender never sends: its end is the end.
-            drop(stopped.await);
-        });
-    });
-    let (sim, kubeconfig) = told.recv().unwrap();
-    let node = Node::of("drain-5-cordoned");
-    node.put("run/.kube/k3s/k3s.yaml", &kubeconfig);
-    Place { sim, node, stop: Some(stop), thread: Some(thread) }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
-    }
+    Place::new(4, |sim| {
+        sim.add_node("edge-node-1", "uuid-1");
+        sim.add_node("n2", "uuid-2");
+        sim.add_stateful_set("shop", "web", 2);
+        sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 2 }));
+        sim.add_daemon_set("kube-system", "agent");
+    })
 }
 
 impl Place {

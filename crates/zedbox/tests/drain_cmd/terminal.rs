@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::process::{Child, Command};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -12,10 +12,10 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::node::Node;
 
 /// A terminal with the program on it.
-struct Terminal {
+pub(crate) struct Terminal {
     screen: File,
     child: Child,
-    read: String,
+    pub(crate) read: String,
 }
 
 impl Terminal {
@@ -23,7 +23,11 @@ impl Terminal {
         Self::sized(node, words, (columns, 24), env)
     }
 
-    fn sized(node: &Node, words: &str, (columns, rows): (u16, u16), env: &[(&str, &str)]) -> Self {
+    fn sized(node: &Node, words: &str, size: (u16, u16), env: &[(&str, &str)]) -> Self {
+        Self::of(node.command(words), size, env)
+    }
+
+    pub(crate) fn of(mut command: Command, (columns, rows): (u16, u16), env: &[(&str, &str)]) -> Self {
         let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&screen).unwrap();
         unlockpt(&screen).unwrap();
@@ -31,7 +35,6 @@ impl Terminal {
         tcsetwinsize(&screen, size).unwrap();
         let name = ptsname(&screen, Vec::new()).unwrap();
         let end: OwnedFd = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-        let mut command = node.command(words);
         command.envs(env.iter().copied()).stdout(end);
         // What the program writes to stays open with the command; it must go, or the screen never ends.
         let child = command.spawn().unwrap();
@@ -63,7 +66,7 @@ impl Terminal {
         count > 0
     }
 
-    fn end(&mut self) -> i32 {
+    pub(crate) fn end(&mut self) -> i32 {
         while self.more() {}
         self.child.wait().unwrap().code().unwrap_or(-1)
     }

@@ -9,6 +9,7 @@ use nodestatus::Membership;
 use step::Mono;
 use topics::GoTime;
 
+use crate::core::turn::Turns;
 use crate::limits::Limits;
 
 /// A clock that was moved by less was not set: the journal of an earlier run is not written again for that.
@@ -24,9 +25,16 @@ pub(crate) struct NodeContext {
     pub(crate) member: Membership,
     /// Whether the name of our Node object is known.
     pub(crate) node_known: bool,
+    /// The turn of this node to be down.
+    pub(crate) turn: Turns,
 }
 
 impl NodeContext {
+    /// The turn in which it may be cordoned; `None` while it has to wait for one.
+    pub(crate) fn grant(&self) -> Option<super::facts::Grant> {
+        if self.limits.take_turns { self.turn.held() } else { Some(super::facts::Grant::default()) }
+    }
+
     /// What the wall clock of now shows for a point in this boot.
     pub(crate) fn wall(&self, at: Mono) -> GoTime {
         self.booted_at.plus(at.since_start())

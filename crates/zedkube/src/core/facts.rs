@@ -14,6 +14,8 @@ use topics::{
 
 use clusterview::leader::Candidacy;
 use nodestatus::Membership;
+use outage::keeper::Ask;
+use outage::turn::event::{Standing, Unconfirmed};
 
 /// Number of a run: results of another one are not listened to.
 pub type RunId = u64;
@@ -63,6 +65,10 @@ pub enum Event {
     Gate(Box<Report>),
     /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
     Tainted(Vec<String>),
+    /// Where this node stands with its turn to be down.
+    Turn(Box<Standing>),
+    /// Answer to [`Ask::Confirm`]: the turn is still ours, or why not.
+    TurnConfirmed(Result<(), Unconfirmed>),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
     /// Time has passed.
@@ -94,6 +100,15 @@ pub struct Author {
     pub by: String,
     /// Why, or empty.
     pub reason: String,
+}
+
+/// The turn that a cordon was made in; the default where nodes take no turns.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Grant {
+    /// Number of the grant.
+    pub fence: u32,
+    /// UID of the Lease.
+    pub lease_uid: String,
 }
 
 /// A drain that is proved done.
@@ -177,10 +192,12 @@ pub enum Effect {
     Candidacy(Candidacy),
     /// Ask whether the API is there.
     Probe(RunId),
-    /// Cordon the node in the name of this request.
-    Cordon(RunId, NodeDrainRequest),
+    /// Ask the keeper of this node's turn.
+    Turn(Ask),
+    /// Cordon the node in the name of this request, in this turn.
+    Cordon(RunId, NodeDrainRequest, Grant),
     /// Drain the node: one attempt, at most so long, from these marks on.
-    Drain(RunId, NodeDrainRequest, Duration, Box<Marks>),
+    Drain(RunId, (NodeDrainRequest, Grant), Duration, Box<Marks>),
     /// Wait for a change of what held the failed attempt up.
     Await(RunId, Box<Watched>),
     /// End whatever task is at work on the cluster, a look and a guard too.
@@ -213,6 +230,10 @@ pub enum Said {
     Taken(NodeDrainRequest),
     /// A run starts.
     Starting,
+    /// It waits for its turn to be down, for this reason.
+    WaitsForTurn(String),
+    /// Its turn to be down is no longer its own, for this reason.
+    TurnLost(String),
     /// A try to cordon failed.
     CordonFailed(u32, String),
     /// The node is cordoned.

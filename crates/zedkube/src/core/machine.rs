@@ -49,6 +49,7 @@ impl Zedkube {
                 booted_at: wrote.unwrap_or(booted_at),
                 member: Membership::default(),
                 node_known: false,
+                turn: super::turn::Turns::default(),
             },
             drain: Drain::new(same_boot),
             care: NodeCare::new(now, same_boot.map(|it| it.cordon)),
@@ -147,6 +148,10 @@ impl Core for Zedkube {
             Event::Stirred(what) => self.care.node_changed(now, self.wanted(), what, &mut out),
             Event::Gate(report) => self.care.gate(now, report, &mut out),
             Event::Tainted(taints) => self.care.tainted(taints, &mut out),
+            Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
+            Event::TurnConfirmed(result) => {
+                self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
+            }
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
             | Event::Cordoned(..)
@@ -168,6 +173,7 @@ impl Core for Zedkube {
             self.advance(now, &mut out);
         }
         self.care.settle_gate(self.wanted(), self.drain.is_active(), &self.node, &mut out);
+        self.settle_turn(&mut out);
         self.publish(now, &mut out);
         out
     }

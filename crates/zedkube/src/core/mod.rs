@@ -8,6 +8,7 @@ mod facts;
 mod machine;
 mod records;
 mod settle;
+mod turn;
 mod view;
 
 #[cfg(test)]
@@ -15,7 +16,7 @@ mod tests;
 
 pub use clusterview::leader::Candidacy;
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
-pub use facts::{Author, Away, Done, Effect, Event, Failure, Force, RunId, Said, Seen, Stayer};
+pub use facts::{Author, Away, Done, Effect, Event, Failure, Force, Grant, RunId, Said, Seen, Stayer};
 pub use machine::Zedkube;
 pub use nodestatus::Membership;
 pub(crate) use records::{short, shorten};

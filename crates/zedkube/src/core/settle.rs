@@ -5,6 +5,7 @@
 //! gets a new drain, under the same request (goals P8). Pure: no clock, no I/O, no task.
 
 use nodestatus::Membership;
+use outage::turn::event::Standing;
 use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus};
 
@@ -13,6 +14,7 @@ use super::care::{Voided, Wanted};
 use super::drain::{End, Outcome};
 use super::facts::{Effect, Said, Seen};
 use super::machine::Zedkube;
+use super::turn::Levels;
 
 impl Zedkube {
     /// Whether this node is in a cluster as far as drains are concerned.
@@ -32,7 +34,7 @@ impl Zedkube {
 
     /// How the node is to be as things are now.
     pub(super) fn wanted(&self) -> Wanted {
-        if self.node.member != Membership::Leaving && !self.drain.keeps_cordon() {
+        if self.node.member != Membership::Leaving && !self.drain.keeps_cordon(&self.node) {
             Wanted::Schedulable
         } else if self.answers.any_drained() {
             Wanted::Drained
@@ -90,6 +92,7 @@ impl Zedkube {
                 self.care.check_at(now);
             }
             Some(Outcome::Skipped(skip)) => self.answers.give(now, DrainStatus::Complete, &skip, &self.node),
+            Some(Outcome::TurnLost(_) | Outcome::TurnRefused) => self.uncordon_soon(now),
             Some(Outcome::Failed(status)) => {
                 self.answers.give(now, status, "", &self.node);
                 self.uncordon_soon(now);
@@ -177,7 +180,11 @@ impl Zedkube {
         self.drain.begin(now, request, &self.answers, &self.node, out);
         self.answers.drain_begins();
         self.care.guard_ended();
-        self.care.rest();
+        if self.drain.keeps_cordon(&self.node) || self.care.cordon() != CordonOwner::Ours {
+            self.care.rest();
+        } else {
+            self.care.check_at(now);
+        }
         if self.drain.catches_up() {
             self.advance(now, out);
         }
@@ -200,6 +207,37 @@ impl Zedkube {
             }
         }
         self.settle(now, out);
+    }
+
+    /// Hears where this node stands with its turn. A turn that is lost takes COMPLETE with it: somebody else may be
+    /// down now.
+    pub(super) fn turn_heard(&mut self, now: Mono, standing: Standing, out: &mut Vec<Effect>) {
+        if !self.node.turn.hear(standing) {
+            return;
+        }
+        let outcome = self.drain.turn(now, &self.node, out);
+        if let Some(Outcome::TurnLost(why)) = &outcome {
+            self.void(format!("its turn to be down is no longer its own: {why}"), |_| true, out);
+        }
+        self.follow(now, outcome);
+    }
+
+    /// Tells the keeper of the turn what is wanted now, once that is known.
+    pub(super) fn settle_turn(&mut self, out: &mut Vec<Effect>) {
+        let knows = self.is_member() && self.may_look() && self.care.knows_cordon();
+        if !self.node.limits.take_turns || !knows {
+            return;
+        }
+        let cordoned = self.care.cordon() == CordonOwner::Ours && !self.care.is_of_earlier_boot();
+        let wanted = self.drain.wants_turn(&self.node) || self.wanted() == Wanted::Drained || cordoned;
+        let levels = Levels {
+            wanted,
+            serves: self.drain.serves(),
+            sound: self.care.is_sound(),
+            phase: self.drain.turn_phase(),
+            cordoned,
+        };
+        self.node.turn.settle(&levels, out);
     }
 
     /// Takes from what was seen the pods that are left in place by policy, and all pods where nobody was answered

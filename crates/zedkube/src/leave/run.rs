@@ -167,8 +167,12 @@ impl Leaver {
                 }
             };
             // No requester has this number: the drain gives such a cordon back if the leave is called off.
-            let owner =
-                CordonOwner { boot_id: station.boot_id.clone(), requested_by: 0, requested_at: started_at };
+            let owner = CordonOwner {
+                boot_id: station.boot_id.clone(),
+                requested_by: 0,
+                requested_at: started_at,
+                ..CordonOwner::default()
+            };
             let rules = limits.rules(*attempt.borrow());
             let order = Leave {
                 node: node.clone(),

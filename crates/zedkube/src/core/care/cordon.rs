@@ -128,6 +128,16 @@ impl NodeCare {
         &self.trouble
     }
 
+    /// The gate after the boot is open, and no cordon of ours is left.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.after_boot.is_open() && self.cordon != CordonOwner::Ours
+    }
+
+    /// The cordon that is on the node is one of ours of an earlier boot.
+    pub(crate) fn is_of_earlier_boot(&self) -> bool {
+        self.after_boot.earlier_cordon().is_some()
+    }
+
     /// What is known of the gate after the boot.
     pub(crate) fn after_boot(&self) -> &AfterBoot {
         &self.after_boot

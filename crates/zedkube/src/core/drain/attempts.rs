@@ -30,7 +30,9 @@ impl Drain {
         let marks = Marks { attempt: Some(began), ..marks };
         out.push(Effect::Say(Said::Attempt(attempt, node.limits.drain_tries)));
         if let Some(request) = &self.serves {
-            out.push(Effect::Drain(self.run_id, request.clone(), limit, Box::new(marks.clone())));
+            // Whose cordon it is stays as it was when the turn is not known for a moment.
+            let grant = node.grant().unwrap_or_default();
+            out.push(Effect::Drain(self.run_id, (request.clone(), grant), limit, Box::new(marks.clone())));
         }
         let pods = Progress { marks, ..Progress::default() };
         self.run = Run::Draining { attempt, deadline: began + limit, now: Box::new(pods) };

@@ -2,8 +2,11 @@
 //!
 //! Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no task.
 
+use std::time::Duration;
+
 use agent::settings::{self, Properties};
 use kubenodeop::StickyAction;
+use outage::keeper::Ask;
 use step::{Fault, Mono, planted};
 use topics::{CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainRequest};
 
@@ -13,6 +16,9 @@ use super::run::{End, Run};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, RunId, Said, Stayer};
+
+/// How long the answer to whether the turn is still ours may take before the question is asked again.
+const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
 
 /// The drain of this node, or none.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +47,7 @@ pub(crate) struct Drain {
     /// What was left in place by policy, in attempts that are over.
     pub(super) left: Vec<String>,
     /// What was shown before this agent restarted, while the run catches up.
-    floor: Option<DrainStatus>,
+    pub(super) floor: Option<DrainStatus>,
 }
 
 /// What the rest of the core has to know of a step of the drain.
@@ -57,6 +63,10 @@ pub(crate) enum Outcome {
     Skipped(String),
     /// It has failed.
     Failed(DrainStatus),
+    /// Its turn to be down is no longer its own, for this reason.
+    TurnLost(String),
+    /// It was under way before this agent restarted, and has to wait for another turn.
+    TurnRefused,
 }
 
 impl Drain {
@@ -92,12 +102,6 @@ impl Drain {
     #[cfg(test)]
     pub(crate) fn run(&self) -> &Run {
         &self.run
-    }
-
-    /// The request in whose name it works.
-    #[cfg(test)]
-    pub(crate) fn serves(&self) -> Option<&NodeDrainRequest> {
-        self.serves.as_ref()
     }
 
     /// Hears config properties.
@@ -146,15 +150,18 @@ impl Drain {
     }
 
     /// A cordon of ours stays while a drain runs or is complete.
-    pub(crate) fn keeps_cordon(&self) -> bool {
+    pub(crate) fn keeps_cordon(&self, node: &NodeContext) -> bool {
         match &self.run {
+            // A node that waits is not cordoned; one that continues what it was in is, until its turn is refused.
+            Run::Taken { .. } | Run::Probing { .. } | Run::Waiting { .. } => {
+                node.grant().is_some() || self.resume.is_some() || self.floor.is_some()
+            }
             Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
             Run::Ended(End::Resumed(status)) => {
                 !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
             }
-            Run::Taken { .. }
-            | Run::Probing { .. }
-            | Run::Cordoning { .. }
+            Run::Cordoning { .. }
+            | Run::Confirming { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
             | Run::Holding { .. }
@@ -240,8 +247,20 @@ impl Drain {
             Run::Taken { from } if now >= *from => {
                 self.next_start = Some(now + node.limits.drain_gap()).filter(|at| *at > now);
                 out.push(Effect::Say(Said::Starting));
+                if node.limits.take_turns {
+                    self.run = Run::Waiting { tried: 0, again: None };
+                    return self.turn(now, node, out);
+                }
                 out.push(Effect::Probe(self.run_id));
-                self.run = Run::Probing { away_since: now, again: None, trouble: String::new() };
+                self.run = Run::Probing { away_since: now, tried: 0, again: None, trouble: String::new() };
+            }
+            Run::Waiting { again, .. } if again.is_some_and(|at| now >= at) => {
+                *again = None;
+                return self.turn(now, node, out);
+            }
+            Run::Confirming { again } if now >= *again => {
+                *again = now + CONFIRM_AGAIN;
+                out.push(Effect::Turn(Ask::Confirm));
             }
             Run::Probing { again, .. } if again.is_some_and(|at| now >= at) => {
                 *again = None;
@@ -250,7 +269,7 @@ impl Drain {
             Run::Cordoning { tried, again, .. } if again.is_some_and(|at| now >= at) => {
                 *tried += 1;
                 *again = None;
-                return self.send_cordon(out);
+                return self.send_cordon(node, out);
             }
             Run::Pausing { attempt, until, last, .. } if now >= *until => {
                 let (next, last) = (*attempt + 1, last.clone());
@@ -263,7 +282,9 @@ impl Drain {
             Run::Idle
             | Run::Taken { .. }
             | Run::Probing { .. }
+            | Run::Waiting { .. }
             | Run::Cordoning { .. }
+            | Run::Confirming { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
             | Run::Holding { .. }
@@ -272,10 +293,21 @@ impl Drain {
         None
     }
 
-    fn send_cordon(&self, out: &mut Vec<Effect>) -> Option<Outcome> {
-        let request = self.serves.clone()?;
-        out.push(Effect::Cordon(self.run_id, request));
+    pub(super) fn send_cordon(&self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+        let (request, grant) = (self.serves.clone()?, node.grant()?);
+        out.push(Effect::Cordon(self.run_id, request, grant));
         Some(Outcome::CordonSent)
+    }
+
+    /// The way to the cordon is free.
+    pub(super) fn begin_cordon(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+        self.run = Run::Cordoning { tried: 1, again: None, trouble: String::new() };
+        self.send_cordon(node, out)
+    }
+
+    /// The request in whose name it works.
+    pub(crate) fn serves(&self) -> Option<&NodeDrainRequest> {
+        self.serves.as_ref()
     }
 
     /// Hears whether the API can be reached.
@@ -286,11 +318,8 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
-        let Run::Probing { away_since, again: None, .. } = self.run else { return None };
-        let Err(trouble) = result else {
-            self.run = Run::Cordoning { tried: 1, again: None, trouble: String::new() };
-            return self.send_cordon(out);
-        };
+        let Run::Probing { away_since, tried, again: None, .. } = self.run else { return None };
+        let Err(trouble) = result else { return self.reached(now, tried, node, out) };
         let limit = self.properties.time(settings::DRAIN_SKIP);
         // A drain that was under way holds: an API that is away for one cause would release every draining node.
         let under_way = self.resume.is_some();
@@ -301,7 +330,7 @@ impl Drain {
         }
         let pause = now + node.limits.probe_pause();
         let again = if under_way { pause } else { pause.min(away_since + limit) };
-        self.run = Run::Probing { away_since, again: Some(again), trouble };
+        self.run = Run::Probing { away_since, tried, again: Some(again), trouble };
         None
     }
 
@@ -319,7 +348,12 @@ impl Drain {
             Ok(owner) => {
                 self.floor = None;
                 out.push(Effect::Say(Said::Cordoned(owner)));
-                self.first_attempt(now, node, out);
+                if node.limits.take_turns {
+                    out.push(Effect::Turn(Ask::Confirm));
+                    self.run = Run::Confirming { again: now + CONFIRM_AGAIN };
+                } else {
+                    self.first_attempt(now, node, out);
+                }
                 Some(Outcome::Cordoned(owner))
             }
             Err(trouble) => {

@@ -9,6 +9,7 @@ mod life;
 mod resume;
 mod run;
 mod shown;
+mod turn;
 mod words;
 
 pub(crate) use life::{Drain, Outcome};

@@ -106,14 +106,26 @@ impl Kept {
                 kept(*attempt, Some(*until), &last.marks, reason.clone())
             }
             (
-                Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),
+                Run::Idle
+                | Run::Taken { .. }
+                | Run::Probing { .. }
+                | Run::Waiting { .. }
+                | Run::Cordoning { .. }
+                | Run::Confirming { .. }
+                | Run::Ended(_),
                 Some(Resume { attempt, marks, pause, .. }),
             ) => {
                 let (until, reason) = pause.clone().unzip();
                 kept(*attempt, until, marks, reason.unwrap_or_default())
             }
             (
-                Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_),
+                Run::Idle
+                | Run::Taken { .. }
+                | Run::Probing { .. }
+                | Run::Waiting { .. }
+                | Run::Cordoning { .. }
+                | Run::Confirming { .. }
+                | Run::Ended(_),
                 None,
             ) => kept(run.attempt(), None, &Marks::default(), run.failure()),
         }

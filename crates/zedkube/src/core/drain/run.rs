@@ -20,10 +20,19 @@ pub(crate) enum Run {
     Probing {
         /// Since when it is not.
         away_since: Mono,
+        /// As in [`Run::Waiting`].
+        tried: u32,
         /// When it is asked again; `None` while an answer is awaited.
         again: Option<Mono>,
         /// Why it is not, or empty.
         trouble: String,
+    },
+    /// Waits for its turn to be down.
+    Waiting {
+        /// How often the API answered, and not about the turn.
+        tried: u32,
+        /// When it is asked again then.
+        again: Option<Mono>,
     },
     /// Tries to cordon.
     Cordoning {
@@ -33,6 +42,11 @@ pub(crate) enum Run {
         again: Option<Mono>,
         /// Why the last try failed, or empty.
         trouble: String,
+    },
+    /// Cordoned; the turn is looked at once more.
+    Confirming {
+        /// When the question is asked again.
+        again: Mono,
     },
     /// An attempt is under way.
     Draining {
@@ -90,7 +104,10 @@ impl Run {
         match self {
             Self::Idle => DrainStatus::NotRequested,
             Self::Taken { .. } => DrainStatus::Requested,
-            Self::Probing { .. } | Self::Cordoning { .. } => floor.unwrap_or(DrainStatus::Starting),
+            Self::Waiting { .. } => floor.unwrap_or(DrainStatus::Requested),
+            Self::Probing { .. } | Self::Cordoning { .. } | Self::Confirming { .. } => {
+                floor.unwrap_or(DrainStatus::Starting)
+            }
             Self::Draining { .. } | Self::Holding { .. } => DrainStatus::Cordoned,
             Self::Pausing { .. } => DrainStatus::DrainRetrying,
             Self::Ended(End::Drained { .. } | End::Skipped(_)) => DrainStatus::Complete,
@@ -136,7 +153,9 @@ impl Run {
             Self::Idle
             | Self::Taken { .. }
             | Self::Probing { .. }
+            | Self::Waiting { .. }
             | Self::Cordoning { .. }
+            | Self::Confirming { .. }
             | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => None,
         }
     }
@@ -155,7 +174,10 @@ impl Run {
     pub(super) fn due(&self) -> Option<Mono> {
         match self {
             Self::Taken { from } => Some(*from),
-            Self::Probing { again, .. } | Self::Cordoning { again, .. } => *again,
+            Self::Probing { again, .. } | Self::Waiting { again, .. } | Self::Cordoning { again, .. } => {
+                *again
+            }
+            Self::Confirming { again } => Some(*again),
             Self::Pausing { until, .. } | Self::Holding { until, .. } => Some(*until),
             Self::Idle | Self::Draining { .. } | Self::Ended(_) => None,
         }

@@ -4,7 +4,7 @@
 
 use kubenodeop::{Counts, Phase, Progress};
 use step::Mono;
-use topics::{Blocker, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, PodCounts, StepWord};
+use topics::{Blocker, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, PodCounts, StepWord, TurnShown};
 
 use super::api_lost::may_be_skipped;
 use super::attempts::add_left;
@@ -47,9 +47,13 @@ impl Drain {
         let (tier, estimate, deadline) = match &self.run {
             Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
             Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
-            Run::Idle | Run::Taken { .. } | Run::Probing { .. } | Run::Cordoning { .. } | Run::Ended(_) => {
-                (None, None, None)
-            }
+            Run::Idle
+            | Run::Taken { .. }
+            | Run::Probing { .. }
+            | Run::Waiting { .. }
+            | Run::Cordoning { .. }
+            | Run::Confirming { .. }
+            | Run::Ended(_) => (None, None, None),
         };
         let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| node.wall(at));
         let serves = answers.shown(self.serves.as_ref());
@@ -67,12 +71,27 @@ impl Drain {
             evicted,
             replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect(),
             recordons,
+            turn: self.turn_shown(node),
             started_at: if self.is_idle() { GoTime::ZERO } else { self.started_at },
             deadline: wall(deadline),
             estimate: wall(estimate),
             api_silent_since: wall(self.silence.as_ref().and(self.silent_since)),
             skip: self.run.skip(),
             ..NodeDrainProgress::default()
+        }
+    }
+
+    fn turn_shown(&self, node: &NodeContext) -> TurnShown {
+        let Some(waiting) = node.turn.waiting().filter(|_| matches!(self.run, Run::Waiting { .. })) else {
+            let fence = node.turn.held().map(|it| it.fence).unwrap_or_default();
+            return TurnShown { fence, ..TurnShown::default() };
+        };
+        TurnShown {
+            fence: 0,
+            rule: waiting.rule.code().to_owned(),
+            nodes: waiting.nodes.clone(),
+            since: node.wall(waiting.since),
+            place: waiting.place.and_then(|it| u32::try_from(it).ok()).unwrap_or_default(),
         }
     }
 
@@ -133,7 +152,9 @@ impl Drain {
         match &self.run {
             Run::Taken { .. }
             | Run::Probing { .. }
+            | Run::Waiting { .. }
             | Run::Cordoning { .. }
+            | Run::Confirming { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
             | Run::Holding { .. } => None,

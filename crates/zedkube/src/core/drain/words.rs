@@ -51,6 +51,17 @@ impl Drain {
                     ),
                 )
             }
+            Run::Waiting { .. } => match node.turn.waiting() {
+                Some(waiting) => words(
+                    DrainPhase::WaitingForTurn,
+                    format!("waits for its turn to be down: {}", waiting.why),
+                    format!("wait, or look who is before it: `zedbox lock status`; `{}`", waiting.next),
+                ),
+                None => words(DrainPhase::WaitingForTurn, "asks for its turn to be down", "nothing"),
+            },
+            Run::Confirming { .. } => {
+                words(DrainPhase::Cordoning, "cordoned; checks that it is still its turn", "nothing")
+            }
             Run::Cordoning { trouble, .. } if trouble.is_empty() => {
                 words(DrainPhase::Cordoning, "making the node unschedulable", "nothing")
             }

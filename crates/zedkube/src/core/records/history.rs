@@ -172,13 +172,13 @@ impl History {
     }
 
     /// The same for what happens once: not when it is there already since `since`.
-    pub(super) fn once(&mut self, step: StepWord, since: &[StepWord], attempt: u32, at: GoTime) {
+    pub(super) fn once(&mut self, step: StepWord, since: &[StepWord], attempt: u32, at: GoTime, text: &str) {
         let is_there = |record: &mut DrainRecord| {
             let last = record.steps.iter().rev().find(|it| it.step == step || since.contains(&it.step));
             last.is_some_and(|it| it.step == step)
         };
         if !self.open().is_some_and(is_there) {
-            self.step(step, attempt, at, "");
+            self.step(step, attempt, at, text);
         }
     }
 

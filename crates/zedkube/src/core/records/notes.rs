@@ -30,7 +30,8 @@ impl History {
         for effect in turn {
             match effect {
                 Effect::Cordon(..) => {
-                    self.once(StepWord::ApiReached, &[StepWord::Taken, StepWord::Restarted], 0, at);
+                    let after = [StepWord::Taken, StepWord::Restarted, StepWord::WaitsForTurn];
+                    self.once(StepWord::ApiReached, &after, 0, at, "");
                 }
                 Effect::Say(said) => end = self.note(at, said, drain, answers, node).or(end),
                 Effect::Journal(_)
@@ -39,6 +40,7 @@ impl History {
                 | Effect::Status(_)
                 | Effect::Candidacy(_)
                 | Effect::Probe(_)
+                | Effect::Turn(_)
                 | Effect::Drain(..)
                 | Effect::Await(..)
                 | Effect::Cancel
@@ -54,7 +56,7 @@ impl History {
             }
             self.reached(drain.status(), &drain.all_left());
             if let Some(attempt) = drain.proving() {
-                self.once(StepWord::Proving, &[StepWord::Attempt], attempt, at);
+                self.once(StepWord::Proving, &[StepWord::Attempt], attempt, at, "");
             }
             let silent_end = || self.newest().and_then(|record| drain.silent_end(record, answers));
             if let Some((step, status, text)) = end.or_else(silent_end) {
@@ -77,6 +79,11 @@ impl History {
             Said::Taken(request) => {
                 self.taken(request, &node.boot_id, at, drain.catches_up());
             }
+            Said::WaitsForTurn(why) => {
+                let after = [StepWord::Taken, StepWord::Restarted, StepWord::ApiReached, StepWord::TurnLost];
+                self.once(StepWord::WaitsForTurn, &after, 0, at, why);
+            }
+            Said::TurnLost(why) => self.step(StepWord::TurnLost, 0, at, why),
             Said::Cordoned(owner) => self.step(StepWord::Cordoned, 0, at, whose(*owner)),
             Said::Attempt(attempt, _) => self.step(StepWord::Attempt, *attempt, at, ""),
             Said::AttemptFailed(attempt, why) => {

@@ -14,6 +14,11 @@ use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatu
 use super::{Done, Effect, Event, Failure, Membership, RunId, Seen, Zedkube};
 use crate::limits::Limits;
 
+/// Those of a node that need not wait for its turn: what the drain itself does.
+pub(super) fn alone() -> Limits {
+    Limits { take_turns: false, ..Limits::default() }
+}
+
 pub(super) const T0: Mono = Mono::from_start(Duration::from_secs(100));
 
 pub(super) fn wall() -> GoTime {
@@ -73,7 +78,7 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn with(journal: Option<DrainJournal>) -> Self {
         // Each value is said at once, so that a test waits for what it is about.
-        let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..Limits::default() };
+        let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..alone() };
         Self::at(T0, limits, journal)
     }
 
@@ -148,7 +153,7 @@ impl Bench {
 
     pub(super) fn run(&self) -> RunId {
         let of = |it: &Effect| {
-            let (Effect::Probe(run) | Effect::Cordon(run, _) | Effect::Drain(run, ..)) = it else {
+            let (Effect::Probe(run) | Effect::Cordon(run, ..) | Effect::Drain(run, ..)) = it else {
                 return None;
             };
             Some(*run)

@@ -13,7 +13,7 @@ use topics::{
     Requester, StepWord,
 };
 
-use super::bench::{Bench, T0, booted_at, gate, request, wall};
+use super::bench::{Bench, T0, alone, booted_at, gate, request, wall};
 use super::{Author, Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
@@ -195,7 +195,7 @@ fn k4_a_clock_that_was_set_while_nobody_ran_is_made_up_for_at_the_next_start() {
     for booted in other_clocks() {
         let bench = failing();
         let (journal, history) = (bench.core.journal(), bench.core.history.kept().clone());
-        let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..Limits::default() };
+        let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..alone() };
         let (core, effects) = Zedkube::new(limits, Some(journal), "b1".into(), at(30), booted);
         let mut again = Bench { core, now: at(30), last: effects, statuses: Vec::new() };
         let recalled = again.core.recall(at(30), Some(history));
@@ -236,7 +236,7 @@ fn k4_a_request_whose_own_time_cannot_be_is_shown_as_made_when_it_was_heard_of()
 #[test]
 fn k4_what_earlier_boots_have_kept_stays_as_it_was_written() {
     let earlier = failing();
-    let limits = Limits { progress_gap_ms: 0, ..Limits::default() };
+    let limits = Limits { progress_gap_ms: 0, ..alone() };
     // Before the first answer of a time server the new boot is in 1970.
     let unset = GoTime::from_unix_nanos(0).unwrap();
     let journal = Some(earlier.core.journal());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kubenodeop::{Progress, Remaining};
 use topics::{DrainPhase, Requester};
 
-use super::bench::{Bench, T0, booted_at, request};
+use super::bench::{Bench, T0, alone, booted_at, request};
 use super::{Away, Event, Zedkube};
 use crate::limits::Limits;
 
@@ -15,7 +15,7 @@ const US: Requester = Requester::DeviceOp;
 const LIMIT: Duration = Duration::from_secs(600);
 
 fn limits() -> Limits {
-    Limits { api_lost_skip_ms: 600_000, progress_gap_ms: 0, marks_gap_ms: 0, ..Limits::default() }
+    Limits { api_lost_skip_ms: 600_000, progress_gap_ms: 0, marks_gap_ms: 0, ..alone() }
 }
 
 /// A drain of a worker, with nothing at stake.

@@ -10,9 +10,9 @@ mod records;
 mod restarted;
 mod rules;
 mod said;
-mod seen;
 mod sizes;
 mod standing;
+mod turns;
 mod voided;
 mod world;
 

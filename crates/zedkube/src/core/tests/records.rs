@@ -7,7 +7,7 @@ use std::time::Duration;
 use kubenodeop::{Left, Marks, Phase, Progress};
 use topics::{CordonOwner, DrainRecord, DrainStatus, DrainStep, NodeDrainStatus, Requester, StepWord};
 
-use super::bench::{Bench, T0, booted_at, request, wall};
+use super::bench::{Bench, T0, alone, booted_at, request, wall};
 use super::{Author, Done, Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
@@ -39,6 +39,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         Effect::Status(_) => Some("status"),
         Effect::Drain(..) | Effect::Probe(_) | Effect::Cordon(..) => Some("call"),
         Effect::Candidacy(_)
+        | Effect::Turn(_)
         | Effect::Await(..)
         | Effect::Cancel
         | Effect::Guard
@@ -53,7 +54,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
 /// Restarted at the same moment, in this boot, with what the last run has written.
 fn restarted(bench: &Bench, boot: &str) -> Bench {
     let journal = Some(bench.core.journal());
-    let limits = Limits { progress_gap_ms: 0, ..Limits::default() };
+    let limits = Limits { progress_gap_ms: 0, ..alone() };
     let (core, mut effects) = Zedkube::new(limits, journal, boot.into(), bench.now, booted_at());
     let mut next = Bench { core, now: bench.now, last: Vec::new(), statuses: Vec::new() };
     next.core.count_on(Some(bench.core.progress()));
@@ -249,8 +250,7 @@ fn the_end_is_kept_when_the_agent_dies_between_journal_and_history() {
     let run = bench.until_draining();
     let open = bench.core.history.kept().clone();
     bench.done(run);
-    let (core, _) =
-        Zedkube::new(Limits::default(), Some(bench.core.journal()), "b1".into(), bench.now, booted_at());
+    let (core, _) = Zedkube::new(alone(), Some(bench.core.journal()), "b1".into(), bench.now, booted_at());
     let mut next = Bench { core, now: bench.now, last: Vec::new(), statuses: Vec::new() };
     next.core.recall(next.now, Some(open));
     next.ask(&request(US, 1));

@@ -11,7 +11,7 @@ use kubenodeop::{Marks, Progress, Tier};
 use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainRequest, Requester};
 
-use super::bench::{Bench, T0, request};
+use super::bench::{Bench, T0, alone, request};
 use super::{Effect, Event, Said};
 use crate::limits::Limits;
 
@@ -40,7 +40,7 @@ fn awaits(bench: &Bench) -> bool {
 
 /// Restarted at that time of the same boot, with this request made, up to the cordon.
 fn restarted(journal: DrainJournal, now: Mono, standing: &NodeDrainRequest) -> Bench {
-    let limits = Limits { progress_gap_ms: 0, ..Limits::default() };
+    let limits = Limits { progress_gap_ms: 0, ..alone() };
     let mut bench = Bench::at(now, limits, Some(journal));
     bench.ask(standing);
     bench.join();
@@ -119,7 +119,7 @@ fn d15_restarts_upon_restarts_do_not_forget_and_five_attempts_stay_five() {
     for attempt in 2..=5 {
         // Killed before it has read anything, before the API answers, and before the cordon.
         for steps in 0..3 {
-            let mut killed = Bench::at(bench.now, Limits::default(), Some(bench.core.journal()));
+            let mut killed = Bench::at(bench.now, alone(), Some(bench.core.journal()));
             if steps > 0 {
                 killed.ask(&reboot);
                 killed.join();
@@ -150,7 +150,7 @@ fn a_request_that_came_while_nobody_ran_gets_attempts_of_its_own() {
 fn an_api_that_is_away_when_zedkube_restarts_in_mid_drain_is_waited_for_and_never_skipped() {
     let (mut bench, reboot) = pausing();
     bench.wait();
-    let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..Limits::default() };
+    let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..alone() };
     let mut bench = Bench::at(bench.now, limits, Some(bench.core.journal()));
     bench.ask(&reboot);
     bench.join();
@@ -174,7 +174,7 @@ fn an_attempt_of_another_boot_is_not_gone_on_with() {
 
 #[test]
 fn the_journal_is_not_written_with_every_pod_and_marks_soon() {
-    let mut bench = Bench::at(T0, Limits::default(), None);
+    let mut bench = Bench::at(T0, alone(), None);
     bench.join();
     bench.ask(&request(US, 1));
     let run = bench.until_draining();

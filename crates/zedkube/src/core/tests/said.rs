@@ -9,9 +9,8 @@ use kubenodeop::{BlockCode, Blocker, Counts, Left, Phase, Progress, Tier};
 use step::Core as _;
 use topics::{DrainPhase, NodeDrainProgress, PodCounts, Requester};
 
-use super::bench::{Bench, T0, done_with, failed, request, wall};
+use super::bench::{Bench, T0, alone, done_with, failed, request, wall};
 use super::{Away, Effect, Event, Failure, Said};
-use crate::limits::Limits;
 
 fn blocker(pod: &str, code: BlockCode) -> Blocker {
     Blocker {
@@ -34,7 +33,7 @@ fn pods(evicted: u32) -> Progress {
 
 /// A drain in its first attempt, with the waits of a device.
 fn draining() -> (Bench, u64) {
-    let mut bench = Bench::at(T0, Limits::default(), None);
+    let mut bench = Bench::at(T0, alone(), None);
     bench.join();
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.until_draining();

@@ -8,7 +8,7 @@ use kubeapi::{PodRef, PodUid};
 use kubenodeop::{BlockCode, Blocker, Left, Marks, Progress};
 use topics::{DrainHistory, DrainJournal, Requester, StepWord, Topic, go_json};
 
-use super::bench::{Bench, T0, request};
+use super::bench::{Bench, T0, alone, request};
 use super::{Author, Event, Force};
 use crate::limits::Limits;
 
@@ -42,7 +42,7 @@ fn marks() -> Marks {
 
 /// A history in which everything is as long as it can be.
 fn full() -> Bench {
-    let mut bench = Bench::at(T0, Limits { drain_tries: 50, ..Limits::default() }, None);
+    let mut bench = Bench::at(T0, Limits { drain_tries: 50, ..alone() }, None);
     bench.core.node.boot_id = "0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1".to_owned();
     // The longest wall clock.
     let longest: topics::GoTime = "2026-12-31T23:59:59.123456789Z".parse().unwrap();

@@ -3,6 +3,8 @@
 //! It keeps account of what each request has earned, and lets a write of a cancelled task arrive late, as a
 //! server may. Pure: no clock, no I/O, no task.
 
+mod seen;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use topics::{
     NodeDrainStatus, RequestId, Requester,
 };
 
-use super::bench::{booted_at, done_with, failed};
+use super::bench::{alone, booted_at, done_with, failed};
 use super::{Candidacy, Effect, Event, Force, Membership, RunId, Zedkube};
 use crate::limits::Limits;
 
@@ -33,7 +35,7 @@ pub(super) enum Task {
 
 /// Few tries, so that failures come about.
 pub(super) fn limits() -> Limits {
-    Limits { cordon_tries: 2, drain_tries: 2, drain_gap_ms: 0, ..Limits::default() }
+    Limits { cordon_tries: 2, drain_tries: 2, drain_gap_ms: 0, ..alone() }
 }
 
 pub(super) struct World {
@@ -192,7 +194,7 @@ impl World {
                 }
                 Effect::Status(status) => self.shown(status),
                 Effect::Probe(run) => self.begin(Task::Probe(run)),
-                Effect::Cordon(run, _) => self.begin(Task::Cordon(run)),
+                Effect::Cordon(run, ..) => self.begin(Task::Cordon(run)),
                 Effect::Drain(run, _, _, marks) => {
                     self.attempt = marks.attempt.map(|began| (self.journal.attempt, began));
                     self.begin(Task::Drain(run));
@@ -227,7 +229,7 @@ impl World {
                     self.sentry = wanted;
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
-                Effect::Say(_) => {}
+                Effect::Turn(_) | Effect::Say(_) => {}
             }
         }
     }

@@ -5,12 +5,12 @@
 use kubenodeop::node::gate::Layer;
 use topics::CordonOwner;
 
-use super::bench::gate;
-use super::world::World;
-use super::{Event, Seen, Stayer};
+use super::World;
+use crate::core::tests::bench::gate;
+use crate::core::{Event, Seen, Stayer};
 
 impl World {
-    pub(super) fn looked(&mut self, well: bool) {
+    pub(in crate::core::tests) fn looked(&mut self, well: bool) {
         let Some((nth, give_back, gate_open)) = self.look.take() else { return };
         if !well {
             return self.hear(&Event::Looked(nth, Err("500".into())));
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// The gate after the boot is reported open or shut, if it is watched.
-    pub(super) fn gate(&mut self, open: bool) {
+    pub(in crate::core::tests) fn gate(&mut self, open: bool) {
         if self.watching {
             self.gate = Some(open);
             let layer = (!open).then_some(Layer::Storage);

@@ -2,9 +2,14 @@
 //!
 //! The library's own way from a kubeconfig to a client is not taken: it brings login programs of cloud providers, with
 //! a regular-expression engine and a reader of YAML for each of their types, and looks at the environment. Not here:
-//! files (`kubeconfig`), deadlines of calls (`client`). Source: docs/decisions.md.
+//! which files (`kubeconfig`), deadlines of calls (`client`). Source: docs/decisions.md.
+
+pub mod endpoint;
 
 use std::fmt;
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
@@ -22,6 +27,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 /// The time that a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
+/// A longer file is no kubeconfig, no certificate and no key.
+const LIMIT_BYTES: u64 = 1 << 20;
 
 /// Where a server is and who we are to it. It has no `Debug`: it holds secrets.
 #[derive(Default)]
@@ -124,4 +132,19 @@ fn tls(access: &Access, wanted: bool) -> Result<ClientConfig, Unusable> {
 
 fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
     CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|why| unusable(what, why))
+}
+
+pub(crate) fn short_enough(bytes: u64) -> Result<(), String> {
+    let fits = bytes <= LIMIT_BYTES;
+    fits.then_some(()).ok_or_else(|| format!("it has {bytes} bytes; it may have {LIMIT_BYTES} at the most"))
+}
+
+/// The content of a file of a login. The error names the file.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let wrong = |why: &dyn fmt::Display| format!("{}: {why}", path.display());
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|it| wrong(&it))?;
+    file.take(LIMIT_BYTES + 1).read_to_end(&mut bytes).map_err(|it| wrong(&it))?;
+    short_enough(bytes.len() as u64).map_err(|it| wrong(&it))?;
+    Ok(bytes)
 }

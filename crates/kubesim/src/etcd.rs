@@ -1,0 +1,269 @@
+//! A stand-in of etcd: for each server node what ports 2381 (metrics, health) and 2382 (JSON calls, here without TLS)
+//! of its member answer, on free ports of the loopback address.
+//!
+//! Not here: keys, raft, a connection to this cluster's objects. Who leads, who is connected and who is ready follow
+//! from the scripted faults. Source: spec/cluster-lock.md 5.2 and 5.3.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// What is wrong with a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EtcdFault {
+    /// Its checks of readiness fail; it is connected and votes.
+    Sick,
+    /// It has raised this alarm, as `NOSPACE`.
+    Alarm(String),
+    /// It has no vote yet.
+    Learner,
+    /// It runs, and is connected to no other member.
+    Isolated,
+    /// It does not run: its ports cut every connection.
+    Down,
+    /// It runs, and port 2382 cuts every connection.
+    NoGateway,
+}
+
+impl EtcdFault {
+    fn alarm(&self) -> Option<&str> {
+        if let Self::Alarm(name) = self { Some(name) } else { None }
+    }
+}
+
+/// The members, one for each node. Their tasks end with it.
+pub struct Etcd {
+    state: Arc<Mutex<State>>,
+    /// Node → ports of metrics and of JSON calls.
+    ports: BTreeMap<String, (SocketAddr, SocketAddr)>,
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    members: Vec<Member>,
+    leader: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Member {
+    id: u64,
+    node: String,
+    faults: Vec<EtcdFault>,
+}
+
+impl Etcd {
+    /// Healthy members on these nodes; the first leads. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// No port can be had.
+    pub async fn start(nodes: &[&str]) -> std::io::Result<Self> {
+        let member = |(id, node): (u64, &&str)| Member { id, node: (*node).to_owned(), faults: Vec::new() };
+        let members: Vec<Member> = (0xa1..).zip(nodes).map(member).collect();
+        let state = Arc::new(Mutex::new(State { members: members.clone(), leader: None }));
+        let (mut ports, mut tasks) = (BTreeMap::new(), JoinSet::new());
+        for member in members {
+            let listeners =
+                [TcpListener::bind(("127.0.0.1", 0)).await?, TcpListener::bind(("127.0.0.1", 0)).await?];
+            ports.insert(member.node, (listeners[0].local_addr()?, listeners[1].local_addr()?));
+            for listener in listeners {
+                tasks.spawn(accept(listener, Arc::clone(&state), member.id));
+            }
+        }
+        Ok(Self { state, ports, _tasks: tasks })
+    }
+
+    /// Where the member of a node answers for its metrics and health; empty for another node.
+    #[must_use]
+    pub fn metrics_url(&self, node: &str) -> String {
+        self.ports.get(node).map(|(metrics, _)| format!("http://{metrics}")).unwrap_or_default()
+    }
+
+    /// Where the member of a node answers JSON calls; empty for another node.
+    #[must_use]
+    pub fn gateway_url(&self, node: &str) -> String {
+        self.ports.get(node).map(|(_, gateway)| format!("http://{gateway}")).unwrap_or_default()
+    }
+
+    /// The name of a node's member, for the annotation `etcd.k3s.cattle.io/node-name`.
+    #[must_use]
+    pub fn member_name(&self, node: &str) -> String {
+        lock(&self.state).members.iter().find(|it| it.node == node).map(Member::name).unwrap_or_default()
+    }
+
+    /// The member of this node has these faults from now on, and no others.
+    pub fn script(&self, node: &str, faults: &[EtcdFault]) {
+        let mut state = lock(&self.state);
+        for member in state.members.iter_mut().filter(|it| it.node == node) {
+            member.faults = faults.to_vec();
+        }
+    }
+
+    /// The node whose member leads; `None` without a quorum.
+    #[must_use]
+    pub fn leader(&self) -> Option<String> {
+        let mut state = lock(&self.state);
+        let leader = state.elect()?;
+        state.members.iter().find(|it| it.id == leader).map(|it| it.node.clone())
+    }
+}
+
+impl Member {
+    fn name(&self) -> String {
+        format!("{}-{:08x}", self.node, self.id)
+    }
+
+    fn has(&self, fault: &EtcdFault) -> bool {
+        self.faults.contains(fault)
+    }
+
+    /// Connected to the others, as far as it depends on it.
+    fn connected(&self) -> bool {
+        !self.has(&EtcdFault::Down) && !self.has(&EtcdFault::Isolated)
+    }
+
+    fn votes(&self) -> bool {
+        !self.has(&EtcdFault::Learner)
+    }
+
+    fn alarms(&self) -> impl Iterator<Item = &str> {
+        self.faults.iter().filter_map(EtcdFault::alarm)
+    }
+}
+
+impl State {
+    /// Who leads: the same as before while it can, else the first that can.
+    fn elect(&mut self) -> Option<u64> {
+        let able: Vec<u64> =
+            self.members.iter().filter(|it| it.connected() && it.votes()).map(|it| it.id).collect();
+        let voters = self.members.iter().filter(|it| it.votes()).count();
+        let stays = self.leader.filter(|it| able.contains(it)).or_else(|| able.first().copied());
+        self.leader = stays.filter(|_| able.len() > voters / 2);
+        self.leader
+    }
+
+    /// Status and body of an answer; `None` cuts the connection.
+    fn answer(&mut self, id: u64, path: &str, asked: &Value) -> Option<(u16, String)> {
+        let own = self.members.iter().find(|it| it.id == id)?.clone();
+        if own.has(&EtcdFault::Down) || (path.starts_with("/v3/") && own.has(&EtcdFault::NoGateway)) {
+            return None;
+        }
+        let leader = self.elect().filter(|_| own.connected());
+        let header = json!({ "member_id": id.to_string(), "raft_term": "2" });
+        let done = |body: Value| Some((200, body.to_string()));
+        let failed = |code, words: &str| Some((code, json!({ "message": words }).to_string()));
+        let sick = |reason: &str| Some((503, json!({ "health": "false", "reason": reason }).to_string()));
+        match path {
+            "/metrics" => Some((200, self.metrics(&own, leader))),
+            "/readyz" => Some(readyz(&own, leader)),
+            "/health" => match own.alarms().next() {
+                Some(name) => sick(&format!("ALARM {name}")),
+                None if leader.is_none() => sick("RAFT NO LEADER"),
+                None => done(json!({ "health": "true", "reason": "" })),
+            },
+            "/v3/cluster/member/list" if leader.is_none() => failed(503, "etcdserver: request timed out"),
+            "/v3/cluster/member/list" => {
+                let named = |it: &Member| json!({ "ID": it.id.to_string(), "name": it.name() });
+                let learner =
+                    |it: &Member| json!({ "ID": it.id.to_string(), "name": it.name(), "isLearner": true });
+                let member = |it: &Member| if it.votes() { named(it) } else { learner(it) };
+                let members: Vec<Value> = self.members.iter().map(member).collect();
+                done(json!({ "header": header, "members": members }))
+            }
+            "/v3/maintenance/alarm" => {
+                let of = |it: &Member| -> Vec<Value> {
+                    it.alarms().map(|name| json!({ "memberID": it.id.to_string(), "alarm": name })).collect()
+                };
+                let alarms: Vec<Value> = self.members.iter().flat_map(of).collect();
+                done(json!({ "header": header, "alarms": alarms }))
+            }
+            "/v3/maintenance/status" => done(leader.map_or_else(
+                || json!({ "header": header }),
+                |leader| json!({ "header": header, "leader": leader.to_string() }),
+            )),
+            "/v3/maintenance/transfer-leadership" => {
+                let to = asked["targetID"].as_str().and_then(|it| it.parse::<u64>().ok());
+                let able = |it: &&Member| Some(it.id) == to && it.connected() && it.votes();
+                if leader != Some(id) {
+                    return failed(400, "etcdserver: not leader");
+                }
+                let Some(to) = self.members.iter().find(able).map(|it| it.id) else {
+                    return failed(503, "etcdserver: leader transfer took too long");
+                };
+                self.leader = Some(to);
+                done(json!({ "header": header }))
+            }
+            _ => Some((404, "404 page not found".to_owned())),
+        }
+    }
+
+    fn metrics(&self, own: &Member, leader: Option<u64>) -> String {
+        let flag = u8::from;
+        let mut lines = vec![
+            format!("etcd_server_has_leader {}", flag(leader.is_some())),
+            format!("etcd_server_is_leader {}", flag(leader == Some(own.id))),
+            format!("etcd_server_is_learner {}", flag(!own.votes())),
+            format!("etcd_server_id{{server_id=\"{:x}\"}} 1", own.id),
+        ];
+        for it in &self.members {
+            let pair = format!("{{Local=\"{:x}\",Remote=\"{:x}\"}}", own.id, it.id);
+            lines.push(format!("etcd_network_known_peers{pair} 1"));
+            let up = own.connected() && it.connected();
+            lines.extend((it.id != own.id).then(|| format!("etcd_network_active_peers{pair} {}", flag(up))));
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+fn readyz(own: &Member, leader: Option<u64>) -> (u16, String) {
+    let checks = [
+        ("data_corruption", !own.has(&EtcdFault::Alarm("CORRUPT".to_owned()))),
+        ("serializable_read", !own.has(&EtcdFault::Sick)),
+        ("linearizable_read", leader.is_some()),
+        ("non_learner", own.votes()),
+    ];
+    let line = |(name, good): (&str, bool)| {
+        if good { format!("[+]{name} ok\n") } else { format!("[-]{name} failed: scripted\n") }
+    };
+    let text: String = checks.into_iter().map(line).collect();
+    if checks.into_iter().all(|(_, good)| good) { (200, text + "ok\n") } else { (503, text) }
+}
+
+async fn accept(listener: TcpListener, state: Arc<Mutex<State>>, id: u64) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let state = Arc::clone(&state);
+        let serve = hyper::service::service_fn(move |request: Request<Incoming>| {
+            let state = Arc::clone(&state);
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
+                let asked = serde_json::from_slice(&body).unwrap_or_default();
+                let answer = lock(&state).answer(id, &path, &asked);
+                let (code, text) = answer.ok_or_else(|| std::io::Error::other("scripted cut"))?;
+                let response = Response::builder().status(code).body(Full::new(Bytes::from(text)));
+                response.map_err(std::io::Error::other)
+            }
+        });
+        connections.spawn(async move {
+            // A cut is an error here, and what was asked for.
+            let http = hyper::server::conn::http1::Builder::new();
+            drop(http.serve_connection(TokioIo::new(stream), serve).await);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

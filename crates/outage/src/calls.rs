@@ -1,0 +1,334 @@
+//! The calls of a turn: the Lease, and the nodes with the signs of life of their kubelets.
+//!
+//! Not here: when, and what an answer means (`turn`). Every call has a deadline; dropping one leaves open whether it was
+//! carried out. Sources: spec/cluster-lock.md 2 and 3.2.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::stream::{Stream, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::Resource;
+use kube::api::{GetParams, Patch, PatchParams, PostParams};
+use kube::core::request::Error as Unaskable;
+use kube::core::{ObjectList, Request};
+use kubeapi::names::{APP_NAMESPACE, CONTROL_PLANE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL};
+use kubeapi::nodes::{self, FIELD_MANAGER};
+use kubeapi::objects::{condition, items, text};
+use kubeapi::reply::Reply;
+use kubeapi::slim::Known;
+use kubeapi::watch::{Heard, Manner, News, Scope, follow_in};
+use kubeapi::{Cluster, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use step::Mono;
+
+use crate::margin::facts::ServerNode;
+use crate::turn::event::{Trouble, Wrote};
+use crate::turn::record::{Held, LEASE, Order, Record};
+use crate::turn::rule::{IDLE_ANNOTATION, IGNORE_ANNOTATION, Mark, NodeSeen};
+
+/// The time that one call may take.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
+/// A kubelet whose lease has not moved for so long is away: four of its renewals.
+const UNMOVED: Duration = Duration::from_secs(40);
+/// How long one watch of the Lease is kept open: waiting costs one request in so long.
+const SLOT: Duration = Duration::from_secs(600);
+/// The namespace of the kubelets' leases.
+const KUBELETS: &str = "kube-node-lease";
+/// The taint of a node that an operator vouches to be off.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+fn leases() -> Request {
+    Request::new(Lease::url_path(&(), Some(APP_NAMESPACE)))
+}
+
+fn silent(error: &Error) -> Trouble {
+    Trouble::NoAnswer(format!("{} ({})", error.line(), error.next_step()))
+}
+
+fn held(lease: Lease) -> Result<Box<Held>, Trouble> {
+    let meta = lease.metadata;
+    let transitions = lease.spec.and_then(|spec| spec.lease_transitions);
+    let record =
+        Record::parse(meta.annotations.unwrap_or_default(), transitions).map_err(Trouble::BadRecord)?;
+    Ok(Box::new(Held {
+        record,
+        uid: meta.uid.unwrap_or_default(),
+        resource_version: meta.resource_version.unwrap_or_default(),
+    }))
+}
+
+/// The Lease as it is now, from the store; `None` when there is none.
+///
+/// # Errors
+/// [`Trouble`]: no answer, or an unusable record.
+pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Trouble> {
+    let what = format!("read lease {APP_NAMESPACE}/{LEASE}");
+    match cluster.ask_within(CALL_LIMIT, &what, leases().get(LEASE, &GetParams::default())).await {
+        Ok(lease) => held(lease).map(Some),
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
+        Err(error) => Err(silent(&error)),
+    }
+}
+
+/// Writes `order`; `wall` is what our wall clock shows, for people.
+pub async fn write(cluster: &Cluster, order: Order, wall: Timestamp) -> Wrote {
+    let create = order.on.is_none();
+    let what = format!("{} lease {APP_NAMESPACE}/{LEASE}", if create { "create" } else { "write" });
+    let request = match object(order, wall) {
+        Ok(body) => {
+            let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+            if create { leases().create(&how, body) } else { leases().replace(LEASE, &how, body) }
+        }
+        Err(source) => Err(Unaskable::SerializeBody(source)),
+    };
+    let wrote = match request {
+        Ok(request) => cluster.ask_within::<Lease>(CALL_LIMIT, &what, Ok(request)).await,
+        Err(source) => Err(Error::Unaskable { what, source: source.into() }),
+    };
+    match wrote.map_err(|error| (error.reply(), error)) {
+        Ok(lease) => match held(lease) {
+            Ok(held) => Wrote::Done(held),
+            Err(Trouble::BadRecord(why)) => Wrote::Unknown(why.to_string()),
+            Err(Trouble::NoAnswer(why)) => Wrote::Unknown(why),
+        },
+        Err((Reply::Conflict { .. } | Reply::UidChanged, _)) => Wrote::Outdated,
+        // Deleted since it was read. The namespace itself comes with the cluster software.
+        Err((Reply::NotFound { .. }, _)) if !create => Wrote::Outdated,
+        Err((_, error)) => Wrote::Unknown(format!("{} ({})", error.line(), error.next_step())),
+    }
+}
+
+fn object(order: Order, wall: Timestamp) -> Result<Vec<u8>, serde_json::Error> {
+    let Order { on, mut record } = order;
+    record.stamp(&wall.to_string());
+    let (uid, resource_version) = on.unzip();
+    serde_json::to_vec(&Lease {
+        metadata: ObjectMeta {
+            name: Some(LEASE.to_owned()),
+            namespace: Some(APP_NAMESPACE.to_owned()),
+            uid,
+            resource_version,
+            annotations: Some(record.annotations()?),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(record.holder_identity()),
+            lease_transitions: Some(record.transitions()),
+            renew_time: Some(MicroTime(wall)),
+            ..LeaseSpec::default()
+        }),
+    })
+}
+
+/// Each change of the Lease, `None` for a deleted one. What cannot be used as a record is a change too: whoever hears of
+/// it reads.
+pub fn changes(cluster: &Cluster, seed: u64) -> impl Stream<Item = Option<Box<Held>>> + Send + use<> {
+    let scope = Scope {
+        what: format!("lease {APP_NAMESPACE}/{LEASE}"),
+        path: Lease::url_path(&(), Some(APP_NAMESPACE)),
+        fields: Some(format!("metadata.name={LEASE}")),
+        labels: None,
+    };
+    let manner = Manner { slot: SLOT, ..Manner::default() };
+    follow_in::<Lease>(cluster.clone(), scope, manner, seed).filter_map(|news| {
+        std::future::ready(
+            match news {
+                News::Heard(Heard::Listed(all)) => Some(all.into_iter().next()),
+                News::Heard(Heard::Put(lease)) => Some(Some(lease)),
+                News::Heard(Heard::Gone(_)) => Some(None),
+                News::Heard(Heard::Trouble(_)) | News::Recovered => None,
+            }
+            .map(|lease| lease.and_then(|lease| held(lease).ok())),
+        )
+    })
+}
+
+/// How long the lease of each kubelet has not moved, by our own clock.
+#[derive(Debug, Default)]
+pub struct Pulses(BTreeMap<String, (String, Mono)>);
+
+impl Pulses {
+    fn take(&mut self, now: Mono, leases: Vec<Known>) {
+        let before = std::mem::take(&mut self.0);
+        for lease in leases {
+            let name = lease.metadata.name.unwrap_or_default();
+            let version = lease.metadata.resource_version.unwrap_or_default();
+            let since = before.get(&name).filter(|(old, _)| *old == version).map_or(now, |(_, since)| *since);
+            self.0.insert(name, (version, since));
+        }
+    }
+
+    fn is_unmoved(&self, now: Mono, node: &str) -> bool {
+        self.0.get(node).is_some_and(|(_, since)| now.since(*since) >= UNMOVED)
+    }
+}
+
+/// A node of the list.
+#[derive(Debug, Clone)]
+struct Item {
+    seen: NodeSeen,
+    /// What [`IGNORE_ANNOTATION`] says.
+    away: Option<String>,
+    /// Another one after every write by anybody.
+    version: String,
+    server: ServerNode,
+}
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let object = Value::deserialize(from)?;
+        let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
+        let has = |label: &str| !meta["labels"][label].is_null();
+        let note = |name: &str| meta["annotations"][name].as_str();
+        let etcd = has(ETCD);
+        Ok(Self {
+            seen: NodeSeen {
+                name: text(&meta["name"]),
+                uid: text(&meta["uid"]),
+                boot_id: text(&status["nodeInfo"]["bootID"]),
+                ready: condition(status, "Ready")["status"] == "True",
+                unschedulable: spec["unschedulable"] == true,
+                tie_breaker: meta["labels"][TIE_BREAKER_LABEL] == "true",
+                server: etcd || CONTROL_PLANE.into_iter().any(has),
+                etcd,
+                lease_unmoved: false,
+                being_deleted: !meta["deletionTimestamp"].is_null(),
+                out_of_service: items(&spec["taints"]).iter().any(|it| it["key"] == OUT_OF_SERVICE),
+                ignored: note(IGNORE_ANNOTATION).is_some(),
+                agent_answers: false,
+                mark: note(OWNER_ANNOTATION)
+                    .and_then(|text| serde_json::from_str::<MarkForm>(text).ok())
+                    .map(|it| Mark { fence: it.fence, lease_uid: it.lease_uid, boot_id: it.boot_id }),
+                idle_fence: note(IDLE_ANNOTATION).and_then(|text| text.parse().ok()),
+            },
+            away: note(IGNORE_ANNOTATION).map(str::to_owned),
+            version: text(&meta["resourceVersion"]),
+            server: ServerNode::read(&object, true, Duration::ZERO),
+        })
+    }
+}
+
+/// What our cordon mark says of the turn; one of a version without turns has none.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MarkForm {
+    boot_id: String,
+    fence: u32,
+    lease_uid: String,
+}
+
+/// All nodes of one moment, and how they look to etcd.
+#[derive(Debug, Clone, Default)]
+pub struct Looked {
+    /// For the rule of turns.
+    pub nodes: Vec<NodeSeen>,
+    /// For the margin.
+    pub servers: Vec<ServerNode>,
+}
+
+fn scope(what: &str, path: String) -> Scope {
+    Scope { what: what.to_owned(), path, fields: None, labels: None }
+}
+
+fn nodes_scope() -> Scope {
+    scope("nodes", Node::url_path(&(), None))
+}
+
+/// All nodes of one moment for a reader that stays for no time: the kubelets' signs of life take 40 s, so nobody counts
+/// as silent. With each node what [`IGNORE_ANNOTATION`] says.
+///
+/// # Errors
+/// No answer.
+pub async fn glance(cluster: &Cluster) -> Result<Vec<(NodeSeen, Option<String>)>, Trouble> {
+    let nodes: ObjectList<Item> = nodes_scope().list_all(cluster).await.map_err(|it| silent(&it))?;
+    Ok(nodes.items.into_iter().map(|it| (it.seen, it.away)).collect())
+}
+
+/// A node and what an operator says of it, for a write that names the version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The node.
+    pub seen: NodeSeen,
+    /// What [`IGNORE_ANNOTATION`] says.
+    pub away: Option<String>,
+    version: String,
+}
+
+/// One node, from the store.
+///
+/// # Errors
+/// No answer, or no such node.
+pub async fn named(cluster: &Cluster, name: &NodeName) -> Result<Named, Trouble> {
+    let read = nodes::api().get(name.as_str(), &GetParams::default());
+    let item: Item =
+        cluster.ask_within(CALL_LIMIT, &format!("read node {name}"), read).await.map_err(|it| silent(&it))?;
+    Ok(Named { seen: item.seen, away: item.away, version: item.version })
+}
+
+/// Sets [`IGNORE_ANNOTATION`] of the node as it was read, or removes it. Returns whether the node still was that one.
+///
+/// # Errors
+/// No answer.
+pub async fn mark(cluster: &Cluster, node: &Named, text: Option<&str>) -> Result<bool, Trouble> {
+    let name = &node.seen.name;
+    let patch = Patch::Merge(json!({ "metadata": {
+        "resourceVersion": node.version, "annotations": { IGNORE_ANNOTATION: text },
+    } }));
+    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let what = format!("mark node {name}");
+    match cluster.ask_within::<Item>(CALL_LIMIT, &what, nodes::api().patch(name, &how, &patch)).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_conflict() => Ok(false),
+        Err(error) => Err(silent(&error)),
+    }
+}
+
+/// Reads the nodes from the store, and after them the leases of their kubelets.
+///
+/// # Errors
+/// No answer.
+pub async fn look(cluster: &Cluster, pulses: &mut Pulses, now: Mono) -> Result<Looked, Trouble> {
+    let (nodes, kubelets) =
+        (nodes_scope(), scope("leases of kubelets", Lease::url_path(&(), Some(KUBELETS))));
+    let (nodes, kubelets): (ObjectList<Item>, ObjectList<Known>) =
+        futures::try_join!(nodes.list_all(cluster), kubelets.list_all(cluster)).map_err(|it| silent(&it))?;
+    pulses.take(now, kubelets.items);
+    let mut looked = Looked::default();
+    for Item { mut seen, mut server, .. } in nodes.items {
+        seen.lease_unmoved = pulses.is_unmoved(now, &seen.name);
+        server.lease_moving = !seen.lease_unmoved;
+        looked.nodes.push(seen);
+        looked.servers.push(server);
+    }
+    Ok(looked)
+}
+
+/// Our own node by its name: its UID.
+///
+/// # Errors
+/// Those of [`Cluster`], and [`Error::WrongNode`] when it is another device's.
+pub async fn own(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Result<Own, Error> {
+    let node = nodes::own(cluster, name, device_uuid).await?;
+    let labels = node.metadata.labels.unwrap_or_default();
+    Ok(Own {
+        uid: node.metadata.uid.unwrap_or_default(),
+        server: CONTROL_PLANE.iter().chain([&ETCD]).any(|it| labels.contains_key(*it)),
+        tie_breaker: labels.get(TIE_BREAKER_LABEL).is_some_and(|it| it == "true"),
+    })
+}
+
+/// Our own node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Own {
+    /// The UID of its object.
+    pub uid: String,
+    /// It is a control-plane node or an etcd member.
+    pub server: bool,
+    /// It carries no workloads.
+    pub tie_breaker: bool,
+}

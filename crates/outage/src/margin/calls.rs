@@ -1,0 +1,253 @@
+//! Asks our own etcd: metrics and health on port 2381, members, alarms and leadership on port 2382.
+//!
+//! Not here: what follows from the answers (`rule`), other members' ports. Every call has a deadline, and every error
+//! says what was read, where, and what to set for another address. Nothing is asked twice.
+//! Source: spec/cluster-lock.md 5.1 to 5.3 and 5.5.
+
+use std::time::Duration;
+
+use futures::future::join3;
+use kubeapi::Error;
+use kubeapi::endpoint::{Endpoint, Login};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::facts::{Member, MemberList, Own, Readyz};
+use super::metrics::{self, Metrics};
+use super::paths::Paths;
+
+/// The time that one question may take: the whole reading must be fresh (spec/cluster-lock.md 3.4: 10 s).
+pub const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// The time for a change of leader: etcd's own limit for a request, 5 s and two elections of 5 s (5.5).
+pub const HAND_OVER_LIMIT: Duration = Duration::from_secs(15);
+/// Lists of members and alarms are far shorter.
+const LARGEST_ANSWER_BYTES: usize = 1 << 20;
+
+/// Where our own etcd listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// Metrics and health, without a login.
+    pub metrics: String,
+    /// JSON calls, with a client certificate.
+    pub gateway: String,
+}
+
+impl Default for Addresses {
+    fn default() -> Self {
+        Self { metrics: "http://127.0.0.1:2381".to_owned(), gateway: "https://127.0.0.1:2382".to_owned() }
+    }
+}
+
+/// What a person sets for other places, as `--etcd-metrics`; named in errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// For [`Addresses::metrics`].
+    pub metrics: &'static str,
+    /// For [`Addresses::gateway`].
+    pub gateway: &'static str,
+    /// For the data directory.
+    pub data: &'static str,
+}
+
+/// Where and how to ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Where.
+    pub addresses: Addresses,
+    /// Data and login.
+    pub paths: Paths,
+    /// Words for errors.
+    pub settings: Settings,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Header {
+    member_id: String,
+}
+
+/// Numbers of 64 bits are texts of decimal digits; members with the default value are left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Members {
+    header: Header,
+    members: Vec<ListedMember>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ListedMember {
+    #[serde(rename = "ID")]
+    id: String,
+    name: String,
+    #[serde(rename = "isLearner")]
+    is_learner: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Alarms {
+    alarms: Vec<Alarm>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Alarm {
+    #[serde(rename = "memberID")]
+    member: String,
+    alarm: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    header: Header,
+    leader: String,
+}
+
+/// Reads all that our own etcd says, at once. Dropping it loses nothing.
+pub async fn read(source: &Source) -> Own {
+    let (metrics, readyz, (members, alarms)) =
+        join3(read_metrics(source), read_readyz(source), read_gateway(source)).await;
+    let alarms = match alarms {
+        Ok(alarms) => Ok(alarms),
+        Err(_reported_with_the_members) => read_health(source).await,
+    };
+    Own { data: source.paths.data(source.settings.data), metrics, readyz, members, alarms }
+}
+
+async fn read_metrics(source: &Source) -> Result<Metrics, String> {
+    let what = "read the metrics of etcd";
+    let text = local(source, metrics::LARGEST_BYTES)?.get(what, "/metrics").await;
+    let text = text.map_err(|error| elsewhere(source, &error))?;
+    metrics::parse(&String::from_utf8_lossy(&text)).map_err(|error| {
+        format!(
+            "{what} at {}: {error}; if they are elsewhere, set {}",
+            source.addresses.metrics, source.settings.metrics
+        )
+    })
+}
+
+async fn read_readyz(source: &Source) -> Result<Readyz, String> {
+    let answer =
+        local(source, LARGEST_ANSWER_BYTES)?.get("ask etcd whether it is ready", "/readyz?verbose").await;
+    match answer {
+        Ok(_checks) => Ok(Readyz::Ready),
+        Err(Error::Refused { answer, .. }) if answer.code == 503 => {
+            Ok(Readyz::NotReady(failed(&answer.message)))
+        }
+        Err(error) => Err(elsewhere(source, &error)),
+    }
+}
+
+/// The checks that failed.
+fn failed(checks: &str) -> String {
+    let failed: Vec<&str> = checks.lines().filter(|it| it.starts_with("[-]")).map(str::trim).collect();
+    if failed.is_empty() { checks.trim().to_owned() } else { failed.join("; ") }
+}
+
+/// Alarms as `/health` names them, which looks for them before anything else: the first, or none.
+async fn read_health(source: &Source) -> Result<Vec<String>, String> {
+    match local(source, LARGEST_ANSWER_BYTES)?.get("ask etcd for its health", "/health").await {
+        Ok(_healthy) => Ok(vec![]),
+        Err(Error::Refused { answer, .. }) if answer.code == 503 => {
+            let line = answer.line();
+            let name = line.split_once("ALARM ").map(|(_, rest)| rest);
+            let name = name.and_then(|it| it.split(|letter: char| !letter.is_ascii_uppercase()).next());
+            Ok(name.into_iter().map(str::to_owned).collect())
+        }
+        Err(error) => Err(elsewhere(source, &error)),
+    }
+}
+
+async fn read_gateway(source: &Source) -> (Result<MemberList, String>, Result<Vec<String>, String>) {
+    let gateway = match gateway(source, CALL_LIMIT) {
+        Ok(gateway) => gateway,
+        Err(why) => return (Err(why.clone()), Err(why)),
+    };
+    futures::future::join(read_members(source, &gateway), read_alarms(source, &gateway)).await
+}
+
+async fn read_members(source: &Source, gateway: &Endpoint) -> Result<MemberList, String> {
+    let (what, body) = ("list the members of etcd", json!({ "linearizable": true }));
+    let list: Members = gateway
+        .post(what, "/v3/cluster/member/list", &body)
+        .await
+        .map_err(|error| elsewhere_gateway(source, &error))?;
+    let member =
+        |it: ListedMember| Ok(Member { id: number(what, &it.id)?, name: it.name, learner: it.is_learner });
+    Ok(MemberList {
+        by: number(what, &list.header.member_id)?,
+        members: list.members.into_iter().map(member).collect::<Result<_, String>>()?,
+    })
+}
+
+async fn read_alarms(source: &Source, gateway: &Endpoint) -> Result<Vec<String>, String> {
+    let (what, body) = ("list the alarms of etcd", json!({ "action": "GET" }));
+    let list: Alarms = gateway
+        .post(what, "/v3/maintenance/alarm", &body)
+        .await
+        .map_err(|error| elsewhere_gateway(source, &error))?;
+    let name = |it: Alarm| match it.member.as_str() {
+        "" | "0" => Ok(it.alarm),
+        id => Ok(format!("{} of member {:x}", it.alarm, number(what, id)?)),
+    };
+    list.alarms.into_iter().map(name).collect()
+}
+
+/// Moves leadership from our own member to the member `to`, and waits until it has moved. To be called when our metrics
+/// say that it leads; a failure should only be a warning (goal U4).
+///
+/// # Errors
+/// Our member still leads, or that is not known: why.
+pub async fn hand_over(source: &Source, to: u64) -> Result<(), String> {
+    let slow = gateway(source, HAND_OVER_LIMIT)?;
+    let what = format!("move the leadership of etcd to member {to:x}");
+    let body = json!({ "targetID": to.to_string() });
+    let path = "/v3/maintenance/transfer-leadership";
+    let Err(error) = slow.post::<serde_json::Value>(&what, path, &body).await else { return Ok(()) };
+    // "not leader" is success, and so is a move whose answer was lost.
+    let what = "ask etcd who leads";
+    let status: Status = gateway(source, CALL_LIMIT)?
+        .post(what, "/v3/maintenance/status", &json!({}))
+        .await
+        .map_err(|second| format!("{}; then {}", error.line(), second.line()))?;
+    let moved = !matches!(status.leader.as_str(), "" | "0") && status.leader != status.header.member_id;
+    if moved { Ok(()) } else { Err(error.line()) }
+}
+
+/// A decimal number in a text.
+fn number(what: &str, text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_no_number| format!("{what}: {text:.40?} is not the id of a member"))
+}
+
+fn local(source: &Source, largest_bytes: usize) -> Result<Endpoint, String> {
+    endpoint(&source.addresses.metrics, None, CALL_LIMIT, largest_bytes, source.settings.metrics)
+}
+
+fn gateway(source: &Source, limit: Duration) -> Result<Endpoint, String> {
+    // Without TLS there is nothing to log in to.
+    let login = source.addresses.gateway.starts_with("https:").then(|| source.paths.login());
+    endpoint(&source.addresses.gateway, login.as_ref(), limit, LARGEST_ANSWER_BYTES, source.settings.gateway)
+}
+
+fn endpoint(
+    address: &str,
+    login: Option<&Login>,
+    limit: Duration,
+    largest_bytes: usize,
+    setting: &str,
+) -> Result<Endpoint, String> {
+    Endpoint::new(address, login, limit, largest_bytes)
+        .map_err(|why| format!("use etcd at {why}; where it is elsewhere, set {setting}"))
+}
+
+fn elsewhere(source: &Source, error: &Error) -> String {
+    let (at, setting) = (&source.addresses.metrics, source.settings.metrics);
+    format!("{}; if etcd's metrics are not at {at}, set {setting}", error.line())
+}
+
+fn elsewhere_gateway(source: &Source, error: &Error) -> String {
+    let (at, setting) = (&source.addresses.gateway, source.settings.gateway);
+    format!("{}; if etcd's JSON calls are not at {at}, set {setting}", error.line())
+}

@@ -1,0 +1,184 @@
+//! What the margin is judged by: this node's etcd, Kubernetes, the peers.
+//!
+//! Not here: where it comes from (`calls`, the caller) and what follows from it (`rule`).
+//! Source: spec/cluster-lock.md 4 and 5.
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubeapi::names::{CONTROL_PLANE, ETCD};
+use kubeapi::objects::{condition, text};
+use serde_json::Value;
+
+use super::metrics::Metrics;
+
+/// Where k3s and rke2 write the name of a node's member of etcd.
+const MEMBER_NAMES: [&str; 2] = ["etcd.k3s.cattle.io/node-name", "etcd.rke2.cattle.io/node-name"];
+
+/// Everything that one judgement needs. All of it should be read within a few seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Our Node object's name.
+    pub node: String,
+    /// Our own etcd.
+    pub own: Own,
+    /// The Node objects.
+    pub kubernetes: Kubernetes,
+    /// What the agents of peers say of their own etcd. A peer without an entry has no agent there.
+    pub words: Vec<Word>,
+}
+
+/// What our own etcd says. An error says what could not be read, where, and what to type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Own {
+    /// Whether etcd keeps data on this node.
+    pub data: Result<Data, String>,
+    /// Port 2381, `/metrics`.
+    pub metrics: Result<Metrics, String>,
+    /// Port 2381, `/readyz`.
+    pub readyz: Result<Readyz, String>,
+    /// Port 2382, the members.
+    pub members: Result<MemberList, String>,
+    /// Alarms by name, as `NOSPACE`: of all members by port 2382, or those that `/health` of port 2381 names.
+    pub alarms: Result<Vec<String>, String>,
+}
+
+/// Whether etcd keeps data here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Data {
+    /// Its directory exists.
+    Present,
+    /// There is none; kine or no server.
+    Absent {
+        /// Where it was looked for, and what to type if that is the wrong place.
+        looked: String,
+    },
+}
+
+/// The answer of `/readyz`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readyz {
+    /// All checks passed.
+    Ready,
+    /// It answered that a check failed; its own words.
+    NotReady(String),
+}
+
+/// The answer of `/v3/cluster/member/list`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberList {
+    /// Id of the member that answered.
+    pub by: u64,
+    /// All members.
+    pub members: Vec<Member>,
+}
+
+/// A member of etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its id.
+    pub id: u64,
+    /// Its name, `<node>-<8 hex digits>` with k3s and rke2; empty when it never started.
+    pub name: String,
+    /// It has no vote yet.
+    pub learner: bool,
+}
+
+/// What Kubernetes says of the nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kubernetes {
+    /// All nodes, workers too.
+    Read(Vec<ServerNode>),
+    /// The API answered, and not with the nodes: why.
+    Unreadable(String),
+    /// Nothing answers. At the last look before a reboot etcd's own word and those of the peers' agents then suffice
+    /// (spec/cluster-lock.md 3.4); a caller that has not cordoned yet says [`Kubernetes::Unreadable`].
+    Unreachable(String),
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerNode {
+    /// Its name.
+    pub name: String,
+    /// It has the role label of etcd.
+    pub etcd: bool,
+    /// It has a role label of the control plane.
+    pub control_plane: bool,
+    /// Its condition Ready is True.
+    pub ready: bool,
+    /// Its lease in `kube-node-lease` was renewed in the last 40 s of our own clock.
+    pub lease_moving: bool,
+    /// Its condition `EtcdIsVoter`, if it has one.
+    pub voter: Option<EtcdIsVoter>,
+    /// Its annotation `etcd.k3s.cattle.io/node-name`, or rke2's.
+    pub member: Option<String>,
+}
+
+/// The condition `EtcdIsVoter` of a Node object. k3s and rke2 write it on the leader's node only.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EtcdIsVoter {
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// `MemberNotLearner`, `MemberIsLearner`, `Unhealthy` or `NotAMember`.
+    pub reason: String,
+    /// The error for `Unhealthy`.
+    pub message: String,
+    /// How long we have watched its `lastHeartbeatTime` not change, by our own clock. Zero where that is not known.
+    pub unmoved: Duration,
+}
+
+/// What the agent of a peer says of its own etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// The peer's node.
+    pub node: String,
+    /// [`Own::health`] there.
+    pub healthy: bool,
+}
+
+impl ServerNode {
+    /// What a Node object says. `lease_moving` and `unmoved` are the caller's, as they take a clock: see the members
+    /// of this type and of [`EtcdIsVoter`]. Members of a wrong type count as left out.
+    #[must_use]
+    pub fn read(object: &Value, lease_moving: bool, unmoved: Duration) -> Self {
+        let (meta, status) = (&object["metadata"], &object["status"]);
+        let has = |label: &str| !meta["labels"][label].is_null();
+        let voter = condition(status, "EtcdIsVoter");
+        Self {
+            name: text(&meta["name"]),
+            etcd: has(ETCD),
+            control_plane: CONTROL_PLANE.into_iter().any(has),
+            ready: condition(status, "Ready")["status"] == "True",
+            lease_moving,
+            voter: voter.is_object().then(|| EtcdIsVoter {
+                status: text(&voter["status"]),
+                reason: text(&voter["reason"]),
+                message: text(&voter["message"]),
+                unmoved,
+            }),
+            member: MEMBER_NAMES.iter().find_map(|it| meta["annotations"][*it].as_str()).map(str::to_owned),
+        }
+    }
+}
+
+impl Own {
+    /// Whether our own member is healthy, for the peers to read.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn health(&self) -> Result<(), String> {
+        let metrics = self.metrics.as_ref().map_err(Clone::clone)?;
+        if let Readyz::NotReady(why) = self.readyz.as_ref().map_err(Clone::clone)? {
+            return Err(format!("etcd is not ready: {why}"));
+        }
+        if metrics.is_learner {
+            return Err("etcd is still a learner".to_owned());
+        }
+        if !metrics.has_leader {
+            return Err("etcd has no leader".to_owned());
+        }
+        let alarms = self.alarms.as_ref().map_err(Clone::clone)?;
+        if alarms.is_empty() { Ok(()) } else { Err(format!("etcd has the alarm {}", alarms.join(", "))) }
+    }
+}

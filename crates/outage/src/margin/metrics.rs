@@ -1,0 +1,186 @@
+//! What etcd says of itself in the Prometheus text of port 2381, as far as the margin needs it.
+//!
+//! Not here: the call. Sources: spec/cluster-lock.md 5.2; the text format of Prometheus; etcd's
+//! `server/etcdserver/metrics.go`, `api/membership/metrics.go`, `api/rafthttp/metrics.go`.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+/// A longer text is not read. etcd's has about 170 kB.
+pub const LARGEST_BYTES: usize = 16 << 20;
+
+const HAS_LEADER: &str = "etcd_server_has_leader";
+const IS_LEADER: &str = "etcd_server_is_leader";
+const IS_LEARNER: &str = "etcd_server_is_learner";
+const SERVER_ID: &str = "etcd_server_id";
+const KNOWN_PEERS: &str = "etcd_network_known_peers";
+const ACTIVE_PEERS: &str = "etcd_network_active_peers";
+const READ: [&str; 6] = [HAS_LEADER, IS_LEADER, IS_LEARNER, SERVER_ID, KNOWN_PEERS, ACTIVE_PEERS];
+
+/// What a member says of itself and of its connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metrics {
+    /// Its own member id.
+    pub id: u64,
+    /// It knows a leader.
+    pub has_leader: bool,
+    /// It leads.
+    pub is_leader: bool,
+    /// It has no vote yet.
+    pub is_learner: bool,
+    /// The other members by id, learners too, and whether the streams to each are up. Down is true at once; up may be
+    /// minutes old for a peer that lost its power or hangs, as the read timeout of etcd 3.6 between peers has no effect.
+    /// etcd counts itself among its known peers; it is left out here.
+    pub peers: BTreeMap<u64, bool>,
+}
+
+/// Why a text is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadMetrics {
+    /// Nothing of this name is in it.
+    #[error("the metric {0} is missing")]
+    Missing(&'static str),
+    /// A value or a label that etcd does not write.
+    #[error("the metric {metric} has an unexpected line: {line:.100}")]
+    Odd {
+        /// Its name.
+        metric: &'static str,
+        /// The line.
+        line: String,
+    },
+    /// Two different values.
+    #[error("the metric {0} has two different values")]
+    Twice(&'static str),
+    /// Longer than [`LARGEST_BYTES`].
+    #[error("the text has {0} bytes, more than {LARGEST_BYTES}")]
+    TooLong(usize),
+}
+
+/// One line of a metric that is read.
+struct Sample {
+    labels: Vec<(String, String)>,
+    value: f64,
+}
+
+/// Reads the text of `/metrics`. Lines of other metrics are not looked at.
+///
+/// # Errors
+/// [`BadMetrics`]: one of the metrics is missing, odd, or there with two values.
+pub fn parse(text: &str) -> Result<Metrics, BadMetrics> {
+    if text.len() > LARGEST_BYTES {
+        return Err(BadMetrics::TooLong(text.len()));
+    }
+    let mut flags: BTreeMap<&'static str, bool> = BTreeMap::new();
+    let (mut ids, mut known, mut active) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for line in text.lines().map(str::trim) {
+        let Some(metric) = name_of(line) else { continue };
+        let odd = || BadMetrics::Odd { metric, line: line.chars().take(200).collect() };
+        let sample = sample(&line[metric.len()..]).ok_or_else(odd)?;
+        let up = match sample.value {
+            0.0 => false,
+            1.0 => true,
+            // All others are flags.
+            streams if metric == ACTIVE_PEERS && streams > 0.0 => true,
+            _ => return Err(odd()),
+        };
+        let id = |label| sample.id(label).ok_or_else(odd);
+        match metric {
+            SERVER_ID => put(&mut ids, id("server_id")?, up, metric)?,
+            KNOWN_PEERS => put(&mut known, (id("Local")?, id("Remote")?), up, metric)?,
+            ACTIVE_PEERS => put(&mut active, (id("Local")?, id("Remote")?), up, metric)?,
+            _ => put(&mut flags, metric, up, metric)?,
+        }
+    }
+    let mut own = ids.iter().filter(|(_, now)| **now).map(|(id, _)| *id);
+    let id = own.next().ok_or(BadMetrics::Missing(SERVER_ID))?;
+    if own.next().is_some() {
+        return Err(BadMetrics::Twice(SERVER_ID));
+    }
+    // What another member of the same process has left there is not ours.
+    known.retain(|(local, _), _| *local == id);
+    active.retain(|(local, _), _| *local == id);
+    if known.is_empty() {
+        return Err(BadMetrics::Missing(KNOWN_PEERS));
+    }
+    // A removed member stays there as 0. A peer that was never reached has no number of streams.
+    let others = known.iter().filter(|((_, peer), now)| **now && *peer != id);
+    let peers: BTreeMap<u64, bool> =
+        others.map(|(pair, _)| (pair.1, active.get(pair).copied().unwrap_or_default())).collect();
+    if !peers.is_empty() && active.is_empty() {
+        return Err(BadMetrics::Missing(ACTIVE_PEERS));
+    }
+    let flag = |name: &'static str| flags.get(name).copied().ok_or(BadMetrics::Missing(name));
+    Ok(Metrics {
+        id,
+        has_leader: flag(HAS_LEADER)?,
+        is_leader: flag(IS_LEADER)?,
+        is_learner: flag(IS_LEARNER)?,
+        peers,
+    })
+}
+
+fn put<K: Ord>(
+    into: &mut BTreeMap<K, bool>,
+    key: K,
+    value: bool,
+    metric: &'static str,
+) -> Result<(), BadMetrics> {
+    match into.insert(key, value) {
+        Some(other) if other != value => Err(BadMetrics::Twice(metric)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Which of the metrics that are read this line is of.
+fn name_of(line: &str) -> Option<&'static str> {
+    let is_end = |rest: &str| rest.starts_with(['{', ' ', '\t']) || rest.is_empty();
+    READ.into_iter().find(|name| line.strip_prefix(name).is_some_and(is_end))
+}
+
+impl Sample {
+    /// A member id in hexadecimal digits.
+    fn id(&self, label: &str) -> Option<u64> {
+        let (_, value) = self.labels.iter().find(|(name, _)| name == label)?;
+        u64::from_str_radix(value, 16).ok()
+    }
+}
+
+/// The rest of a line behind its name: labels, value, perhaps a time.
+fn sample(rest: &str) -> Option<Sample> {
+    let rest = rest.trim_start();
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(inner) => labels(inner)?,
+        None => (Vec::new(), rest),
+    };
+    let mut words = rest.split_ascii_whitespace();
+    let value = words.next()?.parse().ok()?;
+    words.next().is_none_or(|time| time.parse::<i64>().is_ok()).then_some(())?;
+    words.next().is_none().then_some(Sample { labels, value })
+}
+
+/// The labels up to the closing brace, and what follows it. In values `\\`, `\"` and `\n` are escapes.
+fn labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
+    let mut found = Vec::new();
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        if let Some(after) = rest.strip_prefix('}') {
+            return Some((found, after));
+        }
+        let (name, quoted) = rest.split_once('=')?;
+        let quoted = quoted.trim_start().strip_prefix('"')?;
+        let mut value = String::new();
+        let mut letters = quoted.char_indices();
+        let end = loop {
+            match letters.next()? {
+                (at, '"') => break at,
+                (_, '\\') => value.push(match letters.next()?.1 {
+                    'n' => '\n',
+                    other => other,
+                }),
+                (_, letter) => value.push(letter),
+            }
+        };
+        found.push((name.trim().to_owned(), value));
+        rest = &quoted[end + 1..];
+    }
+}

@@ -1,0 +1,404 @@
+//! Whether etcd keeps its quorum without this node.
+//!
+//! Not here: reading, forcing, whose turn it is. Any own source that cannot be read and any two that differ mean no.
+//! Sources: spec/cluster-lock.md 3.2, 3.4, 5.4 and 5.7; goals U3 and U4.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::facts::{Data, Facts, Kubernetes, Member, Readyz, ServerNode};
+use super::metrics::Metrics;
+
+/// An `EtcdIsVoter` that was not written for so long is stale: k3s writes it every 5 minutes at least.
+pub const VOTER_STALE: Duration = Duration::from_secs(11 * 60);
+
+/// Whether etcd can spare this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Margin {
+    /// It can: without this node at least `quorum` healthy voters are left.
+    Spare {
+        /// All voters.
+        voters: usize,
+        /// Those that are healthy, this node included if it is.
+        healthy: usize,
+        /// As many must be.
+        quorum: usize,
+    },
+    /// There is no quorum to keep; the node may go.
+    NotApplicable {
+        /// Why, and what the outage means, for a person.
+        why: String,
+    },
+    /// It cannot, or that is not known.
+    None {
+        /// What, where, and what to type.
+        why: String,
+    },
+}
+
+/// A judgement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether this node may go.
+    pub margin: Margin,
+    /// Healthy voters besides this one, node and member id; empty unless there is margin and the member list was read.
+    pub healthy_peers: Vec<(String, u64)>,
+}
+
+/// Judges. The rule: V voters, quorum Q = V/2 + 1; this node may go when Q healthy voters are left without it, whether
+/// it is healthy itself or not.
+#[must_use]
+pub fn judge(facts: &Facts) -> Verdict {
+    let mut healthy_peers = Vec::new();
+    let margin = weigh(facts, &mut healthy_peers).unwrap_or_else(|why| {
+        healthy_peers.clear();
+        Margin::None { why }
+    });
+    Verdict { margin, healthy_peers }
+}
+
+/// The member that takes over leadership: a healthy voter, if possible none of `next`, the nodes that go next.
+#[must_use]
+pub fn successor<'a>(healthy_peers: &'a [(String, u64)], next: &[String]) -> Option<&'a (String, u64)> {
+    healthy_peers.iter().find(|(node, _)| !next.contains(node)).or_else(|| healthy_peers.first())
+}
+
+/// A voter besides this one.
+struct Peer<'a> {
+    name: &'a str,
+    /// `None` while the API is unreachable.
+    node: Option<&'a ServerNode>,
+    /// `None` without the member list.
+    id: Option<u64>,
+}
+
+fn weigh(facts: &Facts, healthy_peers: &mut Vec<(String, u64)>) -> Result<Margin, String> {
+    let nodes = match &facts.kubernetes {
+        Kubernetes::Read(nodes) => Some(nodes.as_slice()),
+        Kubernetes::Unreachable(_) => None,
+        Kubernetes::Unreadable(why) => {
+            return Err(format!("the nodes cannot be read from Kubernetes: {why}"));
+        }
+    };
+    if let Some(why) = no_member(facts, nodes)? {
+        return Ok(Margin::NotApplicable { why });
+    }
+    let metrics = facts.own.metrics.as_ref().map_err(Clone::clone)?;
+    if !metrics.peers.is_empty() {
+        in_the_cluster(facts, metrics)?;
+    }
+    let servers: Option<Vec<&ServerNode>> = nodes.map(|all| all.iter().filter(|it| it.etcd).collect());
+    let servers = servers.as_deref();
+    let voters = metrics.peers.len() + 1;
+    let members = listed(facts, metrics, servers)?;
+    if let Some(servers) = servers.filter(|it| it.len() != voters) {
+        let names: Vec<&str> = servers.iter().map(|it| it.name.as_str()).collect();
+        return Err(format!(
+            "etcd has {voters} members, but {} nodes have its role label ({}); compare `kubectl get nodes -l \
+             node-role.kubernetes.io/etcd` with the member list, and remove what is no longer there",
+            servers.len(),
+            names.join(", ")
+        ));
+    }
+    if voters == 1 {
+        return Ok(Margin::NotApplicable { why: alone(facts) });
+    }
+    let self_sick = match facts.own.readyz.as_ref().map_err(Clone::clone)? {
+        Readyz::Ready => None,
+        Readyz::NotReady(why) => Some(format!("{} (its /readyz: {})", facts.node, why.trim())),
+    };
+    for server in servers.unwrap_or_default() {
+        is_voter(server, members.is_err(), self_sick.is_some() && server.name == facts.node)?;
+    }
+    let alarms = facts.own.alarms.as_ref().map_err(|why| format!("etcd's alarms cannot be read: {why}"))?;
+    if !alarms.is_empty() {
+        return Err(format!(
+            "etcd has the alarm {}; free disk space or replace the damaged member, then clear it: `etcdctl alarm disarm`",
+            alarms.join(", ")
+        ));
+    }
+    if voters == 2 {
+        return Err(format!(
+            "etcd has two voters and needs both: without node {} the cluster stops; add a third server, or force it, \
+             or take the whole site down",
+            facts.node
+        ));
+    }
+    let peers = peers(facts, servers, members)?;
+    let (mut sick, mut look, mut healthy) = (Vec::new(), vec!["kubectl describe nodes"], 0_usize);
+    for peer in &peers {
+        let stream = peer.id.and_then(|id| metrics.peers.get(&id).copied());
+        if let Some(why) = sickness(facts, peer, stream)? {
+            sick.push(format!("{} ({why})", peer.name));
+            look.push(peer.name);
+            continue;
+        }
+        healthy += 1;
+        healthy_peers.extend(peer.id.map(|id| (peer.name.to_owned(), id)));
+    }
+    if members.is_err() {
+        // Which peer has no streams is not known: the worst is assumed.
+        let lost = metrics.peers.values().filter(|up| !**up).count();
+        if lost > 0 {
+            healthy = healthy.saturating_sub(lost);
+            sick.push(format!("{lost} of {} connections to other members are down", peers.len()));
+        }
+    }
+    let quorum = voters / 2 + 1;
+    let all_healthy = healthy + usize::from(self_sick.is_none());
+    if healthy >= quorum {
+        return Ok(Margin::Spare { voters, healthy: all_healthy, quorum });
+    }
+    sick.extend(self_sick);
+    Err(format!(
+        "{all_healthy} of {voters} etcd voters are healthy; without node {} {healthy} would be left, {quorum} are \
+         required. Not healthy: {}; see `{}`",
+        facts.node,
+        sick.join("; "),
+        look.join(" ")
+    ))
+}
+
+/// Why this node is no member of etcd; `None` if it is one.
+fn no_member(facts: &Facts, nodes: Option<&[ServerNode]>) -> Result<Option<String>, String> {
+    let data = facts.own.data.as_ref().map_err(Clone::clone)?;
+    let Some(nodes) = nodes else {
+        return match data {
+            Data::Present => Ok(None),
+            Data::Absent { looked } => Err(format!(
+                "Kubernetes cannot be reached, and there is no sign that etcd runs on node {}: {looked}",
+                facts.node
+            )),
+        };
+    };
+    let node = &facts.node;
+    let own = nodes.iter().find(|it| it.name == *node).ok_or_else(|| {
+        format!("node {node} is not among the nodes of the cluster; see `kubectl get nodes`")
+    })?;
+    match (own.etcd, data) {
+        (true, Data::Present) => Ok(None),
+        (true, Data::Absent { looked }) => {
+            Err(format!("node {node} has the role label of etcd, but no data of etcd: {looked}"))
+        }
+        (false, Data::Present) => Err(format!(
+            "node {node} has data of etcd, but not the role label node-role.kubernetes.io/etcd; see `kubectl get \
+             node {node} --show-labels`, and remove the data if it left the cluster"
+        )),
+        (false, Data::Absent { .. }) if !own.control_plane => {
+            Ok(Some(format!("node {node} is no server: etcd loses nothing")))
+        }
+        (false, Data::Absent { .. }) => {
+            let is_other = |it: &&ServerNode| it.control_plane && it.name != *node;
+            Ok(Some(match nodes.iter().filter(is_other).count() {
+                0 => format!(
+                    "node {node} keeps its data without etcd (kine) and is the only server: the Kubernetes API is not \
+                     available while it is down"
+                ),
+                others => format!(
+                    "node {node} keeps its data without etcd (kine or another machine): no quorum to keep; \
+                     {others} other servers"
+                ),
+            }))
+        }
+    }
+}
+
+/// That our own member votes and knows a leader; without one most other sources are silent.
+fn in_the_cluster(facts: &Facts, metrics: &Metrics) -> Result<(), String> {
+    let node = &facts.node;
+    if metrics.is_learner {
+        return Err(format!(
+            "etcd on node {node} is still a learner; wait until it has caught up and is promoted"
+        ));
+    }
+    if !metrics.has_leader {
+        return Err(format!(
+            "etcd on node {node} has no leader: a majority of its members does not answer; start the other servers, \
+             and check port 2380 between them"
+        ));
+    }
+    Ok(())
+}
+
+/// The sentence of a single server.
+fn alone(facts: &Facts) -> String {
+    let mut why = format!(
+        "node {} is the only etcd server: the Kubernetes API is not available while it is down",
+        facts.node
+    );
+    if let Some(alarms) = facts.own.alarms.as_ref().ok().filter(|it| !it.is_empty()) {
+        why.push_str("; etcd has the alarm ");
+        why.push_str(&alarms.join(", "));
+    }
+    why
+}
+
+/// The member list, checked against the metrics and the nodes; its own error where it could not be read.
+fn listed<'a>(
+    facts: &'a Facts,
+    metrics: &Metrics,
+    servers: Option<&[&ServerNode]>,
+) -> Result<Result<&'a [Member], &'a str>, String> {
+    let list = match &facts.own.members {
+        Ok(list) => list,
+        Err(why) if servers.is_some() => return Ok(Err(why)),
+        Err(why) => {
+            return Err(format!("neither Kubernetes nor the member list of etcd can be read: {why}"));
+        }
+    };
+    if list.by != metrics.id {
+        return Err(format!(
+            "the metrics are those of etcd member {:x}, the member list comes from {:x}: the two addresses belong to \
+             different servers",
+            metrics.id, list.by
+        ));
+    }
+    if let Some(member) = list.members.iter().find(|it| it.learner) {
+        return Err(format!(
+            "etcd member {:x} {} is a learner: a server is joining; wait until it is promoted",
+            member.id, member.name
+        ));
+    }
+    if let Some(member) = list.members.iter().find(|it| it.name.is_empty()) {
+        return Err(format!(
+            "etcd member {:x} was added and never started; start its server, or remove the member",
+            member.id
+        ));
+    }
+    let known: BTreeSet<u64> = metrics.peers.keys().copied().chain([metrics.id]).collect();
+    let in_list: BTreeSet<u64> = list.members.iter().map(|it| it.id).collect();
+    if known != in_list || list.members.len() != in_list.len() {
+        let differ: Vec<String> = known.symmetric_difference(&in_list).map(|id| format!("{id:x}")).collect();
+        return Err(format!(
+            "the member list has {} members, the metrics name {}; they differ in {}: members are being added or \
+             removed; wait",
+            list.members.len(),
+            known.len(),
+            differ.join(", ")
+        ));
+    }
+    let own = list.members.iter().find(|it| it.id == metrics.id);
+    if let Some(own) = own.filter(|it| !is_of(it, &facts.node, servers)) {
+        return Err(format!(
+            "the etcd that answers here is member {}, which does not belong to node {}: the addresses lead to \
+             another server",
+            own.name, facts.node
+        ));
+    }
+    Ok(Ok(&list.members))
+}
+
+/// Whether a member is the one of this node: by the node's annotation, else by its name, which is the node's with a
+/// dash and 8 hexadecimal digits.
+fn is_of(member: &Member, node: &str, servers: Option<&[&ServerNode]>) -> bool {
+    let object = servers.and_then(|all| all.iter().find(|it| it.name == node));
+    match object.and_then(|it| it.member.as_ref()) {
+        Some(annotated) => *annotated == member.name,
+        None => node_of(member) == node,
+    }
+}
+
+fn node_of(member: &Member) -> &str {
+    let is_suffix = |it: &str| it.len() == 8 && it.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let split = member.name.rsplit_once('-').filter(|(_, end)| is_suffix(end));
+    split.map_or(member.name.as_str(), |(node, _)| node)
+}
+
+/// That `EtcdIsVoter` of a server says nothing against it.
+fn is_voter(server: &ServerNode, is_only_source: bool, knows_itself_sick: bool) -> Result<(), String> {
+    let name = &server.name;
+    let look = format!("see `kubectl describe node {name}`");
+    let Some(voter) = &server.voter else {
+        return if is_only_source {
+            Err(format!(
+                "the member list of etcd cannot be read, and node {name} has no condition EtcdIsVoter; {look}"
+            ))
+        } else {
+            Ok(())
+        };
+    };
+    match (voter.status.as_str(), voter.reason.as_str()) {
+        ("True", "MemberNotLearner") if voter.unmoved <= VOTER_STALE => Ok(()),
+        ("True", "MemberNotLearner") => Err(format!(
+            "the condition EtcdIsVoter of node {name} is stale: not written for {} min; {look}, and check k3s or \
+             rke2 on the leader's node",
+            voter.unmoved.as_secs() / 60
+        )),
+        ("False", "Unhealthy") if knows_itself_sick => Ok(()),
+        ("False", "Unhealthy") => Err(format!(
+            "the condition EtcdIsVoter of node {name} says that its etcd is unhealthy: {}; {look}",
+            voter.message
+        )),
+        ("False", "MemberIsLearner") => {
+            Err(format!("etcd on node {name} is still a learner (EtcdIsVoter); wait until it is promoted"))
+        }
+        ("False", "NotAMember") => Err(format!(
+            "node {name} has the role label of etcd, but is no member of it (EtcdIsVoter); {look}"
+        )),
+        (status, reason) => {
+            Err(format!("the condition EtcdIsVoter of node {name} is {status}/{reason}; {look}"))
+        }
+    }
+}
+
+/// All voters but this one.
+fn peers<'a>(
+    facts: &'a Facts,
+    servers: Option<&[&'a ServerNode]>,
+    members: Result<&'a [Member], &str>,
+) -> Result<Vec<Peer<'a>>, String> {
+    let others = || servers.into_iter().flatten().copied().filter(|it| it.name != facts.node);
+    let Ok(members) = members else {
+        return Ok(others().map(|node| Peer { name: &node.name, node: Some(node), id: None }).collect());
+    };
+    let is_own = |it: &&Member| is_of(it, &facts.node, servers);
+    let peer = |member: &'a Member| {
+        let node = others().find(|node| is_of(member, &node.name, servers));
+        if servers.is_some() && node.is_none() {
+            return Err(format!(
+                "etcd member {} ({:x}) belongs to no node; if its server is gone for good, remove the member",
+                member.name, member.id
+            ));
+        }
+        Ok(Peer { name: node.map_or_else(|| node_of(member), |it| &it.name), node, id: Some(member.id) })
+    };
+    members.iter().filter(|it| !is_own(it)).map(peer).collect()
+}
+
+/// Why a peer is not healthy; `None` if it is. `stream`: whether our etcd is connected to it, if that is known.
+fn sickness(facts: &Facts, peer: &Peer<'_>, stream: Option<bool>) -> Result<Option<String>, String> {
+    let name = peer.name;
+    let lost = stream == Some(false);
+    let words = facts.words.iter().filter(|it| it.node == name).map(|it| it.healthy);
+    match words.reduce(|all, it| all && it) {
+        Some(true) if lost => Err(format!(
+            "the agent of node {name} says that its etcd is healthy, but etcd here has no connection to it; check \
+             port 2380 between the two"
+        )),
+        Some(true) => Ok(None),
+        Some(false) => Ok(Some("its agent says that its etcd is not healthy".to_owned())),
+        None => {
+            let Some(node) = peer.node else {
+                // etcd 3.6 shows its connection to a peer without power, or with a hung process, for minutes.
+                return Ok(Some("no word from its agent, and Kubernetes cannot be asked".to_owned()));
+            };
+            if node.voter.is_none() {
+                return Err(format!(
+                    "node {name} has no agent that answers and no condition EtcdIsVoter: whether its etcd is healthy \
+                     is not known; see `kubectl describe node {name}`"
+                ));
+            }
+            let why = if !node.ready {
+                "its node is not Ready, so its EtcdIsVoter is stale"
+            } else if !node.lease_moving {
+                "its kubelet does not renew its lease, so its EtcdIsVoter is stale"
+            } else if lost {
+                "no connection to it"
+            } else {
+                return Ok(None);
+            };
+            Ok(Some(why.to_owned()))
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The margin: text, rule, calls.
+
+mod calls;
+mod facts;
+mod metrics;
+mod rule;

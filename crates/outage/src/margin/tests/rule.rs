@@ -1,0 +1,448 @@
+//! Every row of the rule: who may go, who may not, and the words for it.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::super::facts::{
+    Data, EtcdIsVoter, Facts, Kubernetes, Member, MemberList, Own, Readyz, ServerNode, Word,
+};
+use super::super::metrics::Metrics;
+use super::super::rule::{Margin, VOTER_STALE, judge, successor};
+
+pub(super) fn voter(status: &str, reason: &str) -> EtcdIsVoter {
+    EtcdIsVoter {
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: "its words".to_owned(),
+        unmoved: Duration::ZERO,
+    }
+}
+
+fn is_voter() -> EtcdIsVoter {
+    voter("True", "MemberNotLearner")
+}
+
+pub(super) fn server(nth: u64) -> ServerNode {
+    ServerNode {
+        name: format!("n{nth}"),
+        etcd: true,
+        control_plane: true,
+        ready: true,
+        lease_moving: true,
+        voter: Some(is_voter()),
+        member: Some(format!("n{nth}-0000000{nth}")),
+    }
+}
+
+fn member(nth: u64) -> Member {
+    Member { id: nth, name: format!("n{nth}-0000000{nth}"), learner: false }
+}
+
+/// What node n1 sees of `servers` healthy servers and one worker; no peer has an agent.
+pub(super) fn cluster(servers: u64) -> Facts {
+    let metrics = Metrics {
+        id: 1,
+        has_leader: true,
+        is_leader: false,
+        is_learner: false,
+        peers: (2..=servers).map(|id| (id, true)).collect(),
+    };
+    let worker = ServerNode { name: "w1".to_owned(), ready: true, ..ServerNode::default() };
+    Facts {
+        node: "n1".to_owned(),
+        own: Own {
+            data: Ok(Data::Present),
+            metrics: Ok(metrics),
+            readyz: Ok(Readyz::Ready),
+            members: Ok(MemberList { by: 1, members: (1..=servers).map(member).collect() }),
+            alarms: Ok(vec![]),
+        },
+        kubernetes: Kubernetes::Read((1..=servers).map(server).chain([worker]).collect()),
+        words: vec![],
+    }
+}
+
+/// The same with a change.
+pub(super) fn but(servers: u64, change: impl FnOnce(&mut Facts)) -> Facts {
+    let mut facts = cluster(servers);
+    change(&mut facts);
+    facts
+}
+
+/// The same with a change of the metrics.
+pub(super) fn metrics(servers: u64, change: impl FnOnce(&mut Metrics)) -> Facts {
+    but(servers, |facts| change(facts.own.metrics.as_mut().unwrap()))
+}
+
+/// The same with a change of one node.
+fn node(servers: u64, nth: usize, change: impl FnOnce(&mut ServerNode)) -> Facts {
+    but(servers, |facts| change(of(facts, nth)))
+}
+
+fn of(facts: &mut Facts, nth: usize) -> &mut ServerNode {
+    let Kubernetes::Read(nodes) = &mut facts.kubernetes else { panic!("no nodes") };
+    &mut nodes[nth - 1]
+}
+
+/// Whether etcd on n1 is connected to this member.
+fn stream(facts: &mut Facts, id: u64, up: bool) {
+    facts.own.metrics.as_mut().unwrap().peers.insert(id, up);
+}
+
+/// The same without port 2382.
+fn no_gateway(servers: u64, change: impl FnOnce(&mut Facts)) -> Facts {
+    but(servers, |facts| {
+        facts.own.members = Err("port 2382 refused".to_owned());
+        change(facts);
+    })
+}
+
+/// The same without the API.
+fn no_api(servers: u64, change: impl FnOnce(&mut Facts)) -> Facts {
+    but(servers, |facts| {
+        facts.kubernetes = Kubernetes::Unreachable("no route".to_owned());
+        change(facts);
+    })
+}
+
+fn word(node: &str, healthy: bool) -> Word {
+    Word { node: node.to_owned(), healthy }
+}
+
+#[test]
+fn u3_v_a_and_q_are_those_of_the_table() {
+    // Servers, silent ones among the peers, quorum, whether n1 may go when healthy.
+    for (servers, silent, quorum, may) in [
+        (3, 0, 2, true),
+        (3, 1, 2, false),
+        (4, 0, 3, true),
+        (4, 1, 3, false),
+        (5, 0, 3, true),
+        (5, 1, 3, true),
+        (5, 2, 3, false),
+        (7, 2, 4, true),
+        (7, 3, 4, false),
+    ] {
+        for own_healthy in [true, false] {
+            let facts = but(servers, |facts| {
+                for id in 2..2 + silent {
+                    stream(facts, id, false);
+                }
+                if !own_healthy {
+                    facts.own.readyz = Ok(Readyz::NotReady("[-]serializable_read failed".to_owned()));
+                }
+            });
+            let healthy = usize::try_from(servers - silent).unwrap() - usize::from(!own_healthy);
+            let voters = usize::try_from(servers).unwrap();
+            match judge(&facts).margin {
+                Margin::Spare { voters: v, healthy: a, quorum: q } => {
+                    assert!(may, "{servers} {silent} {own_healthy}");
+                    assert_eq!((v, a, q), (voters, healthy, quorum));
+                }
+                other @ (Margin::NotApplicable { .. } | Margin::None { .. }) => {
+                    assert!(!may, "{servers} {silent} {own_healthy}: {other:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Whether the node may go: a margin of three figures, no quorum to keep, no.
+#[derive(Debug)]
+enum May {
+    Spare(usize, usize, usize),
+    Void(&'static str),
+    No(&'static str),
+}
+use May::{No, Spare, Void};
+
+fn check(rows: Vec<(Facts, May)>) {
+    for (nth, (facts, may)) in rows.into_iter().enumerate() {
+        let margin = judge(&facts).margin;
+        let agrees = match (&margin, &may) {
+            (Margin::Spare { voters, healthy, quorum }, Spare(v, a, q)) => {
+                (voters, healthy, quorum) == (v, a, q)
+            }
+            (Margin::NotApplicable { why }, Void(words)) | (Margin::None { why }, No(words)) => {
+                why.contains(words)
+            }
+            (Margin::Spare { .. } | Margin::NotApplicable { .. } | Margin::None { .. }, _) => false,
+        };
+        assert!(agrees, "row {nth}: not {may:?} but {margin:?}");
+    }
+}
+
+#[test]
+fn u3_whoever_is_no_member_or_the_only_one_has_no_quorum_to_keep() {
+    let absent = || Ok(Data::Absent { looked: "/x is not there".to_owned() });
+    let kine = |facts: &mut Facts| {
+        facts.own.data = absent();
+        for nth in 1..=3 {
+            of(facts, nth).etcd = false;
+        }
+    };
+    check(vec![
+        (cluster(1), Void("only etcd server: the Kubernetes API is not available while it is down")),
+        (but(1, |it| it.own.alarms = Ok(vec!["NOSPACE".to_owned()])), Void("alarm NOSPACE")),
+        (but(1, |it| it.own.members = Err("refused".to_owned())), Void("only etcd server")),
+        (but(1, |it| it.own.metrics = Err("port 2381 refused".to_owned())), No("port 2381 refused")),
+        // Somebody joins, and is no node yet.
+        (metrics(1, |it| it.peers.extend([(2, true)])), No("differ in 2")),
+        (no_gateway(1, |it| stream(it, 2, true)), No("2 members, but 1")),
+        (but(3, kine), Void("without etcd (kine or another machine): no quorum to keep; 2 other servers")),
+        (
+            but(1, |it| {
+                it.own.data = absent();
+                of(it, 1).etcd = false;
+            }),
+            Void("without etcd (kine) and is the only server: the Kubernetes API is not available"),
+        ),
+        (
+            but(3, |it| {
+                it.node = "w1".to_owned();
+                it.own.data = absent();
+            }),
+            Void("node w1 is no server"),
+        ),
+        (but(3, |it| it.own.data = absent()), No("role label of etcd, but no data of etcd: /x is not there")),
+        (node(3, 1, |it| it.etcd = false), No("has data of etcd, but not the role label")),
+        (but(3, |it| it.own.data = Err("/x: permission denied".to_owned())), No("permission denied")),
+        (but(3, |it| it.node = "n9".to_owned()), No("n9 is not among the nodes")),
+    ]);
+}
+
+#[test]
+fn u3_a_source_that_cannot_be_read_means_no() {
+    let no = || Err("port 2381 refused; set X".to_owned());
+    check(vec![
+        (but(3, |it| it.own.metrics = Err("port 2381 refused; set X".to_owned())), No("refused; set X")),
+        (but(3, |it| it.own.readyz = Err("slow".to_owned())), No("slow")),
+        (but(3, |it| it.own.alarms = no()), No("alarms cannot be read: port 2381 refused")),
+        (but(3, |it| it.kubernetes = Kubernetes::Unreadable("403".to_owned())), No("Kubernetes: 403")),
+        // 2382 is not needed while EtcdIsVoter of all servers is there.
+        (no_gateway(3, |_| ()), Spare(3, 3, 2)),
+        (
+            no_gateway(3, |it| of(it, 3).voter = None),
+            No("member list of etcd cannot be read, and node n3 has no"),
+        ),
+        (no_gateway(3, |it| of(it, 1).voter = None), No("and node n1 has no condition EtcdIsVoter")),
+        (
+            no_gateway(3, |it| stream(it, 3, false)),
+            No("1 of 2 connections to other members are down; see `kubectl describe nodes`"),
+        ),
+        (no_gateway(3, |it| of(it, 2).ready = false), No("n2 (its node is not Ready")),
+        (no_gateway(3, |it| it.words.push(word("n2", false))), No("n2 (its agent says")),
+        // One peer is sick and one stream is down: they may be two.
+        (
+            no_gateway(5, |it| {
+                it.words.push(word("n2", false));
+                stream(it, 3, false);
+            }),
+            No("3 of 5 etcd voters are healthy; without node n1 2 would be left, 3 are required"),
+        ),
+        // The API does not answer, at the last look.
+        (no_api(3, |it| it.words.extend([word("n2", true), word("n3", true)])), Spare(3, 3, 2)),
+        (no_api(3, |it| it.words.push(word("n2", true))), No("n3 (no word from its agent")),
+        (no_api(3, |it| it.words.push(word("n2", false))), No("n2 (its agent says")),
+        (
+            no_api(3, |it| it.own.members = Err("2382 refused".to_owned())),
+            No("neither Kubernetes nor the member list"),
+        ),
+        (
+            no_api(3, |it| it.own.data = Ok(Data::Absent { looked: "/x".to_owned() })),
+            No("no sign that etcd runs"),
+        ),
+        (no_api(1, |_| ()), Void("only etcd server")),
+        (no_api(3, |it| it.node = "n2".to_owned()), No("does not belong to node n2")),
+    ]);
+}
+
+#[test]
+fn u3_learners_alarms_no_leader_and_two_servers_mean_no() {
+    check(vec![
+        (cluster(2), No("two voters and needs both")),
+        (metrics(3, |it| it.is_learner = true), No("n1 is still a learner")),
+        (
+            but(3, |it| it.own.members.as_mut().unwrap().members[2].learner = true),
+            No("member 3 n3-00000003 is a learner"),
+        ),
+        (
+            node(3, 3, |it| it.voter = Some(voter("False", "MemberIsLearner"))),
+            No("n3 is still a learner (EtcdIsVoter)"),
+        ),
+        (
+            but(3, |it| it.own.members.as_mut().unwrap().members[2].name.clear()),
+            No("3 was added and never started"),
+        ),
+        (but(3, |it| it.own.alarms = Ok(vec!["NOSPACE".to_owned()])), No("alarm NOSPACE; free disk space")),
+        (but(3, |it| it.own.alarms = Ok(vec!["CORRUPT".to_owned()])), No("alarm CORRUPT")),
+        (metrics(3, |it| it.has_leader = false), No("has no leader")),
+        // Sick here, with and without a leader.
+        (but(3, |it| it.own.readyz = Ok(Readyz::NotReady("[-]x failed".to_owned()))), Spare(3, 2, 2)),
+        (
+            but(3, |it| {
+                it.own.readyz = Ok(Readyz::NotReady("[-]x failed".to_owned()));
+                it.words.push(word("n2", false));
+            }),
+            No(
+                "1 of 3 etcd voters are healthy; without node n1 1 would be left, 2 are required. Not healthy: n2",
+            ),
+        ),
+    ]);
+}
+
+#[test]
+fn u3_sources_that_differ_mean_no() {
+    let by = |by: u64| move |it: &mut Facts| it.own.members.as_mut().unwrap().by = by;
+    check(vec![
+        (but(3, by(2)), No("belong to different servers")),
+        (metrics(3, |it| it.peers.retain(|id, _| *id != 3)), No("differ in 3")),
+        (metrics(3, |it| it.peers.extend([(0xab, true)])), No("differ in ab")),
+        (
+            but(3, |it| it.own.members.as_mut().unwrap().members.truncate(2)),
+            No("has 2 members, the metrics name 3"),
+        ),
+        (but(3, |it| it.own.members.as_mut().unwrap().members.push(member(3))), No("has 4 members")),
+        (
+            node(3, 3, |it| it.etcd = false),
+            No("etcd has 3 members, but 2 nodes have its role label (n1, n2)"),
+        ),
+        (
+            node(3, 3, |it| it.member = Some("n3-ffffffff".to_owned())),
+            No("n3-00000003 (3) belongs to no node"),
+        ),
+        (node(3, 1, |it| it.member = Some("n1-ffffffff".to_owned())), No("does not belong to node n1")),
+        // Without annotations the names suffice.
+        (
+            but(3, |it| {
+                for nth in 1..=3 {
+                    of(it, nth).member = None;
+                }
+            }),
+            Spare(3, 3, 2),
+        ),
+        (
+            but(3, |it| {
+                it.words.push(word("n3", true));
+                stream(it, 3, false);
+            }),
+            No("agent of node n3 says that its etcd is healthy, but etcd here has no connection"),
+        ),
+        (
+            node(3, 1, |it| it.voter = Some(voter("False", "Unhealthy"))),
+            No("n1 says that its etcd is unhealthy: its words"),
+        ),
+        (
+            but(3, |it| {
+                of(it, 1).voter = Some(voter("False", "Unhealthy"));
+                it.own.readyz = Ok(Readyz::NotReady("[-]x failed".to_owned()));
+            }),
+            Spare(3, 2, 2),
+        ),
+    ]);
+}
+
+#[test]
+fn u3_peers_are_judged_by_their_agents_and_else_by_their_nodes() {
+    let stale = Some(EtcdIsVoter { unmoved: VOTER_STALE + Duration::from_secs(1), ..is_voter() });
+    check(vec![
+        (cluster(3), Spare(3, 3, 2)),
+        (node(3, 3, |it| it.ready = false), No("n3 (its node is not Ready, so its EtcdIsVoter is stale)")),
+        (node(3, 3, |it| it.lease_moving = false), No("n3 (its kubelet does not renew its lease")),
+        (
+            metrics(3, |it| it.peers.extend([(3, false)])),
+            No("n3 (no connection to it); see `kubectl describe nodes n3`"),
+        ),
+        (node(3, 3, |it| it.voter = None), No("n3 has no agent that answers and no condition EtcdIsVoter")),
+        (node(5, 3, |it| it.ready = false), Spare(5, 4, 3)),
+        // The agent's word counts more than the node's state.
+        (
+            but(3, |it| {
+                of(it, 3).ready = false;
+                of(it, 3).voter = None;
+                it.words.push(word("n3", true));
+            }),
+            Spare(3, 3, 2),
+        ),
+        (
+            but(3, |it| it.words.push(word("n3", false))),
+            No("n3 (its agent says that its etcd is not healthy)"),
+        ),
+        (
+            but(3, |it| it.words.extend([word("n3", true), word("n3", false)])),
+            No("n3 (its agent says that its etcd is not healthy)"),
+        ),
+        (
+            but(3, |it| it.words.extend([word("n3", false), word("n3", true)])),
+            No("n3 (its agent says that its etcd is not healthy)"),
+        ),
+        // EtcdIsVoter is a second opinion that may only say no, also beside the agent's word.
+        (
+            but(5, |it| {
+                of(it, 3).voter = Some(voter("False", "Unhealthy"));
+                it.words.push(word("n3", true));
+            }),
+            No("n3 says that its etcd is unhealthy: its words; see `kubectl describe node n3`"),
+        ),
+        (
+            node(3, 3, |it| it.voter = Some(voter("False", "NotAMember"))),
+            No("n3 has the role label of etcd, but is no"),
+        ),
+        (node(3, 3, |it| it.voter = Some(voter("Unknown", ""))), No("n3 is Unknown/")),
+        (node(3, 3, |it| it.voter = Some(voter("True", "Odd"))), No("n3 is True/Odd")),
+        (node(3, 3, |it| it.voter = stale), No("EtcdIsVoter of node n3 is stale: not written for 11 min")),
+    ]);
+}
+
+#[test]
+fn u4_leadership_moves_to_a_healthy_voter_that_does_not_go_next() {
+    let verdict = judge(&but(5, |it| {
+        it.words.push(word("n2", false));
+    }));
+    let names: Vec<&str> = verdict.healthy_peers.iter().map(|(node, _)| node.as_str()).collect();
+    assert_eq!(names, ["n3", "n4", "n5"]);
+    let next = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        successor(&verdict.healthy_peers, &names).cloned()
+    };
+    assert_eq!(next(&[]), Some(("n3".to_owned(), 3)));
+    assert_eq!(next(&["n3", "n4"]), Some(("n5".to_owned(), 5)));
+    // Better to one that goes next than to nobody.
+    assert_eq!(next(&["n3", "n4", "n5"]), Some(("n3".to_owned(), 3)));
+    assert_eq!(successor(&[], &[]), None);
+    assert!(judge(&cluster(2)).healthy_peers.is_empty());
+    assert!(judge(&node(3, 3, |it| it.ready = false)).healthy_peers.is_empty());
+}
+
+/// How one peer may look: word, Ready, lease, condition, stream.
+fn looks() -> impl Strategy<Value = (Option<bool>, bool, bool, usize, bool)> {
+    (any::<Option<bool>>(), any::<bool>(), any::<bool>(), 0..5_usize, any::<bool>())
+}
+
+proptest! {
+    /// Margin is never said when the healthy peers, counted another way, are fewer than a majority.
+    #[test]
+    fn u3_whatever_the_sources_say_a_majority_that_nothing_speaks_against_is_left(
+        peers in proptest::collection::vec(looks(), 1..6),
+        (ready, gateway) in any::<(bool, bool)>(),
+    ) {
+        let servers = peers.len() as u64 + 1;
+        let mut facts = cluster(servers);
+        if !ready { facts.own.readyz = Ok(Readyz::NotReady("x".to_owned())); }
+        if !gateway { facts.own.members = Err("x".to_owned()); }
+        let mut good = 0;
+        for (nth, (says, ready, lease, condition, up)) in (2..).zip(&peers) {
+            let node = of(&mut facts, nth);
+            (node.ready, node.lease_moving) = (*ready, *lease);
+            node.voter = [Some(is_voter()), Some(is_voter()), None, Some(voter("False", "Unhealthy")), Some(voter("False", "MemberIsLearner"))][*condition].clone();
+            facts.words.extend(says.map(|it| word(&format!("n{nth}"), it)));
+            stream(&mut facts, nth as u64, *up);
+            good += usize::from(*up && *condition < 3 && says.unwrap_or(*ready && *lease && *condition < 2));
+        }
+        if let Margin::Spare { voters, quorum, .. } = judge(&facts).margin {
+            prop_assert_eq!(voters, peers.len() + 1);
+            prop_assert!(quorum * 2 > voters && good >= quorum, "{} of {}", good, voters);
+        }
+    }
+}

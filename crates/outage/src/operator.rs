@@ -1,0 +1,142 @@
+//! What an operator reads and writes: the Lease and marks on nodes, outside of any turn.
+//!
+//! Not here: words for a person, and what may be written (`turn::rule`). Every write names the version that was read;
+//! when another writer was faster, it is made again from a fresh reading. Source: spec/cluster-lock.md 3.2, 3.5.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kubeapi::names::APP_NAMESPACE;
+use kubeapi::{Cluster, NodeName};
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use crate::calls;
+use crate::turn::event::{Trouble, Wrote};
+use crate::turn::record::{BadRecord, Held, LEASE, Order, Record};
+use crate::turn::rule::{self, NodeSeen, Reading, Refused};
+
+/// How often a write is made that others are faster than.
+const TRIES: u32 = 5;
+/// Pause before the next one.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Why something could not be read or written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failed {
+    /// It may not be written.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The Lease is of no use.
+    #[error(transparent)]
+    BadRecord(BadRecord),
+    /// A call without a usable answer, with the next step.
+    #[error("{0}")]
+    NoAnswer(String),
+    /// A write whose result is not known.
+    #[error("{0}; whether it was written: zedbox lock status")]
+    InDoubt(String),
+    /// Others wrote first, each time.
+    #[error("write {0}: somebody else wrote it first, {TRIES} times; type the command again")]
+    Outrun(String),
+}
+
+impl From<Trouble> for Failed {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::NoAnswer(why) => Self::NoAnswer(why),
+            Trouble::BadRecord(why) => Self::BadRecord(why),
+        }
+    }
+}
+
+/// An operator's word that a node is away: JSON in [`rule::IGNORE_ANNOTATION`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Away {
+    /// Who says so.
+    pub who: String,
+    /// Why.
+    pub why: String,
+    /// When, RFC 3339; display only.
+    pub when: String,
+}
+
+/// The Lease, and the nodes after it.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// The Lease; `None` when there is none.
+    pub held: Option<Box<Held>>,
+    /// All nodes; no kubelet counts as silent, as that takes 40 s to see.
+    pub nodes: Vec<NodeSeen>,
+    /// What [`rule::IGNORE_ANNOTATION`] says, by node.
+    pub away: BTreeMap<String, String>,
+}
+
+/// Reads all that there is to show.
+///
+/// # Errors
+/// [`Failed::NoAnswer`], [`Failed::BadRecord`].
+pub async fn view(cluster: &Cluster) -> Result<View, Failed> {
+    let held = calls::read(cluster).await?;
+    let mut view = View { held, ..View::default() };
+    for (node, away) in calls::glance(cluster).await? {
+        view.away.extend(away.map(|text| (node.name.clone(), text)));
+        view.nodes.push(node);
+    }
+    Ok(view)
+}
+
+/// Writes `edit` of the record; the record before and after it. Nothing is written when both are the same.
+///
+/// # Errors
+/// [`Failed`]. Dropping it leaves open whether it was written.
+pub async fn change(
+    cluster: &Cluster,
+    wall: Timestamp,
+    edit: impl Fn(&Record) -> Result<Record, Refused>,
+) -> Result<(Record, Record), Failed> {
+    for _ in 0..TRIES {
+        let (on, before) = if let Some(held) = calls::read(cluster).await? {
+            (Some((held.uid, held.resource_version)), held.record)
+        } else {
+            // Whoever makes the Lease brings in the nodes that are cordoned in a turn of an earlier one.
+            let nodes = calls::glance(cluster).await?.into_iter().map(|(node, _)| node).collect();
+            (None, rule::rebuild(&Reading { held: None, nodes }).unwrap_or_default())
+        };
+        let after = edit(&before)?;
+        if after == before {
+            return Ok((before, after));
+        }
+        match calls::write(cluster, Order { on, record: after }, wall).await {
+            Wrote::Done(held) => return Ok((before, held.record)),
+            Wrote::Outdated => sleep(AGAIN).await,
+            Wrote::Unknown(why) => return Err(Failed::InDoubt(why)),
+        }
+    }
+    Err(Failed::Outrun(format!("lease {APP_NAMESPACE}/{LEASE}")))
+}
+
+/// Marks a node as away, so that it does not count as down; `None` removes the mark. What the mark said before.
+///
+/// # Errors
+/// [`Failed`]; [`Refused::Member`] for a member of etcd. Dropping it leaves open whether it was written.
+pub async fn mark(cluster: &Cluster, name: &NodeName, away: Option<&Away>) -> Result<Option<String>, Failed> {
+    for _ in 0..TRIES {
+        let node = calls::named(cluster, name).await?;
+        if away.is_some() {
+            rule::may_ignore(&node.seen)?;
+        } else if node.away.is_none() {
+            return Ok(None);
+        }
+        let text = away.map(serde_json::to_string).transpose();
+        let text = text.map_err(|why| Failed::NoAnswer(format!("write the mark as JSON: {why}")))?;
+        match calls::mark(cluster, &node, text.as_deref()).await {
+            Ok(true) => return Ok(node.away),
+            Ok(false) => sleep(AGAIN).await,
+            Err(Trouble::NoAnswer(why)) => return Err(Failed::InDoubt(why)),
+            Err(Trouble::BadRecord(why)) => return Err(Failed::BadRecord(why)),
+        }
+    }
+    Err(Failed::Outrun(format!("node {name}")))
+}

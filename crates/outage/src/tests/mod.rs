@@ -1,0 +1,3 @@
+//! Tests of the calls, against the stand-in cluster.
+
+mod operator;

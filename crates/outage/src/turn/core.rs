@@ -1,0 +1,439 @@
+//! The life of one node's turn: wait, hold, lose, come back, release.
+//!
+//! Every decision follows from a fresh reading of the Lease and ends in a write that names its version, so that of two
+//! writers one wins. Nothing ends a turn but its own node, one of the proofs of `rule`, or an operator. While it waits
+//! and nothing changes, only the first three of the queue read the nodes. Sources: spec/cluster-lock.md 3.2 to 3.6,
+//! goals U1, U2, U10 to U12, U14. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubeapi::names::APP_NAMESPACE;
+use step::{Core, Fault, Mono, planted};
+
+use super::enter::far_back;
+use super::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Want, Wrote};
+use super::observed::Observed;
+use super::record::{Fence, Held, Holder, LEASE, Order, Phase, Record};
+use super::rule::{Me, NodeSeen, Refusal, Rule};
+
+/// A write whose result is not known may come through for so long; the API server ends requests within 60 s.
+pub const IN_DOUBT: Duration = Duration::from_secs(65);
+/// First and longest pause after a failed attempt; it doubles.
+const RETRY: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(30 * 60));
+/// The same after a call without an answer.
+const NO_ANSWER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+/// The same after a write that others were faster than.
+const OUTDATED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+/// Pause while the record is unusable; the watch ends it sooner.
+const BAD_RECORD: Duration = Duration::from_secs(60);
+
+/// What we know of the Lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Seen {
+    /// Nothing.
+    Unknown,
+    /// There is none.
+    Absent,
+    /// This one.
+    There(Box<Held>),
+}
+
+/// What this node wants.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Wanted {
+    /// Nobody has said yet.
+    Unknown,
+    /// No turn.
+    Nothing,
+    /// A turn for this.
+    Turn(Want),
+}
+
+/// The turn as this process has it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Grant {
+    None,
+    Held { fence: Fence, lease_uid: String },
+    Lost { why: String },
+    Booted { fence: Fence, listed: bool },
+}
+
+/// A call that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Call {
+    Read,
+    Confirm,
+    Cluster,
+    /// With the nodes as they were read before it.
+    Margin(Vec<NodeSeen>),
+    /// `looked`: the nodes were read for it.
+    Write {
+        looked: bool,
+    },
+}
+
+/// The turn of this node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Turn {
+    pub(super) me: Me,
+    pub(super) want: Wanted,
+    pub(super) seen: Seen,
+    pub(super) grant: Grant,
+    /// The fence of a grant that was written without a known result, and until when it may come through.
+    pub(super) attempt: Option<(Fence, Mono)>,
+    /// Until when a write that we do not remember, or whose result we do not know, may come through.
+    pub(super) doubt: Option<Mono>,
+    pub(super) gate: Option<bool>,
+    /// The phase that our own entry is to say.
+    pub(super) phase: Phase,
+    pub(super) call: Option<Call>,
+    pub(super) calls: CallId,
+    /// The Lease must be read again.
+    pub(super) dirty: bool,
+    pub(super) confirm: bool,
+    /// When a node that is far back in the queue reads the nodes all the same.
+    pub(super) far: Option<Mono>,
+    /// When the nodes are to be read again after a write that came of reading them.
+    pub(super) again: Option<Mono>,
+    pub(super) due: Option<Mono>,
+    pub(super) troubles: u32,
+    pub(super) outdated: u32,
+    pub(super) failures: u32,
+    /// After a failed attempt.
+    pub(super) paused: Option<Mono>,
+    pub(super) since: Mono,
+    pub(super) refusal: Option<Refusal>,
+    pub(super) observed: Observed,
+    pub(super) released: Option<Fence>,
+    pub(super) dice: u64,
+    pub(super) following: bool,
+    pub(super) said: Option<Standing>,
+}
+
+impl Turn {
+    /// The turn of `me`, of which nothing is known yet. `chance` differs from node to node.
+    #[must_use]
+    pub fn new(me: Me, chance: u64) -> Self {
+        Self {
+            me,
+            want: Wanted::Unknown,
+            seen: Seen::Unknown,
+            grant: Grant::None,
+            attempt: None,
+            doubt: None,
+            gate: None,
+            phase: Phase::Granted,
+            call: None,
+            calls: 0,
+            dirty: false,
+            confirm: false,
+            far: None,
+            again: None,
+            due: Some(Mono::START),
+            troubles: 0,
+            outdated: 0,
+            failures: 0,
+            paused: None,
+            since: Mono::START,
+            refusal: None,
+            observed: Observed::default(),
+            released: None,
+            dice: chance,
+            following: false,
+            said: None,
+        }
+    }
+
+    /// Our own entry among the holders.
+    pub(super) fn own(&self) -> Option<&Holder> {
+        match &self.seen {
+            Seen::There(held) => held.record.holder(&self.me.node, &self.me.uid),
+            Seen::Absent | Seen::Unknown => None,
+        }
+    }
+
+    /// The record as it was read, or the one of a cluster without.
+    pub(super) fn record(&self) -> Record {
+        match &self.seen {
+            Seen::There(held) => held.record.clone(),
+            Seen::Absent | Seen::Unknown => Record::default(),
+        }
+    }
+
+    /// By chance up to half more, so that nodes do not all come at once; doubles with `failures`, from 1.
+    fn pause(&mut self, (first, longest): (Duration, Duration), failures: u32) -> Duration {
+        // A step of splitmix64.
+        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.dice;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^= mixed >> 31;
+        let thousandth = u32::try_from(mixed % 1_000).unwrap_or_default();
+        let grown = first.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(longest);
+        grown + grown * thousandth / 2_000
+    }
+
+    fn begin(&mut self, call: Call) -> CallId {
+        self.calls += 1;
+        self.call = Some(call);
+        self.due = None;
+        self.calls
+    }
+
+    pub(super) fn read_cluster(&mut self, out: &mut Vec<Effect>) {
+        out.push(Effect::ReadCluster(self.begin(Call::Cluster)));
+    }
+
+    pub(super) fn read_margin(&mut self, nodes: Vec<NodeSeen>, out: &mut Vec<Effect>) {
+        out.push(Effect::ReadMargin(self.begin(Call::Margin(nodes))));
+    }
+
+    pub(super) fn write(&mut self, record: Record, looked: bool, out: &mut Vec<Effect>) {
+        let on = match &self.seen {
+            Seen::There(held) => Some((held.uid.clone(), held.resource_version.clone())),
+            Seen::Absent | Seen::Unknown => None,
+        };
+        let id = self.begin(Call::Write { looked });
+        out.push(Effect::Write(id, Box::new(Order { on, record })));
+    }
+
+    /// Writes the record with a grant for this node.
+    pub(super) fn enter(&mut self, now: Mono, mut record: Record, want: &Want, out: &mut Vec<Effect>) {
+        let phase = if want.emergency { Phase::Emergency } else { Phase::Granted };
+        let Me { node, uid, boot_id, server } = self.me.clone();
+        record.release(&node, &uid);
+        let fence = record.grant(Holder {
+            node,
+            node_uid: uid,
+            boot_id,
+            op: want.op.clone(),
+            counter: want.counter,
+            fence: 0,
+            phase: phase.clone(),
+            server,
+            since: String::new(),
+            rest: serde_json::Map::new(),
+        });
+        self.attempt = Some((fence, now + IN_DOUBT));
+        self.phase = phase;
+        self.write(record, true, out);
+    }
+
+    pub(super) fn wants(&mut self, now: Mono, want: Option<Want>) {
+        let want = want.map_or(Wanted::Nothing, Wanted::Turn);
+        if self.want == want {
+            return;
+        }
+        if !matches!(self.want, Wanted::Turn(_)) {
+            self.since = now;
+        }
+        match &want {
+            Wanted::Nothing | Wanted::Unknown => {
+                (self.paused, self.refusal, self.failures) = (None, None, 0);
+                self.observed = Observed::default();
+            }
+            Wanted::Turn(want) if want.emergency => {
+                self.paused = None;
+                self.phase = Phase::Emergency;
+                if matches!(self.grant, Grant::Lost { .. }) {
+                    self.grant = Grant::None;
+                }
+            }
+            Wanted::Turn(_) => {}
+        }
+        self.want = want;
+        self.due = Some(now);
+    }
+
+    /// The watch shows a value. Whoever is far back in the queue takes it as it is; others ask the store.
+    pub(super) fn changed(&mut self, now: Mono, value: Option<Box<Held>>) {
+        let known = match (&self.seen, &value) {
+            (Seen::There(old), Some(new)) => {
+                (&old.uid, &old.resource_version) == (&new.uid, &new.resource_version)
+            }
+            (Seen::Absent, None) => true,
+            (Seen::Unknown | Seen::Absent | Seen::There(_), _) => false,
+        };
+        if known {
+            return;
+        }
+        if let (Grant::None, Wanted::Turn(want), Some(new), None) =
+            (&self.grant, &self.want, &value, &self.call)
+            && new.record.queue.iter().any(|it| *it == self.waiter(want, &new.record))
+            && new.record.holder(&self.me.node, &self.me.uid).is_none()
+            && self.paused.is_none()
+            && !Self::is_near(&self.waiter(want, &new.record), &new.record)
+        {
+            self.refusal = Some(far_back(&new.record, &self.waiter(want, &new.record)));
+            self.seen = value.map_or(Seen::Absent, Seen::There);
+            self.far = None;
+            self.rest(now);
+            return;
+        }
+        self.dirty = true;
+    }
+
+    pub(super) fn retry(&mut self, now: Mono, why: &str) {
+        self.failures += 1;
+        let pause = self.pause(RETRY, self.failures);
+        self.paused = Some(now + pause);
+        self.refusal = Some(Refusal {
+            rule: Rule::Pause,
+            nodes: Vec::new(),
+            why: format!("attempt {} failed: {why}; the next one is in {} s", self.failures, pause.as_secs()),
+            next: "zedbox lock status".to_owned(),
+        });
+        if matches!(self.grant, Grant::Lost { .. }) {
+            self.grant = Grant::None;
+        }
+        self.due = Some(now);
+    }
+
+    pub(super) fn is_paused(&self, now: Mono) -> bool {
+        self.paused.is_some_and(|until| now < until)
+    }
+
+    pub(super) fn failed(&mut self, now: Mono, trouble: Trouble) {
+        self.troubles += 1;
+        let (rule, why, pause, next) = match trouble {
+            Trouble::NoAnswer(why) => {
+                (Rule::Api, why, self.pause(NO_ANSWER, self.troubles), "kubectl get nodes".to_owned())
+            }
+            Trouble::BadRecord(why) => {
+                let next = format!("kubectl -n {APP_NAMESPACE} get lease {LEASE} -o yaml");
+                (Rule::Record, why.to_string(), BAD_RECORD, next)
+            }
+        };
+        self.refusal = Some(Refusal { rule, nodes: Vec::new(), why, next });
+        self.due = Some(now + pause);
+    }
+
+    pub(super) fn read(
+        &mut self,
+        now: Mono,
+        confirm: bool,
+        read: Result<Option<Box<Held>>, Trouble>,
+        out: &mut Vec<Effect>,
+    ) {
+        match read {
+            Ok(found) => {
+                self.troubles = 0;
+                self.seen = found.map_or(Seen::Absent, Seen::There);
+                self.reconcile(now, out);
+                if confirm {
+                    self.confirmed(out);
+                }
+                self.decide(now, out);
+            }
+            Err(trouble) => {
+                if confirm {
+                    let why = match &trouble {
+                        Trouble::NoAnswer(why) => why.clone(),
+                        Trouble::BadRecord(why) => why.to_string(),
+                    };
+                    out.push(Effect::Confirmed(Err(Unconfirmed::Unknown(why))));
+                }
+                self.failed(now, trouble);
+            }
+        }
+    }
+
+    pub(super) fn wrote(&mut self, now: Mono, looked: bool, wrote: Wrote, out: &mut Vec<Effect>) {
+        match wrote {
+            Wrote::Done(held) => {
+                (self.troubles, self.outdated) = (0, 0);
+                self.seen = Seen::There(held);
+                self.reconcile(now, out);
+                if looked && self.grant == Grant::None && matches!(self.want, Wanted::Turn(_)) {
+                    // The nodes were read for this write: nothing else follows from it.
+                    self.rest(now);
+                } else {
+                    self.decide(now, out);
+                }
+            }
+            Wrote::Outdated => {
+                self.outdated += 1;
+                let pause = self.pause(OUTDATED, self.outdated);
+                self.due = Some(now + pause);
+            }
+            Wrote::Unknown(why) => {
+                self.doubt = Some(now + IN_DOUBT);
+                self.failed(now, Trouble::NoAnswer(why));
+            }
+        }
+    }
+
+    /// The next call, when one is due and none is under way.
+    pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.call.is_some() {
+            return;
+        }
+        if self.confirm {
+            self.confirm = false;
+            self.dirty = false;
+            out.push(Effect::Read(self.begin(Call::Confirm)));
+        } else if self.dirty || self.due.is_some_and(|due| due <= now) {
+            // A process of before may have left a write under way.
+            self.doubt.get_or_insert(now + IN_DOUBT);
+            self.dirty = false;
+            out.push(Effect::Read(self.begin(Call::Read)));
+        }
+    }
+}
+
+impl Core for Turn {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        let mut out = Vec::new();
+        match event {
+            Event::Want(want) => self.wants(now, want),
+            Event::Changed(value) => self.changed(now, value),
+            Event::Confirm if planted(Fault::TurnLastLook) => self.confirmed(&mut out),
+            Event::Confirm => self.confirm = true,
+            Event::Look => self.dirty = true,
+            Event::Retry(why) => self.retry(now, &why),
+            Event::Gate(open) => {
+                self.gate = Some(open);
+                if matches!(self.grant, Grant::Booted { .. }) {
+                    self.due = Some(now);
+                }
+            }
+            Event::Phase(phase) => {
+                if matches!(self.grant, Grant::Held { .. }) && self.phase != phase {
+                    (self.phase, self.due) = (phase, Some(now));
+                }
+            }
+            Event::Read(id, read) if id == self.calls => match self.call.take() {
+                Some(Call::Read) => self.read(now, false, read, &mut out),
+                Some(Call::Confirm) => self.read(now, true, read, &mut out),
+                other => self.call = other,
+            },
+            Event::Cluster(id, read) if id == self.calls => match (self.call.take(), read) {
+                (Some(Call::Cluster), Ok(nodes)) => self.evaluate(now, nodes, None, &mut out),
+                (Some(Call::Cluster), Err(trouble)) => self.failed(now, trouble),
+                (other, _) => self.call = other,
+            },
+            Event::Margin(id, margin) if id == self.calls => match self.call.take() {
+                Some(Call::Margin(nodes)) => self.evaluate(now, nodes, Some(&margin), &mut out),
+                other => self.call = other,
+            },
+            Event::Wrote(id, wrote) if id == self.calls => match self.call.take() {
+                Some(Call::Write { looked }) => self.wrote(now, looked, wrote, &mut out),
+                other => self.call = other,
+            },
+            Event::Read(..) | Event::Cluster(..) | Event::Margin(..) | Event::Wrote(..) | Event::Tick => {}
+        }
+        self.advance(now, &mut out);
+        self.show(&mut out);
+        out
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        self.due.filter(|_| self.call.is_none())
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}

@@ -1,0 +1,221 @@
+//! From a place in the queue to a turn: when the nodes are read, and what one reading of them leads to.
+//!
+//! One write covers all of it: the record rebuilt, turns taken over, our place in the queue, our grant.
+//! Source: spec/cluster-lock.md 3.2, 3.3, 3.5. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::Mono;
+
+use super::core::{Grant, Seen, Turn, Wanted};
+use super::event::{Effect, Want};
+use super::record::{Holder, Record, Waiter};
+use super::rule::{self, NodeSeen, Proof, Reading, Refusal, Rule};
+
+/// So many of the queue read the nodes; the others wait for changes of the Lease.
+const NEAR: usize = 3;
+/// Pause between two readings of the nodes by one of those.
+pub(super) const LOOK: Duration = Duration::from_secs(30);
+/// The same for everybody else: those before it may all have stopped.
+const FAR_LOOK: Duration = Duration::from_secs(600);
+
+impl Turn {
+    /// Our place in the queue as it is to be; members of another version stay in it.
+    pub(super) fn waiter(&self, want: &Want, record: &Record) -> Waiter {
+        let old = record.queue.iter().find(|it| it.node == self.me.node && it.node_uid == self.me.uid);
+        Waiter {
+            node: self.me.node.clone(),
+            node_uid: self.me.uid.clone(),
+            class: want.class.clone(),
+            op: want.op.clone(),
+            counter: want.counter,
+            urgent: want.urgent,
+            rest: old.map(|it| it.rest.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Whether `mine` is one of the first.
+    pub(super) fn is_near(mine: &Waiter, record: &Record) -> bool {
+        rule::ahead(&record.queue, mine).len() < NEAR
+    }
+
+    /// The Lease is fresh and this node wants a turn that it does not hold.
+    pub(super) fn seek(&mut self, now: Mono, want: &Want, out: &mut Vec<Effect>) {
+        let mut record = self.record();
+        let mine = self.waiter(want, &record);
+        let near = Self::is_near(&mine, &record);
+        let far = *self.far.get_or_insert(now + FAR_LOOK);
+        if near || self.seen == Seen::Absent || self.own().is_some() || far <= now {
+            self.far = None;
+            self.read_cluster(out);
+            return;
+        }
+        self.refusal = Some(far_back(&record, &mine));
+        if queue(&mut record, mine) {
+            self.write(record, false, out);
+        } else {
+            self.due = Some(far);
+        }
+    }
+
+    /// The nodes were read, after the Lease; `margin` is asked for when nothing else is in the way.
+    pub(super) fn evaluate(
+        &mut self,
+        now: Mono,
+        nodes: Vec<NodeSeen>,
+        margin: Option<&Result<(), String>>,
+        out: &mut Vec<Effect>,
+    ) {
+        // It may have been withdrawn, or something was lost or failed, while the calls were under way.
+        let (Wanted::Turn(want), Grant::None, false) = (self.want.clone(), &self.grant, self.is_paused(now))
+        else {
+            self.dirty = true;
+            return;
+        };
+        let held = match &self.seen {
+            Seen::There(held) => Some((**held).clone()),
+            Seen::Absent => None,
+            Seen::Unknown => {
+                self.dirty = true;
+                return;
+            }
+        };
+        let reading = Reading { held, nodes };
+        let rebuilt = rule::rebuild(&reading);
+        let nodes = reading.nodes;
+        if rebuilt.is_some() && reading.held.is_some() {
+            out.push(Effect::Say(
+                "the Lease was deleted or restored: rebuilt from the nodes' cordon marks".to_owned(),
+            ));
+        }
+        let mut record = rebuilt.unwrap_or_else(|| self.record());
+        self.observed.take(now, &self.me, &record, &nodes);
+        let known = margin.cloned().unwrap_or(Ok(()));
+        let mut asks = self.take_over(now, &mut record, &known, out);
+        let mine = self.waiter(&want, &record);
+        let mut rank = mine.clone();
+        if let Some(entry) = record.holder(&self.me.node, &self.me.uid).cloned() {
+            if self.adopt(&entry, &nodes, out) {
+                return;
+            }
+            // Ours, but nothing was done under it: it keeps its place at the front, if the rule still allows it.
+            record.release(&self.me.node, &self.me.uid);
+            rank.urgent = true;
+        }
+        if self.seen == Seen::Absent {
+            // A creation names no version: the Lease may have been created, used and deleted since the nodes were
+            // read. So it grants nothing, and the nodes are read again after it.
+            queue(&mut record, mine);
+            self.write(record, false, out);
+            return;
+        }
+        let passed = self.observed.passed(now, &record);
+        let may = rule::may_enter(&self.me, &rank, &record, &nodes, &passed, &known);
+        asks |= may.is_ok() && !rule::is_alone(&self.me, &nodes);
+        if asks && margin.is_none() {
+            self.read_margin(nodes, out);
+            return;
+        }
+        match may {
+            Ok(()) => self.enter(now, record, &want, out),
+            Err(refusal) => self.wait(now, record, mine, refusal, out),
+        }
+    }
+
+    /// Takes over what may be taken over, and takes waiters that are gone out of the queue. Returns whether the margin
+    /// decides about a take-over.
+    fn take_over(
+        &mut self,
+        now: Mono,
+        record: &mut Record,
+        margin: &Result<(), String>,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        record.queue.retain(|it| !self.observed.is_gone(now, it));
+        if record.mode.is_some() {
+            return false;
+        }
+        let mut asks = false;
+        record.holders.retain(|it| {
+            let Some(proof) = self.observed.proof(now, &it.node_uid, it.fence) else { return true };
+            let server = proof == Proof::Gone && it.server;
+            asks |= server;
+            if server && margin.is_err() {
+                return true;
+            }
+            let why = match proof {
+                Proof::Gone => "was deleted from the cluster",
+                Proof::Idle => "is healthy and not in that turn",
+            };
+            out.push(Effect::Say(format!("turn of node {} (fence {}) ended: it {why}", it.node, it.fence)));
+            false
+        });
+        asks
+    }
+
+    /// After a restart of the agent in the same boot: a turn under which this node is cordoned continues.
+    fn adopt(&mut self, entry: &Holder, nodes: &[NodeSeen], out: &mut Vec<Effect>) -> bool {
+        let own = nodes.iter().find(|it| it.name == self.me.node && it.uid == self.me.uid);
+        let mark = own.and_then(|it| it.mark.as_ref());
+        let Some(mark) = mark.filter(|it| it.fence == entry.fence && it.boot_id == self.me.boot_id) else {
+            return false;
+        };
+        out.push(Effect::Say(format!("continues the turn with fence {}", entry.fence)));
+        self.hold(entry.fence, mark.lease_uid.clone(), entry.phase.clone());
+        self.dirty = true;
+        true
+    }
+
+    /// Not yet: what the reading has changed is written, our place in the queue with it.
+    fn wait(&mut self, now: Mono, mut record: Record, mine: Waiter, refusal: Refusal, out: &mut Vec<Effect>) {
+        self.refusal = Some(refusal);
+        let near = Self::is_near(&mine, &record);
+        queue(&mut record, mine);
+        let again = if near { Some(now + LOOK) } else { None };
+        self.again = [again, self.observed.next(now)].into_iter().flatten().min();
+        if record == self.record() {
+            self.rest(now);
+        } else {
+            self.write(record, true, out);
+        }
+    }
+
+    /// Nothing changes by us until the next reading.
+    pub(super) fn rest(&mut self, now: Mono) {
+        let far = *self.far.get_or_insert(now + FAR_LOOK);
+        match self.again.take().filter(|at| *at < far) {
+            Some(at) => {
+                // The next reading is one of the nodes, wherever in the queue we are.
+                (self.due, self.far) = (Some(at), Some(at));
+            }
+            None => self.due = Some(far),
+        }
+    }
+}
+
+/// Why a node waits that does not read the others: for those before it.
+pub(super) fn far_back(record: &Record, mine: &Waiter) -> Refusal {
+    let ahead = rule::ahead(&record.queue, mine);
+    let holders: Vec<String> = record.holders.iter().map(|it| it.node.clone()).collect();
+    let holder = if holders.is_empty() { "none".to_owned() } else { holders.join(", ") };
+    let first = ahead.first().map(|it| it.node.clone());
+    Refusal {
+        rule: Rule::Order,
+        nodes: if holders.is_empty() { first.into_iter().collect() } else { holders },
+        why: format!("{} nodes are before this node in the queue; current holders: {holder}", ahead.len()),
+        next: "zedbox lock status".to_owned(),
+    }
+}
+
+/// Puts `mine` in its place in the queue, or at the end; returns whether that changes anything.
+fn queue(record: &mut Record, mine: Waiter) -> bool {
+    let old = record.queue.clone();
+    let at = old.iter().position(|it| it.node == mine.node && it.node_uid == mine.node_uid);
+    // One entry for each node: a joined node's earlier one goes.
+    record.queue.retain(|it| it.node != mine.node || it.node_uid == mine.node_uid);
+    match at.and_then(|_| record.queue.iter_mut().find(|it| it.node == mine.node)) {
+        Some(place) => *place = mine,
+        None => record.queue.push(mine),
+    }
+    record.queue != old
+}

@@ -1,0 +1,155 @@
+//! What a turn hears, what it asks for, and what it says of itself.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use step::Mono;
+
+use super::record::{BadRecord, Class, Fence, Held, Op, Order, Phase};
+use super::rule::{NodeSeen, Rule};
+
+/// Number of a call: the answer to another one changes nothing. Every call must be answered, if only by a timeout.
+pub type CallId = u64;
+
+/// What this node wants a turn for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Want {
+    /// The operation.
+    pub op: Op,
+    /// Which request of that kind.
+    pub counter: u64,
+    /// The class of this node now.
+    pub class: Class,
+    /// Commanded to go first: skips the order, not the margin.
+    pub urgent: bool,
+    /// It restarts whatever the record says: the entry is for the others to see.
+    pub emergency: bool,
+}
+
+/// Why a reading is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Trouble {
+    /// No answer, or one that says nothing about the object.
+    NoAnswer(String),
+    /// The Lease is not a record that this version can use.
+    BadRecord(BadRecord),
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Wrote {
+    /// It came through: the Lease as it is now.
+    Done(Box<Held>),
+    /// It did not: the Lease is not as it was read.
+    Outdated,
+    /// It failed, or nobody knows; it may still come through within [`super::core::IN_DOUBT`].
+    Unknown(String),
+}
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// What this node wants a turn for; `None` when it wants none.
+    Want(Option<Want>),
+    /// Answer to [`Effect::Read`].
+    Read(CallId, Result<Option<Box<Held>>, Trouble>),
+    /// Answer to [`Effect::ReadCluster`].
+    Cluster(CallId, Result<Vec<NodeSeen>, Trouble>),
+    /// Answer to [`Effect::ReadMargin`]: whether the cluster can spare this node, or why not.
+    Margin(CallId, Result<(), String>),
+    /// Answer to [`Effect::Write`].
+    Wrote(CallId, Wrote),
+    /// The watch of the Lease shows this value, `None` for a deleted one. It may be older than what is known.
+    Changed(Option<Box<Held>>),
+    /// What kept the last call from being answered may be over: look now.
+    Look,
+    /// The holder is about to evict, or to go down: look again. Answered by [`Effect::Confirmed`].
+    Confirm,
+    /// The attempt failed for this reason and our cordon is removed: release, and queue again after a growing pause.
+    Retry(String),
+    /// Whether the checks after boot are passed.
+    Gate(bool),
+    /// How far the holder has come.
+    Phase(Phase),
+    /// Time has passed.
+    Tick,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Read the Lease, from the store and not from a cache.
+    Read(CallId),
+    /// Read the nodes and their kubelets' leases.
+    ReadCluster(CallId),
+    /// Ask whether the cluster can spare this node now.
+    ReadMargin(CallId),
+    /// Write the Lease as ordered, or not at all.
+    Write(CallId, Box<Order>),
+    /// Watch the Lease, or do no longer.
+    Follow(bool),
+    /// Where this node is has changed.
+    Stand(Standing),
+    /// What the look of [`Event::Confirm`] has shown.
+    Confirmed(Result<(), Unconfirmed>),
+    /// A line for the log.
+    Say(String),
+}
+
+/// Why a holder may not continue now.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Unconfirmed {
+    /// The turn is no longer its own: stop, uncordon, then [`Event::Retry`] or withdraw.
+    Lost(String),
+    /// The record could not be read. The caller's rule for an unreachable API decides.
+    Unknown(String),
+}
+
+/// Where this node is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// It wants no turn and holds none.
+    NotWanted {
+        /// The last grant that it has released: [`super::rule::IDLE_ANNOTATION`] may say so.
+        released: Option<Fence>,
+    },
+    /// It waits for a turn.
+    Waiting(Box<Waiting>),
+    /// The turn is its own.
+    Held {
+        /// Number of the grant.
+        fence: Fence,
+        /// UID of the Lease of the grant.
+        lease_uid: String,
+        /// The phase in the record.
+        phase: Phase,
+    },
+    /// The turn was its own and is no longer. Nothing more may be done under it.
+    Lost {
+        /// Why, a sentence.
+        why: String,
+    },
+    /// It is back in a new boot; the turn is kept until the gate is open.
+    Booted {
+        /// Number of the grant.
+        fence: Fence,
+        /// The record still has the entry; an operator may have released it.
+        listed: bool,
+    },
+}
+
+/// What a node waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Waiting {
+    /// The nodes that it waits for.
+    pub nodes: Vec<String>,
+    /// The rule that makes it wait.
+    pub rule: Rule,
+    /// The same as a sentence.
+    pub why: String,
+    /// Since when it waits.
+    pub since: Mono,
+    /// Its place in the queue from 1; `None` before it is in it.
+    pub place: Option<usize>,
+    /// What an operator can type.
+    pub next: String,
+}

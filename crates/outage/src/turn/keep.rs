@@ -1,0 +1,146 @@
+//! A turn that is ours: what a fresh reading of the Lease says about it, and how it ends.
+//!
+//! Source: spec/cluster-lock.md 3.4. Pure: no clock, no I/O, no task.
+
+use step::{Fault, Mono, planted};
+
+use super::core::{Grant, Seen, Turn, Wanted};
+use super::event::{Effect, Unconfirmed};
+use super::record::{Fence, LEASE, Phase};
+
+impl Turn {
+    /// The turn is ours.
+    pub(super) fn hold(&mut self, fence: Fence, lease_uid: String, phase: Phase) {
+        (self.refusal, self.paused, self.phase) = (None, None, phase);
+        self.grant = Grant::Held { fence, lease_uid };
+    }
+
+    /// What the record says about our turn.
+    pub(super) fn reconcile(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let mine = self.own().cloned();
+        let uid = match &self.seen {
+            Seen::There(held) => held.uid.clone(),
+            Seen::Absent | Seen::Unknown => String::new(),
+        };
+        let attempted = self.attempt.take_if(|_| mine.is_some());
+        match (&mut self.grant, mine) {
+            (Grant::None, Some(entry)) if entry.boot_id != self.me.boot_id => {
+                out.push(Effect::Say(format!("back from the turn with fence {} in a new boot", entry.fence)));
+                self.grant = Grant::Booted { fence: entry.fence, listed: true };
+            }
+            (Grant::None, Some(entry))
+                if attempted.is_some_and(|(fence, until)| fence == entry.fence && now < until) =>
+            {
+                out.push(Effect::Say(format!("turn granted with fence {}", entry.fence)));
+                let phase = self.phase.clone();
+                self.hold(entry.fence, uid, phase);
+            }
+            (Grant::Held { fence, lease_uid }, entry) => {
+                let own = entry.is_some_and(|entry| entry.fence == *fence) && *lease_uid == uid;
+                // Whoever releases finds its entry missing.
+                let leaves = self.paused.is_some() || self.want == Wanted::Nothing;
+                if !own && !leaves {
+                    let why = self.why_lost();
+                    out.push(Effect::Say(why.clone()));
+                    self.grant = Grant::Lost { why };
+                }
+            }
+            (Grant::Booted { listed, .. }, None)
+                if *listed && self.gate != Some(true) && !planted(Fault::TurnGate) =>
+            {
+                *listed = false;
+                out.push(Effect::Say(self.why_lost()));
+            }
+            (Grant::None | Grant::Lost { .. } | Grant::Booted { .. }, _) => {}
+        }
+    }
+
+    pub(super) fn why_lost(&self) -> String {
+        let Seen::There(held) = &self.seen else {
+            return format!("Lease {LEASE} was deleted, and our turn with it");
+        };
+        match held.record.forced.iter().rev().find(|it| it.node_uid == self.me.uid) {
+            Some(it) => format!("{} released our turn with fence {}: {}", it.who, it.fence, it.why),
+            None => format!(
+                "Lease {LEASE} does not have our turn any more: it was deleted, restored or taken over"
+            ),
+        }
+    }
+
+    /// A reading of the Lease is fresh: what follows from it.
+    pub(super) fn decide(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.reconcile(now, out);
+        match (self.grant.clone(), self.want.clone()) {
+            (Grant::Lost { .. }, Wanted::Nothing) => {
+                self.grant = Grant::None;
+                self.leave(None, out);
+            }
+            (Grant::Held { .. }, Wanted::Turn(_)) if self.paused.is_some() => self.leave(None, out),
+            (Grant::None, Wanted::Turn(want)) if want.emergency => self.enter(now, self.record(), &want, out),
+            (Grant::None, Wanted::Turn(_)) if self.is_paused(now) => self.leave(self.paused, out),
+            (Grant::None, Wanted::Turn(want)) => self.seek(now, &want, out),
+            (Grant::Held { .. } | Grant::None, Wanted::Nothing) => {
+                self.leave(self.doubt.filter(|until| now < *until), out);
+            }
+            (Grant::Booted { .. }, _) if self.gate == Some(true) || planted(Fault::TurnGate) => {
+                self.leave(None, out);
+            }
+            (Grant::Booted { .. }, Wanted::Turn(want)) if want.emergency => {
+                self.say_phase(Phase::Emergency, out);
+            }
+            (Grant::Booted { .. }, _) => {
+                let phase = if self.gate == Some(false) { Phase::Gate } else { Phase::Booted };
+                self.say_phase(phase, out);
+            }
+            (Grant::Held { .. }, _) => self.say_phase(self.phase.clone(), out),
+            (Grant::Lost { .. }, Wanted::Turn(_) | Wanted::Unknown) | (Grant::None, Wanted::Unknown) => {}
+        }
+    }
+
+    /// Writes `phase` into our own entry if it says another one.
+    pub(super) fn say_phase(&mut self, phase: Phase, out: &mut Vec<Effect>) {
+        let mut record = self.record();
+        let own = record.holders.iter_mut().find(|it| it.node == self.me.node && it.node_uid == self.me.uid);
+        if let Some(entry) = own.filter(|it| it.phase != phase) {
+            entry.phase = phase;
+            self.write(record, false, out);
+        }
+    }
+
+    /// Takes our entry and our place in the queue away; when there are none, looks again at `next`.
+    pub(super) fn leave(&mut self, next: Option<Mono>, out: &mut Vec<Effect>) {
+        let mut record = self.record();
+        record.release(&self.me.node, &self.me.uid);
+        record.queue.retain(|it| it.node != self.me.node);
+        if record != self.record() {
+            self.write(record, false, out);
+            return;
+        }
+        if let Grant::Held { fence, .. } | Grant::Booted { fence, .. } = self.grant {
+            self.released = Some(fence);
+            out.push(Effect::Say(format!("turn with fence {fence} released")));
+            self.phase = Phase::Granted;
+            self.grant = Grant::None;
+            // A turn may be wanted again, after a pause or at once.
+            self.dirty = matches!(self.want, Wanted::Turn(_));
+        }
+        self.due = next;
+    }
+
+    /// Answers [`Event::Confirm`] from a reading that began after it.
+    pub(super) fn confirmed(&mut self, out: &mut Vec<Effect>) {
+        let mode = matches!(&self.seen, Seen::There(held) if held.record.mode.is_some());
+        if mode && matches!(self.grant, Grant::Held { .. }) {
+            let why = "a whole-cluster operation has begun, and no other turn may be used in it".to_owned();
+            self.grant = Grant::Lost { why };
+        }
+        let answer = match &self.grant {
+            Grant::Held { .. } => Ok(()),
+            Grant::Lost { why } => Err(Unconfirmed::Lost(why.clone())),
+            Grant::None | Grant::Booted { .. } => {
+                Err(Unconfirmed::Lost("this node holds no turn".to_owned()))
+            }
+        };
+        out.push(Effect::Confirmed(answer));
+    }
+}

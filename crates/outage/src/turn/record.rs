@@ -1,0 +1,430 @@
+//! What the Lease of turns says: who holds a turn, who waits, the limit, a whole-cluster operation.
+//!
+//! The lists are JSON in annotations, so that one compare-and-swap covers grant, order and mode. Members and
+//! annotations that this version does not know are written back as they were: agents of two versions may share a
+//! cluster. No decision reads a time out of the record. Source: spec/cluster-lock.md 3.1.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use kubeapi::names::{APP_NAMESPACE, NodeName};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Name of the Lease, in the namespace of applications.
+pub const LEASE: &str = "pillar-rs-outage";
+/// Annotation: the holders, a JSON list of [`Holder`].
+pub const HOLDERS: &str = "pillar-rs/outage-holders";
+/// Annotation: the queue, a JSON list of [`Waiter`]; the place within a class is the order.
+pub const QUEUE: &str = "pillar-rs/outage-queue";
+/// Annotation: the whole-cluster operation, a JSON object [`Mode`]; absent when there is none.
+pub const MODE: &str = "pillar-rs/outage-mode";
+/// Annotation: the last releases by an operator, a JSON list of [`Forced`].
+pub const FORCED: &str = "pillar-rs/outage-forced";
+/// Annotation: how many nodes may be down at once, a number from 1; control-plane nodes are always limited to one.
+pub const LIMIT: &str = "pillar-rs/outage-limit";
+/// Annotation: the version of this format, a number.
+pub const VERSION: &str = "pillar-rs/outage-version";
+/// The version of the format that this program writes and the newest that it reads.
+pub const FORMAT: u32 = 1;
+/// How many releases by an operator are remembered.
+const FORCED_KEPT: usize = 8;
+
+/// Number of a grant: greater than that of every earlier grant of the same Lease.
+pub type Fence = u32;
+
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
+        pub enum $name {
+            $($(#[$of])* $variant,)+
+            /// A word of another version, kept as it is.
+            Stranger(String),
+        }
+
+        impl $name {
+            /// The word in the record.
+            #[must_use]
+            pub fn text(&self) -> &str {
+                match self {
+                    $(Self::$variant => $word,)+
+                    Self::Stranger(word) => word,
+                }
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(word: String) -> Self {
+                match word.as_str() {
+                    $($word => Self::$variant,)+
+                    _ => Self::Stranger(word),
+                }
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(word: $name) -> Self {
+                word.text().to_owned()
+            }
+        }
+    };
+}
+
+words! {
+    /// What a turn is for.
+    Op {
+        /// A commanded reboot.
+        Reboot = "reboot",
+        /// A commanded shutdown.
+        Shutdown = "shutdown",
+        /// A switch to another image of the operating system.
+        OsUpdate = "os-update",
+        /// An update of k3s: servers go first.
+        K3sUpdate = "k3s-update",
+        /// A drain and nothing else.
+        Drain = "drain",
+        /// A restart that the node decides on itself.
+        Restart = "restart",
+    }
+}
+
+words! {
+    /// How far a holder has come.
+    Phase {
+        /// The turn is its own; nothing else has been done.
+        Granted = "granted",
+        /// The node is cordoned.
+        Cordoned = "cordoned",
+        /// Its pods are gone.
+        Drained = "drained",
+        /// The reboot was ordered.
+        GoingDown = "going-down",
+        /// It is back in a new boot.
+        Booted = "booted",
+        /// It is back and the checks after boot are not passed yet.
+        Gate = "gate",
+        /// It restarts without having waited.
+        Emergency = "emergency",
+    }
+}
+
+words! {
+    /// The class of a waiting node; see [`super::rule::rank`].
+    Class {
+        /// No role in the control plane.
+        Worker = "worker",
+        /// An etcd voter that carries no workloads.
+        TieBreaker = "tie-breaker",
+        /// A server that does not lead etcd.
+        Follower = "follower",
+        /// The server that leads etcd.
+        Leader = "leader",
+    }
+}
+
+/// A node that is down, is going down, or is not yet healthy again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Holder {
+    /// Name of its Node object.
+    pub node: String,
+    /// UID of its Node object.
+    #[serde(rename = "nodeUID")]
+    pub node_uid: String,
+    /// Its boot at the time of the grant.
+    #[serde(rename = "bootID", default)]
+    pub boot_id: String,
+    /// What for.
+    pub op: Op,
+    /// Which request of that kind.
+    #[serde(default)]
+    pub counter: u64,
+    /// Number of its grant.
+    pub fence: Fence,
+    /// How far it has come.
+    pub phase: Phase,
+    /// It is a control-plane node or an etcd member.
+    #[serde(default)]
+    pub server: bool,
+    /// Since when, RFC 3339, by the writer's wall clock; display only.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub since: String,
+    /// Members of another version.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// A node that waits for a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiter {
+    /// Name of its Node object.
+    pub node: String,
+    /// UID of its Node object.
+    #[serde(rename = "nodeUID")]
+    pub node_uid: String,
+    /// Its class when it was written.
+    pub class: Class,
+    /// What for.
+    pub op: Op,
+    /// Which request of that kind.
+    #[serde(default)]
+    pub counter: u64,
+    /// Commanded to go first: before all classes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub urgent: bool,
+    /// Members of another version.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// A whole-cluster operation. While there is one, no turn is granted and none is taken over.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Mode {
+    /// Identity of the operation.
+    pub id: String,
+    /// `shutdown`, `reboot-all`.
+    pub kind: String,
+    /// Everything else in it.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// A release by an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Forced {
+    /// The node that held.
+    pub node: String,
+    /// UID of its Node object.
+    #[serde(rename = "nodeUID")]
+    pub node_uid: String,
+    /// The grant that was released.
+    pub fence: Fence,
+    /// Who did it.
+    pub who: String,
+    /// Why.
+    pub why: String,
+    /// When, RFC 3339; display only.
+    pub when: String,
+    /// Members of another version.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// The whole record.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Who holds a turn.
+    pub holders: Vec<Holder>,
+    /// Who waits.
+    pub queue: Vec<Waiter>,
+    /// The whole-cluster operation.
+    pub mode: Option<Mode>,
+    /// The last releases by an operator, oldest first.
+    pub forced: Vec<Forced>,
+    /// How many nodes may be down at once, from 1.
+    pub limit: u32,
+    /// Number of the last grant: `spec.leaseTransitions`.
+    pub fence: Fence,
+    /// Annotations of others and of other versions.
+    pub others: BTreeMap<String, String>,
+}
+
+impl Default for Record {
+    /// Nobody holds, nobody waits, one node at a time.
+    fn default() -> Self {
+        Self {
+            holders: Vec::new(),
+            queue: Vec::new(),
+            mode: None,
+            forced: Vec::new(),
+            limit: 1,
+            fence: 0,
+            others: BTreeMap::new(),
+        }
+    }
+}
+
+/// The record as it was read, and what a write must name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// What it says.
+    pub record: Record,
+    /// UID of the Lease: another one after it was deleted and created.
+    pub uid: String,
+    /// Another one after every write by anybody.
+    pub resource_version: String,
+}
+
+/// A write: the whole record in place of the version that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Order {
+    /// UID and resource version that the write must name; `None` creates the Lease.
+    pub on: Option<(String, String)>,
+    /// What is written.
+    pub record: Record,
+}
+
+/// Why a Lease cannot be used as a record of turns. Nobody enters until a person has fixed it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum BadRecord {
+    /// An annotation that does not parse.
+    #[error(
+        "annotation {key} of Lease {APP_NAMESPACE}/{LEASE} is not usable: {why}; no node gets a turn until it is \
+         fixed: kubectl -n {APP_NAMESPACE} annotate --overwrite lease {LEASE} {key}{fix}"
+    )]
+    Annotation {
+        /// Its key.
+        key: &'static str,
+        /// What is wrong.
+        why: String,
+        /// What follows the key in the command that fixes it.
+        fix: &'static str,
+    },
+    /// Written by a newer version of this program.
+    #[error(
+        "Lease {APP_NAMESPACE}/{LEASE} has format {found}, newer than {FORMAT}, the newest that this node reads \
+         (annotation {VERSION}); no turn for this node until its software is updated"
+    )]
+    Newer {
+        /// The version in the annotation.
+        found: u32,
+    },
+    /// `spec.leaseTransitions` is negative.
+    #[error(
+        "spec.leaseTransitions of Lease {APP_NAMESPACE}/{LEASE} is {0}, below 0; type: kubectl -n {APP_NAMESPACE} \
+         patch lease {LEASE} --type=merge -p '{{\"spec\":{{\"leaseTransitions\":0}}}}'"
+    )]
+    Transitions(i32),
+}
+
+/// How an unusable list is emptied by a person: cordon marks on the nodes still count.
+const EMPTY_LIST: &str = "='[]'";
+
+fn bad(key: &'static str, fix: &'static str, why: &dyn ToString) -> BadRecord {
+    BadRecord::Annotation { key, why: why.to_string(), fix }
+}
+
+fn json<T: DeserializeOwned>(text: &str, key: &'static str, fix: &'static str) -> Result<T, BadRecord> {
+    serde_json::from_str(text).map_err(|why| bad(key, fix, &why))
+}
+
+fn list<T: DeserializeOwned>(text: Option<String>, key: &'static str) -> Result<Vec<T>, BadRecord> {
+    text.map_or(Ok(Vec::new()), |text| json(&text, key, EMPTY_LIST))
+}
+
+fn number(text: Option<String>, key: &'static str) -> Result<u32, BadRecord> {
+    let parsed = text.map_or(Ok(1), |text| text.trim().parse::<u32>().map_err(|why| bad(key, "=1", &why)))?;
+    if parsed == 0 { Err(bad(key, "=1", &"it must be at least 1")) } else { Ok(parsed) }
+}
+
+fn named<'a>(names: impl Iterator<Item = &'a String>, key: &'static str) -> Result<(), BadRecord> {
+    let mut names = names.map(|name| NodeName::parse(name));
+    names.try_for_each(|name| name.map(drop).map_err(|why| bad(key, EMPTY_LIST, &why)))
+}
+
+impl Record {
+    /// Reads the record out of all annotations of the Lease and its `spec.leaseTransitions`.
+    ///
+    /// # Errors
+    /// [`BadRecord`], which names the annotation and what to type.
+    pub fn parse(
+        mut annotations: BTreeMap<String, String>,
+        transitions: Option<i32>,
+    ) -> Result<Self, BadRecord> {
+        let found = number(annotations.remove(VERSION), VERSION)?;
+        if found > FORMAT {
+            return Err(BadRecord::Newer { found });
+        }
+        let transitions = transitions.unwrap_or_default();
+        let fence = u32::try_from(transitions).map_err(|_negative| BadRecord::Transitions(transitions))?;
+        let holders: Vec<Holder> = list(annotations.remove(HOLDERS), HOLDERS)?;
+        named(holders.iter().map(|it| &it.node), HOLDERS)?;
+        let queue: Vec<Waiter> = list(annotations.remove(QUEUE), QUEUE)?;
+        named(queue.iter().map(|it| &it.node), QUEUE)?;
+        Ok(Self {
+            holders,
+            queue,
+            mode: annotations.remove(MODE).map(|text| json(&text, MODE, "-")).transpose()?,
+            forced: list(annotations.remove(FORCED), FORCED)?,
+            limit: number(annotations.remove(LIMIT), LIMIT)?,
+            fence,
+            others: annotations,
+        })
+    }
+
+    /// All annotations of the Lease that says this.
+    ///
+    /// # Errors
+    /// [`serde_json::Error`] when a list cannot be written as JSON; nothing may be sent then.
+    pub fn annotations(&self) -> Result<BTreeMap<String, String>, serde_json::Error> {
+        let mut all = self.others.clone();
+        let mut set = |key: &str, text: String| all.insert(key.to_owned(), text);
+        set(VERSION, FORMAT.to_string());
+        set(LIMIT, self.limit.to_string());
+        set(HOLDERS, serde_json::to_string(&self.holders)?);
+        set(QUEUE, serde_json::to_string(&self.queue)?);
+        if let Some(mode) = &self.mode {
+            set(MODE, serde_json::to_string(mode)?);
+        }
+        if !self.forced.is_empty() {
+            set(FORCED, serde_json::to_string(&self.forced)?);
+        }
+        Ok(all)
+    }
+
+    /// `spec.holderIdentity`: the names of the holders, for people.
+    #[must_use]
+    pub fn holder_identity(&self) -> String {
+        self.holders.iter().map(|it| it.node.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    /// `spec.leaseTransitions`.
+    #[must_use]
+    pub fn transitions(&self) -> i32 {
+        i32::try_from(self.fence).unwrap_or(i32::MAX)
+    }
+
+    /// Writes `wall`, RFC 3339, as the beginning of those turns that have none yet; display only.
+    pub fn stamp(&mut self, wall: &str) {
+        for holder in self.holders.iter_mut().filter(|it| it.since.is_empty()) {
+            wall.clone_into(&mut holder.since);
+        }
+    }
+
+    /// The entry of this node object, if it holds.
+    #[must_use]
+    pub fn holder(&self, node: &str, uid: &str) -> Option<&Holder> {
+        self.holders.iter().find(|it| it.node == node && it.node_uid == uid)
+    }
+
+    /// Takes every entry of this node object out of the holders.
+    pub fn release(&mut self, node: &str, uid: &str) {
+        self.holders.retain(|it| it.node != node || it.node_uid != uid);
+    }
+
+    /// Adds a grant to `holder`, with the next fence, and takes its node out of the queue. Returns the fence.
+    pub fn grant(&mut self, mut holder: Holder) -> Fence {
+        self.fence = self.fence.saturating_add(1);
+        holder.fence = self.fence;
+        self.queue.retain(|it| it.node != holder.node);
+        self.holders.push(holder);
+        self.fence
+    }
+
+    /// Remembers a release by an operator.
+    pub fn remember(&mut self, forced: Forced) {
+        self.forced.push(forced);
+        let over = self.forced.len().saturating_sub(FORCED_KEPT);
+        self.forced.drain(..over);
+    }
+}

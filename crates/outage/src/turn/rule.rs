@@ -1,0 +1,460 @@
+//! Who may enter, whom that waits for, and whose turn may be taken over: functions of one reading.
+//!
+//! Not here: when to read, and how long a fact has been seen (`observed`, `core`). No age, no wall clock and no sign
+//! of life ends a turn. Source: spec/cluster-lock.md 3.2 to 3.6. Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeSet;
+
+use step::{Fault, planted};
+
+use super::record::{Class, Fence, Forced, Held, Holder, Op, Phase, Record, Waiter};
+
+/// Annotation of a Node: an operator says that it is away and does not count. Not honoured for an etcd member.
+pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
+/// Annotation of a Node: its agent says that it holds no turn up to this fence.
+pub const IDLE_ANNOTATION: &str = "pillar-rs/outage-idle";
+
+/// This node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Me {
+    /// Name of its Node object.
+    pub node: String,
+    /// UID of its Node object.
+    pub uid: String,
+    /// Its boot.
+    pub boot_id: String,
+    /// It is a control-plane node or an etcd member.
+    pub server: bool,
+}
+
+/// What our cordon on a Node says about the turn it was made in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mark {
+    /// Number of the grant.
+    pub fence: Fence,
+    /// UID of the Lease of the grant.
+    pub lease_uid: String,
+    /// The boot in which the cordon was made.
+    pub boot_id: String,
+}
+
+/// A node as it was read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
+pub struct NodeSeen {
+    /// Name of its Node object.
+    pub name: String,
+    /// UID of its Node object.
+    pub uid: String,
+    /// `status.nodeInfo.bootID`.
+    pub boot_id: String,
+    /// Condition Ready is True.
+    pub ready: bool,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+    /// It carries no workloads and is cordoned for good.
+    pub tie_breaker: bool,
+    /// It has a role label of the control plane or of etcd.
+    pub server: bool,
+    /// It is a member of etcd.
+    pub etcd: bool,
+    /// Its kubelet's lease has not moved for 40 s on the reader's own clock.
+    pub lease_unmoved: bool,
+    /// It has a deletion timestamp.
+    pub being_deleted: bool,
+    /// It has the taint `node.kubernetes.io/out-of-service`.
+    pub out_of_service: bool,
+    /// It has [`IGNORE_ANNOTATION`].
+    pub ignored: bool,
+    /// Its agent answers.
+    pub agent_answers: bool,
+    /// Our cordon mark.
+    pub mark: Option<Mark>,
+    /// [`IDLE_ANNOTATION`].
+    pub idle_fence: Option<Fence>,
+}
+
+/// The Lease, and the nodes as they were read after it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reading {
+    /// The Lease; `None` when there is none.
+    pub held: Option<Held>,
+    /// All nodes.
+    pub nodes: Vec<NodeSeen>,
+}
+
+/// A node that counts as down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Down {
+    /// Its name.
+    pub node: String,
+    /// It is a control-plane node or an etcd member.
+    pub server: bool,
+    /// The fence of its turn, if it holds one.
+    pub fence: Option<Fence>,
+    /// Why it counts, a sentence without a full stop.
+    pub why: String,
+}
+
+/// The rule that makes a node wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Nothing has been read yet.
+    Reading,
+    /// The API does not answer.
+    Api,
+    /// The record is unusable or of a newer version.
+    Record,
+    /// The last attempt failed; the next one comes after a pause.
+    Pause,
+    /// A whole-cluster operation is in progress.
+    Mode,
+    /// This node is not in the cluster's list.
+    NotListed,
+    /// As many nodes hold a turn as may.
+    Holder,
+    /// Another control-plane node is down.
+    Server,
+    /// As many nodes are down as may.
+    Down,
+    /// Others are first in the queue.
+    Order,
+    /// etcd cannot spare this node, or that is not known.
+    Margin,
+}
+
+impl Rule {
+    /// Its name in status and metrics.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Reading => "reading",
+            Self::Api => "api",
+            Self::Record => "record",
+            Self::Pause => "pause",
+            Self::Mode => "mode",
+            Self::NotListed => "not-listed",
+            Self::Holder => "holder",
+            Self::Server => "server",
+            Self::Down => "down",
+            Self::Order => "order",
+            Self::Margin => "margin",
+        }
+    }
+}
+
+/// Why a node may not enter.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Refusal {
+    /// The rule.
+    pub rule: Rule,
+    /// The nodes that it waits for.
+    pub nodes: Vec<String>,
+    /// A sentence.
+    pub why: String,
+    /// What an operator can type.
+    pub next: String,
+}
+
+/// Why a turn may be taken over; there is no other reason but an operator's release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Proof {
+    /// No node of that name and UID is in the list.
+    Gone,
+    /// It is healthy, not cordoned by us, and says or shows that it is not in that turn.
+    Idle,
+}
+
+/// The nodes other than `me` that are down or count as such (the set D); all of them for a reader that is no node.
+#[must_use]
+pub fn down(me: Option<&Me>, record: &Record, nodes: &[NodeSeen]) -> Vec<Down> {
+    let is_me = |name: &str, uid: &str| me.is_some_and(|me| name == me.node && uid == me.uid);
+    let held = record.holders.iter().filter(|it| !is_me(&it.node, &it.node_uid)).map(|it| Down {
+        node: it.node.clone(),
+        server: it.server || nodes.iter().any(|node| node.name == it.node && node.server),
+        fence: Some(it.fence),
+        why: format!(
+            "node {} holds a turn ({}, phase {}, fence {})",
+            it.node,
+            it.op.text(),
+            it.phase.text(),
+            it.fence
+        ),
+    });
+    let seen = nodes.iter().filter(|it| me.is_none_or(|me| it.name != me.node)).filter_map(|it| {
+        let counted = !it.ignored || it.etcd;
+        let why = away(it).filter(|_| counted && !record.holders.iter().any(|held| held.node == it.name))?;
+        let (node, why) = (it.name.clone(), format!("node {} {why}", it.name));
+        Some(Down { node, server: it.server || it.etcd, fence: None, why })
+    });
+    held.chain(seen).collect()
+}
+
+/// Why a node that holds nothing counts as down.
+fn away(node: &NodeSeen) -> Option<&'static str> {
+    // The tie-breaker is cordoned for good; only our mark makes an outage of that.
+    let cordoned = node.unschedulable && (!node.tie_breaker || node.mark.is_some());
+    [
+        (node.being_deleted, "is being deleted"),
+        (node.out_of_service, "has the taint node.kubernetes.io/out-of-service"),
+        (!node.ready, "is not Ready"),
+        (node.lease_unmoved, "has shown no sign of life for 40 s"),
+        (cordoned, "is cordoned"),
+    ]
+    .into_iter()
+    .find_map(|(is, why)| is.then_some(why))
+}
+
+/// The place of a waiter among the classes: lower goes first. For a k3s update servers go first, as a kubelet must not
+/// be newer than the API server; else workers do, and the etcd leader goes last.
+#[must_use]
+pub fn rank(waiter: &Waiter) -> u8 {
+    let worker = if waiter.op == Op::K3sUpdate { 5 } else { 1 };
+    match &waiter.class {
+        _ if waiter.urgent => 0,
+        Class::Worker => worker,
+        Class::TieBreaker => 2,
+        Class::Follower => 3,
+        Class::Leader | Class::Stranger(_) => 4,
+    }
+}
+
+/// The queue in the order of turns.
+#[must_use]
+pub fn order(queue: &[Waiter]) -> Vec<&Waiter> {
+    let mut ordered: Vec<&Waiter> = queue.iter().collect();
+    ordered.sort_by_key(|it| rank(it));
+    ordered
+}
+
+/// Those before `mine`, in order. A node that is not in the queue is last of its class.
+#[must_use]
+pub fn ahead<'a>(queue: &'a [Waiter], mine: &Waiter) -> Vec<&'a Waiter> {
+    let queued = queue.iter().position(|it| it.node == mine.node);
+    let before = |(at, it): (usize, &Waiter)| {
+        it.node != mine.node && (rank(it), at) < (rank(mine), queued.unwrap_or(usize::MAX))
+    };
+    let mut first: Vec<(usize, &Waiter)> = queue.iter().enumerate().filter(|it| before(*it)).collect();
+    first.sort_by_key(|(at, it)| (rank(it), *at));
+    first.into_iter().map(|(_, it)| it).collect()
+}
+
+/// Whether this node is the only one of the cluster: nothing is to be protected from its absence.
+#[must_use]
+pub fn is_alone(me: &Me, nodes: &[NodeSeen]) -> bool {
+    matches!(nodes, [one] if one.name == me.node && one.uid == me.uid)
+}
+
+/// Whether `me` may enter: the whole rule but for the record's version, which the write must name. `mine` is its place
+/// in the queue, or the one it would take; `passed` are waiters that left an open grant for too long.
+///
+/// # Errors
+/// [`Refusal`]: the first rule that does not hold.
+pub fn may_enter(
+    me: &Me,
+    mine: &Waiter,
+    record: &Record,
+    nodes: &[NodeSeen],
+    passed: &BTreeSet<String>,
+    margin: &Result<(), String>,
+) -> Result<(), Refusal> {
+    let down = may_be_down(me, record, nodes)?;
+    if is_alone(me, nodes) {
+        return Ok(());
+    }
+    let absent = |it: &Waiter| !nodes.iter().any(|node| node.name == it.node && node.uid == it.node_uid);
+    let may_skip = |it: &Waiter| {
+        passed.contains(&it.node) || absent(it) || down.iter().any(|other| other.node == it.node)
+    };
+    if let Some(first) = ahead(&record.queue, mine).into_iter().find(|it| !may_skip(it)) {
+        return Err(Refusal {
+            rule: Rule::Order,
+            nodes: vec![first.node.clone()],
+            why: format!("node {} ({}) is before this node in the queue", first.node, first.class.text()),
+            next: "zedbox lock status".to_owned(),
+        });
+    }
+    margin.clone().map_err(|why| Refusal {
+        rule: Rule::Margin,
+        nodes: Vec::new(),
+        why: format!("the cluster cannot spare this node: {why}"),
+        next: "zedbox lock status".to_owned(),
+    })
+}
+
+/// Whether the number of nodes that are down allows one more, `me`; those that are down and do not prevent it.
+fn may_be_down(me: &Me, record: &Record, nodes: &[NodeSeen]) -> Result<Vec<Down>, Refusal> {
+    let refuse = |rule, down: &[&Down], why: String, next: String| {
+        Err(Refusal { rule, nodes: down.iter().map(|it| it.node.clone()).collect(), why, next })
+    };
+    if !nodes.iter().any(|it| it.name == me.node && it.uid == me.uid) {
+        let why = format!("the cluster has no node {} with UID {}", me.node, me.uid);
+        return refuse(Rule::NotListed, &[], why, format!("kubectl get node {} -o yaml", me.node));
+    }
+    if let Some(mode) = &record.mode {
+        let why = format!("the whole-cluster operation {} ({}) is in progress", mode.kind, mode.id);
+        return refuse(Rule::Mode, &[], why, "zedbox lock status".to_owned());
+    }
+    if is_alone(me, nodes) {
+        return Ok(Vec::new());
+    }
+    let down = down(Some(me), record, nodes);
+    let servers: Vec<&Down> = down.iter().filter(|it| me.server && it.server).collect();
+    let full = u32::try_from(down.len()).unwrap_or(u32::MAX) >= record.limit;
+    let (in_the_way, limit) = match (servers.is_empty(), full) {
+        (true, false) => return Ok(down),
+        (false, _) => (servers, "only one control-plane node may be down".to_owned()),
+        (true, true) => (down.iter().collect(), format!("{} may be down at once", record.limit)),
+    };
+    let whys: Vec<String> = in_the_way.iter().map(|it| it.why.clone()).collect();
+    let why = format!("{}; {limit}", kubeapi::names::listed(&whys, "; "));
+    let holder = in_the_way.iter().find_map(|it| it.fence.map(|fence| (&it.node, fence)));
+    if let Some((node, fence)) = holder {
+        let next = format!("zedbox lock release {node} --fence {fence} --reason '...'");
+        return refuse(Rule::Holder, &in_the_way, why, next);
+    }
+    let rule = if me.server && in_the_way.iter().all(|it| it.server) { Rule::Server } else { Rule::Down };
+    let first = in_the_way.first().map(|it| it.node.clone()).unwrap_or_default();
+    refuse(rule, &in_the_way, why, format!("kubectl describe node {first}"))
+}
+
+/// Whether `waiter` could enter as far as another node can see: everything but its own margin.
+#[must_use]
+pub fn is_open_for(waiter: &Waiter, record: &Record, nodes: &[NodeSeen]) -> bool {
+    let server = !matches!(waiter.class, Class::Worker);
+    let (node, uid) = (waiter.node.clone(), waiter.node_uid.clone());
+    may_be_down(&Me { node, uid, boot_id: String::new(), server }, record, nodes).is_ok()
+}
+
+/// Why the turn of `holder` may be taken over, as far as one reading can show it. It must show it again a minute later.
+#[must_use]
+pub fn proof(holder: &Holder, nodes: &[NodeSeen]) -> Option<Proof> {
+    let Some(node) = nodes.iter().find(|it| it.name == holder.node && it.uid == holder.node_uid) else {
+        return Some(Proof::Gone);
+    };
+    if planted(Fault::TurnExpiry) {
+        return Some(Proof::Idle);
+    }
+    let healthy = node.ready && !node.lease_unmoved && node.mark.is_none();
+    let says_idle = node.idle_fence.is_some_and(|fence| fence >= holder.fence);
+    // Behind its gate after a boot it looks healthy too: its agent has written so, or will, as soon as it is up.
+    let at_the_gate = matches!(holder.phase, Phase::Booted | Phase::Gate);
+    let rebooted = node.boot_id != holder.boot_id && node.agent_answers && !at_the_gate;
+    (healthy && (says_idle || rebooted)).then_some(Proof::Idle)
+}
+
+/// Whether the Lease knows nothing of the turn in which this mark was made: it was deleted, or restored to a state of
+/// before.
+fn is_behind(held: &Held, mark: &Mark) -> bool {
+    mark.lease_uid != held.uid || (mark.fence > held.record.fence && !planted(Fault::TurnFence))
+}
+
+/// The record of a Lease that was deleted or restored, rebuilt from the cordon marks of the nodes; `None` when it lacks
+/// nothing. A release by an operator is not undone.
+#[must_use]
+pub fn rebuild(reading: &Reading) -> Option<Record> {
+    let marked = reading.nodes.iter().filter_map(|node| Some((node, node.mark.as_ref()?)));
+    let mut record = reading.held.as_ref().map(|held| held.record.clone()).unwrap_or_default();
+    let highest = reading
+        .nodes
+        .iter()
+        .flat_map(|node| [node.mark.as_ref().map(|it| it.fence), node.idle_fence])
+        .flatten()
+        .filter(|_| reading.held.is_none() || !planted(Fault::TurnFence))
+        .max()
+        .unwrap_or_default();
+    let missing: Vec<(&NodeSeen, &Mark)> = marked
+        .filter(|(_, mark)| reading.held.as_ref().is_none_or(|held| is_behind(held, mark)))
+        .filter(|(node, mark)| {
+            let known = record.holder(&node.name, &node.uid).is_some_and(|it| it.fence == mark.fence);
+            let released = record.forced.iter().any(|it| it.node_uid == node.uid && it.fence == mark.fence);
+            !known && !released
+        })
+        .collect();
+    if reading.held.is_some() && missing.is_empty() && highest <= record.fence {
+        return None;
+    }
+    record.fence = if highest == 0 { record.fence } else { record.fence.max(highest).saturating_add(1) };
+    for (node, mark) in missing {
+        record.release(&node.name, &node.uid);
+        record.holders.push(Holder {
+            node: node.name.clone(),
+            node_uid: node.uid.clone(),
+            boot_id: mark.boot_id.clone(),
+            op: Op::Stranger("unknown".to_owned()),
+            counter: 0,
+            fence: mark.fence,
+            phase: Phase::Cordoned,
+            server: node.server || node.etcd,
+            since: String::new(),
+            rest: serde_json::Map::new(),
+        });
+    }
+    Some(record)
+}
+
+/// Why a word of an operator is not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// That grant is not the current one.
+    #[error(
+        "node {node} does not hold a turn with fence {fence}; current holders: {current}; look again: zedbox lock status"
+    )]
+    Stale {
+        /// The node that was named.
+        node: String,
+        /// The fence that was named.
+        fence: Fence,
+        /// Who holds, and with which fence.
+        current: String,
+    },
+    /// A release without a reason.
+    #[error("a release needs a reason: add --reason '...'")]
+    NoReason,
+    /// A limit of 0.
+    #[error("the limit is at least 1: zedbox lock limit 1")]
+    Limit,
+    /// An etcd member always counts.
+    #[error(
+        "node {0} is a member of etcd and always counts; delete the node if it is gone for good: kubectl delete node {0}"
+    )]
+    Member(String),
+}
+
+/// The record after an operator released the turn of `forced.node` with `forced.fence`.
+///
+/// # Errors
+/// [`Refused::Stale`] when that node does not hold with that fence, [`Refused::NoReason`].
+pub fn release(record: &Record, mut forced: Forced) -> Result<Record, Refused> {
+    if forced.why.trim().is_empty() {
+        return Err(Refused::NoReason);
+    }
+    let named = |it: &Holder| it.node == forced.node && it.fence == forced.fence;
+    let Some(holder) = record.holders.iter().find(|it| named(it)) else {
+        let holders = record.holders.iter().map(|it| format!("{} (fence {})", it.node, it.fence));
+        let current: Vec<String> = holders.collect();
+        let current = if current.is_empty() { "none".to_owned() } else { current.join(", ") };
+        return Err(Refused::Stale { node: forced.node, fence: forced.fence, current });
+    };
+    forced.node_uid.clone_from(&holder.node_uid);
+    let mut record = record.clone();
+    record.holders.retain(|it| it.node != forced.node || it.fence != forced.fence);
+    record.remember(forced);
+    Ok(record)
+}
+
+/// The record with another limit. A lower one ends no turn: nobody enters until there is room.
+///
+/// # Errors
+/// [`Refused::Limit`] for 0.
+pub fn with_limit(record: &Record, limit: u32) -> Result<Record, Refused> {
+    if limit == 0 { Err(Refused::Limit) } else { Ok(Record { limit, ..record.clone() }) }
+}
+
+/// Whether an operator may say that `node` is away and does not count.
+///
+/// # Errors
+/// [`Refused::Member`].
+pub fn may_ignore(node: &NodeSeen) -> Result<(), Refused> {
+    if node.etcd { Err(Refused::Member(node.name.clone())) } else { Ok(()) }
+}

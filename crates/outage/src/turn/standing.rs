@@ -1,0 +1,61 @@
+//! What a turn says of itself.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use super::core::{Grant, Seen, Turn, Wanted};
+use super::event::{Effect, Standing, Waiting, Want};
+use super::record::{LEASE, Phase};
+use super::rule::{self, Refusal, Rule};
+
+impl Turn {
+    /// Where this node is.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match (&self.grant, &self.want) {
+            (Grant::Held { fence, lease_uid }, _) => {
+                let phase = self.own().map_or(Phase::Granted, |it| it.phase.clone());
+                Standing::Held { fence: *fence, lease_uid: lease_uid.clone(), phase }
+            }
+            (Grant::Lost { why }, _) => Standing::Lost { why: why.clone() },
+            (Grant::Booted { fence, listed }, _) => Standing::Booted { fence: *fence, listed: *listed },
+            (Grant::None, Wanted::Turn(want)) => Standing::Waiting(Box::new(self.waiting(want))),
+            (Grant::None, Wanted::Nothing | Wanted::Unknown) => {
+                Standing::NotWanted { released: self.released }
+            }
+        }
+    }
+
+    fn waiting(&self, want: &Want) -> Waiting {
+        let place = match &self.seen {
+            Seen::There(held) if held.record.queue.iter().any(|it| it.node == self.me.node) => {
+                Some(rule::ahead(&held.record.queue, &self.waiter(want, &held.record)).len() + 1)
+            }
+            Seen::There(_) | Seen::Absent | Seen::Unknown => None,
+        };
+        let refusal = self.refusal.clone().unwrap_or_else(|| Refusal {
+            rule: Rule::Reading,
+            nodes: Vec::new(),
+            why: format!("checking Lease {LEASE}"),
+            next: "zedbox lock status".to_owned(),
+        });
+        let Refusal { rule, nodes, why, next } = refusal;
+        Waiting { nodes, rule, why, since: self.since, place, next }
+    }
+
+    /// Says what has changed about us.
+    pub(super) fn show(&mut self, out: &mut Vec<Effect>) {
+        let wanted = matches!(self.want, Wanted::Turn(_));
+        let follow = wanted || self.grant != Grant::None;
+        if follow != self.following {
+            self.following = follow;
+            out.push(Effect::Follow(follow));
+        }
+        let standing = self.standing();
+        // A turn of before a boot is not known without a reading.
+        let known = wanted || self.said.is_some() || self.seen != Seen::Unknown;
+        if known && self.said.as_ref() != Some(&standing) {
+            self.said = Some(standing.clone());
+            out.push(Effect::Stand(standing));
+        }
+    }
+}

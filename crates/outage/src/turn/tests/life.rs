@@ -1,0 +1,437 @@
+//! The life of one turn, event by event.
+
+use std::time::Duration;
+
+use step::Core as _;
+
+use super::super::event::{Effect, Event, Standing, Trouble, Unconfirmed, Want, Wrote};
+use super::super::record::{BadRecord, Class, Forced, Holder, Mode, Op, Phase, Record};
+use super::super::rule::{NodeSeen, Rule, release};
+use super::rules::{holder, node, waiter};
+use super::stage::{Stage, at, want};
+
+fn held_by_b(queue: &[&str]) -> Record {
+    Record {
+        holders: vec![holder("b", 7)],
+        queue: queue.iter().map(|name| waiter(name, Class::Worker)).collect(),
+        fence: 7,
+        ..Record::default()
+    }
+}
+
+#[test]
+fn the_first_turn_of_a_cluster_creates_the_lease_and_then_enters() {
+    let mut stage = Stage::new(None);
+    stage.wants();
+    assert_eq!(stage.calls, "RCWCMW", "the creation grants nothing");
+    assert_eq!(stage.fence(), Some(1));
+    assert_eq!(stage.record().holder_identity(), "a");
+    assert!(stage.record().queue.is_empty());
+    assert!(stage.said.contains(&Effect::Follow(true)));
+    assert_eq!(stage.pass(3_600), "", "a holder asks for nothing");
+}
+
+#[test]
+fn the_only_node_enters_at_once_and_says_so_in_the_record() {
+    let mut stage =
+        Stage::new(Some(Record { holders: vec![holder("gone", 3)], fence: 3, ..Record::default() }));
+    stage.nodes.truncate(1);
+    stage.margin = Err("one voter".to_owned());
+    stage.wants();
+    assert_eq!((stage.fence(), stage.calls.as_str()), (Some(4), "RCW"));
+}
+
+#[test]
+fn who_waits_says_for_whom_by_which_rule_at_which_place_and_what_to_type() {
+    let mut stage = Stage::new(Some(held_by_b(&["c"])));
+    stage.wants();
+    let waiting = stage.waiting();
+    assert_eq!((waiting.rule, waiting.place, waiting.since), (Rule::Holder, Some(2), at(1_000)));
+    assert_eq!(waiting.nodes, ["b"]);
+    assert!(waiting.why.contains("node b holds a turn (reboot, phase granted, fence 7)"), "{}", waiting.why);
+    assert_eq!(waiting.next, "zedbox lock release b --fence 7 --reason '...'");
+}
+
+#[test]
+fn only_the_first_three_read_the_nodes_while_nothing_changes() {
+    let mut third = Stage::new(Some(held_by_b(&["c", "d"])));
+    assert_eq!(third.wants().pass(60), "RCRC");
+    let mut fourth = Stage::new(Some(held_by_b(&["c", "d", "e"])));
+    fourth.wants();
+    assert_eq!(fourth.calls, "RW", "a place in the queue, and nothing else");
+    assert_eq!((fourth.waiting().rule, fourth.waiting().nodes), (Rule::Order, vec!["b".to_owned()]));
+    assert!(fourth.waiting().why.contains("3 nodes are before this node"), "{}", fourth.waiting().why);
+    assert_eq!(fourth.pass(599), "");
+    fourth.calls.clear();
+    fourth.edit(|record| record.holders[0].node = "x".to_owned());
+    assert_eq!(fourth.waiting().nodes, ["x"]);
+    assert_eq!(
+        (fourth.calls.as_str(), fourth.waiting().place),
+        ("", Some(4)),
+        "a change of the Lease costs nothing"
+    );
+    assert_eq!(fourth.pass(601), "RC", "those before it may all have stopped");
+}
+
+#[test]
+fn a_turn_that_becomes_free_is_taken_with_the_change_itself() {
+    let mut stage = Stage::new(Some(held_by_b(&[])));
+    stage.wants();
+    stage.pass(7);
+    stage.calls.clear();
+    stage.edit(|record| record.holders.clear());
+    stage.serve();
+    assert_eq!((stage.calls.as_str(), stage.fence()), ("RCMW", Some(8)));
+}
+
+#[test]
+fn a_first_that_does_not_take_an_open_grant_for_a_minute_is_passed_over_and_keeps_its_place() {
+    let mut stage = Stage::new(Some(Record { holders: vec![], ..held_by_b(&["c"]) }));
+    stage.wants();
+    assert_eq!(stage.waiting().rule, Rule::Order);
+    stage.pass(59);
+    assert_eq!(stage.waiting().rule, Rule::Order);
+    stage.pass(2);
+    assert_eq!(stage.fence(), Some(8));
+    assert_eq!(stage.record().queue[0].node, "c");
+}
+
+#[test]
+fn a_margin_that_does_not_hold_is_named_and_asked_again() {
+    let mut stage = Stage::new(Some(Record::default()));
+    stage.margin = Err("voter n2 is not healthy".to_owned());
+    stage.wants();
+    assert_eq!(stage.waiting().rule, Rule::Margin);
+    assert!(stage.waiting().why.contains("voter n2 is not healthy"));
+    stage.margin = Ok(());
+    assert_eq!(stage.pass(30), "RCMW");
+    assert_eq!(stage.fence(), Some(1));
+}
+
+#[test]
+fn a_failed_attempt_releases_and_comes_back_after_a_growing_pause() {
+    let mut stage = Stage::new(Some(Record::default()));
+    stage.wants();
+    let mut last = Duration::ZERO;
+    for attempt in 1..=9_u32 {
+        assert!(stage.fence().is_some());
+        stage.hear(Event::Retry("PodDisruptionBudget shop/web allows no disruption".to_owned()));
+        stage.serve();
+        assert!(stage.record().holders.is_empty() && stage.record().queue.is_empty());
+        let waiting = stage.waiting();
+        assert!(waiting.rule == Rule::Pause && waiting.why.contains("shop/web"), "{waiting:?}");
+        let pause = stage.turn.next_wake().unwrap().since(stage.now);
+        let floor = Duration::from_secs((30 << (attempt - 1)).min(1_800));
+        assert!(pause >= floor && pause <= floor * 3 / 2, "{attempt}: {pause:?}");
+        assert!(pause > last || floor.as_secs() == 1_800);
+        last = pause;
+        stage.pass(2_700);
+    }
+}
+
+#[test]
+fn who_withdraws_leaves_the_queue_or_releases_and_asks_for_nothing_any_more() {
+    let mut waits = Stage::new(Some(held_by_b(&["c"])));
+    waits.wants();
+    waits.hear(Event::Want(None));
+    waits.serve();
+    assert_eq!(waits.record().queue.len(), 1);
+    assert_eq!(waits.turn.standing(), Standing::NotWanted { released: None });
+    let mut holds = Stage::new(Some(Record::default()));
+    holds.wants();
+    holds.hear(Event::Want(None));
+    holds.serve();
+    assert!(holds.record().holders.is_empty());
+    assert_eq!(holds.turn.standing(), Standing::NotWanted { released: Some(1) });
+    assert!(holds.said.contains(&Effect::Follow(false)));
+    assert_eq!(holds.pass(65), "R", "a write of before may still have come through");
+    assert_eq!(holds.pass(36_000), "");
+}
+
+#[test]
+fn a_write_without_a_known_result_is_read_back_before_anything_else() {
+    for came_through in [true, false] {
+        let mut stage = Stage::new(Some(Record::default()));
+        stage.hear(Event::Want(Some(want())));
+        while !stage.calls.ends_with('W') {
+            let pending = stage.pending.take();
+            let event = match pending.unwrap() {
+                Effect::Read(id) => Event::Read(id, Ok(stage.lease.clone().map(Box::new))),
+                Effect::ReadCluster(id) => Event::Cluster(id, Ok(stage.nodes.clone())),
+                Effect::ReadMargin(id) => Event::Margin(id, Ok(())),
+                other => panic!("{other:?}"),
+            };
+            stage.hear(event);
+        }
+        let Some(Effect::Write(id, order)) = stage.pending.take() else { panic!("no write") };
+        if came_through {
+            stage.put(order.record);
+        }
+        stage.hear(Event::Wrote(id, Wrote::Unknown("no answer".to_owned())));
+        assert_eq!(stage.waiting().rule, Rule::Api);
+        let calls = stage.pass(4);
+        assert_eq!(calls, if came_through { "R" } else { "RCMW" });
+        assert_eq!((stage.fence(), stage.record().holders.len()), (Some(1), 1));
+    }
+}
+
+#[test]
+fn whoever_was_slower_reads_everything_again_after_a_short_pause() {
+    let mut stage = Stage::new(Some(Record::default()));
+    stage.hear(Event::Want(Some(want())));
+    while !stage.calls.ends_with('M') {
+        let call = stage.pending.take();
+        let event = match call.unwrap() {
+            Effect::Read(id) => Event::Read(id, Ok(stage.lease.clone().map(Box::new))),
+            Effect::ReadCluster(id) => Event::Cluster(id, Ok(stage.nodes.clone())),
+            other => panic!("{other:?}"),
+        };
+        stage.hear(event);
+    }
+    let mut record = stage.record().clone();
+    record.grant(holder("b", 0));
+    stage.put(record);
+    stage.serve();
+    assert_eq!(stage.calls, "RCMW");
+    let pause = stage.turn.next_wake().unwrap().since(stage.now);
+    assert!(pause >= Duration::from_millis(200) && pause <= Duration::from_millis(300), "{pause:?}");
+    assert!(stage.pass(1).starts_with("RCW"));
+    assert_eq!((stage.waiting().rule, stage.fence()), (Rule::Holder, None));
+}
+
+/// What happens to the Lease.
+type Change<'a> = &'a dyn Fn(&mut Stage);
+
+#[test]
+fn the_second_look_sees_every_way_to_lose_a_turn() {
+    let forced = |record: &mut Record| {
+        let text = |it: &str| it.to_owned();
+        let forced = Forced {
+            node: text("a"),
+            node_uid: text(""),
+            fence: 1,
+            who: text("kim"),
+            why: text("burnt"),
+            when: text(""),
+            rest: serde_json::Map::new(),
+        };
+        *record = release(record, forced).unwrap();
+    };
+    let mode = |record: &mut Record| {
+        record.mode =
+            Some(Mode { id: "m".to_owned(), kind: "shutdown".to_owned(), rest: serde_json::Map::new() });
+    };
+    let table: [(&str, Change<'_>, &str); 5] = [
+        (
+            "released",
+            &|it| {
+                let mut r = it.record().clone();
+                forced(&mut r);
+                it.put(r);
+            },
+            "kim released our turn with fence 1: burnt",
+        ),
+        ("deleted", &|it| it.lease = None, "was deleted"),
+        (
+            "created again",
+            &|it| it.lease.as_mut().unwrap().uid = "L2".to_owned(),
+            "does not have our turn any more",
+        ),
+        (
+            "restored",
+            &|it| {
+                let mut r = it.record().clone();
+                r.holders[0].fence = 0;
+                it.put(r);
+            },
+            "does not have our turn any more",
+        ),
+        (
+            "whole-cluster",
+            &|it| {
+                let mut r = it.record().clone();
+                mode(&mut r);
+                it.put(r);
+            },
+            "whole-cluster",
+        ),
+    ];
+    for (what, change, part) in table {
+        let mut stage = Stage::new(Some(Record::default()));
+        stage.wants();
+        assert_eq!(stage.confirm(), Ok(()), "{what}");
+        change(&mut stage);
+        let Err(Unconfirmed::Lost(why)) = stage.confirm() else { panic!("{what}: confirmed") };
+        assert!(why.contains(part), "{what}: {why}");
+        assert!(matches!(stage.turn.standing(), Standing::Lost { .. }), "{what}");
+        stage.hear(Event::Retry("turn lost".to_owned()));
+        stage.serve();
+        let entries = stage.lease.as_ref().map_or(0, |it| it.record.holders.len());
+        assert_eq!(entries, 0, "{what}: a stale entry of our own goes");
+    }
+    let mut stage = Stage::new(Some(Record::default()));
+    stage.wants();
+    stage.hear(Event::Confirm);
+    let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
+    stage.hear(Event::Read(id, Err(Trouble::NoAnswer("timeout".to_owned()))));
+    assert_eq!(stage.answer(), Err(Unconfirmed::Unknown("timeout".to_owned())));
+    assert!(stage.fence().is_some(), "an API that does not answer ends no turn");
+}
+
+#[test]
+fn a_look_that_began_before_the_question_does_not_answer_it() {
+    let mut stage = Stage::new(Some(Record::default()));
+    stage.wants();
+    stage.hear(Event::Phase(Phase::Cordoned));
+    let before = stage.lease.clone();
+    stage.hear(Event::Confirm);
+    stage.lease = None;
+    let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
+    stage.hear(Event::Read(id, Ok(before.map(Box::new))));
+    stage.serve();
+    assert!(matches!(stage.answer(), Err(Unconfirmed::Lost(_))));
+}
+
+#[test]
+fn an_agent_that_restarts_in_the_same_boot_continues_its_turn() {
+    let mut stage = Stage::new(Some(Record { holders: vec![holder("a", 7)], ..held_by_b(&["c"]) }));
+    stage.cordon(7);
+    stage.wants();
+    assert_eq!((stage.fence(), stage.calls.as_str()), (Some(7), "RCR"));
+    // Not cordoned yet: the rule is asked again, before all others in the queue.
+    let mut early = Stage::new(Some(Record { holders: vec![holder("a", 7)], ..held_by_b(&["c"]) }));
+    early.wants();
+    assert_eq!(early.fence(), Some(8));
+    let mut late = Stage::new(Some(Record { holders: vec![holder("a", 7)], ..held_by_b(&[]) }));
+    late.nodes[2].ready = false;
+    late.wants();
+    assert_eq!((late.waiting().rule, late.record().holders.len()), (Rule::Down, 0));
+}
+
+#[test]
+fn after_a_boot_the_turn_is_kept_until_the_gate_opens() {
+    let old = Holder { boot_id: "before".to_owned(), phase: Phase::GoingDown, ..holder("a", 7) };
+    let mut stage = Stage::new(Some(Record { holders: vec![old.clone()], ..held_by_b(&[]) }));
+    stage.hear(Event::Tick);
+    stage.serve();
+    assert_eq!(stage.turn.standing(), Standing::Booted { fence: 7, listed: true });
+    assert_eq!(stage.record().holders[0].phase, Phase::Booted);
+    stage.hear(Event::Gate(false));
+    stage.serve();
+    assert_eq!(stage.record().holders[0].phase, Phase::Gate);
+    stage.hear(Event::Want(None));
+    stage.serve();
+    stage.pass(36_000);
+    assert_eq!(stage.record().holders.len(), 1, "no time ends it");
+    stage.hear(Event::Gate(true));
+    stage.serve();
+    assert!(stage.record().holders.is_empty());
+    assert_eq!(stage.turn.standing(), Standing::NotWanted { released: Some(7) });
+    // Released by somebody else meanwhile: it takes no turn and says so.
+    let mut forced = Stage::new(Some(Record { holders: vec![old], ..held_by_b(&[]) }));
+    forced.hear(Event::Tick);
+    forced.serve();
+    forced.edit(|record| record.holders.clear());
+    forced.serve();
+    assert_eq!(forced.turn.standing(), Standing::Booted { fence: 7, listed: false });
+    assert!(
+        forced.said.iter().any(|it| matches!(it, Effect::Say(why) if why.contains("does not have our turn")))
+    );
+    forced.hear(Event::Gate(true));
+    forced.serve();
+    forced.hear(Event::Want(None));
+    forced.serve();
+    assert_eq!(forced.turn.standing(), Standing::NotWanted { released: Some(7) });
+}
+
+#[test]
+fn a_restart_that_may_not_wait_writes_itself_beside_the_holder_and_blocks_further_grants() {
+    let mut stage = Stage::new(Some(held_by_b(&["c"])));
+    stage.hear(Event::Want(Some(Want { op: Op::Restart, emergency: true, ..want() })));
+    stage.serve();
+    assert_eq!((stage.calls.as_str(), stage.fence()), ("RW", Some(8)));
+    assert_eq!(stage.record().holders[1].phase, Phase::Emergency);
+    assert_eq!(stage.record().holder_identity(), "b,a");
+}
+
+#[test]
+fn phases_are_written_into_our_own_entry() {
+    let mut stage = Stage::new(Some(Record::default()));
+    stage.wants();
+    for phase in [Phase::Cordoned, Phase::Drained, Phase::GoingDown] {
+        stage.hear(Event::Phase(phase.clone()));
+        stage.serve();
+        assert_eq!(stage.record().holders[0].phase, phase);
+        assert!(matches!(stage.turn.standing(), Standing::Held { phase: shown, .. } if shown == phase));
+    }
+    assert_eq!(stage.record().fence, 1, "only a grant raises the fence");
+}
+
+#[test]
+fn a_record_of_a_newer_version_is_left_alone() {
+    let mut stage = Stage::new(None);
+    stage.hear(Event::Want(Some(want())));
+    let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
+    stage.hear(Event::Read(id, Err(Trouble::BadRecord(BadRecord::Newer { found: 2 }))));
+    assert_eq!((stage.waiting().rule, stage.calls.as_str()), (Rule::Record, "R"));
+    assert!(stage.waiting().why.contains("has format 2"));
+}
+
+#[test]
+fn the_turn_of_a_deleted_node_is_taken_over_after_a_minute_that_of_a_server_with_margin_only() {
+    for (server, margin) in [(false, false), (true, true), (true, false)] {
+        let gone = Holder { server, ..holder("gone", 7) };
+        let mut stage = Stage::new(Some(Record { holders: vec![gone], ..held_by_b(&[]) }));
+        stage.margin = if margin { Ok(()) } else { Err("voter gone is missing".to_owned()) };
+        stage.wants();
+        stage.pass(59);
+        assert_eq!(stage.record().holders[0].node, "gone");
+        stage.pass(10);
+        let taken = stage.record().holders.iter().all(|it| it.node != "gone");
+        assert_eq!(taken, !server || margin);
+        assert_eq!(stage.fence().is_some(), margin);
+    }
+}
+
+#[test]
+fn a_holder_that_is_away_is_waited_for_whatever_the_time() {
+    let mut stage = Stage::new(Some(held_by_b(&[])));
+    stage.wants();
+    stage.nodes[1] = NodeSeen { ready: false, lease_unmoved: true, ..node("b") };
+    stage.pass(7 * 24 * 3_600);
+    assert_eq!((stage.waiting().nodes, stage.record().holders.len()), (vec!["b".to_owned()], 1));
+}
+
+#[test]
+fn a_holder_that_is_healthy_and_says_idle_is_taken_over_after_a_minute_without_a_break() {
+    let mut stage = Stage::new(Some(held_by_b(&[])));
+    stage.nodes[1].idle_fence = Some(7);
+    stage.wants();
+    stage.pass(31);
+    stage.nodes[1].lease_unmoved = true;
+    stage.pass(30);
+    stage.nodes[1].lease_unmoved = false;
+    stage.pass(60);
+    assert_eq!(stage.record().holders[0].node, "b", "the minute starts again after a break");
+    stage.pass(60);
+    assert_eq!((stage.fence(), stage.record().holder_identity()), (Some(8), "a".to_owned()));
+}
+
+#[test]
+fn a_late_value_of_the_watch_ends_no_turn() {
+    let mut stage = Stage::new(Some(Record::default()));
+    let before = stage.lease.clone();
+    stage.wants();
+    stage.hear(Event::Changed(before.map(Box::new)));
+    stage.serve();
+    assert_eq!(stage.fence(), Some(1));
+}
+
+#[test]
+fn a_waiter_whose_node_is_gone_for_a_minute_leaves_the_queue() {
+    let mut stage = Stage::new(Some(held_by_b(&["gone", "c"])));
+    stage.wants();
+    stage.pass(90);
+    let queue: Vec<&str> = stage.record().queue.iter().map(|it| it.node.as_str()).collect();
+    assert_eq!(queue, ["c", "a"]);
+}

@@ -1,0 +1,12 @@
+//! Tests of turns.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it waits for; anything else fails it")]
+
+mod life;
+mod model;
+mod records;
+mod rules;
+mod simulation;
+mod stage;
+mod ways;
+mod world;

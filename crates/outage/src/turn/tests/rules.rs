@@ -1,0 +1,392 @@
+//! Tables of the rules, in the order of spec/cluster-lock.md 3.2 to 3.6.
+
+use std::collections::BTreeSet;
+
+use serde_json::Map;
+
+use super::super::record::{Class, Fence, Forced, Held, Holder, Mode, Op, Phase, Record, Waiter};
+use super::super::rule::{
+    Mark, Me, NodeSeen, Proof, Reading, Refused, Rule, down, may_enter, may_ignore, order, proof, rank,
+    rebuild, release, with_limit,
+};
+
+pub(super) fn node(name: &str) -> NodeSeen {
+    NodeSeen {
+        name: name.to_owned(),
+        uid: format!("{name}-uid"),
+        boot_id: format!("{name}-boot"),
+        ready: true,
+        unschedulable: false,
+        tie_breaker: false,
+        server: false,
+        etcd: false,
+        lease_unmoved: false,
+        being_deleted: false,
+        out_of_service: false,
+        ignored: false,
+        agent_answers: true,
+        mark: None,
+        idle_fence: None,
+    }
+}
+
+fn server(name: &str) -> NodeSeen {
+    NodeSeen { server: true, etcd: true, ..node(name) }
+}
+
+pub(super) fn holder(name: &str, fence: Fence) -> Holder {
+    Holder {
+        node: name.to_owned(),
+        node_uid: format!("{name}-uid"),
+        boot_id: format!("{name}-boot"),
+        op: Op::Reboot,
+        counter: 1,
+        fence,
+        phase: Phase::Granted,
+        server: false,
+        since: String::new(),
+        rest: Map::new(),
+    }
+}
+
+pub(super) fn waiter(name: &str, class: Class) -> Waiter {
+    Waiter {
+        node: name.to_owned(),
+        node_uid: format!("{name}-uid"),
+        class,
+        op: Op::Reboot,
+        counter: 1,
+        urgent: false,
+        rest: Map::new(),
+    }
+}
+
+pub(super) fn me(name: &str, server: bool) -> Me {
+    Me { node: name.to_owned(), uid: format!("{name}-uid"), boot_id: format!("{name}-boot"), server }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the member of a node is optional")]
+fn mark(fence: Fence, lease: &str) -> Option<Mark> {
+    Some(Mark { fence, lease_uid: lease.to_owned(), boot_id: "b".to_owned() })
+}
+
+fn held(record: Record) -> Held {
+    Held { record, uid: "L".to_owned(), resource_version: "1".to_owned() }
+}
+
+#[test]
+fn each_reason_to_be_down_counts_and_the_cordon_of_the_tie_breaker_does_not() {
+    let is = |change: fn(&mut NodeSeen)| {
+        let mut it = node("b");
+        change(&mut it);
+        it
+    };
+    let table: [(NodeSeen, Option<&str>); 13] = [
+        (is(|_| ()), None),
+        (is(|it| it.ready = false), Some("node b is not Ready")),
+        (is(|it| it.lease_unmoved = true), Some("node b has shown no sign of life for 40 s")),
+        (is(|it| it.unschedulable = true), Some("node b is cordoned")),
+        (is(|it| (it.unschedulable, it.tie_breaker) = (true, true)), None),
+        (
+            is(|it| (it.ready, it.unschedulable, it.tie_breaker) = (false, true, true)),
+            Some("node b is not Ready"),
+        ),
+        (
+            is(|it| (it.unschedulable, it.tie_breaker, it.mark) = (true, true, mark(1, "L"))),
+            Some("node b is cordoned"),
+        ),
+        (is(|it| it.being_deleted = true), Some("node b is being deleted")),
+        (is(|it| it.out_of_service = true), Some("node b has the taint node.kubernetes.io/out-of-service")),
+        (is(|it| (it.ready, it.ignored) = (false, true)), None),
+        (is(|it| (it.ready, it.ignored, it.etcd) = (false, true, true)), Some("node b is not Ready")),
+        // This node does not count against itself, nor does an earlier one of its name.
+        (NodeSeen { ready: false, unschedulable: true, ..node("a") }, None),
+        (NodeSeen { ready: false, uid: "older".to_owned(), ..node("a") }, None),
+    ];
+    for (seen, expected) in table {
+        let found = down(Some(&me("a", false)), &Record::default(), std::slice::from_ref(&seen));
+        assert_eq!(found.first().map(|it| it.why.as_str()), expected, "{seen:?}");
+    }
+    let record = Record { holders: vec![holder("a", 1), holder("gone", 2)], ..Record::default() };
+    let found = down(Some(&me("a", false)), &record, &[node("a")]);
+    assert_eq!(found.len(), 1, "our own entry does not count, one of a node that is gone does");
+    assert_eq!(found[0].why, "node gone holds a turn (reboot, phase granted, fence 2)");
+    let ignored = NodeSeen { ignored: true, ..node("gone") };
+    assert_eq!(
+        down(Some(&me("a", false)), &record, &[node("a"), ignored]).len(),
+        1,
+        "a holder is not ignored"
+    );
+    // A reader that is no node leaves none out.
+    let all = down(None, &record, &[node("a"), NodeSeen { ready: false, ..node("c") }]);
+    assert_eq!(all.iter().map(|it| it.node.as_str()).collect::<Vec<_>>(), ["a", "gone", "c"]);
+}
+
+struct Case {
+    what: &'static str,
+    me: Me,
+    record: Record,
+    nodes: Vec<NodeSeen>,
+    passed: &'static [&'static str],
+    margin: Result<(), String>,
+    expected: Option<(Rule, &'static str)>,
+}
+
+fn case(what: &'static str, expected: Option<(Rule, &'static str)>) -> Case {
+    Case {
+        what,
+        me: me("a", false),
+        record: Record::default(),
+        nodes: vec![node("a"), node("b"), node("c")],
+        passed: &[],
+        margin: Ok(()),
+        expected,
+    }
+}
+
+fn queued(waiters: &[(&str, Class)]) -> Record {
+    let queue = waiters.iter().map(|(name, class)| waiter(name, class.clone())).collect();
+    Record { queue, ..Record::default() }
+}
+
+fn holding(holders: Vec<Holder>, limit: u32) -> Record {
+    Record { holders, limit, ..Record::default() }
+}
+
+#[test]
+fn a_grant_needs_every_row_of_the_rule() {
+    let off = |name: &str| NodeSeen { ready: false, ..node(name) };
+    let lost = |name: &str| NodeSeen { ready: false, ..server(name) };
+    let mode = Mode { id: "m1".to_owned(), kind: "shutdown".to_owned(), rest: Map::new() };
+    let b_holds = || holding(vec![holder("b", 7)], 1);
+    let servers = || vec![server("a"), server("b"), node("c")];
+    let server_holds = Holder { server: true, ..holder("b", 7) };
+    let sick = || Err("voter b is not healthy".to_owned());
+    let table = [
+        case("nothing in the way", None),
+        Case { nodes: vec![node("b")], ..case("not in the list", Some((Rule::NotListed, "no node a"))) },
+        Case {
+            record: Record { mode: Some(mode), ..Record::default() },
+            ..case("whole-cluster operation", Some((Rule::Mode, "shutdown (m1)")))
+        },
+        Case { record: b_holds(), ..case("held", Some((Rule::Holder, "node b holds a turn"))) },
+        Case {
+            nodes: vec![node("a"), off("b")],
+            ..case("one is off", Some((Rule::Down, "node b is not Ready")))
+        },
+        Case { record: holding(vec![holder("b", 7)], 2), ..case("room for two", None) },
+        Case {
+            record: holding(vec![holder("b", 7)], 2),
+            nodes: vec![node("a"), node("b"), off("c")],
+            ..case("limit 2 reached", Some((Rule::Holder, "2 may be down at once")))
+        },
+        Case {
+            record: holding(vec![holder("b", 7), holder("c", 8)], 1),
+            ..case("the limit was lowered", Some((Rule::Holder, "1 may be down at once")))
+        },
+        Case {
+            me: me("a", true),
+            record: holding(vec![server_holds.clone()], 3),
+            nodes: servers(),
+            ..case("a server holds", Some((Rule::Holder, "only one control-plane node")))
+        },
+        Case {
+            me: me("a", true),
+            record: holding(vec![], 3),
+            nodes: vec![server("a"), lost("b"), node("c")],
+            ..case("a server is off", Some((Rule::Server, "only one control-plane node")))
+        },
+        Case {
+            record: holding(vec![server_holds], 2),
+            nodes: vec![node("a"), server("b"), node("c")],
+            ..case("a worker beside a server", None)
+        },
+        Case {
+            nodes: vec![node("a"), lost("b")],
+            ..case("a worker, the leader off", Some((Rule::Down, "node b")))
+        },
+        Case {
+            record: queued(&[("b", Class::Worker), ("a", Class::Worker)]),
+            ..case("second in the queue", Some((Rule::Order, "node b (worker) is before")))
+        },
+        Case {
+            record: queued(&[("b", Class::Worker), ("a", Class::Worker)]),
+            passed: &["b"],
+            ..case("the first was passed over", None)
+        },
+        Case {
+            record: Record { limit: 2, ..queued(&[("b", Class::Worker), ("a", Class::Worker)]) },
+            nodes: vec![node("a"), off("b"), node("c")],
+            ..case("the first is off", None)
+        },
+        Case {
+            record: queued(&[("x", Class::Worker), ("a", Class::Worker)]),
+            ..case("the first is gone", None)
+        },
+        Case { record: queued(&[("b", Class::Leader)]), ..case("a worker before the leader", None) },
+        Case { margin: sick(), ..case("no margin", Some((Rule::Margin, "voter b is not healthy"))) },
+        Case {
+            record: holding(vec![holder("gone", 3)], 1),
+            nodes: vec![node("a")],
+            margin: sick(),
+            ..case("the only node", None)
+        },
+    ];
+    for Case { what, me, record, nodes, passed, margin, expected } in table {
+        let passed: BTreeSet<String> = passed.iter().map(|it| (*it).to_owned()).collect();
+        let class = if me.server { Class::Follower } else { Class::Worker };
+        let found = may_enter(&me, &waiter("a", class), &record, &nodes, &passed, &margin).err();
+        let shown = found.as_ref().map(|it| (it.rule, it.why.as_str()));
+        match (shown, expected) {
+            (None, None) => {}
+            (Some((rule, why)), Some((of, part))) if rule == of && why.contains(part) => {}
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_refusal_names_the_holder_and_the_command() {
+    let record = holding(vec![holder("b", 7)], 1);
+    let nodes = [node("a"), node("b")];
+    let mine = waiter("a", Class::Worker);
+    let found = may_enter(&me("a", false), &mine, &record, &nodes, &BTreeSet::new(), &Ok(())).unwrap_err();
+    assert_eq!(found.nodes, ["b"]);
+    assert_eq!(found.next, "zedbox lock release b --fence 7 --reason '...'");
+    assert_eq!(found.rule.code(), "holder");
+}
+
+#[test]
+fn workers_go_first_and_the_leader_last_but_servers_go_first_for_k3s() {
+    let classes = [Class::Leader, Class::Worker, Class::Follower, Class::TieBreaker, Class::Worker];
+    let names = ["l", "w1", "f", "t", "w2"];
+    let queue = |op: Op| -> Vec<Waiter> {
+        let of = |(name, class): (&str, Class)| Waiter { op: op.clone(), ..waiter(name, class) };
+        names.into_iter().zip(classes.clone()).map(of).collect()
+    };
+    let ordered = |queue: &[Waiter]| order(queue).iter().map(|it| it.node.clone()).collect::<Vec<_>>();
+    assert_eq!(ordered(&queue(Op::Reboot)), ["w1", "w2", "t", "f", "l"]);
+    assert_eq!(ordered(&queue(Op::K3sUpdate)), ["t", "f", "l", "w1", "w2"]);
+    let mut urgent = queue(Op::Reboot);
+    urgent[0].urgent = true;
+    assert_eq!(ordered(&urgent), ["l", "w1", "w2", "t", "f"]);
+    assert_eq!(rank(&waiter("x", Class::Stranger("new".to_owned()))), rank(&waiter("l", Class::Leader)));
+}
+
+#[test]
+fn a_turn_is_taken_over_by_proof_only() {
+    let it = |change: fn(&mut NodeSeen)| {
+        let mut it = node("b");
+        change(&mut it);
+        it
+    };
+    let gate = Holder { phase: Phase::Gate, ..holder("b", 5) };
+    let table: [(&str, Holder, Vec<NodeSeen>, Option<Proof>); 12] = [
+        ("healthy alone", holder("b", 5), vec![node("b")], None),
+        ("gone", holder("b", 5), vec![node("a")], Some(Proof::Gone)),
+        ("joined again", holder("b", 5), vec![it(|it| it.uid = "new".to_owned())], Some(Proof::Gone)),
+        ("says idle", holder("b", 5), vec![it(|it| it.idle_fence = Some(5))], Some(Proof::Idle)),
+        ("said idle before", holder("b", 5), vec![it(|it| it.idle_fence = Some(4))], None),
+        (
+            "idle, cordoned by us",
+            holder("b", 5),
+            vec![it(|it| (it.idle_fence, it.mark) = (Some(5), mark(5, "L")))],
+            None,
+        ),
+        ("rebooted", holder("b", 5), vec![it(|it| it.boot_id = "new".to_owned())], Some(Proof::Idle)),
+        (
+            "rebooted, agent silent",
+            holder("b", 5),
+            vec![it(|it| (it.boot_id, it.agent_answers) = ("n".to_owned(), false))],
+            None,
+        ),
+        ("rebooted, at the gate", gate, vec![it(|it| it.boot_id = "new".to_owned())], None),
+        (
+            "rebooted, not Ready",
+            holder("b", 5),
+            vec![it(|it| (it.boot_id, it.ready) = ("n".to_owned(), false))],
+            None,
+        ),
+        ("not Ready", holder("b", 5), vec![it(|it| it.ready = false)], None),
+        (
+            "no sign of life",
+            holder("b", 5),
+            vec![it(|it| (it.lease_unmoved, it.idle_fence) = (true, Some(9)))],
+            None,
+        ),
+    ];
+    for (what, holder, nodes, expected) in table {
+        assert_eq!(proof(&holder, &nodes), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks() {
+    let marked = |fence, lease| NodeSeen { mark: mark(fence, lease), ..server("b") };
+    let rebuilt = |record: Option<Record>, nodes: Vec<NodeSeen>| {
+        rebuild(&Reading { held: record.map(held), nodes })
+            .map(|it| (it.fence, it.holders.iter().map(|it| (it.node.clone(), it.fence)).collect::<Vec<_>>()))
+    };
+    let b = |fence| vec![("b".to_owned(), fence)];
+    let at = |fence, holders| Record { holders, fence, ..Record::default() };
+    let forced = Forced {
+        node: "b".to_owned(),
+        node_uid: "b-uid".to_owned(),
+        fence: 7,
+        who: "op".to_owned(),
+        why: "burnt".to_owned(),
+        when: String::new(),
+        rest: Map::new(),
+    };
+    assert_eq!(rebuilt(None, vec![node("b")]), Some((0, vec![])), "a cluster without turns so far");
+    assert_eq!(rebuilt(None, vec![marked(7, "old")]), Some((8, b(7))), "deleted");
+    let idle = NodeSeen { idle_fence: Some(9), ..node("c") };
+    assert_eq!(rebuilt(None, vec![idle.clone()]), Some((10, vec![])), "deleted, with a statement");
+    assert_eq!(rebuilt(Some(at(7, vec![holder("b", 7)])), vec![marked(7, "L")]), None, "as it should be");
+    assert_eq!(rebuilt(Some(at(7, vec![])), vec![marked(7, "L")]), None, "released before its mark is gone");
+    assert_eq!(rebuilt(Some(at(5, vec![])), vec![marked(7, "L")]), Some((8, b(7))), "restored");
+    assert_eq!(
+        rebuilt(Some(at(5, vec![holder("b", 3)])), vec![marked(7, "L")]),
+        Some((8, b(7))),
+        "restored, old entry"
+    );
+    assert_eq!(
+        rebuilt(Some(at(0, vec![])), vec![marked(7, "old")]),
+        Some((8, b(7))),
+        "created without looking"
+    );
+    assert_eq!(rebuilt(Some(at(8, vec![holder("b", 7)])), vec![marked(7, "old")]), None, "rebuilt already");
+    assert_eq!(rebuilt(Some(at(5, vec![])), vec![idle]), Some((10, vec![])), "restored, nobody is in a turn");
+    let record = Record { forced: vec![forced], ..at(8, vec![]) };
+    assert_eq!(rebuilt(Some(record), vec![marked(7, "old")]), None, "an operator released it");
+    let back = rebuild(&Reading { held: None, nodes: vec![marked(7, "old")] }).unwrap();
+    assert!(back.holders[0].server && back.holders[0].boot_id == "b");
+}
+
+#[test]
+fn an_operator_releases_one_grant_with_a_reason_and_no_other() {
+    let record = holding(vec![holder("b", 7), holder("c", 8)], 2);
+    let forced = |node: &str, fence, why: &str| Forced {
+        node: node.to_owned(),
+        node_uid: String::new(),
+        fence,
+        who: "op".to_owned(),
+        why: why.to_owned(),
+        when: String::new(),
+        rest: Map::new(),
+    };
+    let released = release(&record, forced("b", 7, "burnt")).unwrap();
+    assert_eq!(released.holder_identity(), "c");
+    assert_eq!((released.forced[0].node_uid.as_str(), released.forced[0].fence), ("b-uid", 7));
+    assert_eq!(release(&record, forced("b", 7, " ")), Err(Refused::NoReason));
+    let stale = release(&record, forced("b", 6, "burnt")).unwrap_err();
+    assert!(stale.to_string().contains("current holders: b (fence 7), c (fence 8)"), "{stale}");
+    assert!(release(&record, forced("c", 7, "burnt")).is_err());
+    let mut many = record.clone();
+    (0..20).for_each(|fence| many.remember(forced("b", fence, "x")));
+    assert_eq!((many.forced.len(), many.forced[7].fence), (8, 19));
+    assert_eq!(with_limit(&record, 3).unwrap().limit, 3);
+    assert_eq!(with_limit(&record, 0), Err(Refused::Limit));
+    assert!(may_ignore(&node("b")).is_ok());
+    assert_eq!(may_ignore(&server("b")), Err(Refused::Member("b".to_owned())));
+}

@@ -1,0 +1,166 @@
+//! One turn against a cluster in memory, every call counted.
+
+use std::time::Duration;
+
+use step::{Core as _, Mono};
+
+use super::super::core::Turn;
+use super::super::event::{Effect, Event, Standing, Unconfirmed, Waiting, Want, Wrote};
+use super::super::record::{Class, Fence, Held, Op, Record};
+use super::super::rule::{Mark, NodeSeen};
+use super::rules::{me, node};
+
+pub(super) fn at(secs: u64) -> Mono {
+    Mono::from_start(Duration::from_secs(secs))
+}
+
+pub(super) fn want() -> Want {
+    Want { op: Op::Reboot, counter: 1, class: Class::Worker, urgent: false, emergency: false }
+}
+
+/// Node `a` in a cluster in memory.
+pub(super) struct Stage {
+    pub(super) turn: Turn,
+    pub(super) now: Mono,
+    pub(super) lease: Option<Held>,
+    pub(super) nodes: Vec<NodeSeen>,
+    pub(super) margin: Result<(), String>,
+    pub(super) versions: u32,
+    /// What the turn has asked for, one letter a call: Read, Cluster, Margin, Write.
+    pub(super) calls: String,
+    pub(super) pending: Option<Effect>,
+    pub(super) said: Vec<Effect>,
+}
+
+impl Stage {
+    pub(super) fn new(record: Option<Record>) -> Self {
+        let mut stage = Self {
+            turn: Turn::new(me("a", false), 1),
+            now: at(1_000),
+            lease: None,
+            nodes: ["a", "b", "c", "d", "e"].map(node).to_vec(),
+            margin: Ok(()),
+            versions: 0,
+            calls: String::new(),
+            pending: None,
+            said: Vec::new(),
+        };
+        if let Some(record) = record {
+            stage.put(record);
+        }
+        stage
+    }
+
+    /// Somebody else writes.
+    pub(super) fn put(&mut self, record: Record) {
+        self.versions += 1;
+        let uid = self.lease.as_ref().map_or("L", |it| it.uid.as_str()).to_owned();
+        self.lease = Some(Held { record, uid, resource_version: self.versions.to_string() });
+    }
+
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut Record)) {
+        let mut record = self.record().clone();
+        change(&mut record);
+        self.put(record);
+        self.hear(Event::Changed(self.lease.clone().map(Box::new)));
+    }
+
+    pub(super) fn record(&self) -> &Record {
+        &self.lease.as_ref().unwrap().record
+    }
+
+    pub(super) fn hear(&mut self, event: Event) {
+        for effect in self.turn.step(self.now, event) {
+            let letter = match &effect {
+                Effect::Read(_) => 'R',
+                Effect::ReadCluster(_) => 'C',
+                Effect::ReadMargin(_) => 'M',
+                Effect::Write(..) => 'W',
+                other => {
+                    self.said.push(other.clone());
+                    continue;
+                }
+            };
+            self.calls.push(letter);
+            self.pending = Some(effect);
+        }
+    }
+
+    /// Answers calls until there are none.
+    pub(super) fn serve(&mut self) {
+        while let Some(call) = self.pending.take() {
+            let event = match call {
+                Effect::Read(id) => Event::Read(id, Ok(self.lease.clone().map(Box::new))),
+                Effect::ReadCluster(id) => Event::Cluster(id, Ok(self.nodes.clone())),
+                Effect::ReadMargin(id) => Event::Margin(id, self.margin.clone()),
+                Effect::Write(id, order) => {
+                    let on = self.lease.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
+                    Event::Wrote(
+                        id,
+                        if on == order.on {
+                            self.put(order.record);
+                            Wrote::Done(Box::new(self.lease.clone().unwrap()))
+                        } else {
+                            Wrote::Outdated
+                        },
+                    )
+                }
+                other => panic!("{other:?} is no call"),
+            };
+            self.hear(event);
+        }
+    }
+
+    pub(super) fn wants(&mut self) -> &mut Self {
+        self.hear(Event::Want(Some(want())));
+        self.serve();
+        self
+    }
+
+    /// Lets time pass, answering all calls; what was asked for.
+    pub(super) fn pass(&mut self, secs: u64) -> String {
+        self.calls.clear();
+        let end = self.now + Duration::from_secs(secs);
+        while let Some(due) = self.turn.next_wake().filter(|due| *due <= end) {
+            self.now = due.max(self.now);
+            self.hear(Event::Tick);
+            self.serve();
+        }
+        self.now = end;
+        self.calls.clone()
+    }
+
+    pub(super) fn waiting(&self) -> Waiting {
+        match self.turn.standing() {
+            Standing::Waiting(it) => *it,
+            other => panic!("not waiting: {other:?}"),
+        }
+    }
+
+    pub(super) fn fence(&self) -> Option<Fence> {
+        match self.turn.standing() {
+            Standing::Held { fence, .. } => Some(fence),
+            _ => None,
+        }
+    }
+
+    pub(super) fn confirm(&mut self) -> Result<(), Unconfirmed> {
+        self.hear(Event::Confirm);
+        self.serve();
+        self.answer()
+    }
+
+    pub(super) fn answer(&mut self) -> Result<(), Unconfirmed> {
+        let mut answers = self.said.iter().filter_map(|it| match it {
+            Effect::Confirmed(answer) => Some(answer.clone()),
+            _ => None,
+        });
+        answers.next_back().expect("an answer")
+    }
+
+    pub(super) fn cordon(&mut self, fence: Fence) {
+        let boot_id = "a-boot".to_owned();
+        self.nodes[0].mark = Some(Mark { fence, lease_uid: "L".to_owned(), boot_id });
+        self.nodes[0].unschedulable = true;
+    }
+}

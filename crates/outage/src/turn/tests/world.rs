@@ -1,0 +1,478 @@
+//! A cluster of turns against one Lease in memory: calls that are lost or late, machines that go down and come back,
+//! agents that restart, and people who delete, restore, release and uncordon.
+
+use std::time::Duration;
+
+use step::{Core as _, Fault, Mono};
+
+use super::super::core::Turn;
+use super::super::event::{Effect, Event, Standing, Trouble, Unconfirmed, Want, Wrote};
+use super::super::record::{Class, Fence, Held, Op, Order, Phase};
+use super::super::rule::{Mark, Me, NodeSeen};
+
+/// A machine that is off is seen to be for the first time after so long.
+const LAG: Duration = Duration::from_secs(40);
+
+/// How far the agent of a node has come with an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Step {
+    Idle,
+    Wants,
+    Cordoned,
+    Confirming,
+    /// Evicts its pods.
+    Out,
+    LastLook,
+    Leaving,
+    Emergency,
+    /// The machine is off.
+    Off,
+    /// It is up and not yet healthy.
+    Back,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) boot: u32,
+    pub(super) server: bool,
+    pub(super) step: Step,
+    /// Operations still to come.
+    pub(super) jobs: u32,
+    pub(super) turn: Option<Turn>,
+    pub(super) call: Option<Effect>,
+    pub(super) follows: bool,
+    pub(super) shown: Option<String>,
+    pub(super) standing: Option<Standing>,
+    pub(super) mark: Option<Mark>,
+    pub(super) unschedulable: bool,
+    pub(super) idle: Option<Fence>,
+    pub(super) off_since: Option<Mono>,
+    /// Between a confirmed turn and healthy.
+    pub(super) out: bool,
+    /// Down by its own word, with an entry that says so.
+    pub(super) covered: bool,
+    pub(super) cut: bool,
+    pub(super) deleted: bool,
+}
+
+/// How often what may still happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct Budget {
+    pub(super) lost: u8,
+    pub(super) late: u8,
+    pub(super) restarts: u8,
+    pub(super) power_cuts: u8,
+    pub(super) failures: u8,
+    pub(super) withdrawn: u8,
+    pub(super) emergencies: u8,
+    pub(super) deletions: u8,
+    pub(super) restores: u8,
+    pub(super) releases: u8,
+    pub(super) uncordons: u8,
+    pub(super) cuts: u8,
+    pub(super) gone: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Action {
+    /// The server carries out the call of a node and answers.
+    Serve(usize),
+    /// The server carries it out and the answer is lost.
+    LoseAnswer(usize),
+    /// The call is lost.
+    LoseCall(usize),
+    /// The write comes later; its sender has given up.
+    Delay(usize),
+    ServeLate,
+    Watch(usize),
+    /// The agent's own next step.
+    Go(usize),
+    Fail(usize),
+    Withdraw(usize),
+    Restart(usize),
+    PowerCut(usize),
+    Emergency(usize),
+    DeleteLease,
+    RestoreLease,
+    ReleaseByOperator(usize),
+    UncordonByHand(usize),
+    Cut(usize),
+    Join(usize),
+    DeleteNode(usize),
+    Wait,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct World {
+    pub(super) now: Mono,
+    pub(super) lease: Option<Held>,
+    pub(super) snapshot: Option<Held>,
+    pub(super) late: Option<(Order, Mono)>,
+    pub(super) writes: u32,
+    pub(super) leases: u32,
+    pub(super) nodes: Vec<Node>,
+    pub(super) limit: u32,
+    pub(super) budget: Budget,
+    pub(super) fault: Option<Fault>,
+    pub(super) wrong: Option<String>,
+}
+
+fn at(millis: u64) -> Mono {
+    Mono::from_start(Duration::from_millis(millis))
+}
+
+impl Node {
+    pub(super) fn me(&self) -> Me {
+        let boot_id = format!("{}-b{}", self.name, self.boot);
+        Me { node: self.name.clone(), uid: self.uid.clone(), boot_id, server: self.server }
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        self.step == Step::Off
+    }
+
+    fn seen(&self, now: Mono) -> NodeSeen {
+        let away = self.off_since.is_some_and(|since| now.since(since) >= LAG);
+        NodeSeen {
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            boot_id: self.me().boot_id,
+            ready: !away,
+            unschedulable: self.unschedulable,
+            tie_breaker: false,
+            server: self.server,
+            etcd: self.server,
+            lease_unmoved: away,
+            being_deleted: false,
+            out_of_service: false,
+            ignored: false,
+            agent_answers: self.turn.is_some() && !self.cut,
+            mark: self.mark.clone(),
+            idle_fence: self.idle,
+        }
+    }
+
+    pub(super) fn want(&self, emergency: bool) -> Want {
+        let class = if self.server { Class::Follower } else { Class::Worker };
+        Want { op: Op::Reboot, counter: u64::from(self.jobs), class, urgent: false, emergency }
+    }
+
+    /// Whether [`World::go`] does anything.
+    pub(super) fn can_go(&self) -> bool {
+        let standing = self.standing.as_ref();
+        match self.step {
+            Step::Idle => standing.is_some() && self.jobs > 0,
+            Step::Wants => match standing {
+                Some(Standing::Held { .. }) => !self.cut,
+                Some(Standing::Lost { .. }) => true,
+                _ => false,
+            },
+            Step::Leaving => matches!(standing, Some(Standing::NotWanted { .. })),
+            Step::Back => {
+                matches!(standing, Some(Standing::Booted { .. } | Standing::NotWanted { .. })) && !self.cut
+            }
+            Step::Cordoned | Step::Out | Step::Emergency | Step::Off => true,
+            Step::Confirming | Step::LastLook => false,
+        }
+    }
+
+    pub(super) fn uncordon(&mut self) {
+        (self.mark, self.unschedulable) = (None, false);
+    }
+}
+
+impl World {
+    /// The first `servers` of `nodes` are servers; each has `jobs` operations to do.
+    pub(super) fn new(
+        nodes: usize,
+        servers: usize,
+        limit: u32,
+        jobs: u32,
+        budget: Budget,
+        fault: Option<Fault>,
+    ) -> Self {
+        let node = |nth: usize| Node {
+            name: format!("n{nth}"),
+            uid: format!("u{nth}"),
+            boot: 0,
+            server: nth < servers,
+            step: Step::Idle,
+            jobs,
+            turn: None,
+            call: None,
+            follows: false,
+            shown: None,
+            standing: None,
+            mark: None,
+            unschedulable: false,
+            idle: None,
+            off_since: None,
+            out: false,
+            covered: false,
+            cut: false,
+            deleted: false,
+        };
+        let mut world = Self {
+            now: at(1_000),
+            lease: None,
+            snapshot: None,
+            late: None,
+            writes: 0,
+            leases: 0,
+            nodes: (0..nodes).map(node).collect(),
+            limit,
+            budget,
+            fault,
+            wrong: None,
+        };
+        for nth in 0..nodes {
+            world.start(nth);
+        }
+        world
+    }
+
+    pub(super) fn start(&mut self, nth: usize) {
+        let node = &mut self.nodes[nth];
+        node.turn = Some(Turn::new(node.me(), nth as u64 * 7 + u64::from(node.boot)));
+        (node.call, node.standing, node.follows, node.shown) = (None, None, false, None);
+        let wants =
+            matches!(node.step, Step::Wants | Step::Cordoned | Step::Confirming | Step::Out | Step::LastLook);
+        if wants {
+            node.step = Step::Wants;
+        }
+        let want = wants.then(|| node.want(false));
+        // The checks after boot were passed before, or are still to come.
+        self.hear(nth, Event::Gate(self.nodes[nth].step != Step::Back));
+        self.hear(nth, Event::Want(want));
+    }
+
+    /// The core of a node takes a fact; what it asks for is kept, what it says is carried out.
+    pub(super) fn hear(&mut self, nth: usize, event: Event) {
+        step::plant(self.fault);
+        let now = self.now;
+        let Some(turn) = &mut self.nodes[nth].turn else { return };
+        let effects = turn.step(now, event);
+        step::plant(None);
+        for effect in effects {
+            let node = &mut self.nodes[nth];
+            match effect {
+                Effect::Follow(on) => node.follows = on,
+                Effect::Stand(standing) => {
+                    if let Standing::NotWanted { released: Some(fence) } = &standing {
+                        node.idle = Some(*fence);
+                    }
+                    node.standing = Some(standing);
+                }
+                Effect::Confirmed(answer) => self.confirmed(nth, answer),
+                Effect::Say(_) => {}
+                Effect::Read(_) | Effect::ReadCluster(_) | Effect::ReadMargin(_) | Effect::Write(..) => {
+                    assert!(node.call.is_none(), "one call at a time");
+                    node.call = Some(effect);
+                }
+            }
+        }
+    }
+
+    fn confirmed(&mut self, nth: usize, answer: Result<(), Unconfirmed>) {
+        let node = &mut self.nodes[nth];
+        match (node.step, answer) {
+            (Step::Confirming, Ok(())) => {
+                (node.step, node.out) = (Step::Out, true);
+                self.check();
+            }
+            (Step::LastLook, Ok(())) => self.off(nth),
+            (Step::Confirming, Err(Unconfirmed::Unknown(_))) => node.step = Step::Cordoned,
+            (Step::LastLook, Err(Unconfirmed::Unknown(_))) => node.step = Step::Out,
+            (Step::Confirming | Step::LastLook, Err(Unconfirmed::Lost(_))) => self.again(nth),
+            _ => {}
+        }
+    }
+
+    /// Uncordons, is healthy, and tries again after a pause.
+    pub(super) fn again(&mut self, nth: usize) {
+        let node = &mut self.nodes[nth];
+        node.uncordon();
+        (node.out, node.step) = (false, Step::Wants);
+        self.hear(nth, Event::Retry("a test said so".to_owned()));
+    }
+
+    pub(super) fn off(&mut self, nth: usize) {
+        let node = &mut self.nodes[nth];
+        (node.step, node.turn, node.call, node.off_since) = (Step::Off, None, None, Some(self.now));
+        node.jobs = node.jobs.saturating_sub(1);
+    }
+
+    /// No more nodes between cordon and healthy than may be, and never two servers.
+    pub(super) fn check(&mut self) {
+        let out: Vec<&Node> = self.nodes.iter().filter(|it| it.out && !it.deleted).collect();
+        let servers = out.iter().filter(|it| it.server).count();
+        if out.len() > self.limit as usize || servers > 1 {
+            let names: Vec<&str> = out.iter().map(|it| it.name.as_str()).collect();
+            self.wrong.get_or_insert(format!("{} are out together", names.join(" and ")));
+        }
+    }
+
+    pub(super) fn store(&mut self, order: Order) -> Wrote {
+        let (uid, fits) = match (&self.lease, &order.on) {
+            (None, None) => {
+                self.leases += 1;
+                (format!("L{}", self.leases), true)
+            }
+            (Some(held), Some((uid, version))) => {
+                (uid.clone(), (uid, version) == (&held.uid, &held.resource_version))
+            }
+            (None, Some((uid, _))) => (uid.clone(), false),
+            (Some(held), None) => (held.uid.clone(), false),
+        };
+        if !fits {
+            return Wrote::Outdated;
+        }
+        self.check_grant(&order);
+        self.writes += 1;
+        let mut record = order.record;
+        if self.lease.is_none() {
+            record.limit = self.limit;
+        }
+        // What is written is what can be read.
+        let annotations = record.annotations().unwrap();
+        let record = super::super::record::Record::parse(annotations, Some(record.transitions())).unwrap();
+        let held = Held { record, uid, resource_version: format!("v{}", self.writes) };
+        self.lease = Some(held.clone());
+        if self.writes % 8 == 1 {
+            self.snapshot = Some(held.clone());
+        }
+        Wrote::Done(Box::new(held))
+    }
+
+    /// A grant is not written while others that said so are not healthy; and a node of each holder is there.
+    fn check_grant(&mut self, order: &Order) {
+        let before: Vec<(String, Fence)> = self
+            .lease
+            .iter()
+            .flat_map(|it| &it.record.holders)
+            .map(|it| (it.node_uid.clone(), it.fence))
+            .collect();
+        let granted = |it: &&super::super::record::Holder| {
+            it.phase == Phase::Granted && !before.contains(&(it.node_uid.clone(), it.fence))
+        };
+        let Some(new) = order.record.holders.iter().find(granted) else { return };
+        let down: Vec<&str> = self
+            .nodes
+            .iter()
+            .filter(|it| it.name != new.node && !it.deleted && (it.covered || it.out))
+            .map(|it| it.name.as_str())
+            .collect();
+        if down.len() >= self.limit as usize {
+            self.wrong.get_or_insert(format!(
+                "{} got a turn while {} was not healthy",
+                new.node,
+                down.join(" and ")
+            ));
+        }
+    }
+
+    pub(super) fn serve(&mut self, nth: usize, answers: bool) {
+        let Some(call) = self.nodes[nth].call.take() else { return };
+        let lost = || "no answer".to_owned();
+        let event = match call {
+            Effect::Read(id) => {
+                let found = self.lease.clone().map(Box::new);
+                self.nodes[nth].shown = self.lease.as_ref().map(|it| it.resource_version.clone());
+                Event::Read(id, if answers { Ok(found) } else { Err(Trouble::NoAnswer(lost())) })
+            }
+            Effect::ReadCluster(id) => {
+                let nodes = self.nodes.iter().filter(|it| !it.deleted).map(|it| it.seen(self.now)).collect();
+                Event::Cluster(id, if answers { Ok(nodes) } else { Err(Trouble::NoAnswer(lost())) })
+            }
+            Effect::ReadMargin(id) => Event::Margin(id, if answers { Ok(()) } else { Err(lost()) }),
+            Effect::Write(id, order) => {
+                let wrote = self.store(*order);
+                Event::Wrote(id, if answers { wrote } else { Wrote::Unknown(lost()) })
+            }
+            _ => return,
+        };
+        self.hear(nth, event);
+    }
+
+    pub(super) fn lose(&mut self, nth: usize) {
+        let Some(call) = self.nodes[nth].call.take() else { return };
+        let lost = || "no answer".to_owned();
+        let event = match call {
+            Effect::Read(id) => Event::Read(id, Err(Trouble::NoAnswer(lost()))),
+            Effect::ReadCluster(id) => Event::Cluster(id, Err(Trouble::NoAnswer(lost()))),
+            Effect::ReadMargin(id) => Event::Margin(id, Err(lost())),
+            Effect::Write(id, _) => Event::Wrote(id, Wrote::Unknown(lost())),
+            _ => return,
+        };
+        self.hear(nth, event);
+    }
+
+    /// The next step of the agent, if there is one.
+    pub(super) fn go(&mut self, nth: usize) {
+        let node = &mut self.nodes[nth];
+        let standing = node.standing.clone();
+        match (node.step, standing) {
+            (Step::Idle, Some(_)) if node.jobs > 0 => {
+                node.step = Step::Wants;
+                let want = node.want(false);
+                self.hear(nth, Event::Want(Some(want)));
+            }
+            (Step::Wants, Some(Standing::Held { fence, lease_uid, .. })) if !node.cut => {
+                let boot_id = node.me().boot_id;
+                (node.mark, node.unschedulable) = (Some(Mark { fence, lease_uid, boot_id }), true);
+                node.step = Step::Cordoned;
+                self.hear(nth, Event::Phase(Phase::Cordoned));
+            }
+            (Step::Wants | Step::Cordoned | Step::Out, Some(Standing::Lost { .. })) => self.again(nth),
+            (Step::Cordoned, _) => {
+                node.step = Step::Confirming;
+                self.hear(nth, Event::Confirm);
+            }
+            (Step::Out, _) => {
+                node.step = Step::LastLook;
+                self.hear(nth, Event::Confirm);
+            }
+            (Step::Leaving, Some(Standing::NotWanted { .. })) => node.step = Step::Idle,
+            (Step::Emergency, _) => {
+                let held =
+                    self.lease.as_ref().is_some_and(|it| it.record.holder(&node.name, &node.uid).is_some());
+                node.covered = held && !node.out;
+                self.off(nth);
+            }
+            (Step::Off, _) => {
+                (node.step, node.off_since) = (Step::Back, None);
+                node.boot += 1;
+                self.start(nth);
+            }
+            (Step::Back, Some(Standing::Booted { .. } | Standing::NotWanted { .. })) if !node.cut => {
+                (node.out, node.covered, node.step) = (false, false, Step::Leaving);
+                node.uncordon();
+                self.hear(nth, Event::Gate(true));
+            }
+            _ => {}
+        }
+    }
+
+    /// An entry without a cordon is lost with the Lease.
+    pub(super) fn forget(&mut self) {
+        for node in &mut self.nodes {
+            node.covered = false;
+        }
+    }
+
+    pub(super) fn wait(&mut self) {
+        let wakes = self.nodes.iter().filter_map(|it| it.turn.as_ref()?.next_wake());
+        let next = wakes.filter(|it| *it > self.now).min();
+        let far = self.now + Duration::from_secs(60);
+        self.now = next.map_or(far, |it| it.min(far));
+        self.late = self.late.take().filter(|(_, until)| self.now < *until);
+        for nth in 0..self.nodes.len() {
+            let due = self.nodes[nth].turn.as_ref().and_then(step::Core::next_wake);
+            if due.is_some_and(|it| it <= self.now) {
+                self.hear(nth, Event::Tick);
+            }
+        }
+    }
+}

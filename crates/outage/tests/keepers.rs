@@ -1,0 +1,169 @@
+//! Keepers of several nodes against one embedded API server: at no time is more than one node between cordon and
+//! schedulable, and all get their turn (goals U1, U5, U12).
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use kubeapi::{Cluster, NodeName};
+use kubesim::{Sim, SimConfig};
+use outage::keeper::{Ask, Ours, Told, Wish, keep};
+use outage::margin::calls::{Addresses, Settings, Source};
+use outage::margin::paths::Paths;
+use outage::turn::event::Standing;
+use outage::turn::record::Op;
+use serde_json::{Value, json};
+use step::Mono;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+const NODES: usize = 5;
+/// How long a node is down.
+const DOWN: Duration = Duration::from_secs(90);
+const WALL: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn sim() -> Sim {
+    let sim = Sim::new(SimConfig::default());
+    for nth in 0..NODES {
+        sim.add_node(&format!("n{nth}"), &format!("uuid-{nth}"));
+    }
+    sim
+}
+
+fn now(start: Instant) -> Mono {
+    Mono::from_start(start.elapsed())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the paused clock of a test")]
+fn start() -> Instant {
+    Instant::now()
+}
+
+/// A keeper of this node: what it is asked, and what it says.
+fn keeper(
+    sim: &Sim,
+    nth: usize,
+    begun: Instant,
+    tasks: &mut JoinSet<()>,
+) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<Told>) {
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let (asks, mut asked) = mpsc::unbounded_channel();
+    let (says, told) = mpsc::unbounded_channel();
+    let ours = Ours {
+        node: NodeName::parse(&format!("n{nth}")).unwrap(),
+        device_uuid: format!("uuid-{nth}"),
+        boot_id: format!("boot-{nth}"),
+        etcd: Source {
+            addresses: Addresses::default(),
+            paths: Paths::usual(std::path::Path::new("/nonexistent")),
+            settings: Settings { metrics: "m", gateway: "g", data: "d" },
+        },
+    };
+    tasks.spawn(async move { keep(&cluster, &ours, || now(begun), || WALL, &mut asked, &says).await });
+    (asks, told)
+}
+
+fn reboot() -> Ask {
+    Ask::Want(Some(Wish { op: Op::Reboot, counter: 1 }))
+}
+
+fn cordon(sim: &Sim, nth: usize, held: Option<(u32, String)>) {
+    sim.edit("nodes", "", &format!("n{nth}"), |node| {
+        node["spec"]["unschedulable"] = json!(held.is_some());
+        let mark = held.map_or(Value::Null, |(fence, uid)| {
+            json!({ "bootId": format!("boot-{nth}"), "requestedBy": 2, "requestedAt": "t", "fence": fence,
+                "leaseUid": uid })
+            .to_string()
+            .into()
+        });
+        node["metadata"]["annotations"]["pillar-rs/cordon-owner"] = mark;
+    });
+}
+
+async fn until_held(told: &mut mpsc::UnboundedReceiver<Told>) -> (u32, String) {
+    loop {
+        if let Told::Standing(Standing::Held { fence, lease_uid, .. }) = told.recv().await.unwrap() {
+            return (fence, lease_uid);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn u1_u5_of_nodes_that_are_told_together_one_is_down_at_a_time_and_all_come_to_their_turn() {
+    let sim = sim();
+    // Until all are Ready.
+    sleep(Duration::from_secs(60)).await;
+    let begun = start();
+    let mut keepers = JoinSet::new();
+    let mut nodes = JoinSet::new();
+    let down = Arc::new(AtomicUsize::new(0));
+    for nth in 0..NODES {
+        let (asks, mut told) = keeper(&sim, nth, begun, &mut keepers);
+        let (sim, down) = (sim.clone(), Arc::clone(&down));
+        nodes.spawn(async move {
+            asks.send(reboot()).unwrap();
+            let held = until_held(&mut told).await;
+            let fence = held.0;
+            cordon(&sim, nth, Some(held));
+            asks.send(Ask::Confirm).unwrap();
+            while !matches!(told.recv().await.unwrap(), Told::Confirmed(Ok(()))) {}
+            assert_eq!(down.fetch_add(1, Ordering::SeqCst), 0, "two nodes are down");
+            sleep(DOWN).await;
+            down.fetch_sub(1, Ordering::SeqCst);
+            cordon(&sim, nth, None);
+            asks.send(Ask::Want(None)).unwrap();
+            while !matches!(told.recv().await.unwrap(), Told::Standing(Standing::NotWanted { .. })) {}
+            // The keeper stays as long as its node asks.
+            (asks, fence)
+        });
+    }
+    let mut fences: Vec<u32> = nodes.join_all().await.into_iter().map(|(_, fence)| fence).collect();
+    fences.sort_unstable();
+    fences.dedup();
+    assert_eq!(fences.len(), NODES, "each grant has a number of its own: {fences:?}");
+    let floor = DOWN * u32::try_from(NODES).unwrap();
+    let took = now(begun).since_start();
+    assert!(
+        took < floor + Duration::from_secs(2 * NODES as u64),
+        "{took:?}: a free turn is taken within 2 s"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn u12_waiting_costs_no_request_but_one_watch_far_back_in_the_queue() {
+    let sim = sim();
+    sleep(Duration::from_secs(60)).await;
+    let begun = start();
+    let mut keepers = JoinSet::new();
+    let mut all = Vec::new();
+    for nth in 0..NODES {
+        let (asks, mut told) = keeper(&sim, nth, begun, &mut keepers);
+        asks.send(reboot()).unwrap();
+        if nth == 0 {
+            let held = until_held(&mut told).await;
+            cordon(&sim, nth, Some(held));
+        } else {
+            while !matches!(told.recv().await.unwrap(), Told::Standing(Standing::Waiting(it)) if it.place.is_some())
+            {
+            }
+        }
+        all.push((asks, told));
+    }
+    sleep(Duration::from_secs(60)).await;
+    // The last one alone: those nearer to the front look at the nodes now and then.
+    for (asks, _) in all.drain(..NODES - 1) {
+        drop(asks);
+    }
+    sleep(Duration::from_secs(1)).await;
+    let before = sim.faults().seen().len();
+    sleep(Duration::from_secs(480)).await;
+    let seen = sim.faults().seen();
+    let asked: Vec<&str> = seen[before..].iter().map(|it| it.uri.split('?').next().unwrap()).collect();
+    assert!(asked.len() <= 2 && asked.iter().all(|it| it.ends_with("/leases")), "{asked:?}");
+    drop(all);
+}

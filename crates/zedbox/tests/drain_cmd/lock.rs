@@ -1,0 +1,312 @@
+//! `zedbox lock status`: who holds, who waits and why, in text and JSON; and a record that is none.
+
+use std::collections::BTreeMap;
+
+use kubesim::Sim;
+use serde_json::{Value, json};
+use topics::GoTime;
+
+use crate::node::Told;
+use crate::place::Place;
+use crate::readme::shown;
+use crate::terminal::Terminal;
+
+/// The Lease of turns.
+pub(crate) const LEASE: &str = "pillar-rs-outage";
+
+/// A worker, a node without a role.
+pub(crate) fn add_worker(sim: &Sim, name: &str) {
+    sim.add_node(name, &format!("uuid-{name}"));
+    relabel(sim, name, "node-role.kubernetes.io/control-plane", None);
+}
+
+/// Sets or removes a label.
+pub(crate) fn relabel(sim: &Sim, node: &str, label: &str, value: Option<&str>) {
+    sim.edit("nodes", "", node, |it| {
+        let labels = it["metadata"]["labels"].as_object_mut().unwrap();
+        match value {
+            Some(value) => drop(labels.insert(label.to_owned(), value.into())),
+            None => drop(labels.remove(label)),
+        }
+    });
+}
+
+/// A cluster of the server n1, a member of etcd, and the workers n2, n3 and n4, which is cordoned.
+pub(crate) fn place() -> Place {
+    Place::new(0, |sim| {
+        sim.add_node("n1", "uuid-n1");
+        relabel(sim, "n1", "node-role.kubernetes.io/etcd", Some("true"));
+        for worker in ["n2", "n3", "n4"] {
+            add_worker(sim, worker);
+        }
+        sim.edit("nodes", "", "n4", |it| it["spec"]["unschedulable"] = json!(true));
+    })
+}
+
+impl Place {
+    fn uid(&self, node: &str) -> String {
+        self.sim.get("nodes", "", node).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    fn waiter(&self, node: &str, class: &str, op: &str) -> Value {
+        json!({ "node": node, "nodeUID": self.uid(node), "class": class, "op": op, "counter": 3 })
+    }
+
+    /// n2 holds the turn 7 since `since`; n1 and n3 wait, in that order of arrival.
+    pub(crate) fn turns(&self, since: &str) {
+        let holder = json!({
+            "node": "n2", "nodeUID": self.uid("n2"), "bootID": "b1", "op": "reboot", "counter": 3, "fence": 7,
+            "phase": "drained", "since": since, "later": "a member of another version",
+        });
+        let queue = [self.waiter("n1", "follower", "os-update"), self.waiter("n3", "worker", "reboot")];
+        let forced = json!([{
+            "node": "n3", "nodeUID": self.uid("n3"), "fence": 5, "who": "operator field on laptop",
+            "why": "its board was replaced", "when": since,
+        }]);
+        self.lease(&[
+            ("holders", json!([holder]).to_string()),
+            ("queue", json!(queue).to_string()),
+            ("forced", forced.to_string()),
+            ("version", "1".to_owned()),
+        ]);
+    }
+
+    /// The Lease with these annotations of ours and one of somebody else.
+    pub(crate) fn lease(&self, annotations: &[(&str, String)]) {
+        let mut all: BTreeMap<String, String> =
+            annotations.iter().map(|(key, text)| (format!("pillar-rs/outage-{key}"), text.clone())).collect();
+        all.insert("example.com/theirs".to_owned(), "kept".to_owned());
+        self.sim.apply(
+            "coordination/leases",
+            json!({
+                "metadata": { "name": LEASE, "namespace": "eve-kube-app", "annotations": all },
+                "spec": { "leaseTransitions": 7 },
+            }),
+        );
+    }
+
+    /// The program with these words, and one more that may hold blanks.
+    pub(crate) fn lock(&self, words: &str, last: &[&str]) -> Told {
+        let mut command = self.node.command_of("lock", words);
+        Told::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
+    }
+
+    /// What was asked other than to read.
+    pub(crate) fn written(&self) -> Vec<(String, String)> {
+        let seen = self.sim.faults().seen().into_iter();
+        seen.filter(|it| it.method != "GET").map(|it| (it.method, it.uri)).collect()
+    }
+}
+
+pub(crate) fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Ten minutes and a half ago, as it is kept and as it is shown.
+fn a_while_ago() -> (String, String) {
+    let now = agent::Clock::new().wall().to_timestamp();
+    let since = GoTime::from(now - std::time::Duration::from_secs(630));
+    let since = since.to_string().get(..19).unwrap().to_owned() + "Z";
+    let time = since.get(11..19).unwrap().to_owned();
+    (since, time)
+}
+
+/// What is printed, at the time of the documents; a test at midnight shows a date too.
+fn at_their_time(out: &str, (since, time): &(String, String)) -> String {
+    let date = since.get(..10).unwrap();
+    words(out)
+        .replace(&format!("{date} {time} UTC"), "09:30:30 UTC")
+        .replace(&format!("{time} UTC"), "09:30:30 UTC")
+}
+
+#[test]
+fn turns_are_shown_with_what_each_waits_for_and_what_to_type() {
+    let place = place();
+    let since = a_while_ago();
+    place.turns(&since.0);
+    let away = json!({ "who": "operator field on laptop", "why": "in repair", "when": since.0 }).to_string();
+    place.sim.edit("nodes", "", "n4", |it| {
+        it["metadata"]["annotations"]["pillar-rs/outage-ignore"] = away.as_str().into();
+    });
+    let told = place.lock("status", &[]);
+    assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
+    assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
+    assert_eq!(
+        words(&shown("zedbox lock status")),
+        at_their_time(&told.out, &since),
+        "docs/operate.md differs:\n{}",
+        told.out
+    );
+    assert_eq!(place.written(), []);
+
+    // On a phone.
+    let mut terminal = Terminal::of(place.node.command_of("lock", "status"), (40, 24), &[("TERM", "dumb")]);
+    assert_eq!(terminal.end(), 0);
+    let phone = terminal.read.replace('\r', "");
+    assert!(phone.lines().all(|line| line.chars().count() <= 40), "{phone}");
+    assert_eq!(words(&phone), words(&told.out));
+}
+
+#[test]
+fn one_node_is_explained_whether_it_holds_waits_or_neither() {
+    let place = place();
+    place.turns("2026-03-14T09:30:30Z");
+    let server = words(&place.lock("status --node n1", &[]).out);
+    for part in [
+        "why node n1 waits for a turn (os-update): node n2 holds a turn",
+        "next step wait until node n2 is back",
+    ] {
+        assert!(server.contains(part), "{server}");
+    }
+    let holder = words(&place.lock("status --node n2", &[]).out);
+    assert!(holder.contains("`zedbox lock release n2 --fence 7 --reason '...'`"), "{holder}");
+    let other = words(&place.lock("status --node n4", &[]).out);
+    assert!(other.contains("node n4 neither holds a turn nor waits for one"), "{other}");
+    for (name, why) in [
+        ("n9", "the cluster has no node n9; check the name with kubectl get nodes"),
+        ("N_9", "as a node name"),
+    ] {
+        let told = place.lock("status --node", &[name]);
+        assert!(told.code == 1 && told.out.is_empty() && told.err.contains(why), "{told:?}");
+    }
+
+    // Nobody holds: n4 is down, and n3 waits for that; then n1 waits for n3.
+    let queue = json!([place.waiter("n1", "follower", "os-update"), place.waiter("n3", "worker", "reboot")]);
+    place.lease(&[("queue", queue.to_string())]);
+    let first = words(&place.lock("status", &[]).out);
+    for part in [
+        "why node n3 waits for a turn (reboot): node n4 is cordoned; 1 may be down at once",
+        "next step repair node n4: `kubectl describe node n4`; if it is away for long: `zedbox lock ignore n4 --reason '...'`",
+    ] {
+        assert!(first.contains(part), "{first}");
+    }
+    place.sim.edit("nodes", "", "n4", |it| it["spec"]["unschedulable"] = json!(false));
+    let second = words(&place.lock("status --node n1", &[]).out);
+    assert!(second.contains("node n3 (worker) is before this node in the queue"), "{second}");
+    let first = words(&place.lock("status", &[]).out);
+    assert!(first.contains("nothing of other nodes prevents it"), "{first}");
+    // A member of etcd is not to be ignored.
+    place.sim.edit("nodes", "", "n1", |it| it["spec"]["unschedulable"] = json!(true));
+    let server = words(&place.lock("status", &[]).out);
+    assert!(server.contains("next step repair node n1: `kubectl describe node n1`"), "{server}");
+    assert!(!server.contains("lock ignore"), "{server}");
+}
+
+/// The commands of ours in a text, as words.
+fn commands(text: &str) -> Vec<String> {
+    let spans = text.split('`').skip(1).step_by(2).filter_map(|it| it.strip_prefix("zedbox lock "));
+    spans.map(|it| it.replace('\'', "")).collect()
+}
+
+#[test]
+fn what_is_printed_as_a_command_can_be_typed() {
+    let place = place();
+    place.turns("2026-03-14T09:30:30Z");
+    // The turn in the way; then the node that is down; then nothing.
+    for expected in ["release n2 --fence 7 --reason ...", "ignore n4 --reason ..."] {
+        let said = words(&place.lock("status", &[]).out);
+        let found = commands(&said);
+        assert_eq!(found, [expected], "{said}");
+        let told = place.lock(&found[0], &[]);
+        assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
+    }
+    let said = words(&place.lock("status", &[]).out);
+    assert_eq!(commands(&said), ["count n4"], "{said}");
+    assert_eq!(place.lock("count n4", &[]).code, 0);
+    let told = place.lock("release n2 --fence 7 --reason x", &[]);
+    let next = told.err.split("look again: zedbox lock ").nth(1).unwrap_or_default();
+    assert_eq!(place.lock(next.trim(), &[]).code, 0, "{told:?}");
+}
+
+#[test]
+fn turns_for_programs_are_one_object() {
+    let place = place();
+    place.turns("2026-03-14T09:30:30Z");
+    let told = place.lock("status -o json", &[]);
+    assert_eq!(told.code, 0, "{told:?}");
+    let shown = told.json();
+    let members: Vec<&String> = shown.as_object().unwrap().keys().collect();
+    let known = [
+        "Down", "Fence", "Holders", "Ignored", "Lease", "Limit", "Mode", "NextStep", "Queue", "Released",
+        "Why",
+    ];
+    assert_eq!(members, known);
+    assert_eq!((&shown["Lease"], &shown["Limit"], &shown["Fence"]), (&json!(true), &json!(1), &json!(7)));
+    let since = "2026-03-14T09:30:30Z";
+    let holder = json!({
+        "Node": "n2", "NodeUID": place.uid("n2"), "Op": "reboot", "Counter": 3, "Phase": "drained", "Fence": 7,
+        "Server": false, "Since": since,
+    });
+    assert_eq!(shown["Holders"], json!([holder]));
+    // Workers go first.
+    let queue: Vec<_> =
+        shown["Queue"].as_array().unwrap().iter().map(|it| (&it["Place"], &it["Node"])).collect();
+    assert_eq!(queue, [(&json!(1), &json!("n3")), (&json!(2), &json!("n1"))]);
+    assert_eq!(shown["Queue"][0]["WaitsFor"], json!(["n2", "n4"]));
+    assert_eq!(
+        shown["Down"][1],
+        json!({ "Node": "n4", "Server": false, "Fence": null, "Why": "node n4 is cordoned" })
+    );
+    assert_eq!(shown["Released"][0]["When"], since);
+    assert_eq!((&shown["Mode"], &shown["Ignored"]), (&Value::Null, &json!([])));
+
+    place.lease(&[("mode", json!({ "id": "op-1", "kind": "shutdown" }).to_string())]);
+    let mode = place.lock("status -o json", &[]).json();
+    assert_eq!(mode["Mode"], json!({ "ID": "op-1", "Kind": "shutdown" }));
+    let text = words(&place.lock("status", &[]).out);
+    assert!(
+        text.starts_with("the whole-cluster operation shutdown (op-1) is in progress: no turn is granted"),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_a_lease_no_node_holds_or_waits() {
+    let place = place();
+    let told = place.lock("status", &[]);
+    assert_eq!((told.code, told.err.as_str()), (0, ""));
+    assert!(told.out.starts_with("no node holds or waits for a turn\n"), "{}", told.out);
+    assert!(words(&told.out).contains("down node n4 is cordoned next step nothing"), "{}", told.out);
+    let shown = place.lock("status -o json", &[]).json();
+    assert_eq!(
+        (&shown["Lease"], &shown["Holders"], &shown["Queue"]),
+        (&json!(false), &json!([]), &json!([]))
+    );
+    assert_eq!(place.written(), []);
+}
+
+#[test]
+fn a_record_that_cannot_be_used_is_named_with_what_to_type_and_nothing_is_written() {
+    let place = place();
+    for (key, text, why) in [
+        ("version", "2", "has format 2, newer than 1"),
+        (
+            "holders",
+            "{",
+            "kubectl -n eve-kube-app annotate --overwrite lease pillar-rs-outage pillar-rs/outage-holders='[]'",
+        ),
+    ] {
+        place.lease(&[(key, text.to_owned())]);
+        for command in ["status", "status -o json", "release n2 --fence 7 --reason x", "limit 2"] {
+            let told = place.lock(command, &[]);
+            assert_eq!((told.code, told.out.as_str()), (1, ""), "{command}: {told:?}");
+            assert!(
+                told.err.starts_with("zedbox lock: failed to ") && told.err.contains(why),
+                "{}",
+                told.err
+            );
+        }
+    }
+    assert_eq!(place.written(), []);
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_and_wrong_words_are_told_apart() {
+    let place = place();
+    place.sim.faults().script("GET", LEASE, 1, kubesim::Fault::status(403, "Forbidden"));
+    let told = place.lock("status", &[]);
+    assert!(told.code == 1 && told.err.contains("docs/reference/role.yaml"), "{told:?}");
+    for words in ["limit 0", "release n2 --reason x", "ignore n2", ""] {
+        assert_eq!(place.lock(words, &[]).code, 2, "{words}");
+    }
+}

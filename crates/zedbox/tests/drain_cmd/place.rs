@@ -1,0 +1,60 @@
+//! A cluster behind a port, and a node whose kubeconfig leads there.
+
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use kubesim::{Sim, SimConfig};
+use serde_json::Value;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+
+use crate::node::Node;
+
+/// A cluster behind a port, and a node whose kubeconfig leads there.
+pub(crate) struct Place {
+    pub(crate) sim: Sim,
+    pub(crate) node: Node,
+    /// The cluster's thread ends when this is dropped.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Place {
+    /// What `seed` makes, once all nodes and `pods` pods are Ready.
+    pub(crate) fn new(pods: usize, seed: impl FnOnce(&Sim) + Send + 'static) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let sim = Sim::new(SimConfig::default());
+                seed(&sim);
+                let ready = |object: &Value| {
+                    let conditions = object["status"]["conditions"].as_array();
+                    conditions.is_some_and(|all| {
+                        all.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+                    })
+                };
+                sim.until("nodes", |nodes| nodes.iter().all(ready)).await;
+                sim.until("pods", |all| all.len() == pods && all.iter().all(ready)).await;
+                let server = sim.serve().await.unwrap();
+                tell.send((sim, server.kubeconfig())).unwrap();
+                // The sender never sends: its end is the end.
+                drop(stopped.await);
+            });
+        });
+        let (sim, kubeconfig) = told.recv().unwrap();
+        let node = Node::of("drain-5-cordoned");
+        node.put("run/.kube/k3s/k3s.yaml", &kubeconfig);
+        Self { sim, node, stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}

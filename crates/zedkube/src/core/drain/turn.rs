@@ -1,0 +1,120 @@
+//! The turn to be down in the life of a drain: waited for before the cordon, looked at after it, lost.
+//!
+//! Not here: whose turn it is (`outage`), what its keeper is asked (`core::turn`). Sources: design.md section 12; goals U1,
+//! U12. Pure: no clock, no I/O, no task.
+
+use outage::keeper::Ask;
+use outage::turn::record::Phase;
+use step::Mono;
+use topics::DrainStatus;
+
+use super::life::{Drain, Outcome};
+use super::run::{End, Run};
+use crate::core::context::NodeContext;
+use crate::core::facts::{Effect, Said};
+
+impl Drain {
+    /// What the standing of our turn means for the drain.
+    pub(crate) fn turn(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+        if let Some(why) = node.turn.lost() {
+            let (active, why) = (self.is_active(), why.to_owned());
+            if active && !matches!(self.run, Run::Taken { .. } | Run::Probing { .. } | Run::Waiting { .. }) {
+                out.push(Effect::Say(Said::TurnLost(why.clone())));
+                self.end(None, out);
+            }
+            return Some(Outcome::TurnLost(why));
+        }
+        let Run::Waiting { tried, again } = self.run else { return None };
+        if node.grant().is_some() {
+            return self.begin_cordon(node, out);
+        }
+        if node.turn.is_unreachable() {
+            if again.is_some() {
+                return None;
+            }
+            out.push(Effect::Probe(self.run_id));
+            self.run = Run::Probing { away_since: now, tried, again: None, trouble: String::new() };
+        } else if let Some(waiting) = node.turn.waiting().filter(|_| node.turn.is_refused()) {
+            self.run = Run::Waiting { tried: 0, again: None };
+            out.push(Effect::Say(Said::WaitsForTurn(waiting.why.clone())));
+            if self.resume.take().is_some() | self.floor.take().is_some() {
+                return Some(Outcome::TurnRefused);
+            }
+        }
+        None
+    }
+
+    /// The API answers. It has to give this node a turn as well: that it never does ends like a cordon that fails.
+    pub(super) fn reached(
+        &mut self,
+        now: Mono,
+        tried: u32,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        if node.grant().is_some() {
+            return self.begin_cordon(node, out);
+        }
+        let trouble = node.turn.waiting().filter(|_| node.turn.is_unreachable()).map(|it| it.why.clone());
+        let Some(trouble) = trouble else {
+            self.run = Run::Waiting { tried: 0, again: None };
+            return self.turn(now, node, out);
+        };
+        let tried = tried + 1;
+        out.push(Effect::Say(Said::CordonFailed(tried, trouble.clone())));
+        out.push(Effect::Turn(Ask::Look));
+        if tried >= node.limits.cordon_tries {
+            return Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(trouble)));
+        }
+        self.run = Run::Waiting { tried, again: Some(now + node.limits.cordon_pause()) };
+        None
+    }
+
+    /// Hears whether the turn is still ours after the cordon. That it is not is heard as its standing, too.
+    pub(crate) fn turn_confirmed(
+        &mut self,
+        now: Mono,
+        ours: bool,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Run::Confirming { again } = &mut self.run {
+            if ours {
+                self.first_attempt(now, node, out);
+            } else {
+                *again = now + node.limits.probe_pause();
+            }
+        }
+    }
+
+    /// Whether a turn is needed as the drain is, or kept if there is one.
+    pub(crate) fn wants_turn(&self, node: &NodeContext) -> bool {
+        match &self.run {
+            Run::Taken { .. } => node.turn.held().is_some(),
+            Run::Probing { .. }
+            | Run::Waiting { .. }
+            | Run::Cordoning { .. }
+            | Run::Confirming { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. } => true,
+            Run::Idle | Run::Ended(_) => false,
+        }
+    }
+
+    /// How far it is, for others who wait for their turn.
+    pub(crate) fn turn_phase(&self) -> Option<Phase> {
+        match &self.run {
+            Run::Holding { .. } | Run::Ended(End::Drained { .. }) => Some(Phase::Drained),
+            Run::Idle
+            | Run::Taken { .. }
+            | Run::Probing { .. }
+            | Run::Waiting { .. }
+            | Run::Cordoning { .. }
+            | Run::Confirming { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Ended(_) => None,
+        }
+    }
+}

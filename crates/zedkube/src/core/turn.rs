@@ -1,0 +1,119 @@
+//! The turn of this node to be down: what the drain has to know of it, and what its keeper is asked.
+//!
+//! Asked are levels: whether a turn is wanted, whether the node is sound after its boot, how far it is. Not here: whose
+//! turn it is (`outage`). Sources: design.md section 12; goals U1, U10, U12. Pure: no clock, no I/O, no task.
+
+use outage::keeper::{Ask, Wish};
+use outage::turn::event::{Standing, Waiting};
+use outage::turn::record::{Op, Phase};
+use outage::turn::rule::Rule;
+use topics::{NodeDrainRequest, Requester};
+
+use super::facts::{Effect, Grant};
+
+/// What the keeper has said, and what it was asked last.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[expect(clippy::option_option, reason = "not asked yet, and that nothing is wanted, differ")]
+pub(crate) struct Turns {
+    /// Where this node is; `None` before the keeper's first word.
+    standing: Option<Standing>,
+    want: Option<Option<Wish>>,
+    gate: Option<bool>,
+    phase: Option<Phase>,
+    /// The loss after which it was asked to try again.
+    retried: bool,
+}
+
+/// What the keeper is to know.
+pub(crate) struct Levels<'a> {
+    /// A turn is wanted, or kept.
+    pub(crate) wanted: bool,
+    /// In whose name.
+    pub(crate) serves: Option<&'a NodeDrainRequest>,
+    /// The gate after the boot is open and no cordon of ours is on the node.
+    pub(crate) sound: bool,
+    /// How far the drain is.
+    pub(crate) phase: Option<Phase>,
+    /// A cordon of ours is on the node.
+    pub(crate) cordoned: bool,
+}
+
+impl Turns {
+    /// Hears where this node is; says whether that is new.
+    pub(crate) fn hear(&mut self, standing: Standing) -> bool {
+        let standing = Some(standing);
+        if self.standing == standing {
+            return false;
+        }
+        self.standing = standing;
+        if self.lost().is_none() {
+            self.retried = false;
+        }
+        true
+    }
+
+    /// The turn, if it is ours.
+    pub(crate) fn held(&self) -> Option<Grant> {
+        let Some(Standing::Held { fence, lease_uid, .. }) = &self.standing else { return None };
+        Some(Grant { fence: *fence, lease_uid: lease_uid.clone() })
+    }
+
+    /// What it waits for.
+    pub(crate) fn waiting(&self) -> Option<&Waiting> {
+        if let Some(Standing::Waiting(waiting)) = &self.standing { Some(waiting) } else { None }
+    }
+
+    /// It waits for somebody else, by a rule that was looked at: nothing of before counts any more.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.waiting().is_some_and(|it| !matches!(it.rule, Rule::Reading | Rule::Api | Rule::NotListed))
+    }
+
+    /// It waits because the API does not answer, or knows no such node.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.waiting().is_some_and(|it| matches!(it.rule, Rule::Api | Rule::NotListed))
+    }
+
+    /// Why the turn is no longer ours, if it was.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        if let Some(Standing::Lost { why }) = &self.standing { Some(why) } else { None }
+    }
+
+    /// Asks the keeper for what has changed.
+    pub(crate) fn settle(&mut self, now: &Levels<'_>, out: &mut Vec<Effect>) {
+        let wish = now.wanted.then(|| match (now.serves, &self.want) {
+            (Some(request), _) => wish(request),
+            (None, Some(Some(before))) => before.clone(),
+            (None, _) => Wish { op: Op::Drain, counter: 0 },
+        });
+        if self.gate != Some(now.sound) {
+            self.gate = Some(now.sound);
+            out.push(Effect::Turn(Ask::Gate(now.sound)));
+        }
+        if self.want.as_ref() != Some(&wish) {
+            self.want = Some(wish);
+            out.push(Effect::Turn(Ask::Want(self.want.clone().flatten())));
+        }
+        if now.phase.is_some() && self.phase != now.phase {
+            out.extend(now.phase.clone().map(|it| Effect::Turn(Ask::Phase(it))));
+        }
+        self.phase.clone_from(&now.phase);
+        if let Some(why) = self.lost().map(str::to_owned)
+            && now.wanted
+            && !now.cordoned
+            && !self.retried
+        {
+            self.retried = true;
+            out.push(Effect::Turn(Ask::Retry(why)));
+        }
+    }
+}
+
+fn wish(request: &NodeDrainRequest) -> Wish {
+    let op = match request.requested_by {
+        Requester::DeviceOp if request.context == "shutdown" => Op::Shutdown,
+        Requester::DeviceOp => Op::Reboot,
+        Requester::Update => Op::OsUpdate,
+        Requester::Operator | Requester::Unset | Requester::None | Requester::Stranger(_) => Op::Drain,
+    };
+    Wish { op, counter: 0 }
+}
