@@ -1,11 +1,14 @@
 //! Waits, counts and rules of zedkube. Source: lf-edge/eve pkg/pillar/cmd/zedkube, whose waits and counts are the
 //! defaults; the limits of pods, tiers, volumes and returning workloads are goals D10, D13 and D15.
 
+use std::path::Path;
 use std::time::Duration;
 
 use clusterview::lease::Times;
 use kubenodeop::node::gate;
 use kubenodeop::{Limit, PodAction, Rules, StickyAction, VolumeAction};
+use outage::margin::calls::{Addresses, Settings, Source};
+use outage::margin::paths::Paths;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -15,6 +18,12 @@ use serde::{Deserialize, Deserializer};
 pub struct Limits {
     /// Whether this node waits for its turn before it is cordoned, so that no two nodes of the cluster are down by it.
     pub take_turns: bool,
+    /// Where etcd of this node serves metrics and health, without a login.
+    pub etcd_metrics: String,
+    /// Where it serves JSON calls, with a client certificate.
+    pub etcd_gateway: String,
+    /// The data directory of k3s or rke2; empty for the usual places.
+    pub etcd_data: String,
     /// Pause between two questions whether the Kubernetes API is there.
     pub probe_pause_ms: u64,
     /// How long the API may be silent in the middle of a drain of a worker node before the rest of it is skipped; 0 for
@@ -130,6 +139,9 @@ impl Default for Limits {
         let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
         Self {
             take_turns: true,
+            etcd_metrics: Addresses::default().metrics,
+            etcd_gateway: Addresses::default().gateway,
+            etcd_data: String::new(),
             probe_pause_ms: 5_000,
             api_lost_skip_ms: 0,
             cordon_tries: 10,
@@ -248,6 +260,23 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Where our own etcd is, if there is one; usual places are below `root`.
+    pub(crate) fn etcd(&self, root: &Path) -> Source {
+        Source {
+            addresses: Addresses { metrics: self.etcd_metrics.clone(), gateway: self.etcd_gateway.clone() },
+            paths: match self.etcd_data.as_str() {
+                "" => Paths::usual(root),
+                data => Paths::at(Path::new(data)),
+            },
+            settings: ETCD,
+        }
+    }
+}
+
+/// What a person sets for etcd elsewhere, as errors name it.
+const ETCD: Settings = Settings { metrics: "etcd_metrics", gateway: "etcd_gateway", data: "etcd_data" };
+
 /// A limit; 0 is none.
 fn some(limit_ms: u64) -> Option<Duration> {
     (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
@@ -328,6 +357,18 @@ mod tests {
     use super::*;
 
     const ATTEMPT: Duration = Duration::from_hours(24);
+
+    #[test]
+    fn what_errors_of_etcd_tell_a_person_to_set_is_a_setting_and_counts() {
+        let text = format!(
+            r#"{{"{}": "http://h:1", "{}": "https://h:2", "{}": "/data"}}"#,
+            ETCD.metrics, ETCD.gateway, ETCD.data
+        );
+        let etcd = serde_json::from_str::<Limits>(&text).unwrap().etcd(Path::new("/root"));
+        assert_eq!(etcd.addresses, Addresses { metrics: "http://h:1".into(), gateway: "https://h:2".into() });
+        assert_eq!(etcd.paths, Paths::at(Path::new("/data")));
+        assert_eq!(Limits::default().etcd(Path::new("/root")).paths, Paths::usual(Path::new("/root")));
+    }
 
     fn read(text: &str) -> Result<Limits, serde_json::Error> {
         serde_json::from_str(text)

@@ -13,8 +13,6 @@ use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
 use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Watched, node};
 use outage::keeper::{self, Ask, Ours, Told};
-use outage::margin::calls::{Addresses, Settings, Source};
-use outage::margin::paths::Paths;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::NodeDrainRequest;
@@ -81,11 +79,7 @@ impl Work {
     /// Keeps our turn to be down for as long as somebody asks.
     pub(crate) async fn turn(self, mut asks: mpsc::UnboundedReceiver<Ask>, outbox: Outbox<Event>) {
         let Ok((node, device_uuid)) = self.target.get() else { return };
-        let etcd = Source {
-            addresses: Addresses::default(),
-            paths: Paths::usual(&self.station.bus.path("")),
-            settings: Settings { metrics: "etcd_metrics", gateway: "etcd_gateway", data: "etcd_data" },
-        };
+        let etcd = self.limits.etcd(&self.station.bus.path(""));
         let ours = Ours { node, device_uuid, boot_id: self.station.boot_id.clone(), etcd };
         let clock = self.station.clock;
         let (sender, mut told) = mpsc::unbounded_channel();

@@ -217,7 +217,7 @@ impl Zedkube {
         }
         let outcome = self.drain.turn(now, &self.node, out);
         if let Some(Outcome::TurnLost(why)) = &outcome {
-            self.void(format!("its turn to be down is no longer its own: {why}"), |_| true, out);
+            self.void(format!("its turn to be down is no longer its own: {why}"), is_drained, out);
         }
         self.follow(now, outcome);
     }

@@ -293,8 +293,12 @@ impl Drain {
         None
     }
 
-    pub(super) fn send_cordon(&self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
-        let (request, grant) = (self.serves.clone()?, node.grant()?);
+    pub(super) fn send_cordon(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+        let (Some(request), Some(grant)) = (self.serves.clone(), node.grant()) else {
+            // The turn is not known to be ours any more: it is waited for again.
+            self.run = Run::Waiting { tried: 0, again: None };
+            return None;
+        };
         out.push(Effect::Cordon(self.run_id, request, grant));
         Some(Outcome::CordonSent)
     }

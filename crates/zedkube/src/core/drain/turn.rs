@@ -16,9 +16,26 @@ use crate::core::facts::{Effect, Said};
 impl Drain {
     /// What the standing of our turn means for the drain.
     pub(crate) fn turn(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
-        if let Some(why) = node.turn.lost() {
-            let (active, why) = (self.is_active(), why.to_owned());
-            if active && !matches!(self.run, Run::Taken { .. } | Run::Probing { .. } | Run::Waiting { .. }) {
+        let under_it = match &self.run {
+            Run::Cordoning { .. }
+            | Run::Confirming { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. }
+            | Run::Ended(End::Drained { .. }) => true,
+            Run::Idle
+            | Run::Taken { .. }
+            | Run::Probing { .. }
+            | Run::Waiting { .. }
+            | Run::Ended(
+                End::Skipped(_) | End::FailedCordon(_) | End::FailedDrain { .. } | End::Resumed(_),
+            ) => false,
+        };
+        // Whoever has to wait for somebody else does not hold it, however that came.
+        let refused = node.turn.waiting().filter(|_| under_it && node.turn.is_refused());
+        if let Some(why) = node.turn.lost().or(refused.map(|it| it.why.as_str())) {
+            let why = why.to_owned();
+            if under_it && self.is_active() {
                 out.push(Effect::Say(Said::TurnLost(why.clone())));
                 self.end(None, out);
             }

@@ -226,3 +226,30 @@ fn an_api_that_answers_and_never_about_the_turn_ends_like_a_cordon_that_fails() 
     assert_eq!(bench.status(), (6, 2));
     assert!(bench.core.progress().reason.contains("node n2 holds a turn"));
 }
+
+#[test]
+fn u1_a_drain_does_not_continue_while_the_turn_is_waited_for_however_it_was_lost() {
+    // The object of our node is another one: its keeper begins again.
+    let (mut bench, _) = draining();
+    bench.hear(waits(Rule::Reading));
+    assert!(!has(&bench, |it| matches!(it, Effect::Cancel)), "nothing is known yet");
+    bench.hear(waits(Rule::Holder));
+    assert!(has(&bench, |it| matches!(it, Effect::Cancel)) && gives_back(&bench));
+    let mut bench = complete();
+    bench.hear(waits(Rule::Holder));
+    assert_ne!(bench.status().0, 9);
+}
+
+#[test]
+fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
+    let mut bench = idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.hear(held(7));
+    let run = bench.run();
+    bench.hear(Event::Cordoned(run, Err("409".into())));
+    bench.hear(waits(Rule::Reading));
+    bench.wait();
+    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    bench.hear(held(8));
+    assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 8)));
+}
