@@ -12,12 +12,12 @@ use kubeapi::{Cluster, NodeName};
 use step::{Core, Mono};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::calls::{self, Looked, Pulses};
 use crate::margin::calls::Source;
 use crate::margin::facts::{Facts, Kubernetes, ServerNode};
-use crate::margin::rule::{Margin, judge};
+use crate::margin::rule::{Margin, judge, successor};
 use crate::margin::{self};
 use crate::turn::core::Turn;
 use crate::turn::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Waiting, Want};
@@ -193,6 +193,8 @@ enum Done {
     Looked(CallId, Result<Looked, Trouble>, Pulses),
     Margin(CallId, Result<(), String>),
     Wrote(CallId, crate::turn::event::Wrote),
+    /// The node that leads etcd now in our place; `None` when we did not lead.
+    Moved(Result<Option<String>, String>),
 }
 
 struct Keeper<'a> {
@@ -243,6 +245,9 @@ impl Keeper<'_> {
                 ask = asks.recv() => {
                     let Some(ask) = ask else { return true };
                     levels.take(&ask);
+                    if ask == Ask::Phase(Phase::Drained) && self.me.server {
+                        self.move_leader(at);
+                    }
                     self.event(ask)
                 }
                 Some(done) = self.calls.next(), if !self.calls.is_empty() => self.done(done),
@@ -280,6 +285,16 @@ impl Keeper<'_> {
 
     fn done(&mut self, done: Done) -> Event {
         match done {
+            Done::Moved(Ok(None)) => Event::Tick,
+            Done::Moved(Ok(Some(to))) => {
+                info!(node = self.me.node, to, "moved the leadership of etcd before going down");
+                Event::Tick
+            }
+            // etcd elects another leader by itself, some seconds later (goal U4).
+            Done::Moved(Err(why)) => {
+                warn!(node = self.me.node, why, "could not move the leadership of etcd; it is elected again");
+                Event::Tick
+            }
             Done::Read(id, read) => Event::Read(id, read),
             Done::Margin(id, margin) => Event::Margin(id, margin),
             Done::Wrote(id, wrote) => Event::Wrote(id, wrote),
@@ -310,6 +325,12 @@ impl Keeper<'_> {
     ) -> bool {
         let effects = self.turn.step(now, event);
         effects.into_iter().all(|effect| self.perform(now, effect, wall, told))
+    }
+
+    /// Moves the leadership of etcd to a member that does not go next, if ours leads.
+    fn move_leader(&mut self, now: Mono) {
+        let (cluster, ours, next) = (self.cluster, self.ours, self.turn.next_nodes());
+        self.calls.push(async move { Done::Moved(leader_moved(cluster, ours, &next, now).await) }.boxed());
     }
 
     fn perform(
@@ -357,6 +378,27 @@ impl Keeper<'_> {
         }
         true
     }
+}
+
+/// See [`Keeper::move_leader`].
+async fn leader_moved(
+    cluster: &Cluster,
+    ours: &Ours,
+    next: &[String],
+    now: Mono,
+) -> Result<Option<String>, String> {
+    let own = margin::calls::read(&ours.etcd).await;
+    if !own.metrics.as_ref().is_ok_and(|it| it.is_leader) {
+        return Ok(None);
+    }
+    let looked = calls::look(cluster, &mut Pulses::default(), now).await.map_err(|it| it.to_string())?;
+    let node = ours.node.to_string();
+    let facts = Facts { node, own, kubernetes: Kubernetes::Read(looked.servers), words: Vec::new() };
+    let verdict = judge(&facts);
+    let Some((to, id)) = successor(&verdict.healthy_peers, next) else {
+        return Err(format!("no other member is known to be healthy: {:?}", verdict.margin));
+    };
+    margin::calls::hand_over(&ours.etcd, *id).await.map(|()| Some(to.clone()))
 }
 
 /// Whether the cluster can spare our node; a worker always.

@@ -10,12 +10,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::Client;
 use kubeapi::{Cluster, NodeName};
-use kubesim::{Sim, SimConfig};
+use kubesim::{Etcd, EtcdFault, Sim, SimConfig};
 use outage::keeper::{Ask, Ours, Told, Wish, keep};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
 use outage::turn::event::Standing;
-use outage::turn::record::Op;
+use outage::turn::record::{Op, Phase};
 use serde_json::{Value, json};
 use step::Mono;
 use tokio::sync::mpsc;
@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep};
 const NODES: usize = 5;
 /// How long a node is down.
 const DOWN: Duration = Duration::from_secs(90);
+const SETTINGS: Settings = Settings { metrics: "m", gateway: "g", data: "d" };
 const WALL: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn sim() -> Sim {
@@ -51,6 +52,22 @@ fn keeper(
     begun: Instant,
     tasks: &mut JoinSet<()>,
 ) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<Told>) {
+    let nowhere = Source {
+        addresses: Addresses::default(),
+        paths: Paths::usual(std::path::Path::new("/nonexistent")),
+        settings: SETTINGS,
+    };
+    keeper_with(sim, nth, begun, nowhere, tasks)
+}
+
+/// The same with its etcd.
+fn keeper_with(
+    sim: &Sim,
+    nth: usize,
+    begun: Instant,
+    etcd: Source,
+    tasks: &mut JoinSet<()>,
+) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<Told>) {
     let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
     let (asks, mut asked) = mpsc::unbounded_channel();
     let (says, told) = mpsc::unbounded_channel();
@@ -58,11 +75,7 @@ fn keeper(
         node: NodeName::parse(&format!("n{nth}")).unwrap(),
         device_uuid: format!("uuid-{nth}"),
         boot_id: format!("boot-{nth}"),
-        etcd: Source {
-            addresses: Addresses::default(),
-            paths: Paths::usual(std::path::Path::new("/nonexistent")),
-            settings: Settings { metrics: "m", gateway: "g", data: "d" },
-        },
+        etcd,
     };
     tasks.spawn(async move { keep(&cluster, &ours, || now(begun), || WALL, &mut asked, &says).await });
     (asks, told)
@@ -166,4 +179,68 @@ async fn u12_waiting_costs_no_request_but_one_watch_far_back_in_the_queue() {
     let asked: Vec<&str> = seen[before..].iter().map(|it| it.uri.split('?').next().unwrap()).collect();
     assert!(asked.len() <= 2 && asked.iter().all(|it| it.ends_with("/leases")), "{asked:?}");
     drop(all);
+}
+
+/// Three servers with embedded etcd, of which the first leads; what node `n0` needs of it.
+async fn servers(root: &std::path::Path) -> (Sim, Etcd, Source) {
+    let sim = Sim::new(SimConfig::default());
+    let etcd = Etcd::start(&["n0", "n1", "n2"]).await.unwrap();
+    for nth in 0..3 {
+        let name = format!("n{nth}");
+        sim.add_node(&name, &format!("uuid-{nth}"));
+        sim.edit("nodes", "", &name, |node| {
+            node["metadata"]["labels"]["node-role.kubernetes.io/etcd"] = json!("true");
+            node["metadata"]["annotations"]["etcd.k3s.cattle.io/node-name"] = etcd.member_name(&name).into();
+            let voter = json!({ "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" });
+            let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady" });
+            node["status"]["conditions"] = json!([voter, ready]);
+        });
+    }
+    let data = root.join("k3s");
+    std::fs::create_dir_all(data.join("server/db/etcd")).unwrap();
+    let source = Source {
+        addresses: Addresses { metrics: etcd.metrics_url("n0"), gateway: etcd.gateway_url("n0") },
+        paths: Paths::at(&data),
+        settings: SETTINGS,
+    };
+    (sim, etcd, source)
+}
+
+#[tokio::test]
+async fn u3_a_server_waits_while_etcd_cannot_spare_it_and_says_so() {
+    let root = tempfile::tempdir().unwrap();
+    let (sim, etcd, source) = servers(root.path()).await;
+    etcd.script("n2", &[EtcdFault::Down]);
+    let mut keepers = JoinSet::new();
+    let (asks, mut told) = keeper_with(&sim, 0, start(), source, &mut keepers);
+    asks.send(reboot()).unwrap();
+    let why = loop {
+        match told.recv().await.unwrap() {
+            Told::Standing(Standing::Waiting(it)) if it.rule.code() == "margin" => break it.why.clone(),
+            Told::Standing(Standing::Held { .. }) => panic!("a turn without margin"),
+            Told::Standing(_) | Told::Confirmed(_) => {}
+        }
+    };
+    assert!(why.contains("2 of 3 etcd voters are healthy"), "{why}");
+}
+
+#[tokio::test]
+async fn u4_a_server_that_leads_etcd_moves_the_lead_before_it_goes() {
+    let root = tempfile::tempdir().unwrap();
+    let (sim, etcd, source) = servers(root.path()).await;
+    let mut keepers = JoinSet::new();
+    let (asks, mut told) = keeper_with(&sim, 0, start(), source, &mut keepers);
+    asks.send(reboot()).unwrap();
+    until_held(&mut told).await;
+    assert_eq!(etcd.leader().as_deref(), Some("n0"));
+    asks.send(Ask::Phase(Phase::Drained)).unwrap();
+    let moved = async {
+        while etcd.leader().as_deref() == Some("n0") {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), moved).await.unwrap();
+    // Its turn is its own as before.
+    asks.send(Ask::Confirm).unwrap();
+    while !matches!(told.recv().await.unwrap(), Told::Confirmed(Ok(()))) {}
 }

@@ -32,8 +32,8 @@ fn killed_anywhere(story: Story) {
     let outcome = course.all_crashed(crashes);
     println!("{story:?}: {} runs, {} kills", outcome.runs, outcome.kills);
     assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));
-    // The run that was listened to may have written something more often than any other.
-    assert!(outcome.kills + tried / 20 >= tried, "{} of {tried} kills fell", outcome.kills);
+    // The run that was listened to may have written something more often than any other: for whom it waited, say.
+    assert!(outcome.kills + tried / 10 >= tried, "{} of {tried} kills fell", outcome.kills);
 }
 
 #[test]

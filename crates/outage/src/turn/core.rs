@@ -144,6 +144,13 @@ impl Turn {
         }
     }
 
+    /// The nodes that wait, in the order of turns.
+    #[must_use]
+    pub fn next_nodes(&self) -> Vec<String> {
+        let record = self.record();
+        super::rule::order(&record.queue).into_iter().map(|it| it.node.clone()).collect()
+    }
+
     /// Our own entry among the holders.
     pub(super) fn own(&self) -> Option<&Holder> {
         match &self.seen {

@@ -34,6 +34,15 @@ pub enum Trouble {
     BadRecord(BadRecord),
 }
 
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoAnswer(why) => out.write_str(why),
+            Self::BadRecord(why) => why.fmt(out),
+        }
+    }
+}
+
 /// What became of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Wrote {
