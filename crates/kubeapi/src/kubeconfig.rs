@@ -68,11 +68,11 @@ impl KubeconfigFile {
 
     /// The client in force, made again when the file, or one that it names, is another one than last time.
     pub(crate) fn client(&self) -> Result<Client, Error> {
-        // A file that is not there is said at each call.
-        Stamp::of(&self.path)?;
         if let Some(client) = self.known() {
             return Ok(client);
         }
+        // A file that is not there is said at each call.
+        Stamp::of(&self.path)?;
         let wrong = |source: Box<dyn std::error::Error + Send + Sync>| Error::Kubeconfig {
             path: self.path.clone(),
             source,

@@ -25,7 +25,6 @@ pub mod trial;
 pub mod watch;
 
 pub use client::Cluster;
-pub use connect::endpoint;
 pub use error::Error;
 pub use names::{NodeName, PodRef, PodUid, listed};
 pub use reply::{Reach, Reply};

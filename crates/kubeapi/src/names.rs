@@ -12,6 +12,11 @@ pub const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/master", CONTROL_
 /// Role label of a member of etcd.
 pub const ETCD: &str = "node-role.kubernetes.io/etcd";
 
+/// Whether a node that `has` these labels, with whatever values, has the control plane or etcd.
+pub fn is_server(has: impl Fn(&str) -> bool) -> bool {
+    CONTROL_PLANE.into_iter().chain([ETCD]).any(has)
+}
+
 /// The annotation of a Node that says whose cordon it is.
 pub const OWNER_ANNOTATION: &str = "pillar-rs/cordon-owner";
 /// The label of a node that carries no workloads.

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use step::Dice;
+
 /// The longest first wait.
 pub const FIRST: Duration = Duration::from_secs(1);
 /// The longest wait.
@@ -13,14 +15,14 @@ pub const LONGEST: Duration = Duration::from_secs(15);
 /// A stream of jittered waits. Two with different seeds do not march in step.
 #[derive(Debug, Clone)]
 pub struct Pace {
-    seed: u64,
+    dice: Dice,
 }
 
 impl Pace {
     /// Starts the stream at `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { seed }
+        Self { dice: Dice::new(seed) }
     }
 
     /// The wait after failure number `tries`, which counts from 1: half to all of 1, 2, 4, 8, 15, 15, … s, but
@@ -29,18 +31,9 @@ impl Pace {
         let doublings = tries.saturating_sub(1).min(8);
         let whole = FIRST.saturating_mul(1 << doublings).min(LONGEST);
         let half = whole / 2;
-        let share = u32::try_from(self.draw() % 1001).unwrap_or(1000);
+        let share = u32::try_from(self.dice.draw() % 1001).unwrap_or(1000);
         let jittered = half + half * share / 1000;
         jittered.max(retry_after.unwrap_or_default())
-    }
-
-    /// The next number of the splitmix64 sequence.
-    fn draw(&mut self) -> u64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut it = self.seed;
-        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        it ^ (it >> 31)
     }
 }
 

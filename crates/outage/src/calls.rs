@@ -15,7 +15,7 @@ use kube::Resource;
 use kube::api::{GetParams, Patch, PatchParams, PostParams};
 use kube::core::request::Error as Unaskable;
 use kube::core::{ObjectList, Request};
-use kubeapi::names::{APP_NAMESPACE, CONTROL_PLANE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL};
+use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
 use kubeapi::nodes::{self, FIELD_MANAGER};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reply;
@@ -29,7 +29,7 @@ use step::Mono;
 use crate::margin::facts::ServerNode;
 use crate::turn::event::{Trouble, Wrote};
 use crate::turn::record::{Held, LEASE, Order, Record};
-use crate::turn::rule::{IDLE_ANNOTATION, IGNORE_ANNOTATION, Mark, NodeSeen};
+use crate::turn::rule::{IDLE_ANNOTATION, IGNORE_ANNOTATION, NodeSeen};
 
 /// The time that one call may take.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -185,7 +185,6 @@ impl<'de> Deserialize<'de> for Item {
         let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
         let has = |label: &str| !meta["labels"][label].is_null();
         let note = |name: &str| meta["annotations"][name].as_str();
-        let etcd = has(ETCD);
         Ok(Self {
             seen: NodeSeen {
                 name: text(&meta["name"]),
@@ -194,16 +193,14 @@ impl<'de> Deserialize<'de> for Item {
                 ready: condition(status, "Ready")["status"] == "True",
                 unschedulable: spec["unschedulable"] == true,
                 tie_breaker: meta["labels"][TIE_BREAKER_LABEL] == "true",
-                server: etcd || CONTROL_PLANE.into_iter().any(has),
-                etcd,
+                server: is_server(has),
+                etcd: has(ETCD),
                 lease_unmoved: false,
                 being_deleted: !meta["deletionTimestamp"].is_null(),
                 out_of_service: items(&spec["taints"]).iter().any(|it| it["key"] == OUT_OF_SERVICE),
                 ignored: note(IGNORE_ANNOTATION).is_some(),
                 agent_answers: false,
-                mark: note(OWNER_ANNOTATION)
-                    .and_then(|text| serde_json::from_str::<MarkForm>(text).ok())
-                    .map(|it| Mark { fence: it.fence, lease_uid: it.lease_uid, boot_id: it.boot_id }),
+                mark: note(OWNER_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()),
                 idle_fence: note(IDLE_ANNOTATION).and_then(|text| text.parse().ok()),
             },
             away: note(IGNORE_ANNOTATION).map(str::to_owned),
@@ -211,15 +208,6 @@ impl<'de> Deserialize<'de> for Item {
             server: ServerNode::read(&object, true, Duration::ZERO),
         })
     }
-}
-
-/// What our cordon mark says of the turn; one of a version without turns has none.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MarkForm {
-    boot_id: String,
-    fence: u32,
-    lease_uid: String,
 }
 
 /// All nodes of one moment, and how they look to etcd.
@@ -317,7 +305,7 @@ pub async fn own(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Resul
     let labels = node.metadata.labels.unwrap_or_default();
     Ok(Own {
         uid: node.metadata.uid.unwrap_or_default(),
-        server: CONTROL_PLANE.iter().chain([&ETCD]).any(|it| labels.contains_key(*it)),
+        server: is_server(|it| labels.contains_key(it)),
         tie_breaker: labels.get(TIE_BREAKER_LABEL).is_some_and(|it| it == "true"),
     })
 }

@@ -15,14 +15,14 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::calls::{self, Looked, Pulses};
+use crate::margin;
 use crate::margin::calls::Source;
-use crate::margin::facts::{Facts, Kubernetes, ServerNode};
+use crate::margin::facts::{Facts, Kubernetes, Own, ServerNode};
 use crate::margin::rule::{Margin, judge, successor};
-use crate::margin::{self};
 use crate::turn::core::Turn;
-use crate::turn::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Waiting, Want};
+use crate::turn::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Waiting, Want, Wrote};
 use crate::turn::record::{Class, Held, Op, Phase};
-use crate::turn::rule::{Me, Rule};
+use crate::turn::rule::{Me, NodeSeen, Rule};
 
 /// The watch of the Lease stays open for so long after it was needed last: requests that come and go share one.
 const LINGER: Duration = Duration::from_secs(60);
@@ -192,9 +192,9 @@ enum Done {
     Read(CallId, Result<Option<Box<Held>>, Trouble>),
     Looked(CallId, Result<Looked, Trouble>, Pulses),
     Margin(CallId, Result<(), String>),
-    Wrote(CallId, crate::turn::event::Wrote),
-    /// The node that leads etcd now in our place; `None` when we did not lead.
-    Moved(Result<Option<String>, String>),
+    Wrote(CallId, Wrote),
+    /// The lead of etcd, as far as it was ours and could be.
+    Moved,
 }
 
 struct Keeper<'a> {
@@ -246,7 +246,12 @@ impl Keeper<'_> {
                     let Some(ask) = ask else { return true };
                     levels.take(&ask);
                     if ask == Ask::Phase(Phase::Drained) && self.me.server {
-                        self.move_leader(at);
+                        let (cluster, ours, next) = (self.cluster, self.ours, self.turn.next_nodes());
+                        let moved = async move {
+                            move_lead(cluster, ours, &next, at).await;
+                            Done::Moved
+                        };
+                        self.calls.push(moved.boxed());
                     }
                     self.event(ask)
                 }
@@ -285,16 +290,7 @@ impl Keeper<'_> {
 
     fn done(&mut self, done: Done) -> Event {
         match done {
-            Done::Moved(Ok(None)) => Event::Tick,
-            Done::Moved(Ok(Some(to))) => {
-                info!(node = self.me.node, to, "moved the leadership of etcd before going down");
-                Event::Tick
-            }
-            // etcd elects another leader by itself, some seconds later (goal U4).
-            Done::Moved(Err(why)) => {
-                warn!(node = self.me.node, why, "could not move the leadership of etcd; it is elected again");
-                Event::Tick
-            }
+            Done::Moved => Event::Tick,
             Done::Read(id, read) => Event::Read(id, read),
             Done::Margin(id, margin) => Event::Margin(id, margin),
             Done::Wrote(id, wrote) => Event::Wrote(id, wrote),
@@ -303,10 +299,8 @@ impl Keeper<'_> {
                 Event::Cluster(
                     id,
                     looked.map(|looked| {
-                        let is_other = |it: &&crate::turn::rule::NodeSeen| {
-                            it.name == self.me.node && it.uid != self.me.uid
-                        };
-                        self.other = looked.nodes.iter().any(|it| is_other(&it));
+                        let ours = |it: &&NodeSeen| it.name == self.me.node;
+                        self.other = looked.nodes.iter().find(ours).is_some_and(|it| it.uid != self.me.uid);
                         self.servers = looked.servers;
                         looked.nodes
                     }),
@@ -325,12 +319,6 @@ impl Keeper<'_> {
     ) -> bool {
         let effects = self.turn.step(now, event);
         effects.into_iter().all(|effect| self.perform(now, effect, wall, told))
-    }
-
-    /// Moves the leadership of etcd to a member that does not go next, if ours leads.
-    fn move_leader(&mut self, now: Mono) {
-        let (cluster, ours, next) = (self.cluster, self.ours, self.turn.next_nodes());
-        self.calls.push(async move { Done::Moved(leader_moved(cluster, ours, &next, now).await) }.boxed());
     }
 
     fn perform(
@@ -380,37 +368,38 @@ impl Keeper<'_> {
     }
 }
 
-/// See [`Keeper::move_leader`].
-async fn leader_moved(
-    cluster: &Cluster,
-    ours: &Ours,
-    next: &[String],
-    now: Mono,
-) -> Result<Option<String>, String> {
+/// Moves the lead of etcd to a healthy member, if possible none of `next`, and says so; nothing where ours does not lead.
+async fn move_lead(cluster: &Cluster, ours: &Ours, next: &[String], now: Mono) {
     let own = margin::calls::read(&ours.etcd).await;
     if !own.metrics.as_ref().is_ok_and(|it| it.is_leader) {
-        return Ok(None);
+        return;
     }
-    let looked = calls::look(cluster, &mut Pulses::default(), now).await.map_err(|it| it.to_string())?;
-    let node = ours.node.to_string();
-    let facts = Facts { node, own, kubernetes: Kubernetes::Read(looked.servers), words: Vec::new() };
-    let verdict = judge(&facts);
-    let Some((to, id)) = successor(&verdict.healthy_peers, next) else {
-        return Err(format!("no other member is known to be healthy: {:?}", verdict.margin));
+    let moved = async {
+        let looked = calls::look(cluster, &mut Pulses::default(), now).await.map_err(|it| it.to_string())?;
+        let verdict = judge(&facts(ours, own, looked.servers));
+        let Some((to, id)) = successor(&verdict.healthy_peers, next) else {
+            return Err(format!("no other member is known to be healthy: {:?}", verdict.margin));
+        };
+        margin::calls::hand_over(&ours.etcd, *id).await.map(|()| to.clone())
     };
-    margin::calls::hand_over(&ours.etcd, *id).await.map(|()| Some(to.clone()))
+    match moved.await {
+        Ok(to) => info!(node = %ours.node, to, "moved the leadership of etcd before going down"),
+        // etcd elects another leader by itself, some seconds later (goal U4).
+        Err(why) => {
+            warn!(node = %ours.node, why, "could not move the leadership of etcd; it is elected again");
+        }
+    }
+}
+
+fn facts(ours: &Ours, own: Own, servers: Vec<ServerNode>) -> Facts {
+    Facts { node: ours.node.to_string(), own, kubernetes: Kubernetes::Read(servers), words: Vec::new() }
 }
 
 /// Whether the cluster can spare our node; a worker always.
 async fn spare(ours: &Ours, servers: Option<Vec<ServerNode>>) -> Result<(), String> {
     let Some(servers) = servers else { return Ok(()) };
-    let facts = Facts {
-        node: ours.node.to_string(),
-        own: margin::calls::read(&ours.etcd).await,
-        kubernetes: Kubernetes::Read(servers),
-        words: Vec::new(),
-    };
-    match judge(&facts).margin {
+    let own = margin::calls::read(&ours.etcd).await;
+    match judge(&facts(ours, own, servers)).margin {
         Margin::Spare { voters, healthy, quorum } => {
             info!(voters, healthy, quorum, "etcd can spare this node");
             Ok(())

@@ -3,9 +3,11 @@
 //! Not here: clocks, files, tasks, logs, any type of a topic. A leaf without dependencies.
 //! Pure: no clock, no I/O, no task.
 
+mod dice;
 mod planted;
 mod timers;
 
+pub use dice::Dice;
 #[cfg(feature = "planted-faults")]
 pub use planted::plant;
 pub use planted::{Fault, planted};

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use step::{Core, Mono};
+use step::{Core, Dice, Mono};
 
 use super::record::{Held, Order};
 
@@ -150,7 +150,7 @@ pub struct Election {
     answered: Option<Mono>,
     answers: bool,
     trouble: String,
-    dice: u64,
+    dice: Dice,
     said: Stand,
 }
 
@@ -173,7 +173,7 @@ impl Election {
             answered: None,
             answers: false,
             trouble: String::new(),
-            dice: chance,
+            dice: Dice::new(chance),
             said: Stand::default(),
         }
     }
@@ -192,13 +192,7 @@ impl Election {
 
     /// Between two looks: by chance up to a fifth more, so that candidates do not all come at once.
     fn pause(&mut self) -> Duration {
-        // A step of splitmix64.
-        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.dice;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        let thousandth = u32::try_from(mixed % 1_000).unwrap_or_default();
+        let thousandth = u32::try_from(self.dice.draw() % 1_000).unwrap_or_default();
         self.times.retry + self.times.retry * thousandth / 5_000
     }
 

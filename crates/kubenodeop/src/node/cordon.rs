@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use kubeapi::names::{CONTROL_PLANE, ETCD, NodeName};
+use kubeapi::names::{NodeName, is_server};
 
 /// What our annotation says about the one who cordoned; its text is this as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ impl NodeFacts {
     /// Whether it has the control plane or etcd, whatever the value of the label.
     #[must_use]
     pub fn is_server(&self) -> bool {
-        CONTROL_PLANE.iter().chain([&ETCD]).any(|it| self.labels.contains_key(*it))
+        is_server(|it| self.labels.contains_key(it))
     }
 
     /// How to come to a cordon in the name of `owner`.

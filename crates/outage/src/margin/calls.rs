@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::join3;
 use kubeapi::Error;
-use kubeapi::endpoint::{Endpoint, Login};
+use kubeapi::connect::endpoint::{Endpoint, Login};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kubeapi::endpoint::Login;
+use kubeapi::connect::endpoint::Login;
 
 use super::facts::Data;
 

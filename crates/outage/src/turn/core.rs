@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use kubeapi::names::APP_NAMESPACE;
-use step::{Core, Fault, Mono, planted};
+use step::{Core, Dice, Fault, Mono, planted};
 
 use super::enter::far_back;
 use super::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Want, Wrote};
@@ -105,7 +105,7 @@ pub struct Turn {
     pub(super) refusal: Option<Refusal>,
     pub(super) observed: Observed,
     pub(super) released: Option<Fence>,
-    pub(super) dice: u64,
+    pub(super) dice: Dice,
     pub(super) following: bool,
     pub(super) said: Option<Standing>,
 }
@@ -138,7 +138,7 @@ impl Turn {
             refusal: None,
             observed: Observed::default(),
             released: None,
-            dice: chance,
+            dice: Dice::new(chance),
             following: false,
             said: None,
         }
@@ -169,12 +169,7 @@ impl Turn {
 
     /// By chance up to half more, so that nodes do not all come at once; doubles with `failures`, from 1.
     fn pause(&mut self, (first, longest): (Duration, Duration), failures: u32) -> Duration {
-        // A step of splitmix64.
-        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.dice;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^= mixed >> 31;
-        let thousandth = u32::try_from(mixed % 1_000).unwrap_or_default();
+        let thousandth = u32::try_from(self.dice.draw() % 1_000).unwrap_or_default();
         let grown = first.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(longest);
         grown + grown * thousandth / 2_000
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
 use step::{Fault, planted};
 
 use super::record::{Class, Fence, Forced, Held, Holder, Op, Phase, Record, Waiter};
@@ -27,8 +28,9 @@ pub struct Me {
     pub server: bool,
 }
 
-/// What our cordon on a Node says about the turn it was made in.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// What our cordon on a Node says about the turn it was made in; one of a version without turns says nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Mark {
     /// Number of the grant.
     pub fence: Fence,

@@ -98,36 +98,26 @@ impl Kept {
             marks: kept_marks(held),
             reason,
         };
-        match (run, resume) {
-            (Run::Draining { now: pods, .. } | Run::Holding { last: pods, .. }, _) => {
+        match run {
+            Run::Draining { now: pods, .. } | Run::Holding { last: pods, .. } => {
                 kept(run.attempt(), None, &pods.marks, String::new())
             }
-            (Run::Pausing { attempt, until, reason, last }, _) => {
+            Run::Pausing { attempt, until, reason, last } => {
                 kept(*attempt, Some(*until), &last.marks, reason.clone())
             }
-            (
-                Run::Idle
-                | Run::Taken { .. }
-                | Run::Probing { .. }
-                | Run::Waiting { .. }
-                | Run::Cordoning { .. }
-                | Run::Confirming { .. }
-                | Run::Ended(_),
-                Some(Resume { attempt, marks, pause, .. }),
-            ) => {
-                let (until, reason) = pause.clone().unzip();
-                kept(*attempt, until, marks, reason.unwrap_or_default())
-            }
-            (
-                Run::Idle
-                | Run::Taken { .. }
-                | Run::Probing { .. }
-                | Run::Waiting { .. }
-                | Run::Cordoning { .. }
-                | Run::Confirming { .. }
-                | Run::Ended(_),
-                None,
-            ) => kept(run.attempt(), None, &Marks::default(), run.failure()),
+            Run::Idle
+            | Run::Taken { .. }
+            | Run::Probing { .. }
+            | Run::Waiting { .. }
+            | Run::Cordoning { .. }
+            | Run::Confirming { .. }
+            | Run::Ended(_) => match resume {
+                Some(Resume { attempt, marks, pause, .. }) => {
+                    let (until, reason) = pause.clone().unzip();
+                    kept(*attempt, until, marks, reason.unwrap_or_default())
+                }
+                None => kept(run.attempt(), None, &Marks::default(), run.failure()),
+            },
         }
     }
 }

@@ -136,6 +136,22 @@ impl Run {
         }
     }
 
+    /// Whether it does what only the holder of a turn may do: the way to the cordon, and all after it.
+    pub(super) fn is_under_turn(&self) -> bool {
+        match self {
+            Self::Cordoning { .. }
+            | Self::Confirming { .. }
+            | Self::Draining { .. }
+            | Self::Pausing { .. }
+            | Self::Holding { .. } => true,
+            Self::Idle
+            | Self::Taken { .. }
+            | Self::Probing { .. }
+            | Self::Waiting { .. }
+            | Self::Ended(_) => false,
+        }
+    }
+
     /// Whether a task is, or soon will be, at work.
     pub(super) fn is_active(&self) -> bool {
         !matches!(self, Self::Idle | Self::Ended(_))

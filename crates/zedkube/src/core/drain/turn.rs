@@ -16,26 +16,13 @@ use crate::core::facts::{Effect, Said};
 impl Drain {
     /// What the standing of our turn means for the drain.
     pub(crate) fn turn(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
-        let under_it = match &self.run {
-            Run::Cordoning { .. }
-            | Run::Confirming { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Holding { .. }
-            | Run::Ended(End::Drained { .. }) => true,
-            Run::Idle
-            | Run::Taken { .. }
-            | Run::Probing { .. }
-            | Run::Waiting { .. }
-            | Run::Ended(
-                End::Skipped(_) | End::FailedCordon(_) | End::FailedDrain { .. } | End::Resumed(_),
-            ) => false,
-        };
+        let active = self.run.is_under_turn();
+        let under_it = active || matches!(self.run, Run::Ended(End::Drained { .. }));
         // Whoever has to wait for somebody else does not hold it, however that came.
         let refused = node.turn.waiting().filter(|_| under_it && node.turn.is_refused());
         if let Some(why) = node.turn.lost().or(refused.map(|it| it.why.as_str())) {
             let why = why.to_owned();
-            if under_it && self.is_active() {
+            if active {
                 out.push(Effect::Say(Said::TurnLost(why.clone())));
                 self.end(None, out);
             }
@@ -106,32 +93,14 @@ impl Drain {
 
     /// Whether a turn is needed as the drain is, or kept if there is one.
     pub(crate) fn wants_turn(&self, node: &NodeContext) -> bool {
-        match &self.run {
-            Run::Taken { .. } => node.turn.held().is_some(),
-            Run::Probing { .. }
-            | Run::Waiting { .. }
-            | Run::Cordoning { .. }
-            | Run::Confirming { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Holding { .. } => true,
-            Run::Idle | Run::Ended(_) => false,
-        }
+        let waits = matches!(self.run, Run::Probing { .. } | Run::Waiting { .. });
+        let keeps = matches!(self.run, Run::Taken { .. }) && node.turn.held().is_some();
+        waits || keeps || self.run.is_under_turn()
     }
 
     /// How far it is, for others who wait for their turn.
     pub(crate) fn turn_phase(&self) -> Option<Phase> {
-        match &self.run {
-            Run::Holding { .. } | Run::Ended(End::Drained { .. }) => Some(Phase::Drained),
-            Run::Idle
-            | Run::Taken { .. }
-            | Run::Probing { .. }
-            | Run::Waiting { .. }
-            | Run::Cordoning { .. }
-            | Run::Confirming { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Ended(_) => None,
-        }
+        let drained = matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }));
+        drained.then_some(Phase::Drained)
     }
 }

@@ -1,0 +1,24 @@
+//! Numbers by chance, the same ones for the same seed: jitter in cores that can be compared and replayed.
+//!
+//! Not here: secrets, and where a seed comes from. Source: splitmix64. Pure: no clock, no I/O, no task.
+
+/// A sequence of numbers. Two with different seeds do not march in step.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Starts the sequence at `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub const fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut it = self.0;
+        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        it ^ (it >> 31)
+    }
+}
