@@ -19,11 +19,15 @@ use crate::server::ApiServer;
 const NODE: &str = "edge-node-1";
 /// UUID of the device.
 pub const UUID: &str = "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11";
-const NODES: [(&str, &str); 3] = [
+const NODES: [(&str, &str); 5] = [
     (NODE, UUID),
     ("edge-node-2", "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22"),
     ("edge-node-3", "0d6e3c1a-1f4e-4f7e-8f7a-7d5e0c0c0c33"),
+    ("edge-node-4", "51b7c0de-77aa-4c2e-9d1b-3b6c0a0d0d44"),
+    ("edge-node-5", "c3a9e1f0-12bb-4f5d-8e2c-6f7d0b0e0e55"),
 ];
+/// How many of them a cluster has that does not say.
+const THREE: usize = 3;
 /// Namespace of the guarded application and its budget.
 const SHOP: &str = "shop";
 /// The budget, and the label `app` of its pods.
@@ -52,45 +56,50 @@ pub struct Cluster {
 impl Cluster {
     /// The embedded one: three nodes, a Deployment of three behind a budget, a StatefulSet, a DaemonSet, a bare pod.
     pub async fn embedded() -> Self {
+        Self::with(&Self::brisk(Duration::from_millis(100), THREE).await, NODES[0])
+    }
+
+    /// A simulated cluster that loses no time, with so many of [`NODES`].
+    async fn brisk(renew_every: Duration, count: usize) -> Sim {
         let config = SimConfig {
             stop_time: Duration::from_millis(30),
             start_time: Duration::from_millis(20),
-            renew_every: Duration::from_millis(100),
+            renew_every,
             ..SimConfig::default()
         };
         let sim = Sim::new(config);
-        for (name, uuid) in NODES {
+        for (name, uuid) in &NODES[..count] {
             sim.add_node(name, uuid);
         }
         sim.add_deployment(SHOP, "web", 3);
         sim.add_budget(SHOP, BUDGET, "web", &json!({ "minAvailable": 1 }));
         sim.add_stateful_set(SHOP, "db", 2);
         sim.add_daemon_set("kube-system", "log-agent");
-        running(&sim, 8).await;
+        running(&sim, 5 + count).await;
         // Last, so that the workloads above are spread over all nodes.
         sim.add_bare_pod("tools", "debug-shell", NODE);
-        running(&sim, 9).await;
-        let place = Place { node: NODE.to_owned(), uuid: UUID, namespace: SHOP.to_owned() };
+        running(&sim, 6 + count).await;
+        sim
+    }
+
+    fn with(sim: &Sim, (node, uuid): (&str, &'static str)) -> Self {
         Self {
-            client: Client::new(sim.service(), "default"),
-            place,
-            backend: Backend::Embedded(sim),
+            client: Client::new(sim.service_of(node), "default"),
+            place: Place { node: node.to_owned(), uuid, namespace: SHOP.to_owned() },
+            backend: Backend::Embedded(sim.clone()),
             noted: Noted::default(),
         }
     }
 
     /// The same cluster as each of its three nodes sees it.
-    pub async fn embedded_of_three() -> [Self; 3] {
-        let first = Self::embedded().await;
-        NODES.map(|(node, uuid)| {
-            let sim = first.sim().clone();
-            Self {
-                client: Client::new(sim.service(), "default"),
-                place: Place { node: node.to_owned(), uuid, namespace: SHOP.to_owned() },
-                backend: Backend::Embedded(sim),
-                noted: Noted::default(),
-            }
-        })
+    pub async fn embedded_of_three() -> Vec<Self> {
+        Self::embedded_of(THREE, Duration::from_millis(100)).await
+    }
+
+    /// A cluster of up to five nodes whose kubelets say so often that they live, as each of them sees it.
+    pub async fn embedded_of(count: usize, renew_every: Duration) -> Vec<Self> {
+        let sim = Self::brisk(renew_every, count).await;
+        NODES[..count].iter().map(|node| Self::with(&sim, *node)).collect()
     }
 
     /// One on the real API server that the environment names: two nodes without a machine, three pods behind a

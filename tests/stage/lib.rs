@@ -24,6 +24,7 @@ mod roles;
 mod server;
 mod story;
 mod tasks;
+mod turns;
 mod world;
 mod writes;
 
@@ -35,4 +36,5 @@ pub use power::{Asked, folders_of_a_device, power_lost};
 pub use process::{Processes, script};
 pub use server::SKIPPED;
 pub use story::{Story, bring_image, with_image};
+pub use turns::turns_in_trouble;
 pub use world::{Agent, PENDING, World, reboot_config};

@@ -19,9 +19,6 @@ use crate::process::{Halt, How, LIMITS, Processes};
 use crate::tasks;
 use crate::writes::{self, Writes};
 
-/// A state that takes longer than this does not come: generous, as the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// The four agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Agent {
@@ -82,6 +79,8 @@ pub struct World {
     pub limits: Value,
     /// What processes that are started from now on log, when it is not the usual.
     pub filter: Option<&'static str>,
+    /// What takes longer does not come: generous, as the machine may be busy.
+    pub(crate) patience: Duration,
     program: Option<Program>,
     /// Of which agent, of all for `None`, and what strace does with it.
     pub(crate) tracing: Option<(Option<Agent>, Tracing)>,
@@ -112,6 +111,7 @@ impl World {
             cluster,
             limits: brisk(),
             filter: None,
+            patience: Duration::from_mins(1),
             program: None,
             tracing: None,
             starts: 0,
@@ -438,10 +438,10 @@ impl World {
     async fn patiently<T>(&self, what: &str, wait: impl Future<Output = T>) -> T {
         tokio::select! {
             seen = wait => seen,
-            () = self.clock.sleep_until(Some(self.clock.now() + PATIENCE)) => {
+            () = self.clock.sleep_until(Some(self.clock.now() + self.patience)) => {
                 panic!(
                     "waited {} s for {what}\nprogress: {:?}\nstatus: {:?}\npending: {:?}\nimage: {:?}\nrecorded: {:?}\n{}",
-                    PATIENCE.as_secs(),
+                    self.patience.as_secs(),
                     self.text("run/zedkube/NodeDrainProgress/global.json"),
                     self.text("run/zedkube/NodeDrainStatus/global.json"),
                     self.text(PENDING),

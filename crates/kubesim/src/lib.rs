@@ -142,7 +142,13 @@ impl Sim {
     /// The API without a network in between, for `kube::Client::new`.
     #[must_use]
     pub fn service(&self) -> SimService {
-        SimService::new(Arc::clone(&self.shared))
+        self.service_of("")
+    }
+
+    /// The same for what runs on this node, which [`Sim::cut_off`] can part from it.
+    #[must_use]
+    pub fn service_of(&self, node: &str) -> SimService {
+        SimService::new(Arc::clone(&self.shared), node)
     }
 
     /// The API over HTTP on a free port of the loopback address.

@@ -4,6 +4,10 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, WatchParams};
 use kubesim::{Sim, SimConfig};
 use serde_json::Value;
 
@@ -37,6 +41,27 @@ async fn a_kubelet_renews_its_lease_while_its_node_has_power() {
     assert_eq!(renewed(&sim), before);
     sim.power("n1", true);
     until_renewed(&sim).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_cut_off_hears_nothing_and_looks_away_to_the_others() {
+    let sim = Sim::new(SimConfig::default());
+    let ready = |nodes: &[Value]| nodes[0]["status"]["conditions"][0]["status"] == "True";
+    sim.add_node("n1", "u1");
+    sim.until("nodes", ready).await;
+    let nodes: Api<Node> = Api::all(Client::new(sim.service_of("n1"), "default"));
+    let mut watch = nodes.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    watch.next().await.unwrap().unwrap();
+    sim.cut_off("n1", true);
+    let limit = Duration::from_mins(1);
+    assert!(tokio::time::timeout(limit, nodes.get("n1")).await.is_err());
+    sim.until("nodes", |nodes| !taints(&nodes[0]).is_empty()).await;
+    assert!(tokio::time::timeout(limit, async { while watch.next().await.is_some() {} }).await.is_err());
+    let others: Api<Node> = Api::all(Client::new(sim.service(), "default"));
+    others.get("n1").await.unwrap();
+    sim.cut_off("n1", false);
+    sim.until("nodes", ready).await;
+    nodes.get("n1").await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

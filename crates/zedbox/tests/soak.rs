@@ -16,7 +16,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use scenarios::{
-    AT_ONCE, Course, Dice, Outcome, Story, at_once, folders_of_a_device, power_lost, within, within_still,
+    AT_ONCE, Course, Dice, Outcome, Story, at_once, folders_of_a_device, power_lost, turns_in_trouble,
+    within, within_still,
 };
 
 /// Kills of a run of all tests.
@@ -63,6 +64,19 @@ fn power(seed: u64, runs: u64) -> Outcome {
     at_once(AT_ONCE, jobs.collect::<Vec<_>>())
 }
 
+fn turns(seed: u64, runs: u64) -> Outcome {
+    let jobs = (1..=runs).map(|number| {
+        let seed = seed.wrapping_add(number);
+        let met = move || {
+            let what = within_still(turns_in_trouble(Dice::new(seed)));
+            println!("run {number}: {what}");
+            0
+        };
+        (format!("turns in trouble, run {number}, its own seed {seed}"), met)
+    });
+    at_once(AT_ONCE, jobs.collect::<Vec<_>>())
+}
+
 fn every_write() -> Outcome {
     let mut all = Outcome::default();
     for course in courses() {
@@ -92,6 +106,9 @@ fn main() {
     } else if let Some(runs) = number("--power") {
         println!("power lost on three nodes {runs} times, --seed {seed}");
         power(seed, runs)
+    } else if let Some(runs) = number("--turns") {
+        println!("three to five nodes told to reboot together, with troubles, {runs} times, --seed {seed}");
+        turns(seed, runs)
     } else {
         let kills = number("--kills").map_or(KILLS, |it| usize::try_from(it).unwrap());
         println!("killing agents {kills} times, --seed {seed}");

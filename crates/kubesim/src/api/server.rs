@@ -23,17 +23,35 @@ use crate::Shared;
 use crate::api::{self, Answer, Asked};
 use crate::failure::Failure;
 use crate::faults::Fault;
+use crate::kubelets;
 
 /// The body of an answer.
 pub type SimBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The API; cloneable, to be given to `kube::Client::new`.
 #[derive(Clone)]
-pub struct SimService(Arc<Shared>);
+pub struct SimService {
+    shared: Arc<Shared>,
+    /// The node that asks; empty for somebody else.
+    from: String,
+}
 
 impl SimService {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
+    pub(crate) fn new(shared: Arc<Shared>, from: &str) -> Self {
+        Self { shared, from: from.to_owned() }
+    }
+
+    /// Returns once this node is cut off from the API.
+    async fn cut_off(self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if kubelets::is_cut_off(&self.shared.store(), &self.from) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     async fn serve<B>(self, request: Request<B>) -> Result<Response<SimBody>, std::io::Error>
@@ -44,7 +62,10 @@ impl SimService {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes().to_vec();
         let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-        match self.0.faults.meet(parts.method.as_str(), &uri, &body) {
+        if kubelets::is_cut_off(&self.shared.store(), &self.from) {
+            std::future::pending::<()>().await;
+        }
+        match self.shared.faults.meet(parts.method.as_str(), &uri, &body) {
             None => {}
             Some(Fault::Delay(wait)) => tokio::time::sleep(wait).await,
             Some(Fault::Hang) => std::future::pending().await,
@@ -67,11 +88,13 @@ impl SimService {
             accept: header(http::header::ACCEPT).to_owned(),
             body,
         };
-        match api::answer(&self.0, &asked) {
+        match api::answer(&self.shared, &asked) {
             Answer::Json(code, value) => json(code, &value),
             Answer::Text(text) => respond(200, "text/plain", Full::new(Bytes::from(text)).boxed_unsync()),
             Answer::Watch(watch) => {
-                let lines = watch.lines();
+                // What was sent to a node that is cut off never comes: the watch is silent, and stays so.
+                let silent = futures::stream::pending();
+                let lines = watch.lines().take_until(Box::pin(self.cut_off())).chain(silent);
                 let frames = StreamBody::new(lines.map(|line| Ok(Frame::data(line))));
                 respond(200, "application/json", frames.boxed_unsync())
             }

@@ -17,6 +17,15 @@ fn has_power(node: &Value) -> bool {
     node["metadata"]["annotations"]["kubesim/power"] != "off"
 }
 
+/// Whether this node and the API do not reach each other; nobody else is ever cut off.
+pub(crate) fn is_cut_off(store: &Store, node: &str) -> bool {
+    store.get("nodes", "", node).is_some_and(is_cut)
+}
+
+fn is_cut(node: &Value) -> bool {
+    node["metadata"]["annotations"]["kubesim/network"] == "off"
+}
+
 /// A node becomes Ready some time after it has got power; a cordoned one carries the taint, another one does not.
 pub(crate) fn node(store: &mut Store, config: SimConfig, timers: &mut Timers, now: Instant, node: &str) {
     taint(store, node);
@@ -25,7 +34,7 @@ pub(crate) fn node(store: &mut Store, config: SimConfig, timers: &mut Timers, no
     let renewal = What::Renewal(name(&node), uid(&node));
     let lost = What::Lost(name(&node), uid(&node));
     let is_ready = is_true(&node, "Ready");
-    if !has_power(&node) {
+    if !has_power(&node) || is_cut(&node) {
         timers.cancel(&what);
         timers.cancel(&renewal);
         if is_ready {

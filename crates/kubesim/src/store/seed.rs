@@ -25,8 +25,18 @@ impl Sim {
 
     /// Takes the power from a node, or gives it back: its pods stand still meanwhile.
     pub fn power(&self, node: &str, on: bool) {
+        self.switch(node, "kubesim/power", on);
+    }
+
+    /// Parts a node from the API, or lets them reach each other again: its kubelet and who asks by
+    /// [`Sim::service_of`]. Its pods run on.
+    pub fn cut_off(&self, node: &str, off: bool) {
+        self.switch(node, "kubesim/network", !off);
+    }
+
+    fn switch(&self, node: &str, annotation: &str, on: bool) {
         self.edit("nodes", "", node, |it| {
-            it["metadata"]["annotations"]["kubesim/power"] = if on { "on".into() } else { "off".into() };
+            it["metadata"]["annotations"][annotation] = if on { "on".into() } else { "off".into() };
         });
     }
 

@@ -23,7 +23,7 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(30), Duration::from_sec
 /// The same after a call without an answer.
 const NO_ANSWER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 /// The same after a write that others were faster than.
-const OUTDATED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+const OUTDATED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(60));
 /// Pause while the record is unusable; the watch ends it sooner.
 const BAD_RECORD: Duration = Duration::from_secs(60);
 
@@ -260,11 +260,15 @@ impl Turn {
         }
         if let (Grant::None, Wanted::Turn(want), Some(new), None) =
             (&self.grant, &self.want, &value, &self.call)
-            && new.record.queue.iter().any(|it| *it == self.waiter(want, &new.record))
             && new.record.holder(&self.me.node, &self.me.uid).is_none()
             && self.paused.is_none()
             && !Self::is_near(&self.waiter(want, &new.record), &new.record)
         {
+            if !new.record.queue.contains(&self.waiter(want, &new.record)) {
+                // Others write as well, and were faster: the pause after that is kept, or all would read at each write.
+                self.dirty |= self.outdated == 0;
+                return;
+            }
             self.refusal = Some(far_back(&new.record, &self.waiter(want, &new.record)));
             self.seen = value.map_or(Seen::Absent, Seen::There);
             self.far = None;
@@ -354,6 +358,8 @@ impl Turn {
             }
             Wrote::Outdated => {
                 self.outdated += 1;
+                // What the watch has shown is read after the pause.
+                self.dirty &= self.grant != Grant::None;
                 let pause = self.pause(OUTDATED, self.outdated);
                 self.due = Some(now + pause);
             }

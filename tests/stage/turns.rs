@@ -1,0 +1,269 @@
+//! Nodes that are all told to reboot in the same moment, and troubles by chance: of the many things that end a turn in
+//! the wrong way, whichever the dice name. Looked at with every change: how many nodes carry our cordon.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use kubesim::Sim;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use topics::DrainStatus;
+
+use crate::{Agent, Cluster, Dice, World, reboot_config};
+
+const LEASES: &str = "coordination/leases";
+const NAMESPACE: &str = "eve-kube-app";
+const LEASE: &str = "pillar-rs-outage";
+const OWNER: &str = "pillar-rs/cordon-owner";
+/// Troubles begin within so many seconds.
+const BEGIN_S: u64 = 60;
+/// What is away is away for at most so many.
+const AWAY_S: u64 = 240;
+/// The last trouble is over by then; a failed attempt is tried again within half an hour.
+const PATIENCE: Duration = Duration::from_hours(6);
+
+/// What happens to one node.
+#[derive(Debug, Clone, Copy)]
+enum Trouble {
+    /// One agent is killed and starts again.
+    Kill(Agent),
+    /// Its power is cut, for so long.
+    Power(Duration),
+    /// It and the API do not reach each other, for so long.
+    CutOff(Duration),
+}
+
+/// What happens to the cluster's objects.
+#[derive(Debug, Clone, Copy)]
+enum Stroke {
+    /// Somebody deletes the Lease.
+    LeaseDeleted,
+    /// The Lease is again as it was so long before.
+    LeaseRestored(Duration),
+    /// A node is deleted, and joins again under its name after so long.
+    NodeRejoins(usize, Duration),
+}
+
+struct Node {
+    world: World,
+    name: String,
+    /// With the time that passes before it, from the one before.
+    troubles: Vec<(Duration, Trouble)>,
+    /// How long it is off between an operation and its start.
+    off: Duration,
+}
+
+/// One run. Returns what it was, for a person.
+///
+/// # Panics
+/// More nodes carry our cordon than the limit allows, or one never comes to its end.
+pub async fn turns_in_trouble(mut dice: Dice) -> String {
+    let count = 3 + usize::try_from(dice.below(3)).unwrap();
+    let (limit, servers) = (1 + dice.below(2), 1 + usize::try_from(dice.below(2)).unwrap() * 4);
+    let clusters = Cluster::embedded_of(count, Duration::from_secs(10)).await;
+    let sim = clusters[0].sim().clone();
+    sim.apply(
+        LEASES,
+        json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": LEASE,
+            "namespace": NAMESPACE, "annotations": { "pillar-rs/outage-limit": limit.to_string() } } }),
+    );
+    let mut nodes = Vec::new();
+    for (nth, cluster) in clusters.into_iter().enumerate() {
+        let name = cluster.device_name().to_owned();
+        if nth >= servers {
+            as_worker(&sim, &name);
+        }
+        let mut world = World::on(cluster);
+        // Hours pass, and cost nothing but what is done in them: all waits are those of a device.
+        (world.patience, world.limits) = (PATIENCE, json!({}));
+        world.config(&config(&sim.list("nodes"), 6));
+        world.clock_off_by(*dice.one_of(&[0, 0, -3_600, 3_600]));
+        let troubles = (0..dice.below(3)).map(|_| (secs(&mut dice, BEGIN_S), trouble(&mut dice))).collect();
+        nodes.push(Node { world, name, troubles, off: secs(&mut dice, 60) });
+    }
+    let strokes: Vec<_> =
+        (0..dice.below(3)).map(|_| (secs(&mut dice, BEGIN_S), stroke(&mut dice, count))).collect();
+    let seen =
+        nodes.iter().map(|it| format!("{}: {:?}", it.name, it.troubles)).collect::<Vec<_>>().join("; ");
+    let what = format!("{count} nodes, {servers} servers at most, limit {limit}; {strokes:?}; {seen}");
+    println!("begins: {what}");
+    let begun = tokio::time::Instant::now();
+    for node in &mut nodes {
+        node.world.start_all();
+    }
+    for node in &nodes {
+        node.world.status(DrainStatus::NotRequested).await;
+    }
+    let lives = async {
+        let lives = futures::future::join_all(nodes.iter_mut().map(|it| it.life(&sim)));
+        futures::future::join(lives, strike(&sim, strokes)).await;
+    };
+    tokio::select! {
+        () = lives => {}
+        wrong = lookout(&sim, usize::try_from(limit).unwrap()) => panic!("{wrong}\n{what}"),
+    }
+    for node in &mut nodes {
+        node.world.cluster.until_schedulable().await;
+        assert_eq!(node.world.cluster.owner(), None, "{what}: a mark of ours is left on {}", node.name);
+        assert!(node.world.recorded().len() <= 1, "{what}: {} was asked again", node.name);
+        node.world.kill_all().await;
+    }
+    format!("{} s, {} requests: {what}", begun.elapsed().as_secs(), sim.faults().seen().len())
+}
+
+/// With this counter of reboots, in a cluster whose servers are all of `nodes`: others would be deleted.
+fn config(nodes: &[Value], counter: u32) -> Value {
+    let mut config = reboot_config(counter);
+    let uuids: Value = nodes.iter().map(|it| it["metadata"]["labels"]["node-uuid"].clone()).collect();
+    *config.pointer_mut("/cluster/masterNodeUuids").unwrap() = uuids;
+    config
+}
+
+fn secs(dice: &mut Dice, most: u64) -> Duration {
+    Duration::from_millis(dice.below(1_000 * most))
+}
+
+fn trouble(dice: &mut Dice) -> Trouble {
+    match dice.below(3) {
+        0 => Trouble::Kill(*dice.one_of(&Agent::ALL)),
+        1 => Trouble::Power(secs(dice, AWAY_S)),
+        _ => Trouble::CutOff(secs(dice, AWAY_S)),
+    }
+}
+
+fn stroke(dice: &mut Dice, nodes: usize) -> Stroke {
+    match dice.below(3) {
+        0 => Stroke::LeaseDeleted,
+        1 => Stroke::LeaseRestored(secs(dice, 60)),
+        _ => Stroke::NodeRejoins(usize::try_from(dice.below(nodes as u64)).unwrap(), secs(dice, 120)),
+    }
+}
+
+fn as_worker(sim: &Sim, name: &str) {
+    sim.edit("nodes", "", name, |it| {
+        it["metadata"]["labels"]["node-role.kubernetes.io/control-plane"].take();
+        it["metadata"]["labels"].as_object_mut().unwrap().retain(|_, label| !label.is_null());
+    });
+}
+
+/// Returns, with words, when more nodes carry our cordon than may, or two servers.
+async fn lookout(sim: &Sim, limit: usize) -> String {
+    let wrong = Mutex::new(None);
+    sim.until("nodes", |nodes| {
+        let ours = |it: &&Value| !it["metadata"]["annotations"][OWNER].is_null();
+        let ours: Vec<&Value> = nodes.iter().filter(ours).collect();
+        let server =
+            |it: &&&Value| !it["metadata"]["labels"]["node-role.kubernetes.io/control-plane"].is_null();
+        let too_many = ours.len() > limit || ours.iter().filter(server).count() > 1;
+        if too_many {
+            let lease = sim.get(LEASES, NAMESPACE, LEASE);
+            let marks: Vec<String> = ours.iter().map(|it| it["metadata"].to_string()).collect();
+            *wrong.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(format!("{} nodes are out together: {}\n{lease:?}", ours.len(), marks.join("\n")));
+        }
+        too_many
+    })
+    .await;
+    wrong.into_inner().unwrap().unwrap()
+}
+
+async fn strike(sim: &Sim, strokes: Vec<(Duration, Stroke)>) {
+    for (wait, stroke) in strokes {
+        let known = if let Stroke::LeaseRestored(before) = stroke {
+            sleep(wait.saturating_sub(before)).await;
+            let known = sim.get(LEASES, NAMESPACE, LEASE);
+            sleep(before.min(wait)).await;
+            known
+        } else {
+            sleep(wait).await;
+            None
+        };
+        match stroke {
+            Stroke::LeaseDeleted => assert!(sim.remove(LEASES, NAMESPACE, LEASE)),
+            Stroke::LeaseRestored(_) => {
+                sim.edit(LEASES, NAMESPACE, LEASE, |it| {
+                    if let Some(known) = known {
+                        it["spec"] = known["spec"].clone();
+                        it["metadata"]["annotations"] = known["metadata"]["annotations"].clone();
+                    }
+                });
+            }
+            Stroke::NodeRejoins(nth, after) => {
+                let name = &sim.list("nodes")[nth]["metadata"]["name"].as_str().unwrap().to_owned();
+                let labels = sim.get("nodes", "", name).unwrap()["metadata"]["labels"].clone();
+                assert!(sim.remove("nodes", "", name));
+                sleep(after).await;
+                sim.add_node(name, labels["node-uuid"].as_str().unwrap());
+                sim.edit("nodes", "", name, |it| it["metadata"]["labels"] = labels);
+            }
+        }
+    }
+}
+
+impl Node {
+    /// It is told to reboot, does what its agents ask of it, and meets its troubles, until all of that is over.
+    async fn life(&mut self, sim: &Sim) {
+        self.world.config(&config(&sim.list("nodes"), 7));
+        let (mut rebooted, mut done) = (false, false);
+        for (wait, trouble) in std::mem::take(&mut self.troubles) {
+            let due = sleep(wait);
+            tokio::pin!(due);
+            while !self.meets(sim, &mut rebooted, &mut done, &mut due).await {}
+            rebooted |= !self.world.recorded().is_empty() && matches!(trouble, Trouble::Power(_));
+            self.meet(sim, trouble).await;
+        }
+        while !done {
+            let never = std::future::pending();
+            tokio::pin!(never);
+            self.meets(sim, &mut rebooted, &mut done, &mut never).await;
+        }
+        self.world.status(DrainStatus::NotRequested).await;
+    }
+
+    /// The next thing that it does by itself; true when `due` is earlier.
+    async fn meets(
+        &mut self,
+        sim: &Sim,
+        rebooted: &mut bool,
+        done: &mut bool,
+        due: &mut (impl Future<Output = ()> + Unpin),
+    ) -> bool {
+        tokio::select! {
+            () = due => return true,
+            () = self.world.executed(7), if !*done => *done = true,
+            () = self.world.recorded_count(1), if !*rebooted => {
+                *rebooted = true;
+                self.down(sim, self.off).await;
+            }
+        }
+        false
+    }
+
+    /// Without power for so long.
+    async fn down(&mut self, sim: &Sim, off: Duration) {
+        self.world.kill_all().await;
+        sim.power(&self.name, false);
+        self.world.lose_run();
+        sleep(off).await;
+        sim.power(&self.name, true);
+        self.world.start_all();
+    }
+
+    async fn meet(&mut self, sim: &Sim, trouble: Trouble) {
+        match trouble {
+            Trouble::Kill(agent) => {
+                self.world.kill(agent).await;
+                self.world.start(agent);
+            }
+            Trouble::Power(away) => self.down(sim, away).await,
+            Trouble::CutOff(away) => {
+                sim.cut_off(&self.name, true);
+                let (sim, name) = (sim.clone(), self.name.clone());
+                tokio::spawn(async move {
+                    sleep(away).await;
+                    sim.cut_off(&name, false);
+                });
+            }
+        }
+    }
+}
