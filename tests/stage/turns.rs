@@ -19,8 +19,8 @@ const OWNER: &str = "pillar-rs/cordon-owner";
 const BEGIN_S: u64 = 60;
 /// What is away is away for at most so many.
 const AWAY_S: u64 = 240;
-/// The last trouble is over by then; a failed attempt is tried again within half an hour.
-const PATIENCE: Duration = Duration::from_hours(6);
+/// The last trouble is over by then; a failed attempt is tried again within minutes.
+const PATIENCE: Duration = Duration::from_mins(40);
 
 /// What happens to one node.
 #[derive(Debug, Clone, Copy)]

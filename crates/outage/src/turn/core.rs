@@ -159,6 +159,10 @@ impl Turn {
         }
     }
 
+    fn is_queued(&self) -> bool {
+        matches!(&self.seen, Seen::There(held) if held.record.waits(&self.me.node))
+    }
+
     /// The record as it was read, or the one of a cluster without.
     pub(super) fn record(&self) -> Record {
         match &self.seen {
@@ -323,6 +327,10 @@ impl Turn {
         match read {
             Ok(found) => {
                 self.troubles = 0;
+                if self.is_queued() && !found.as_deref().is_some_and(|it| it.record.waits(&self.me.node)) {
+                    // Somebody else took our place away: our node may be another object, so the nodes are read.
+                    self.far = Some(now);
+                }
                 self.seen = found.map_or(Seen::Absent, Seen::There);
                 self.reconcile(now, out);
                 if confirm {

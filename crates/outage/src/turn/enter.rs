@@ -168,9 +168,12 @@ impl Turn {
 
     /// Not yet: what the reading has changed is written, our place in the queue with it.
     fn wait(&mut self, now: Mono, mut record: Record, mine: Waiter, refusal: Refusal, out: &mut Vec<Effect>) {
-        self.refusal = Some(refusal);
         let near = Self::is_near(&mine, &record);
-        queue(&mut record, mine);
+        // A node that is not there waits for its object, and for nothing before it.
+        if refusal.rule != Rule::NotListed {
+            queue(&mut record, mine);
+        }
+        self.refusal = Some(refusal);
         let again = if near { Some(now + LOOK) } else { None };
         self.again = [again, self.observed.next(now)].into_iter().flatten().min();
         if record == self.record() {

@@ -401,6 +401,12 @@ impl Record {
         }
     }
 
+    /// Whether this node is in the queue.
+    #[must_use]
+    pub fn waits(&self, node: &str) -> bool {
+        self.queue.iter().any(|it| it.node == node)
+    }
+
     /// The entry of this node object, if it holds.
     #[must_use]
     pub fn holder(&self, node: &str, uid: &str) -> Option<&Holder> {

@@ -435,3 +435,17 @@ fn a_waiter_whose_node_is_gone_for_a_minute_leaves_the_queue() {
     let queue: Vec<&str> = stage.record().queue.iter().map(|it| it.node.as_str()).collect();
     assert_eq!(queue, ["c", "a"]);
 }
+
+#[test]
+fn whose_place_others_take_away_reads_the_nodes_and_does_not_queue_for_an_object_that_is_gone() {
+    let mut stage = Stage::new(Some(held_by_b(&["c", "d", "e"])));
+    stage.wants();
+    assert_eq!(stage.record().queue.len(), 4);
+    stage.nodes[0].uid = "joined again".to_owned();
+    stage.calls.clear();
+    stage.edit(|record| record.queue.retain(|it| it.node != "a"));
+    stage.serve();
+    assert_eq!((stage.calls.as_str(), stage.waiting().rule), ("RC", Rule::NotListed));
+    assert_eq!(stage.record().queue.len(), 3);
+    assert!(!stage.pass(3_600).contains('W'));
+}
