@@ -369,7 +369,6 @@ fn say(said: &Said) {
         }
         Said::Left(what) => warn!(what, "a rule lets this pass"),
         Said::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
-        Said::NobodyLeft => warn!("nodedrain-step:drain-skip-no-schedulable-nodes"),
         Said::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
         Said::HeldTooLong => {
             warn!(

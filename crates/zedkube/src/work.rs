@@ -136,7 +136,6 @@ impl Work {
                 let failure = Failure {
                     reason,
                     blockers: Vec::new(),
-                    all_drain: false,
                     watched: Watched::default(),
                     marks: Marks::default(),
                 };
@@ -170,9 +169,7 @@ impl Work {
                 Ok(Done { took, evicted, recordons, left })
             }
             Outcome::Failed { reason, blockers, watched, marks } => {
-                let others = node::others(&self.cluster, &order.node).await;
-                let all_drain = others.is_ok_and(|others| kubenodeop::every_peer_drains(&others));
-                Err(Box::new(Failure { reason, blockers, all_drain, watched, marks }))
+                Err(Box::new(Failure { reason, blockers, watched, marks }))
             }
         };
         outbox.send(Event::Drained(run, result)).await;

@@ -142,8 +142,6 @@ pub struct Failure {
     pub reason: String,
     /// What held it up at the end.
     pub blockers: Vec<Blocker>,
-    /// Every other node that takes workloads is being drained by us too.
-    pub all_drain: bool,
     /// What was last known of all that held it up.
     pub watched: Watched,
     /// What the next attempt takes over.
@@ -250,8 +248,6 @@ pub enum Said {
     Left(String),
     /// The last attempt failed.
     GivingUp(String),
-    /// All other nodes drain too.
-    NobodyLeft,
     /// A drain is left out, for this reason.
     Skipped(String),
     /// A drain that is done was held by the fault-injection file for as long as that may be.

@@ -348,7 +348,6 @@ impl Drain {
     ) -> Option<Outcome> {
         let Run::Cordoning { tried, again: None, .. } = self.run else { return None };
         match result {
-            Ok(_) if planted(Fault::K15) => Some(self.skip("every other node is cordoned".to_owned(), out)),
             Ok(owner) => {
                 self.floor = None;
                 out.push(Effect::Say(Said::Cordoned(owner)));

@@ -114,7 +114,6 @@ impl History {
             | Said::Repaired(_)
             | Said::Tainted(_)
             | Said::TaintAgain(..)
-            | Said::NobodyLeft
             | Said::GivenBack
             | Said::LookFailed(_) => {}
         }
