@@ -143,6 +143,7 @@ fn our_own_topics_are_written_back_byte_for_byte() {
     one::<topics::DeviceOpPending>();
     one::<topics::KubeStatsState>();
     one::<topics::NodeLeave>();
+    one::<topics::NodeOutage>();
     one::<topics::ClusterDecision>();
     one::<topics::AppLogMarks>();
     one::<topics::AgentTrouble>();

@@ -19,9 +19,7 @@ impl Turn {
             (Grant::Lost { why }, _) => Standing::Lost { why: why.clone() },
             (Grant::Booted { fence, listed }, _) => Standing::Booted { fence: *fence, listed: *listed },
             (Grant::None, Wanted::Turn(want)) => Standing::Waiting(Box::new(self.waiting(want))),
-            (Grant::None, Wanted::Nothing | Wanted::Unknown) => {
-                Standing::NotWanted { released: self.released }
-            }
+            (Grant::None, Wanted::Nothing | Wanted::Unknown) => Standing::NotWanted { idle: self.idle },
         }
     }
 
@@ -45,11 +43,6 @@ impl Turn {
     /// Says what has changed about us.
     pub(super) fn show(&mut self, out: &mut Vec<Effect>) {
         let wanted = matches!(self.want, Wanted::Turn(_));
-        let follow = wanted || self.grant != Grant::None;
-        if follow != self.following {
-            self.following = follow;
-            out.push(Effect::Follow(follow));
-        }
         let standing = self.standing();
         // A turn of before a boot is not known without a reading.
         let known = wanted || self.said.is_some() || self.seen != Seen::Unknown;

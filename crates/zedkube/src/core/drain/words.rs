@@ -5,8 +5,9 @@ use kubeapi::listed;
 use kubenodeop::{Counts, Phase, Progress};
 use topics::{DrainPhase, DrainStatus};
 
+use super::api_away::{May, may_skip};
 use super::life::Drain;
-use super::run::{End, Run};
+use super::run::{Away, End, Run};
 use crate::WAIT;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
@@ -28,24 +29,14 @@ impl Drain {
         Some(match &self.run {
             Run::Idle => return None,
             Run::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
-            Run::Probing { trouble, .. } if trouble.is_empty() => {
+            Run::Probing { away, .. } if away.trouble.is_empty() => {
                 words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
             }
-            Run::Probing { trouble, .. } => {
-                let then = if self.resume.is_some() {
-                    format!(
-                        "the drain that was under way continues by itself once it answers{}",
-                        self.skip_words(answers, node)
-                    )
-                } else {
-                    let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
-                    format!(
-                        "once it has been unreachable for {secs} s, without a break, the drain is skipped"
-                    )
-                };
+            Run::Probing { away, .. } => {
+                let (reason, then) = self.away_words(away, answers, node);
                 words(
                     DrainPhase::Checking,
-                    format!("the Kubernetes API is not reachable: {trouble}"),
+                    reason,
                     format!(
                         "check that the cluster software runs on this node: `systemctl status k3s`; {then}"
                     ),
@@ -121,6 +112,42 @@ impl Drain {
                 words(resumed_phase(*status), "zedkube restarted and is catching up", "nothing")
             }
         })
+    }
+
+    /// An API that is away before the drain has begun: what that leads to.
+    fn away_words(&self, away: &Away, answers: &Answers, node: &NodeContext) -> (String, String) {
+        let mut reason = format!("the Kubernetes API is not reachable: {}", away.trouble);
+        if self.resume.is_some() {
+            let then = "the drain that was under way continues by itself once it answers";
+            return (reason, format!("{then}{}", self.skip_words(answers, node)));
+        }
+        let may = may_skip(&node.known);
+        let no = if let May::No(why) = &may { Some(why) } else { None };
+        if let Some(why) = away.refused.as_ref().or(no).filter(|_| node.limits.take_turns) {
+            reason.push_str("; the drain is not skipped for that: ");
+            reason.push_str(why);
+            return (reason, self.force_words(answers).to_owned());
+        }
+        let spared = if may == May::Later { "" } else { ", if etcd can spare this node then" };
+        let (secs, later) =
+            (self.properties.time(settings::DRAIN_SKIP).as_secs(), node.limits.skip_spread().as_secs());
+        let then = match away.skip_at {
+            Some(_) => {
+                reason.push_str(&format!(
+                    "; the drain is skipped at Deadline{spared}: each node waits a time by chance, up to {later} s, so \
+                     that they do not go together"
+                ));
+                "it continues by itself once the API answers".to_owned()
+            }
+            None if node.limits.take_turns && may != May::Now => format!(
+                "once it has been unreachable for {secs} s, without a break, and up to {later} s more by chance, the \
+                 drain is skipped{spared}"
+            ),
+            None => {
+                format!("once it has been unreachable for {secs} s, without a break, the drain is skipped")
+            }
+        };
+        (reason, then)
     }
 
     /// What a drain that is done has left in place, in words; empty when nothing.

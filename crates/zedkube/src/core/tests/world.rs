@@ -229,6 +229,8 @@ impl World {
                     self.sentry = wanted;
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
+                // Nodes take no turns here.
+                Effect::Margin { .. } => panic!("asks for the margin"),
                 Effect::Turn(_) | Effect::Say(_) => {}
             }
         }
