@@ -150,27 +150,6 @@ impl Turn {
         super::rule::order(&record.queue).into_iter().map(|it| it.node.clone()).collect()
     }
 
-    /// The other nodes that hold a turn, as the Lease was read last.
-    #[must_use]
-    pub fn other_holders(&self) -> Vec<String> {
-        self.others().map(|it| it.node.clone()).collect()
-    }
-
-    /// The servers among them; `None` before the first reading.
-    #[must_use]
-    pub fn servers_out(&self) -> Option<Vec<String>> {
-        let servers = self.others().filter(|it| it.server).map(|it| it.node.clone()).collect();
-        (self.seen != Seen::Unknown).then_some(servers)
-    }
-
-    fn others(&self) -> impl Iterator<Item = &Holder> {
-        let holders = match &self.seen {
-            Seen::There(held) => held.record.holders.as_slice(),
-            Seen::Absent | Seen::Unknown => &[],
-        };
-        holders.iter().filter(|it| it.node != self.me.node || it.node_uid != self.me.uid)
-    }
-
     /// Our own entry among the holders.
     pub(super) fn own(&self) -> Option<&Holder> {
         match &self.seen {

@@ -436,3 +436,23 @@ fn a_waiter_whose_node_is_gone_for_a_minute_leaves_the_queue() {
     let queue: Vec<&str> = stage.record().queue.iter().map(|it| it.node.as_str()).collect();
     assert_eq!(queue, ["c", "a"]);
 }
+
+#[test]
+fn who_wants_no_turn_hears_who_holds_one_without_a_call_and_clears_an_entry_of_its_own_that_comes_back() {
+    let mut stage = Stage::new(Some(Record::default()));
+    stage.hear(Event::Want(None));
+    stage.serve();
+    stage.pass(65);
+    assert_eq!(
+        (stage.turn.standing(), stage.turn.servers_out()),
+        (Standing::NotWanted { idle: true }, Some(vec![]))
+    );
+    stage.calls.clear();
+    stage.edit(|record| record.holders = vec![holder("b", 1), Holder { server: true, ..holder("c", 2) }]);
+    assert_eq!((stage.calls.as_str(), stage.turn.servers_out()), ("", Some(vec!["c".to_owned()])));
+    // As after the Lease was restored from an old copy.
+    stage.edit(|record| record.holders.push(holder("a", 3)));
+    stage.serve();
+    assert_eq!(stage.record().holder_identity(), "b,c");
+    assert_eq!(stage.turn.standing(), Standing::NotWanted { idle: true });
+}
