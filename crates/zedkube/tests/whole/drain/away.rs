@@ -111,3 +111,27 @@ async fn u8_a_worker_waits_for_the_only_server_whose_turn_it_has_seen_also_over_
         device.start().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn u3_a_server_that_cannot_ask_for_its_turn_waits_for_etcds_word_and_a_node_alone_is_skipped() {
+    for alone in [false, true] {
+        let mut device = Device::new().await;
+        if alone {
+            assert!(device.sim.remove("nodes", "", "n2"));
+        }
+        device.start().await;
+        for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
+            device.sim.faults().script(method, "/", ALWAYS, Fault::Cut);
+        }
+        device.ask(US, 1).await;
+        device.pass(Duration::from_secs(310)).await;
+        assert_eq!(device.diary.ever_complete(), alone, "{:#?}", device.diary.lines());
+        device.pass(Duration::from_hours(2)).await;
+        assert_eq!(device.diary.ever_complete(), alone);
+        if !alone {
+            let progress = device.progress();
+            assert!(progress.reason.contains("no sign that etcd runs on node n1"), "{}", progress.reason);
+            assert!(progress.next_step.contains("zedbox drain force complete"), "{}", progress.next_step);
+        }
+    }
+}
