@@ -272,9 +272,8 @@ async fn until_classes(sim: &Sim, wanted: [&str; 2]) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), there)
-        .await
-        .unwrap_or_else(|_| panic!("{:?}", classes(sim)));
+    let came = tokio::time::timeout(Duration::from_secs(20), there).await;
+    assert!(came.is_ok(), "{:?}", classes(sim));
 }
 
 #[tokio::test]

@@ -62,7 +62,7 @@ impl Agents {
 }
 
 async fn serve(listener: TcpListener, agent: Agent) {
-    let mut held = Vec::new();
+    let mut silent = Vec::new();
     while let Ok((mut stream, _)) = listener.accept().await {
         let mut head = vec![0; 1024];
         let read = stream.read(&mut head).await.unwrap();
@@ -75,7 +75,7 @@ async fn serve(listener: TcpListener, agent: Agent) {
                 );
                 stream.write_all(text.as_bytes()).await.unwrap();
             }
-            Agent::Silent => held.push(stream),
+            Agent::Silent => silent.push(stream),
         }
     }
 }
