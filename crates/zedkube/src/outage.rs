@@ -22,13 +22,12 @@ pub(crate) fn statement(target: Target, etcd: Source, turns: watch::Receiver<Tur
             let etcd = words::own(&etcd).await;
             let node = target.get().map(|(node, _)| node.to_string()).unwrap_or_default();
             let word = NodeOutage { node, etcd, turn: turns.borrow().clone() };
-            match go_json::to_vec(&word).map(String::from_utf8) {
-                Ok(Ok(text)) => text,
-                Ok(Err(_)) | Err(_) => {
-                    warn!("what this node says to its peers has no JSON form");
-                    "{}".to_owned()
-                }
+            let text = go_json::to_vec(&word).map(String::from_utf8);
+            if let Ok(Ok(text)) = text {
+                return text;
             }
+            warn!("what this node says to its peers has no JSON form");
+            "{}".to_owned()
         })
     })
 }

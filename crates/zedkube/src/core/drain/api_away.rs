@@ -153,14 +153,15 @@ impl Drain {
         let Run::Probing { away: Away { since, trouble, skip_at, .. }, .. } = &self.run else { return None };
         let limit = self.properties.time(settings::DRAIN_SKIP);
         let later = now.since(*since).saturating_sub(limit).as_secs();
-        let mut skip = format!("the Kubernetes API was not reachable for {} s: {trouble}", limit.as_secs());
+        let mut parts =
+            vec![format!("the Kubernetes API was not reachable for {} s: {trouble}", limit.as_secs())];
         if skip_at.is_some() {
-            skip.push_str(&format!("; skipped {later} s later, so that nodes do not go together"));
+            parts.push(format!("skipped {later} s later, so that nodes do not go together"));
         }
         if !why.is_empty() {
-            skip.push_str(&format!("; {why}"));
+            parts.push(why.to_owned());
         }
-        Some(self.skip(skip, out))
+        Some(self.skip(parts.join("; "), out))
     }
 }
 

@@ -121,33 +121,34 @@ impl Drain {
             let then = "the drain that was under way continues by itself once it answers";
             return (reason, format!("{then}{}", self.skip_words(answers, node)));
         }
-        let may = may_skip(&node.known);
-        let no = if let May::No(why) = &may { Some(why) } else { None };
-        if let Some(why) = away.refused.as_ref().or(no).filter(|_| node.limits.take_turns) {
+        let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
+        let after = format!("once it has been unreachable for {secs} s, without a break");
+        let may = if node.limits.take_turns { may_skip(&node.known) } else { May::Now };
+        let refused = match &may {
+            May::No(why) => Some(why),
+            May::Now | May::Later | May::WithMargin { .. } => away.refused.as_ref(),
+        };
+        if let Some(why) = refused {
             reason.push_str("; the drain is not skipped for that: ");
             reason.push_str(why);
             return (reason, self.force_words(answers).to_owned());
         }
+        if may == May::Now {
+            return (reason, format!("{after}, the drain is skipped"));
+        }
         let spared = if may == May::Later { "" } else { ", if etcd can spare this node then" };
-        let (secs, later) =
-            (self.properties.time(settings::DRAIN_SKIP).as_secs(), node.limits.skip_spread().as_secs());
-        let then = match away.skip_at {
-            Some(_) => {
-                reason.push_str(&format!(
-                    "; the drain is skipped at Deadline{spared}: each node waits a time by chance, up to {later} s, so \
-                     that they do not go together"
-                ));
-                "it continues by itself once the API answers".to_owned()
-            }
-            None if node.limits.take_turns && may != May::Now => format!(
-                "once it has been unreachable for {secs} s, without a break, and up to {later} s more by chance, the \
-                 drain is skipped{spared}"
-            ),
-            None => {
-                format!("once it has been unreachable for {secs} s, without a break, the drain is skipped")
-            }
-        };
-        (reason, then)
+        let later = node.limits.skip_spread().as_secs();
+        if away.skip_at.is_none() {
+            return (
+                reason,
+                format!("{after}, and up to {later} s more by chance, the drain is skipped{spared}"),
+            );
+        }
+        let reason = format!(
+            "{reason}; the drain is skipped at Deadline{spared}: each node waits a time by chance, up to {later} s, so \
+             that they do not go together"
+        );
+        (reason, "it continues by itself once the API answers".to_owned())
     }
 
     /// What a drain that is done has left in place, in words; empty when nothing.
