@@ -4,7 +4,7 @@
 //! Source: spec/cluster-lock.md 4 and 5.
 //! Pure: no clock, no I/O, no task.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::time::Duration;
 
 use kubeapi::names::{CONTROL_PLANE, ETCD};

@@ -2,8 +2,8 @@
 //!
 //! Nobody can be asked for a turn then. So a node waits a time by chance, that not all go together, a server goes only
 //! if etcd can spare it, and nobody goes where what is known of the cluster speaks against it. Not here: an API that is
-//! lost in the middle of a drain (`api_lost`). Sources: goals U1, U3, U8; spec/cluster-lock.md 3.4. Pure: no clock, no
-//! I/O, no task.
+//! lost in the middle of a drain (`api_lost`). Sources: goals U1, U3, U8; spec/cluster-lock.md 3.4.
+//! Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
