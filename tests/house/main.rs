@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("agent", &["pubsub", "step", "topics"]),
     ("kubeapi", &["step"]),
     ("kubenodeop", &["kubeapi", "step"]),
-    ("outage", &["kubeapi", "step"]),
+    ("outage", &["kubeapi", "step", "topics"]),
     ("clusterview", &["agent", "kubeapi", "pubsub", "step", "topics"]),
     ("nodestatus", &["agent", "kubeapi", "pubsub", "step", "topics"]),
     ("requester", &["agent", "pubsub", "step", "topics"]),

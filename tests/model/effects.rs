@@ -196,7 +196,8 @@ impl State {
                 Effect::Gate(false) => self.under().gate.watched = false,
                 Effect::Guard => self.under().guard = Some(false),
                 // Nodes take no turns here: `outage` has a model of its own.
-                Effect::Turn(_)
+                Effect::Margin { .. }
+                | Effect::Turn(_)
                 | Effect::Say(_)
                 | Effect::History(_)
                 | Effect::Candidacy(_)

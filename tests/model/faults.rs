@@ -75,7 +75,6 @@ pub(crate) fn all() -> Vec<Planted> {
             },
             "which the force file orders",
         ),
-        planted(Fault::K15, with(&[Reboot(7)]), "which is not earned"),
         planted(
             Fault::K29,
             Scenario { budget: failures(1), ..with(&[Reboot(7), Reboot(6)]) },

@@ -40,7 +40,6 @@ impl State {
         match how {
             How::Well => {}
             How::Badly => self.fails(),
-            How::AllDrain => self.under().left.all_drain -= 1,
         }
         // The requests that zedkube has heard and that still stand.
         let standing: Vec<_> =
@@ -85,17 +84,11 @@ impl State {
                         Ok(Done { took: Duration::from_secs(3), evicted: 2, recordons: 0, left: Vec::new() }),
                     )
                 }
-                How::Badly | How::AllDrain => {
-                    let all_drain = how == How::AllDrain;
-                    let under = self.under();
-                    under.ghost.failed_attempts += 1;
-                    if all_drain {
-                        under.ghost.skipped.extend(standing);
-                    }
+                How::Badly => {
+                    self.under().ghost.failed_attempts += 1;
                     let failure = Failure {
                         reason: trouble(),
                         blockers: Vec::new(),
-                        all_drain,
                         watched: Watched::default(),
                         marks: Marks::default(),
                     };

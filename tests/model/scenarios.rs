@@ -114,8 +114,8 @@ fn wanted() -> Vec<Scenario> {
         },
         Scenario {
             changes: vec![Reboot(7)],
-            budget: Budget { cuts: 1, all_drain: 1, refusals: 1, ..quiet },
-            ..Scenario::quiet("a reboot; the power goes, every other node drains too, the device refuses")
+            budget: Budget { cuts: 1, refusals: 1, ..quiet },
+            ..Scenario::quiet("a reboot; the power goes, the device refuses")
         },
         Scenario {
             changes: vec![Reboot(7), Reboot(6), Shutdown(7)],

@@ -18,8 +18,6 @@ use super::world::{State, Touched, Work};
 pub(crate) enum How {
     Well,
     Badly,
-    /// A drain: every other node drains too.
-    AllDrain,
 }
 
 /// One thing that happens.
@@ -88,9 +86,6 @@ impl State {
             }
             if (left.failures > 0 || self.scenario.away) && task.work != Work::Await {
                 out.push(Action::Task(How::Badly));
-            }
-            if left.all_drain > 0 && task.work == Work::Drain {
-                out.push(Action::Task(How::AllDrain));
             }
         }
         if under.look.is_some() {
@@ -163,7 +158,6 @@ impl State {
             && match how {
                 How::Well => !away && gate.told != Some(true),
                 How::Badly => (away || self.under.left.failures > 0) && gate.told != Some(false),
-                How::AllDrain => false,
             }
     }
 

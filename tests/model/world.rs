@@ -102,8 +102,6 @@ pub(crate) struct Budget {
     pub(crate) cuts: u8,
     /// Tasks that fail, and gates that are shut.
     pub(crate) failures: u8,
-    /// Drains that fail as every other node drains too.
-    pub(crate) all_drain: u8,
     /// Force files that are written.
     pub(crate) forces: u8,
     /// Force files that are taken away.

@@ -209,6 +209,7 @@ async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
             paths: Paths::usual("/nowhere".as_ref()),
             settings: Settings { metrics: "", gateway: "", data: "" },
         },
+        port: 0,
     };
     let keep = keeper::keep(&handle, &ours, || clock.now(), || clock.wall().to_timestamp(), &mut asks, &tell);
     let life = async {

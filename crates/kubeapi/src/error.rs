@@ -137,6 +137,20 @@ impl Error {
         }
     }
 
+    /// Whether nobody listens there: the machine answered, and refused the connection.
+    #[must_use]
+    pub fn is_connection_refused(&self) -> bool {
+        let mut next: Option<&(dyn StdError + 'static)> = Some(self);
+        while let Some(error) = next {
+            let io = error.downcast_ref::<std::io::Error>();
+            if io.is_some_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused) {
+                return true;
+            }
+            next = error.source();
+        }
+        false
+    }
+
     /// Whether the same call may succeed later without a person: conflicts, load, transport.
     #[must_use]
     pub fn is_retryable(&self) -> bool {

@@ -21,6 +21,6 @@ pub use changes::{Watched, until_changed, until_stirred};
 pub use drain::{Order, drain};
 pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 pub use leave::last_of_volume;
-pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned, every_peer_drains};
+pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
 pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};

@@ -5,7 +5,7 @@
 //! from the scripted faults. Source: spec/cluster-lock.md 5.2 and 5.3.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -100,6 +100,12 @@ impl Etcd {
         lock(&self.state).members.iter().find(|it| it.node == node).map(Member::name).unwrap_or_default()
     }
 
+    /// Where the other members reach that of a node, and its agent can listen: an address of the loopback network.
+    #[must_use]
+    pub fn address(&self, node: &str) -> Option<IpAddr> {
+        lock(&self.state).members.iter().find(|it| it.node == node).map(Member::address)
+    }
+
     /// The member of this node has these faults from now on, and no others.
     pub fn script(&self, node: &str, faults: &[EtcdFault]) {
         let mut state = lock(&self.state);
@@ -120,6 +126,10 @@ impl Etcd {
 impl Member {
     fn name(&self) -> String {
         format!("{}-{:08x}", self.node, self.id)
+    }
+
+    fn address(&self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(127, 0, 0, self.id.to_le_bytes()[0]))
     }
 
     fn has(&self, fault: &EtcdFault) -> bool {
@@ -172,10 +182,14 @@ impl State {
             },
             "/v3/cluster/member/list" if leader.is_none() => failed(503, "etcdserver: request timed out"),
             "/v3/cluster/member/list" => {
-                let named = |it: &Member| json!({ "ID": it.id.to_string(), "name": it.name() });
-                let learner =
-                    |it: &Member| json!({ "ID": it.id.to_string(), "name": it.name(), "isLearner": true });
-                let member = |it: &Member| if it.votes() { named(it) } else { learner(it) };
+                let member = |it: &Member| {
+                    let peers = [format!("https://{}:2380", it.address())];
+                    let mut member = json!({ "ID": it.id.to_string(), "name": it.name(), "peerURLs": peers });
+                    if !it.votes() {
+                        member["isLearner"] = true.into();
+                    }
+                    member
+                };
                 let members: Vec<Value> = self.members.iter().map(member).collect();
                 done(json!({ "header": header, "members": members }))
             }

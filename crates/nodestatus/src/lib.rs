@@ -9,10 +9,12 @@ mod server;
 mod standing;
 mod token;
 
-pub use server::{CODES, Limits, trial};
+pub use server::{CODES, Limits, Make, trial};
 pub use standing::{Membership, Standing};
 
 // Everything here is published in its name.
+use std::sync::Arc;
+
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{Station, Troubles, duties};
 use kubeapi::{Cluster, Target};
@@ -20,7 +22,8 @@ use tokio::sync::watch;
 
 use cluster_status::Speaker;
 
-/// Publishes the node's status and serves pages at its address in the cluster, until the station says stop. What fails
+/// Publishes the node's status and serves pages at its address in the cluster, until the station says stop. `outage`
+/// makes what this node says of itself to its peers. What fails
 /// is restarted alone. Dropping it leaves what was published last.
 pub async fn run(
     station: &Station,
@@ -29,6 +32,7 @@ pub async fn run(
     cluster: Cluster,
     target: Target,
     standing: watch::Receiver<Standing>,
+    outage: Make,
 ) {
     let (places, place) = watch::channel(None);
     let status = duties::keep_until_stop("cluster status", station, || {
@@ -40,7 +44,8 @@ pub async fn run(
     });
     let server = duties::keep_until_stop("status server", station, || {
         let (station, limits) = (station.clone(), limits.clone());
-        let server = server::run(station, limits, cluster.clone(), target.clone(), place.clone());
+        let server =
+            server::run(station, limits, cluster.clone(), target.clone(), place.clone(), Arc::clone(&outage));
         async move {
             server.await;
             Ok(())

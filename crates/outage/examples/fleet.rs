@@ -161,6 +161,7 @@ async fn fleet(size: u32) -> Result<(), Failed> {
             device_uuid: format!("uuid-{nth}"),
             boot_id: "b".to_owned(),
             etcd: Source { addresses: Addresses::default(), paths, settings },
+            port: 0,
         };
         keepers.spawn(async move {
             keep(&cluster, &ours, now, || Timestamp::UNIX_EPOCH, &mut hears, &says).await;

@@ -29,7 +29,7 @@ use step::Mono;
 use crate::margin::facts::ServerNode;
 use crate::turn::event::{Trouble, Wrote};
 use crate::turn::record::{Held, LEASE, Order, Record};
-use crate::turn::rule::{IDLE_ANNOTATION, IGNORE_ANNOTATION, NodeSeen};
+use crate::turn::rule::{IGNORE_ANNOTATION, NodeSeen};
 
 /// The time that one call may take.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -199,9 +199,8 @@ impl<'de> Deserialize<'de> for Item {
                 being_deleted: !meta["deletionTimestamp"].is_null(),
                 out_of_service: items(&spec["taints"]).iter().any(|it| it["key"] == OUT_OF_SERVICE),
                 ignored: note(IGNORE_ANNOTATION).is_some(),
-                agent_answers: false,
+                idle: false,
                 mark: note(OWNER_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()),
-                idle_fence: note(IDLE_ANNOTATION).and_then(|text| text.parse().ok()),
             },
             away: note(IGNORE_ANNOTATION).map(str::to_owned),
             version: text(&meta["resourceVersion"]),

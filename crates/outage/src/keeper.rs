@@ -6,26 +6,25 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{self, BoxStream, FuturesUnordered, StreamExt};
+use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use kubeapi::{Cluster, NodeName};
 use step::{Core, Mono};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::calls::{self, Looked, Pulses};
-use crate::margin;
 use crate::margin::calls::Source;
-use crate::margin::facts::{Facts, Kubernetes, Own, ServerNode};
-use crate::margin::rule::{Margin, judge, successor};
+use crate::margin::facts::{Kubernetes, ServerNode};
+use crate::spare::{self, Spared};
 use crate::turn::core::Turn;
 use crate::turn::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Waiting, Want, Wrote};
 use crate::turn::record::{Class, Held, Op, Phase};
 use crate::turn::rule::{Me, NodeSeen, Rule};
 
-/// The watch of the Lease stays open for so long after it was needed last: requests that come and go share one.
-const LINGER: Duration = Duration::from_secs(60);
+/// Pause between two readings of whether our member of etcd leads, while it waits for its turn.
+const LEADS_AGAIN: Duration = Duration::from_secs(30);
 /// Pause before our own node is read again.
 const OWN_AGAIN: Duration = Duration::from_secs(5);
 
@@ -62,6 +61,8 @@ pub enum Told {
     Standing(Standing),
     /// Answer to [`Ask::Confirm`].
     Confirmed(Result<(), Unconfirmed>),
+    /// The other servers that hold a turn, as the Lease was seen last; each change of them.
+    ServersOut(Vec<String>),
 }
 
 /// This node, as the device knows it.
@@ -75,6 +76,8 @@ pub struct Ours {
     pub boot_id: String,
     /// Where our own etcd is, if there is one.
     pub etcd: Source,
+    /// TCP port at which the agents of nodes answer each other.
+    pub port: u16,
 }
 
 /// Levels that outlive the object of our node.
@@ -110,11 +113,6 @@ pub async fn keep(
     let mut levels = Levels::default();
     loop {
         let Some(own) = own(cluster, ours, &now, asks, &mut levels, told).await else { return };
-        let class = match (own.tie_breaker, own.server) {
-            (true, _) => Class::TieBreaker,
-            (false, false) => Class::Worker,
-            (false, true) => Class::Follower,
-        };
         let me = Me {
             node: ours.node.to_string(),
             uid: own.uid,
@@ -124,15 +122,16 @@ pub async fn keep(
         let mut keeper = Keeper {
             cluster,
             ours,
-            class,
+            tie_breaker: own.tie_breaker,
+            leads: None,
+            leads_at: None,
             turn: Turn::new(me.clone(), RandomState::new().hash_one("jitter")),
             me,
             pulses: Pulses::default(),
             servers: Vec::new(),
             calls: FuturesUnordered::new(),
-            changes: stream::pending().boxed(),
-            follows: false,
-            closes: None,
+            changes: calls::changes(cluster, RandomState::new().hash_one("jitter")).boxed(),
+            servers_out: None,
             other: false,
         };
         if keeper.run(&now, &wall, asks, &mut levels, told).await {
@@ -191,7 +190,8 @@ async fn own(
 enum Done {
     Read(CallId, Result<Option<Box<Held>>, Trouble>),
     Looked(CallId, Result<Looked, Trouble>, Pulses),
-    Margin(CallId, Result<(), String>),
+    Margin(CallId, Spared),
+    Leads(Option<bool>),
     Wrote(CallId, Wrote),
     /// The lead of etcd, as far as it was ours and could be.
     Moved,
@@ -201,16 +201,19 @@ struct Keeper<'a> {
     cluster: &'a Cluster,
     ours: &'a Ours,
     me: Me,
-    class: Class,
+    tie_breaker: bool,
+    /// Our member of etcd leads; `None` until that was asked, and while no turn is wanted.
+    leads: Option<bool>,
+    /// When it is asked next.
+    leads_at: Option<Mono>,
     turn: Turn,
     pulses: Pulses,
     /// As the nodes were read last.
     servers: Vec<ServerNode>,
     calls: FuturesUnordered<BoxFuture<'a, Done>>,
     changes: BoxStream<'static, Option<Box<Held>>>,
-    /// Whether changes are to be heard, and when the watch is closed if not.
-    follows: bool,
-    closes: Option<Mono>,
+    /// As it was said last.
+    servers_out: Option<Vec<String>>,
     /// The object of our node is another one.
     other: bool,
 }
@@ -226,7 +229,7 @@ impl Keeper<'_> {
         told: &mpsc::UnboundedSender<Told>,
     ) -> bool {
         let mut first: Vec<Event> = Vec::new();
-        first.extend(levels.want.clone().map(|want| self.event(Ask::Want(want))));
+        first.extend(levels.want.clone().map(|want| self.event(now(), Ask::Want(want))));
         first.extend(levels.gate.map(Event::Gate));
         first.extend(levels.phase.clone().map(Event::Phase));
         first.push(Event::Tick);
@@ -237,10 +240,10 @@ impl Keeper<'_> {
         }
         while !self.other {
             let at = now();
-            if self.closes.is_some_and(|closes| closes <= at) {
-                (self.closes, self.changes) = (None, stream::pending().boxed());
+            if self.leads_at.is_some_and(|due| due <= at) {
+                self.read_leads(at);
             }
-            let due = self.turn.next_wake().into_iter().chain(self.closes).min();
+            let due = self.turn.next_wake().into_iter().chain(self.leads_at).min();
             let event = tokio::select! {
                 ask = asks.recv() => {
                     let Some(ask) = ask else { return true };
@@ -248,20 +251,25 @@ impl Keeper<'_> {
                     if ask == Ask::Phase(Phase::Drained) && self.me.server {
                         let (cluster, ours, next) = (self.cluster, self.ours, self.turn.next_nodes());
                         let moved = async move {
-                            move_lead(cluster, ours, &next, at).await;
+                            spare::move_lead(cluster, ours, &next, at).await;
                             Done::Moved
                         };
                         self.calls.push(moved.boxed());
                     }
-                    self.event(ask)
+                    self.event(at, ask)
                 }
-                Some(done) = self.calls.next(), if !self.calls.is_empty() => self.done(done),
-                Some(value) = self.changes.next() => {
-                    if !self.follows {
-                        continue;
+                Some(done) = self.calls.next(), if !self.calls.is_empty() => {
+                    let leads = self.leads;
+                    let event = self.done(done);
+                    if let (true, Some(Some(wish))) = (leads != self.leads, &levels.want) {
+                        let want = self.want(wish.clone());
+                        if !self.step(now(), Event::Want(Some(want)), wall, told) {
+                            return true;
+                        }
                     }
-                    Event::Changed(value)
+                    event
                 }
+                Some(value) = self.changes.next() => Event::Changed(value),
                 () = sleep(due.map_or(Duration::ZERO, |due| due.since(at))), if due.is_some() => Event::Tick,
             };
             if !self.step(now(), event, wall, told) {
@@ -271,15 +279,40 @@ impl Keeper<'_> {
         false
     }
 
-    fn event(&self, ask: Ask) -> Event {
+    fn want(&self, Wish { op, counter }: Wish) -> Want {
+        let class = match (self.leads, self.tie_breaker, self.me.server) {
+            (Some(true), _, true) => Class::Leader,
+            (_, true, _) => Class::TieBreaker,
+            (_, false, false) => Class::Worker,
+            (_, false, true) => Class::Follower,
+        };
+        Want { op, counter, class, urgent: false, emergency: false }
+    }
+
+    /// Asks our member of etcd whether it leads: who leads goes last, and others read that in the queue.
+    fn read_leads(&mut self, now: Mono) {
+        self.leads_at = Some(now + LEADS_AGAIN);
+        if self.leads.is_none() || matches!(self.turn.standing(), Standing::Waiting(_)) {
+            let ours = self.ours;
+            self.calls.push(async move { Done::Leads(spare::leads(ours).await) }.boxed());
+        }
+    }
+
+    fn event(&mut self, now: Mono, ask: Ask) -> Event {
         match ask {
-            Ask::Want(wish) => Event::Want(wish.map(|Wish { op, counter }| Want {
-                op,
-                counter,
-                class: self.class.clone(),
-                urgent: false,
-                emergency: false,
-            })),
+            Ask::Want(Some(_)) if self.me.server && self.leads.is_none() => {
+                // It is wanted with the answer.
+                if self.leads_at.is_none() {
+                    self.read_leads(now);
+                }
+                Event::Tick
+            }
+            Ask::Want(wish) => {
+                if wish.is_none() {
+                    (self.leads, self.leads_at) = (None, None);
+                }
+                Event::Want(wish.map(|wish| self.want(wish)))
+            }
             Ask::Look => Event::Look,
             Ask::Confirm => Event::Confirm,
             Ask::Retry(why) => Event::Retry(why),
@@ -292,7 +325,14 @@ impl Keeper<'_> {
         match done {
             Done::Moved => Event::Tick,
             Done::Read(id, read) => Event::Read(id, read),
-            Done::Margin(id, margin) => Event::Margin(id, margin),
+            Done::Leads(leads) => {
+                self.leads = leads.or(self.leads).or(Some(false));
+                Event::Tick
+            }
+            Done::Margin(id, Spared { margin, leads }) => {
+                self.leads = leads.or(self.leads);
+                Event::Margin(id, margin.map(drop))
+            }
             Done::Wrote(id, wrote) => Event::Wrote(id, wrote),
             Done::Looked(id, looked, pulses) => {
                 self.pulses = pulses;
@@ -318,6 +358,13 @@ impl Keeper<'_> {
         told: &mpsc::UnboundedSender<Told>,
     ) -> bool {
         let effects = self.turn.step(now, event);
+        let servers = self.turn.servers_out();
+        if servers.is_some() && servers != self.servers_out {
+            self.servers_out.clone_from(&servers);
+            if told.send(Told::ServersOut(servers.unwrap_or_default())).is_err() {
+                return false;
+            }
+        }
         effects.into_iter().all(|effect| self.perform(now, effect, wall, told))
     }
 
@@ -334,10 +381,13 @@ impl Keeper<'_> {
                 self.calls.push(async move { Done::Read(id, calls::read(cluster).await) }.boxed());
             }
             Effect::ReadCluster(id) => {
-                let mut pulses = std::mem::take(&mut self.pulses);
+                let (mut pulses, holders) = (std::mem::take(&mut self.pulses), self.turn.other_holders());
                 self.calls.push(
                     async move {
-                        let looked = calls::look(cluster, &mut pulses, now).await;
+                        let mut looked = calls::look(cluster, &mut pulses, now).await;
+                        if let Ok(looked) = &mut looked {
+                            spare::ask_idle(looked, &holders, ours.port).await;
+                        }
                         Done::Looked(id, looked, pulses)
                     }
                     .boxed(),
@@ -345,69 +395,26 @@ impl Keeper<'_> {
             }
             Effect::ReadMargin(id) => {
                 let servers = self.me.server.then(|| std::mem::take(&mut self.servers));
-                self.calls.push(async move { Done::Margin(id, spare(ours, servers).await) }.boxed());
+                self.calls.push(
+                    async move {
+                        let spared = match servers {
+                            Some(servers) => spare::spare(ours, Kubernetes::Read(servers)).await,
+                            None => Spared { margin: Ok("a worker".to_owned()), leads: None },
+                        };
+                        Done::Margin(id, spared)
+                    }
+                    .boxed(),
+                );
             }
             Effect::Write(id, order) => {
                 let wall = wall();
                 self.calls
                     .push(async move { Done::Wrote(id, calls::write(cluster, *order, wall).await) }.boxed());
             }
-            Effect::Follow(true) => {
-                self.follows = true;
-                if self.closes.take().is_none() {
-                    let seed = RandomState::new().hash_one("jitter");
-                    self.changes = calls::changes(cluster, seed).boxed();
-                }
-            }
-            Effect::Follow(false) => (self.follows, self.closes) = (false, Some(now + LINGER)),
             Effect::Stand(standing) => return told.send(Told::Standing(standing)).is_ok(),
             Effect::Confirmed(result) => return told.send(Told::Confirmed(result)).is_ok(),
             Effect::Say(what) => info!(node = self.me.node, "outage turn: {what}"),
         }
         true
-    }
-}
-
-/// Moves the lead of etcd to a healthy member, if possible none of `next`, and says so; nothing where ours does not lead.
-async fn move_lead(cluster: &Cluster, ours: &Ours, next: &[String], now: Mono) {
-    let own = margin::calls::read(&ours.etcd).await;
-    if !own.metrics.as_ref().is_ok_and(|it| it.is_leader) {
-        return;
-    }
-    let moved = async {
-        let looked = calls::look(cluster, &mut Pulses::default(), now).await.map_err(|it| it.to_string())?;
-        let verdict = judge(&facts(ours, own, looked.servers));
-        let Some((to, id)) = successor(&verdict.healthy_peers, next) else {
-            return Err(format!("no other member is known to be healthy: {:?}", verdict.margin));
-        };
-        margin::calls::hand_over(&ours.etcd, *id).await.map(|()| to.clone())
-    };
-    match moved.await {
-        Ok(to) => info!(node = %ours.node, to, "moved the leadership of etcd before going down"),
-        // etcd elects another leader by itself, some seconds later (goal U4).
-        Err(why) => {
-            warn!(node = %ours.node, why, "could not move the leadership of etcd; it is elected again");
-        }
-    }
-}
-
-fn facts(ours: &Ours, own: Own, servers: Vec<ServerNode>) -> Facts {
-    Facts { node: ours.node.to_string(), own, kubernetes: Kubernetes::Read(servers), words: Vec::new() }
-}
-
-/// Whether the cluster can spare our node; a worker always.
-async fn spare(ours: &Ours, servers: Option<Vec<ServerNode>>) -> Result<(), String> {
-    let Some(servers) = servers else { return Ok(()) };
-    let own = margin::calls::read(&ours.etcd).await;
-    match judge(&facts(ours, own, servers)).margin {
-        Margin::Spare { voters, healthy, quorum } => {
-            info!(voters, healthy, quorum, "etcd can spare this node");
-            Ok(())
-        }
-        Margin::NotApplicable { why } => {
-            info!(why, "no quorum of etcd to keep");
-            Ok(())
-        }
-        Margin::None { why } => Err(why),
     }
 }

@@ -7,6 +7,7 @@ pub mod calls;
 pub mod keeper;
 pub mod margin;
 pub mod operator;
+pub mod spare;
 #[cfg(test)]
 mod tests;
 pub mod turn;

@@ -76,6 +76,7 @@ fn keeper_with(
         device_uuid: format!("uuid-{nth}"),
         boot_id: format!("boot-{nth}"),
         etcd,
+        port: 0,
     };
     tasks.spawn(async move { keep(&cluster, &ours, || now(begun), || WALL, &mut asked, &says).await });
     (asks, told)
@@ -196,14 +197,17 @@ async fn servers(root: &std::path::Path) -> (Sim, Etcd, Source) {
             node["status"]["conditions"] = json!([voter, ready]);
         });
     }
-    let data = root.join("k3s");
-    std::fs::create_dir_all(data.join("server/db/etcd")).unwrap();
-    let source = Source {
-        addresses: Addresses { metrics: etcd.metrics_url("n0"), gateway: etcd.gateway_url("n0") },
-        paths: Paths::at(&data),
-        settings: SETTINGS,
-    };
+    std::fs::create_dir_all(root.join("k3s/server/db/etcd")).unwrap();
+    let source = source(root, &etcd, "n0");
     (sim, etcd, source)
+}
+
+fn source(root: &std::path::Path, etcd: &Etcd, node: &str) -> Source {
+    Source {
+        addresses: Addresses { metrics: etcd.metrics_url(node), gateway: etcd.gateway_url(node) },
+        paths: Paths::at(&root.join("k3s")),
+        settings: SETTINGS,
+    }
 }
 
 #[tokio::test]
@@ -218,7 +222,7 @@ async fn u3_a_server_waits_while_etcd_cannot_spare_it_and_says_so() {
         match told.recv().await.unwrap() {
             Told::Standing(Standing::Waiting(it)) if it.rule.code() == "margin" => break it.why.clone(),
             Told::Standing(Standing::Held { .. }) => panic!("a turn without margin"),
-            Told::Standing(_) | Told::Confirmed(_) => {}
+            Told::Standing(_) | Told::Confirmed(_) | Told::ServersOut(_) => {}
         }
     };
     assert!(why.contains("2 of 3 etcd voters are healthy"), "{why}");
@@ -243,4 +247,113 @@ async fn u4_a_server_that_leads_etcd_moves_the_lead_before_it_goes() {
     // Its turn is its own as before.
     asks.send(Ask::Confirm).unwrap();
     while !matches!(told.recv().await.unwrap(), Told::Confirmed(Ok(()))) {}
+}
+
+/// The class of each waiting node, as the Lease says.
+fn classes(sim: &Sim) -> Vec<(String, String)> {
+    let lease = sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage");
+    let queue = lease.map(|it| it["metadata"]["annotations"]["pillar-rs/outage-queue"].clone());
+    let queue =
+        queue.and_then(|it| serde_json::from_str::<Vec<Value>>(it.as_str()?).ok()).unwrap_or_default();
+    let text = |it: &Value| it.as_str().unwrap().to_owned();
+    let mut all: Vec<_> = queue.iter().map(|it| (text(&it["node"]), text(&it["class"]))).collect();
+    all.sort();
+    all
+}
+
+async fn until_classes(sim: &Sim, wanted: [&str; 2]) {
+    let wanted: Vec<_> = ["n0", "n1"]
+        .into_iter()
+        .zip(wanted)
+        .map(|(node, class)| (node.to_owned(), class.to_owned()))
+        .collect();
+    let there = async {
+        while classes(sim) != wanted {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let came = tokio::time::timeout(Duration::from_secs(20), there).await;
+    assert!(came.is_ok(), "{:?}", classes(sim));
+}
+
+#[tokio::test]
+async fn u4_of_three_servers_that_are_told_together_the_one_that_leads_etcd_goes_last_and_the_lead_moves_once()
+ {
+    let root = tempfile::tempdir().unwrap();
+    let (sim, etcd, _) = servers(root.path()).await;
+    let etcd = Arc::new(etcd);
+    assert_eq!(etcd.leader().as_deref(), Some("n0"));
+    // Nobody goes before all have asked: a worker is in its turn.
+    sim.add_node("n3", "uuid-3");
+    sim.edit("nodes", "", "n3", |node| {
+        let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady" });
+        node["status"]["conditions"] = json!([ready]);
+        node["metadata"]["labels"].as_object_mut().unwrap().retain(|it, _| !it.starts_with("node-role"));
+    });
+    let (mut keepers, mut nodes) = (JoinSet::new(), JoinSet::new());
+    let (first, mut told) = keeper(&sim, 3, start(), &mut keepers);
+    first.send(reboot()).unwrap();
+    until_held(&mut told).await;
+    let went = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for nth in 0..3 {
+        let name = format!("n{nth}");
+        let (asks, mut told) =
+            keeper_with(&sim, nth, start(), source(root.path(), &etcd, &name), &mut keepers);
+        asks.send(reboot()).unwrap();
+        while !matches!(told.recv().await.unwrap(), Told::Standing(Standing::Waiting(it)) if it.place.is_some())
+        {
+        }
+        waiting.push((nth, asks, told));
+    }
+    assert_eq!(classes(&sim)[0], ("n0".to_owned(), "leader".to_owned()));
+    for (nth, asks, mut told) in waiting {
+        let (sim, went, etcd) = (sim.clone(), Arc::clone(&went), Arc::clone(&etcd));
+        nodes.spawn(async move {
+            let held = until_held(&mut told).await;
+            let name = format!("n{nth}");
+            cordon(&sim, nth, Some(held));
+            went.lock().unwrap().push((name.clone(), etcd.leader().unwrap()));
+            asks.send(Ask::Phase(Phase::Drained)).unwrap();
+            while etcd.leader().as_ref() == Some(&name) {
+                sleep(Duration::from_millis(1)).await;
+            }
+            cordon(&sim, nth, None);
+            asks.send(Ask::Want(None)).unwrap();
+            while !matches!(told.recv().await.unwrap(), Told::Standing(Standing::NotWanted { .. })) {}
+            asks
+        });
+    }
+    first.send(Ask::Want(None)).unwrap();
+    let asks = tokio::time::timeout(Duration::from_secs(60), nodes.join_all()).await.unwrap();
+    drop(asks);
+    let went = went.lock().unwrap().clone();
+    assert_eq!(went.iter().map(|it| it.1.as_str()).collect::<Vec<_>>(), ["n0", "n0", "n0"], "{went:?}");
+    assert_eq!(went[2].0, "n0", "{went:?}");
+    assert_ne!(etcd.leader().as_deref(), Some("n0"));
+}
+
+#[tokio::test]
+async fn u4_a_lead_that_moves_while_servers_wait_is_seen_in_the_queue() {
+    let root = tempfile::tempdir().unwrap();
+    let (sim, etcd, _) = servers(root.path()).await;
+    let mut keepers = JoinSet::new();
+    let (first, mut told) = keeper_with(&sim, 2, start(), source(root.path(), &etcd, "n2"), &mut keepers);
+    first.send(reboot()).unwrap();
+    until_held(&mut told).await;
+    let mut waiting = Vec::new();
+    for nth in 0..2 {
+        let source = source(root.path(), &etcd, &format!("n{nth}"));
+        let (asks, told) = keeper_with(&sim, nth, start(), source, &mut keepers);
+        asks.send(reboot()).unwrap();
+        waiting.push((asks, told));
+    }
+    until_classes(&sim, ["leader", "follower"]).await;
+    etcd.script("n0", &[EtcdFault::Isolated]);
+    assert_eq!(etcd.leader().as_deref(), Some("n1"));
+    etcd.script("n0", &[]);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::resume();
+    until_classes(&sim, ["follower", "leader"]).await;
 }

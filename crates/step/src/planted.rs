@@ -30,7 +30,6 @@ pub enum Fault {
     K9,
     K13,
     K14,
-    K15,
     K29,
     /// nodeagent asks the device without a last look at the drain.
     LastLook,

@@ -9,6 +9,7 @@
 pub mod core;
 mod leave;
 mod limits;
+mod outage;
 mod requests;
 mod shell;
 mod work;
@@ -76,12 +77,13 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         first.extend(core.step(now, Event::Member(before)));
     }
     let attempt = shell.attempt_limit();
+    let says = shell.statement();
     shell.follow(standing.clone(), heard);
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let leave = membership.run(cluster.clone(), target.clone(), attempt);
     let (configs, config) = watch::channel(None);
-    let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone());
+    let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone(), says);
     let beside = Box::pin(async {
         tokio::join!(
             Box::pin(leave),

@@ -26,6 +26,8 @@ pub struct Limits {
     pub etcd_data: String,
     /// Pause between two questions whether the Kubernetes API is there.
     pub probe_pause_ms: u64,
+    /// How much longer than others a node waits at most, drawn by chance, before it skips a drain because the API is away.
+    pub skip_spread_ms: u64,
     /// How long the API may be silent in the middle of a drain of a worker node before the rest of it is skipped; 0 for
     /// never.
     pub api_lost_skip_ms: u64,
@@ -143,6 +145,7 @@ impl Default for Limits {
             etcd_gateway: Addresses::default().gateway,
             etcd_data: String::new(),
             probe_pause_ms: 5_000,
+            skip_spread_ms: 600_000,
             api_lost_skip_ms: 0,
             cordon_tries: 10,
             cordon_pause_ms: 5_000,
@@ -334,6 +337,7 @@ macro_rules! as_durations {
 
 as_durations! {
     probe_pause: probe_pause_ms,
+    skip_spread: skip_spread_ms,
     api_lost_skip: api_lost_skip_ms,
     cordon_pause: cordon_pause_ms,
     drain_gap: drain_gap_ms,

@@ -28,6 +28,9 @@ use nodestatus::{Membership, Standing};
 
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
+/// Between two readings of what is to be known of the cluster while its API is away, and after one that failed.
+const LEARN_AGAIN: Duration = Duration::from_secs(600);
+const LEARN_SOON: Duration = Duration::from_secs(30);
 /// Name of the task that works on the cluster; there is one at a time.
 const RUN: &str = "run";
 /// Name of the task that keeps our turn.
@@ -98,6 +101,11 @@ impl Shell {
         Ok((shell, earlier))
     }
 
+    /// What this node says of itself to its peers.
+    pub(crate) fn statement(&self) -> nodestatus::Make {
+        self.work.statement()
+    }
+
     /// Follows what this agent hears of.
     pub(crate) fn follow(
         &mut self,
@@ -105,6 +113,7 @@ impl Shell {
         heard: watch::Sender<Option<Membership>>,
     ) {
         let bus = self.station.bus.clone();
+        self.learn(standing.clone());
         self.follow_standing(standing, heard);
         let target = self.work.target();
         self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
@@ -128,6 +137,23 @@ impl Shell {
         });
         self.tasks.follow_wall(self.station.clock, Event::Wall);
         self.follow_files(&bus);
+    }
+
+    /// Reads now and then what is to be known of the cluster while its API is away.
+    fn learn(&mut self, mut standing: watch::Receiver<Standing>) {
+        let (work, clock) = (self.work.clone(), self.station.clock);
+        self.tasks.events("learn of the cluster", move |outbox| async move {
+            while standing.wait_for(|it| it.membership == Membership::Member).await.is_ok() {
+                let learned = work.learn().await.map(Box::new);
+                let pause = if learned.is_some() { LEARN_AGAIN } else { LEARN_SOON };
+                if let Some(learned) = learned
+                    && !outbox.send(Event::Learned(learned)).await
+                {
+                    return;
+                }
+                clock.sleep_until(Some(clock.now() + pause)).await;
+            }
+        });
     }
 
     /// How this node stands to its cluster, and each change of it. What was sent is `heard`, in this order.
@@ -269,7 +295,9 @@ impl Hands for Shell {
             Effect::Status(_) => Weight::status("NodeDrainStatus"),
             Effect::Cordon(..) => Weight::promise(RUN, "the cordon of this node"),
             Effect::Drain(..) => Weight::promise(RUN, "the drain of this node"),
-            Effect::Probe(_) | Effect::Await(..) | Effect::Cancel => Weight::cancels(RUN),
+            Effect::Probe(_) | Effect::Margin { .. } | Effect::Await(..) | Effect::Cancel => {
+                Weight::cancels(RUN)
+            }
             Effect::Candidacy(_)
             | Effect::Turn(_)
             | Effect::Guard
@@ -303,6 +331,9 @@ impl Hands for Shell {
             Effect::Probe(run) => {
                 let work = self.work.clone();
                 self.tasks.events(RUN, move |outbox| work.probe(run, outbox));
+            }
+            Effect::Margin { run, lacks_etcd, trouble } => {
+                self.tasks.start(RUN, self.work.clone().margin(run, lacks_etcd, trouble));
             }
             Effect::Turn(ask) => self.ask_keeper(ask),
             Effect::Cordon(run, request, grant) => {
@@ -369,7 +400,13 @@ fn say(said: &Said) {
         }
         Said::Left(what) => warn!(what, "a rule lets this pass"),
         Said::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
-        Said::NobodyLeft => warn!("nodedrain-step:drain-skip-no-schedulable-nodes"),
+        Said::SkipWaits(later) => {
+            warn!(
+                secs = later.as_secs(),
+                "the Kubernetes API is away: the drain is skipped after a time by chance"
+            );
+        }
+        Said::SkipRefused(why) => warn!(why, "the Kubernetes API is away, and the drain is not skipped"),
         Said::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
         Said::HeldTooLong => {
             warn!(

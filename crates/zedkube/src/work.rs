@@ -3,9 +3,11 @@
 //! Not here: how often a piece is tried. Dropping a piece ends its calls; what the server did then is unknown,
 //! and the next piece looks again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::{Outbox, Station};
+use kubeapi::nodes::Member;
 use kubeapi::reply::Reach;
 use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::node::boot::{self, Boot, Report};
@@ -13,16 +15,23 @@ use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
 use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Watched, node};
 use outage::keeper::{self, Ask, Ours, Told};
+use outage::margin::calls::Source;
+use outage::margin::facts::{Data, Kubernetes};
+use outage::spare::spare;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
-use topics::NodeDrainRequest;
+use topics::{NodeDrainRequest, TurnWord};
 
-use crate::core::{Away, Done, Event, Failure, Grant, RunId, Seen, Stayer};
+use crate::core::{Away, Done, Event, Failure, Grant, Learned, RunId, Seen, Stayer};
 use crate::limits::Limits;
+use crate::outage::turn_word;
 use kubeapi::Target;
 
 /// Between two looks for last replicas.
 const REPLICAS_AGAIN: Duration = Duration::from_secs(30);
+
+/// The time for the list of nodes that is read for times without an API.
+const LEARN_LIMIT: Duration = Duration::from_secs(10);
 
 /// What the tasks share.
 #[derive(Clone)]
@@ -31,11 +40,61 @@ pub(crate) struct Work {
     station: Station,
     limits: Limits,
     target: Target,
+    /// What this node says of its turn to its peers.
+    says: Arc<watch::Sender<TurnWord>>,
 }
 
 impl Work {
     pub(crate) fn new(cluster: Cluster, station: Station, limits: Limits, target: Target) -> Self {
-        Self { cluster, station, limits, target }
+        // Who takes no turns needs none.
+        let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
+        Self { cluster, station, limits, target, says }
+    }
+
+    /// What this node says of itself to its peers.
+    pub(crate) fn statement(&self) -> nodestatus::Make {
+        crate::outage::statement(self.target(), self.etcd(), self.says.subscribe())
+    }
+
+    fn etcd(&self) -> Source {
+        self.limits.etcd(&self.station.bus.path(""))
+    }
+
+    fn ours(&self) -> Result<Ours, String> {
+        let (node, device_uuid) = self.target.get()?;
+        let (boot_id, etcd) = (self.station.boot_id.clone(), self.etcd());
+        Ok(Ours { node, device_uuid, boot_id, etcd, port: self.limits.server_port })
+    }
+
+    /// Whether etcd can spare our node, by its own word and those of its members' agents, as the API is away.
+    pub(crate) async fn margin(self, run: RunId, lacks_etcd: bool, trouble: String) -> Option<Event> {
+        let etcd = self.etcd();
+        let result = match (etcd.paths.data(etcd.settings.data), self.ours()) {
+            (Ok(Data::Absent { .. }), _) if lacks_etcd => {
+                Ok("this node has no etcd, and no other server is known".to_owned())
+            }
+            (_, Ok(ours)) => spare(&ours, Kubernetes::Unreachable(trouble)).await.margin,
+            (_, Err(why)) => Err(why),
+        };
+        Some(Event::Spared(run, result))
+    }
+
+    /// Reads what is to be known of the cluster while its API is away; `None` when it cannot be read now. Dropping it
+    /// loses nothing.
+    pub(crate) async fn learn(&self) -> Option<Learned> {
+        let (own, _) = self.target.known().await;
+        let members = nodes::members(&self.cluster, LEARN_LIMIT).await.ok()?;
+        let server = |it: &Member| it.facts.control_plane || it.facts.etcd;
+        let is_own = |it: &&Member| it.name == own.as_str();
+        let me = members.iter().find(is_own)?;
+        let others: Vec<&Member> = members.iter().filter(|it| !is_own(it)).collect();
+        let servers = others.iter().filter(|it| server(it)).map(|it| it.name.clone()).collect();
+        let volume = match kubenodeop::last_of_volume(&self.cluster, &own).await {
+            Ok(found) => found.unwrap_or_else(|| "none".to_owned()),
+            Err(error) if error.is_silence() => return None,
+            Err(_) => String::new(),
+        };
+        Some(Learned { server: server(me), alone: others.is_empty(), servers, volume })
     }
 
     /// Our node.
@@ -78,9 +137,7 @@ impl Work {
 
     /// Keeps our turn to be down for as long as somebody asks.
     pub(crate) async fn turn(self, mut asks: mpsc::UnboundedReceiver<Ask>, outbox: Outbox<Event>) {
-        let Ok((node, device_uuid)) = self.target.get() else { return };
-        let etcd = self.limits.etcd(&self.station.bus.path(""));
-        let ours = Ours { node, device_uuid, boot_id: self.station.boot_id.clone(), etcd };
+        let Ok(ours) = self.ours() else { return };
         let clock = self.station.clock;
         let (sender, mut told) = mpsc::unbounded_channel();
         let keep = keeper::keep(
@@ -94,7 +151,11 @@ impl Work {
         let tell = async {
             while let Some(told) = told.recv().await {
                 let event = match told {
-                    Told::Standing(standing) => Event::Turn(Box::new(standing)),
+                    Told::Standing(standing) => {
+                        self.says.send_replace(turn_word(&standing));
+                        Event::Turn(Box::new(standing))
+                    }
+                    Told::ServersOut(servers) => Event::ServersOut(servers),
                     Told::Confirmed(result) => Event::TurnConfirmed(result),
                 };
                 if !outbox.send(event).await {
@@ -136,7 +197,6 @@ impl Work {
                 let failure = Failure {
                     reason,
                     blockers: Vec::new(),
-                    all_drain: false,
                     watched: Watched::default(),
                     marks: Marks::default(),
                 };
@@ -170,9 +230,7 @@ impl Work {
                 Ok(Done { took, evicted, recordons, left })
             }
             Outcome::Failed { reason, blockers, watched, marks } => {
-                let others = node::others(&self.cluster, &order.node).await;
-                let all_drain = others.is_ok_and(|others| kubenodeop::every_peer_drains(&others));
-                Err(Box::new(Failure { reason, blockers, all_drain, watched, marks }))
+                Err(Box::new(Failure { reason, blockers, watched, marks }))
             }
         };
         outbox.send(Event::Drained(run, result)).await;

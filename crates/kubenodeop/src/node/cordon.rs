@@ -1,7 +1,7 @@
 //! Who made a node unschedulable, and what follows from it.
 //!
 //! Not here: reading or writing the Node object. Sources: goals D17, R4; spec/agents.md 4.3 steps 3, 4, 6 and
-//! 4.6; D-K15 and D-K16 for the rule on the other nodes.
+//! 4.6.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
@@ -107,27 +107,18 @@ impl NodeFacts {
     }
 }
 
-/// Whether no other node can take pods because each of them is being drained by its own agent: there is at
-/// least one peer that is no tie breaker, and all such peers carry our cordon. A foreign cordon or a node that
-/// is not ready does not count, as it says nothing about a drain of the whole cluster (D-K15, D-K16).
-#[must_use]
-pub fn every_peer_drains(peers: &[NodeFacts]) -> bool {
-    let mut workers = peers.iter().filter(|peer| !peer.tie_breaker).peekable();
-    workers.peek().is_some() && workers.all(|peer| matches!(peer.cordon, Cordon::Ours(_)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn node(cordon: Cordon, tie_breaker: bool) -> NodeFacts {
+    fn node(cordon: Cordon) -> NodeFacts {
         NodeFacts {
             name: NodeName::parse("n").unwrap(),
             ready: true,
             unschedulable: cordon != Cordon::None,
             annotation: None,
             cordon,
-            tie_breaker,
+            tie_breaker: false,
             labels: BTreeMap::new(),
             resource_version: "1".to_owned(),
         }
@@ -151,24 +142,7 @@ mod tests {
             (Cordon::Foreign, CordonStep::LeaveForeign),
         ];
         for (cordon, step) in table {
-            assert_eq!(node(cordon.clone(), false).cordon_step(&owner("now")), step, "{cordon:?}");
-        }
-    }
-
-    #[test]
-    fn d_k15_d_k16_only_cordons_of_ours_on_all_working_peers_mean_a_drain_of_the_whole_cluster() {
-        let (ours, foreign, open) = (Cordon::Ours(owner("b")), Cordon::Foreign, Cordon::None);
-        let table: [(Vec<NodeFacts>, bool); 7] = [
-            (vec![], false),
-            (vec![node(ours.clone(), true)], false),
-            (vec![node(ours.clone(), false)], true),
-            (vec![node(ours.clone(), false), node(open.clone(), true)], true),
-            (vec![node(ours.clone(), false), node(open, false)], false),
-            (vec![node(ours.clone(), false), node(foreign, false)], false),
-            (vec![node(ours.clone(), false), node(ours, false)], true),
-        ];
-        for (peers, expected) in table {
-            assert_eq!(every_peer_drains(&peers), expected, "{peers:?}");
+            assert_eq!(node(cordon.clone()).cordon_step(&owner("now")), step, "{cordon:?}");
         }
     }
 
@@ -180,8 +154,7 @@ mod tests {
             ("b2", true, false, false),
             ("b2", false, true, false),
         ] {
-            let facts =
-                NodeFacts { ready, annotation: Some(owner("b1")), ..node(Cordon::Ours(owner("b1")), false) };
+            let facts = NodeFacts { ready, annotation: Some(owner("b1")), ..node(Cordon::Ours(owner("b1"))) };
             assert_eq!(facts.our_cordon_goes(boot, gate_open), goes, "{boot} {gate_open} {ready}");
         }
     }

@@ -10,7 +10,7 @@ pub mod taints;
 #[cfg(test)]
 mod tests;
 
-pub use cordon::{Cordon, CordonOwner, NodeFacts, every_peer_drains};
+pub use cordon::{Cordon, CordonOwner, NodeFacts};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource;

@@ -219,7 +219,6 @@ async fn the_other_nodes_are_all_but_our_own() {
     let found = others(&cluster, &name()).await.unwrap();
     assert_eq!(calls.lines(), ["GET /api/v1/nodes?"]);
     assert_eq!(found.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n2"]);
-    assert!(crate::every_peer_drains(&found));
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::joined::Joined;
 use super::peers::{Peers, Question};
 use super::roster::Roster;
+use super::statement::Statement;
 use super::view::View;
 use super::{app, metrics, nodes, page};
 use crate::cluster_status::Place;
@@ -45,6 +46,7 @@ enum Leaf {
     Metrics,
     Alive,
     Ready,
+    Outage,
     App(Option<Uuid>),
     ClusterApp(Option<Uuid>),
     /// `/app` or `/cluster-app` with something that is no UUID.
@@ -60,6 +62,7 @@ impl Leaf {
             "/metrics" => Self::Metrics,
             "/healthz" => Self::Alive,
             "/readyz" => Self::Ready,
+            "/outage" => Self::Outage,
             _ => below(path, "/app", Self::App)
                 .or_else(|| below(path, "/cluster-app", Self::ClusterApp))
                 .unwrap_or(Self::Nothing),
@@ -70,9 +73,13 @@ impl Leaf {
     const fn methods(self) -> &'static str {
         match self {
             Self::App(_) => "GET, POST",
-            Self::Status | Self::Page | Self::Metrics | Self::Alive | Self::Ready | Self::ClusterApp(_) => {
-                "GET"
-            }
+            Self::Status
+            | Self::Page
+            | Self::Metrics
+            | Self::Alive
+            | Self::Ready
+            | Self::Outage
+            | Self::ClusterApp(_) => "GET",
             Self::NoApp | Self::Nothing => "",
         }
     }
@@ -112,14 +119,22 @@ pub(crate) struct Desk {
     joined: Arc<Joined>,
     roster: Arc<Roster>,
     peers: Arc<Peers>,
+    outage: Arc<Statement>,
     readers: Arc<Semaphore>,
 }
 
 impl Desk {
     /// A desk with what it asks.
-    pub(crate) fn new(bus: Bus, clock: Clock, joined: Joined, roster: Arc<Roster>, peers: Peers) -> Self {
-        let (joined, peers) = (Arc::new(joined), Arc::new(peers));
-        Self { bus, clock, joined, roster, peers, readers: Arc::new(Semaphore::new(READERS)) }
+    pub(crate) fn new(
+        bus: Bus,
+        clock: Clock,
+        joined: Joined,
+        roster: Arc<Roster>,
+        peers: Peers,
+        outage: Statement,
+    ) -> Self {
+        let (joined, peers, outage) = (Arc::new(joined), Arc::new(peers), Arc::new(outage));
+        Self { bus, clock, joined, roster, peers, outage, readers: Arc::new(Semaphore::new(READERS)) }
     }
 
     /// The answer to one request at `place`, which was reached at `own`. It waits for the API at most as long as
@@ -155,6 +170,10 @@ impl Desk {
             Leaf::Ready => match self.look(|bus, _| waits_for(&View::read(bus))).await.flatten() {
                 None => respond(StatusCode::OK, TEXT, "ok\n"),
                 Some(what) => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {what}\n")),
+            },
+            Leaf::Outage => match self.outage.read().await {
+                Some(statement) => respond(StatusCode::OK, JSON, statement),
+                None => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "busy: ask again in some seconds\n"),
             },
             Leaf::App(app) => self.read(JSON, move |bus, now| report(bus, app, now)).await,
             Leaf::ClusterApp(app) => {

@@ -42,11 +42,8 @@ const REPLIES: [&str; 11] = [
     "refused",
 ];
 /// What a skip begins with, and the word for it; any other is `other`.
-const SKIPS: [(&str, &str); 3] = [
-    ("the Kubernetes API was not reachable", "api-unreachable"),
-    ("every other node", "no-other-node"),
-    ("forced ", "forced"),
-];
+const SKIPS: [(&str, &str); 2] =
+    [("the Kubernetes API was not reachable", "api-unreachable"), ("forced ", "forced")];
 const OTHER: &str = "other";
 
 /// All figures at `now`.

@@ -1,7 +1,7 @@
 //! The read-only HTTP server on this node's address in the cluster: who may join asks it, nodes ask each other for their
 //! applications, and people and monitors look at this node's drain and the cluster's nodes.
 //!
-//! What each path answers: `answer`; whether `/status` names the cluster: `joined`. Not here: when the address is ready
+//! What each path answers: `answer`; whether `/status` names the cluster: `joined`; what peers hear: `statement`. Not here: when the address is ready
 //! (`cluster_status`).
 //!
 //! Only while that address is ready, and on no other. One request a connection, with limits on its size, its time and
@@ -19,6 +19,7 @@ mod nodes;
 mod page;
 mod peers;
 mod roster;
+mod statement;
 #[cfg(test)]
 mod tests;
 pub mod trial;
@@ -41,6 +42,8 @@ pub use listen::Limits;
 pub use metrics::CODES;
 use peers::Peers;
 use roster::Roster;
+pub use statement::Make;
+use statement::Statement;
 
 /// Longest wait for the API: the rest of a request's time is for the request.
 const API_LIMIT: Duration = Duration::from_secs(3);
@@ -52,12 +55,14 @@ pub(crate) fn run(
     cluster: Cluster,
     target: Target,
     places: watch::Receiver<Option<Place>>,
+    outage: Make,
 ) -> impl Future<Output = ()> + Send + use<> {
     let (clock, limit) = (station.clock, API_LIMIT.min(limits.request / 2));
     let joined = Joined::new(cluster.clone(), target, clock, limit);
     let roster = Arc::new(Roster::new(cluster, clock, limit));
     let peers = Peers::new(Arc::clone(&roster), clock, limits.peer);
-    let desk = Desk::new(station.bus, clock, joined, Arc::clone(&roster), peers);
+    let outage = Statement::new(outage, clock, limit);
+    let desk = Desk::new(station.bus, clock, joined, Arc::clone(&roster), peers, outage);
     let (bound, _) = watch::channel(None);
     async move {
         tokio::join!(roster.keep(), listen::serve(limits, desk, places, bound));

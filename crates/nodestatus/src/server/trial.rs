@@ -18,12 +18,13 @@ use super::joined::Joined;
 use super::listen::{Limits, serve_one};
 use super::peers::Peers;
 use super::roster::Roster;
+use super::statement::Statement;
 use crate::cluster_status::Place;
 use kubeapi::Target;
 
 /// No wait is longer: nobody is there to be waited for.
 const LIMIT: Duration = Duration::from_millis(100);
-/// What stands before the peers' objects.
+/// What this node says of itself.
 const OWN: &str = "{}";
 
 /// Serves one connection with the files under `root`, within the limits that a device has but those of time. False
@@ -42,7 +43,8 @@ pub async fn serve(
     let joined = Joined::new(cluster.clone(), Target::default(), clock, LIMIT);
     let roster = Arc::new(Roster::new(cluster, clock, LIMIT));
     let peers = Peers::new(Arc::clone(&roster), clock, LIMIT);
-    let desk = Desk::new(bus, clock, joined, Arc::clone(&roster), peers);
+    let outage = Statement::new(Arc::new(|| Box::pin(async { OWN.to_owned() })), clock, LIMIT);
+    let desk = Desk::new(bus, clock, joined, Arc::clone(&roster), peers, outage);
     let limits = Limits::default();
     tokio::select! {
         () = roster.keep() => Ok(false),

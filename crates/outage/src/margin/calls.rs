@@ -4,6 +4,7 @@
 //! says what was read, where, and what to set for another address. Nothing is asked twice.
 //! Source: spec/cluster-lock.md 5.1 to 5.3 and 5.5.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures::future::join3;
@@ -82,6 +83,8 @@ struct ListedMember {
     name: String,
     #[serde(rename = "isLearner")]
     is_learner: bool,
+    #[serde(rename = "peerURLs")]
+    peer_urls: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -174,8 +177,10 @@ async fn read_members(source: &Source, gateway: &Endpoint) -> Result<MemberList,
         .post(what, "/v3/cluster/member/list", &body)
         .await
         .map_err(|error| elsewhere_gateway(source, &error))?;
-    let member =
-        |it: ListedMember| Ok(Member { id: number(what, &it.id)?, name: it.name, learner: it.is_learner });
+    let member = |it: ListedMember| {
+        let address = it.peer_urls.iter().find_map(|url| host(url));
+        Ok(Member { id: number(what, &it.id)?, name: it.name, learner: it.is_learner, address })
+    };
     Ok(MemberList {
         by: number(what, &list.header.member_id)?,
         members: list.members.into_iter().map(member).collect::<Result<_, String>>()?,
@@ -214,6 +219,12 @@ pub async fn hand_over(source: &Source, to: u64) -> Result<(), String> {
         .map_err(|second| format!("{}; then {}", error.line(), second.line()))?;
     let moved = !matches!(status.leader.as_str(), "" | "0") && status.leader != status.header.member_id;
     if moved { Ok(()) } else { Err(error.line()) }
+}
+
+/// The address in a URL, as `https://10.0.0.2:2380`.
+fn host(url: &str) -> Option<IpAddr> {
+    let (_, rest) = url.split_once("://")?;
+    rest.split('/').next()?.parse::<SocketAddr>().ok().map(|it| it.ip())
 }
 
 /// A decimal number in a text.

@@ -4,10 +4,11 @@
 //! Source: spec/cluster-lock.md 4 and 5.
 //! Pure: no clock, no I/O, no task.
 
+use core::net::IpAddr;
 use std::time::Duration;
 
 use kubeapi::names::{CONTROL_PLANE, ETCD};
-use kubeapi::objects::{condition, text};
+use kubeapi::objects::{condition, items, text};
 use serde_json::Value;
 
 use super::metrics::Metrics;
@@ -82,6 +83,8 @@ pub struct Member {
     pub name: String,
     /// It has no vote yet.
     pub learner: bool,
+    /// Where the other members reach it, if that is an address.
+    pub address: Option<IpAddr>,
 }
 
 /// What Kubernetes says of the nodes.
@@ -113,6 +116,8 @@ pub struct ServerNode {
     pub voter: Option<EtcdIsVoter>,
     /// Its annotation `etcd.k3s.cattle.io/node-name`, or rke2's.
     pub member: Option<String>,
+    /// Its first address of the type `InternalIP`.
+    pub address: Option<IpAddr>,
 }
 
 /// The condition `EtcdIsVoter` of a Node object. k3s and rke2 write it on the leader's node only.
@@ -133,8 +138,10 @@ pub struct EtcdIsVoter {
 pub struct Word {
     /// The peer's node.
     pub node: String,
-    /// [`Own::health`] there.
-    pub healthy: bool,
+    /// Its member's id, where it says one.
+    pub member: Option<u64>,
+    /// [`Own::health`] there; an agent that does not say it, or not in time, is a reason not to count its member.
+    pub health: Result<(), String>,
 }
 
 impl ServerNode {
@@ -145,6 +152,7 @@ impl ServerNode {
         let (meta, status) = (&object["metadata"], &object["status"]);
         let has = |label: &str| !meta["labels"][label].is_null();
         let voter = condition(status, "EtcdIsVoter");
+        let internal = items(&status["addresses"]).iter().find(|it| it["type"] == "InternalIP");
         Self {
             name: text(&meta["name"]),
             etcd: has(ETCD),
@@ -158,6 +166,7 @@ impl ServerNode {
                 unmoved,
             }),
             member: MEMBER_NAMES.iter().find_map(|it| meta["annotations"][*it].as_str()).map(str::to_owned),
+            address: internal.and_then(|it| it["address"].as_str()?.parse().ok()),
         }
     }
 }

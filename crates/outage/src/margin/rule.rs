@@ -299,7 +299,8 @@ fn is_of(member: &Member, node: &str, servers: Option<&[&ServerNode]>) -> bool {
     }
 }
 
-fn node_of(member: &Member) -> &str {
+/// The node of a member, as its name has it: with a dash and 8 hexadecimal digits behind it.
+pub(crate) fn node_of(member: &Member) -> &str {
     let is_suffix = |it: &str| it.len() == 8 && it.bytes().all(|byte| byte.is_ascii_hexdigit());
     let split = member.name.rsplit_once('-').filter(|(_, end)| is_suffix(end));
     split.map_or(member.name.as_str(), |(node, _)| node)
@@ -370,14 +371,21 @@ fn peers<'a>(
 fn sickness(facts: &Facts, peer: &Peer<'_>, stream: Option<bool>) -> Result<Option<String>, String> {
     let name = peer.name;
     let lost = stream == Some(false);
-    let words = facts.words.iter().filter(|it| it.node == name).map(|it| it.healthy);
-    match words.reduce(|all, it| all && it) {
-        Some(true) if lost => Err(format!(
+    // Of two words about one node the bad one counts.
+    let word = facts.words.iter().filter(|it| it.node == name).min_by_key(|it| it.health.is_ok());
+    if let Some((id, said)) = peer.id.zip(word.and_then(|it| it.member)).filter(|(id, said)| id != said) {
+        return Err(format!(
+            "the agent of node {name} speaks of etcd member {said:x}, the member list names {id:x}: the address of \
+             that node leads to another server"
+        ));
+    }
+    match word.map(|it| &it.health) {
+        Some(Ok(())) if lost => Err(format!(
             "the agent of node {name} says that its etcd is healthy, but etcd here has no connection to it; check \
              port 2380 between the two"
         )),
-        Some(true) => Ok(None),
-        Some(false) => Ok(Some("its agent says that its etcd is not healthy".to_owned())),
+        Some(Ok(())) => Ok(None),
+        Some(Err(why)) => Ok(Some(why.clone())),
         None => {
             let Some(node) = peer.node else {
                 // etcd 3.6 shows its connection to a peer without power, or with a hung process, for minutes.

@@ -1,3 +1,4 @@
 //! Tests of the calls, against the stand-in cluster.
 
 mod operator;
+mod spare;

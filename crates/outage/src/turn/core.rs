@@ -104,9 +104,9 @@ pub struct Turn {
     pub(super) since: Mono,
     pub(super) refusal: Option<Refusal>,
     pub(super) observed: Observed,
-    pub(super) released: Option<Fence>,
+    /// It wants no turn, a reading has shown no entry of ours, and no write of ours may still come through.
+    pub(super) idle: bool,
     pub(super) dice: Dice,
-    pub(super) following: bool,
     pub(super) said: Option<Standing>,
 }
 
@@ -137,9 +137,8 @@ impl Turn {
             since: Mono::START,
             refusal: None,
             observed: Observed::default(),
-            released: None,
+            idle: false,
             dice: Dice::new(chance),
-            following: false,
             said: None,
         }
     }
@@ -229,6 +228,7 @@ impl Turn {
         if self.want == want {
             return;
         }
+        self.idle = false;
         if !matches!(self.want, Wanted::Turn(_)) {
             self.since = now;
         }
@@ -250,7 +250,8 @@ impl Turn {
         self.due = Some(now);
     }
 
-    /// The watch shows a value. Whoever is far back in the queue takes it as it is; others ask the store.
+    /// The watch shows a value. Whoever wants no turn and has none, or is far back in the queue, takes it as it is; others
+    /// ask the store.
     pub(super) fn changed(&mut self, now: Mono, value: Option<Box<Held>>) {
         let known = match (&self.seen, &value) {
             (Seen::There(old), Some(new)) => {
@@ -260,6 +261,11 @@ impl Turn {
             (Seen::Unknown | Seen::Absent | Seen::There(_), _) => false,
         };
         if known {
+            return;
+        }
+        let ours = |held: &Held| held.record.holder(&self.me.node, &self.me.uid).is_some();
+        if self.idle && self.call.is_none() && !value.as_deref().is_some_and(ours) {
+            self.seen = value.map_or(Seen::Absent, Seen::There);
             return;
         }
         if let (Grant::None, Wanted::Turn(want), Some(new), None) =

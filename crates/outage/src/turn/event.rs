@@ -94,8 +94,6 @@ pub enum Effect {
     ReadMargin(CallId),
     /// Write the Lease as ordered, or not at all.
     Write(CallId, Box<Order>),
-    /// Watch the Lease, or do no longer.
-    Follow(bool),
     /// Where this node is has changed.
     Stand(Standing),
     /// What the look of [`Event::Confirm`] has shown.
@@ -118,8 +116,8 @@ pub enum Unconfirmed {
 pub enum Standing {
     /// It wants no turn and holds none.
     NotWanted {
-        /// The last grant that it has released: [`super::rule::IDLE_ANNOTATION`] may say so.
-        released: Option<Fence>,
+        /// That is known for certain: a reading has shown no entry of ours, and no write of ours may still come through.
+        idle: bool,
     },
     /// It waits for a turn.
     Waiting(Box<Waiting>),

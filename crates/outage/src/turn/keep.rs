@@ -113,17 +113,18 @@ impl Turn {
         record.release(&self.me.node, &self.me.uid);
         record.queue.retain(|it| it.node != self.me.node);
         if record != self.record() {
+            self.idle = false;
             self.write(record, false, out);
             return;
         }
         if let Grant::Held { fence, .. } | Grant::Booted { fence, .. } = self.grant {
-            self.released = Some(fence);
             out.push(Effect::Say(format!("turn with fence {fence} released")));
             self.phase = Phase::Granted;
             self.grant = Grant::None;
             // A turn may be wanted again, after a pause or at once.
             self.dirty = matches!(self.want, Wanted::Turn(_));
         }
+        self.idle = next.is_none() && self.want == Wanted::Nothing;
         self.due = next;
     }
 

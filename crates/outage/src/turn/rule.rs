@@ -12,8 +12,6 @@ use super::record::{Class, Fence, Forced, Held, Holder, Op, Phase, Record, Waite
 
 /// Annotation of a Node: an operator says that it is away and does not count. Not honoured for an etcd member.
 pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
-/// Annotation of a Node: its agent says that it holds no turn up to this fence.
-pub const IDLE_ANNOTATION: &str = "pillar-rs/outage-idle";
 
 /// This node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -68,12 +66,10 @@ pub struct NodeSeen {
     pub out_of_service: bool,
     /// It has [`IGNORE_ANNOTATION`].
     pub ignored: bool,
-    /// Its agent answers.
-    pub agent_answers: bool,
+    /// Its agent says that it neither has nor wants a turn.
+    pub idle: bool,
     /// Our cordon mark.
     pub mark: Option<Mark>,
-    /// [`IDLE_ANNOTATION`].
-    pub idle_fence: Option<Fence>,
 }
 
 /// The Lease, and the nodes as they were read after it.
@@ -163,7 +159,7 @@ pub struct Refusal {
 pub enum Proof {
     /// No node of that name and UID is in the list.
     Gone,
-    /// It is healthy, not cordoned by us, and says or shows that it is not in that turn.
+    /// It is healthy, not cordoned by us, and its agent says that it is in no turn.
     Idle,
 }
 
@@ -338,11 +334,8 @@ pub fn proof(holder: &Holder, nodes: &[NodeSeen]) -> Option<Proof> {
         return Some(Proof::Idle);
     }
     let healthy = node.ready && !node.lease_unmoved && node.mark.is_none();
-    let says_idle = node.idle_fence.is_some_and(|fence| fence >= holder.fence);
-    // Behind its gate after a boot it looks healthy too: its agent has written so, or will, as soon as it is up.
-    let at_the_gate = matches!(holder.phase, Phase::Booted | Phase::Gate);
-    let rebooted = node.boot_id != holder.boot_id && node.agent_answers && !at_the_gate;
-    (healthy && (says_idle || rebooted)).then_some(Proof::Idle)
+    // Healthy alone is not enough: so is a node that has just got its turn, or is behind its gate after a boot.
+    (healthy && node.idle).then_some(Proof::Idle)
 }
 
 /// Whether the Lease knows nothing of the turn in which this mark was made: it was deleted, or restored to a state of
@@ -360,8 +353,7 @@ pub fn rebuild(reading: &Reading) -> Option<Record> {
     let highest = reading
         .nodes
         .iter()
-        .flat_map(|node| [node.mark.as_ref().map(|it| it.fence), node.idle_fence])
-        .flatten()
+        .filter_map(|node| node.mark.as_ref().map(|it| it.fence))
         .filter(|_| reading.held.is_none() || !planted(Fault::TurnFence))
         .max()
         .unwrap_or_default();

@@ -1,10 +1,10 @@
-//! What a turn says of itself.
+//! What a turn says of itself, and of the others that hold one.
 //!
 //! Pure: no clock, no I/O, no task.
 
 use super::core::{Grant, Seen, Turn, Wanted};
 use super::event::{Effect, Standing, Waiting, Want};
-use super::record::{LEASE, Phase};
+use super::record::{Holder, LEASE, Phase};
 use super::rule::{self, Refusal, Rule};
 
 impl Turn {
@@ -19,9 +19,7 @@ impl Turn {
             (Grant::Lost { why }, _) => Standing::Lost { why: why.clone() },
             (Grant::Booted { fence, listed }, _) => Standing::Booted { fence: *fence, listed: *listed },
             (Grant::None, Wanted::Turn(want)) => Standing::Waiting(Box::new(self.waiting(want))),
-            (Grant::None, Wanted::Nothing | Wanted::Unknown) => {
-                Standing::NotWanted { released: self.released }
-            }
+            (Grant::None, Wanted::Nothing | Wanted::Unknown) => Standing::NotWanted { idle: self.idle },
         }
     }
 
@@ -42,14 +40,30 @@ impl Turn {
         Waiting { nodes, rule, why, since: self.since, place, next }
     }
 
+    /// The other nodes that hold a turn, as the Lease was read last.
+    #[must_use]
+    pub fn other_holders(&self) -> Vec<String> {
+        self.others().map(|it| it.node.clone()).collect()
+    }
+
+    /// The servers among them; `None` before the first reading.
+    #[must_use]
+    pub fn servers_out(&self) -> Option<Vec<String>> {
+        let servers = self.others().filter(|it| it.server).map(|it| it.node.clone()).collect();
+        (self.seen != Seen::Unknown).then_some(servers)
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Holder> {
+        let holders = match &self.seen {
+            Seen::There(held) => held.record.holders.as_slice(),
+            Seen::Absent | Seen::Unknown => &[],
+        };
+        holders.iter().filter(|it| it.node != self.me.node || it.node_uid != self.me.uid)
+    }
+
     /// Says what has changed about us.
     pub(super) fn show(&mut self, out: &mut Vec<Effect>) {
         let wanted = matches!(self.want, Wanted::Turn(_));
-        let follow = wanted || self.grant != Grant::None;
-        if follow != self.following {
-            self.following = follow;
-            out.push(Effect::Follow(follow));
-        }
         let standing = self.standing();
         // A turn of before a boot is not known without a reading.
         let known = wanted || self.said.is_some() || self.seen != Seen::Unknown;

@@ -1,17 +1,19 @@
 //! The node and its cluster.
 //!
 //! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, `stats_state`), logs of applications
-//! (`app_logs`). Not here: the drain protocol (`drain`).
+//! (`app_logs`), what a node says to its peers (`node_outage`). Not here: the drain protocol (`drain`).
 //! Source: lf-edge/eve pkg/pillar/types/{cluster,cipherinfo,edgenode}types.go. Pure: no clock, no I/O, no task.
 
 mod app_logs;
 mod kube_info;
 mod kube_state;
+mod node_outage;
 mod stats_state;
 
 pub use app_logs::*;
 pub use kube_info::*;
 pub use kube_state::*;
+pub use node_outage::*;
 pub use stats_state::*;
 
 use schemars::JsonSchema;

@@ -35,6 +35,8 @@ pub struct DrainJournal {
     pub api_silent_since_ms: u64,
     /// What skipping the rest of the drain would put at risk.
     pub stake: DrainStake,
+    /// What was known of the cluster; kept over boots.
+    pub known: ClusterKnown,
     /// Whose cordon was on the node.
     pub cordon: CordonOwner,
     /// When the drain began.
@@ -64,6 +66,22 @@ pub struct DrainStake {
     /// A virtual machine that runs here, as `apps/virt-launcher-x`, or `none`.
     pub machine: String,
     /// A Longhorn volume whose last healthy replica is here, or `none`.
+    pub volume: String,
+}
+
+/// What this node knew of its cluster when the API answered last: it decides what may be done without the API.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ClusterKnown {
+    /// `worker`, or `server` for a node that has the control plane or etcd; empty if that was never read.
+    pub role: String,
+    /// There was no other node.
+    pub alone: bool,
+    /// The other servers.
+    pub servers: Vec<String>,
+    /// Those of them that had a turn to be down when the Lease of turns was seen last.
+    pub servers_out: Vec<String>,
+    /// A Longhorn volume whose last healthy replica was here, or `none`; empty where that could not be read.
     pub volume: String,
 }
 
@@ -112,7 +130,9 @@ impl Topic for DrainJournal {
             answer.cut(most);
         }
         self.marks.cut(most);
-        for text in [&mut self.stake.role, &mut self.stake.machine, &mut self.stake.volume] {
+        for text in
+            [&mut self.stake.role, &mut self.stake.machine, &mut self.stake.volume, &mut self.known.volume]
+        {
             most.text(text);
         }
     }

@@ -236,7 +236,7 @@ mod tests {
         }
         // After a restart of zedkube its answers are the record; before, the run itself says why.
         let mut skipped = complete("", false);
-        skipped.progress.as_mut().unwrap().skip = "every other node is cordoned".to_owned();
+        skipped.progress.as_mut().unwrap().skip = "the API was not reachable".to_owned();
         assert_eq!(skipped.stand(), Stand::Skipped);
         // Of a status that a person holds up nothing is believed.
         for status in [1, 6, 8, 9] {

@@ -105,7 +105,9 @@ impl Found {
         ] {
             self.command(world, words).await;
         }
-        for path in ["/", "/status", "/metrics", "/healthz", "/readyz", "/app", "/cluster-app", "/nothing"] {
+        for path in
+            ["/", "/status", "/metrics", "/healthz", "/readyz", "/outage", "/app", "/cluster-app", "/nothing"]
+        {
             self.answer(port, path).await;
         }
     }

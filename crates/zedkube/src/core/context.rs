@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use nodestatus::Membership;
 use step::Mono;
-use topics::GoTime;
+use topics::{ClusterKnown, GoTime};
 
+use crate::core::facts::Learned;
 use crate::core::turn::Turns;
 use crate::limits::Limits;
 
@@ -27,12 +28,22 @@ pub(crate) struct NodeContext {
     pub(crate) node_known: bool,
     /// The turn of this node to be down.
     pub(crate) turn: Turns,
+    /// What is known of the cluster, also of earlier boots.
+    pub(crate) known: ClusterKnown,
 }
 
 impl NodeContext {
     /// The turn in which it may be cordoned; `None` while it has to wait for one.
     pub(crate) fn grant(&self) -> Option<super::facts::Grant> {
         if self.limits.take_turns { self.turn.held() } else { Some(super::facts::Grant::default()) }
+    }
+
+    /// Hears what was read of the cluster.
+    pub(crate) fn learn(&mut self, learned: Learned) {
+        let Learned { server, alone, servers, volume } = learned;
+        let role = if server { "server" } else { "worker" }.to_owned();
+        let servers_out = std::mem::take(&mut self.known.servers_out);
+        self.known = ClusterKnown { role, alone, servers, servers_out, volume };
     }
 
     /// What the wall clock of now shows for a point in this boot.

@@ -69,6 +69,12 @@ pub enum Event {
     Turn(Box<Standing>),
     /// Answer to [`Ask::Confirm`]: the turn is still ours, or why not.
     TurnConfirmed(Result<(), Unconfirmed>),
+    /// What was read of the cluster now.
+    Learned(Box<Learned>),
+    /// The other servers that have a turn to be down, as the Lease of turns was seen last.
+    ServersOut(Vec<String>),
+    /// Answer to [`Effect::Margin`]: why etcd can spare this node, or why not.
+    Spared(RunId, Result<String, String>),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
     /// Time has passed.
@@ -100,6 +106,19 @@ pub struct Author {
     pub by: String,
     /// Why, or empty.
     pub reason: String,
+}
+
+/// What one look at the cluster has shown, for times without an API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Learned {
+    /// Our node has the control plane or etcd.
+    pub server: bool,
+    /// There is no other node.
+    pub alone: bool,
+    /// The other servers.
+    pub servers: Vec<String>,
+    /// A Longhorn volume whose last healthy replica is here, or `none`; empty where that cannot be known.
+    pub volume: String,
 }
 
 /// The turn that a cordon was made in; the default where nodes take no turns.
@@ -142,8 +161,6 @@ pub struct Failure {
     pub reason: String,
     /// What held it up at the end.
     pub blockers: Vec<Blocker>,
-    /// Every other node that takes workloads is being drained by us too.
-    pub all_drain: bool,
     /// What was last known of all that held it up.
     pub watched: Watched,
     /// What the next attempt takes over.
@@ -192,6 +209,15 @@ pub enum Effect {
     Candidacy(Candidacy),
     /// Ask whether the API is there.
     Probe(RunId),
+    /// Ask etcd and the agents of its members whether it can spare this node, without the API.
+    Margin {
+        /// To be repeated in the answer.
+        run: RunId,
+        /// Without etcd on this node there is no quorum to keep.
+        lacks_etcd: bool,
+        /// How the API does not answer.
+        trouble: String,
+    },
     /// Ask the keeper of this node's turn.
     Turn(Ask),
     /// Cordon the node in the name of this request, in this turn.
@@ -250,8 +276,10 @@ pub enum Said {
     Left(String),
     /// The last attempt failed.
     GivingUp(String),
-    /// All other nodes drain too.
-    NobodyLeft,
+    /// The API is away: the drain is skipped after this time by chance.
+    SkipWaits(Duration),
+    /// The API is away, and the drain is not skipped, for this reason.
+    SkipRefused(String),
     /// A drain is left out, for this reason.
     Skipped(String),
     /// A drain that is done was held by the fault-injection file for as long as that may be.

@@ -50,6 +50,7 @@ impl Zedkube {
                 member: Membership::default(),
                 node_known: false,
                 turn: super::turn::Turns::default(),
+                known: journal.known.clone(),
             },
             drain: Drain::new(same_boot),
             care: NodeCare::new(now, same_boot.map(|it| it.cordon)),
@@ -152,8 +153,15 @@ impl Core for Zedkube {
             Event::TurnConfirmed(result) => {
                 self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
             }
+            Event::Learned(learned) => self.node.learn(*learned),
+            Event::ServersOut(servers) => self.node.known.servers_out = servers,
+            Event::Spared(run, result) if run == self.drain.run_id() => {
+                let outcome = self.drain.spared(now, result, &self.node, &mut out);
+                self.follow(now, outcome);
+            }
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
+            | Event::Spared(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
             | Event::Away(..)

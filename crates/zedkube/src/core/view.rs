@@ -99,6 +99,7 @@ impl Zedkube {
         kept_short(DrainJournal {
             boot_id: self.node.boot_id.clone(),
             status: self.run_status(),
+            known: self.node.known.clone(),
             cordon: self.care.cordon(),
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),

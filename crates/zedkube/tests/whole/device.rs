@@ -118,6 +118,14 @@ impl Device {
         device
     }
 
+    /// Its node has no role.
+    pub(crate) fn worker(&self) {
+        let is_role = |it: &String| it.starts_with("node-role.kubernetes.io/");
+        self.sim.edit("nodes", "", "n1", |node| {
+            node["metadata"]["labels"].as_object_mut().unwrap().retain(|name, _| !is_role(name));
+        });
+    }
+
     /// The device in a cluster, zedkube at rest.
     pub(crate) async fn idle() -> Self {
         let mut device = Self::new().await;

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use agent::Clock;
@@ -21,6 +22,7 @@ use super::super::answer::Desk;
 use super::super::joined::Joined;
 use super::super::peers::Peers;
 use super::super::roster::Roster;
+use super::super::statement::{Make, Statement};
 use super::{Limits, serve};
 use crate::cluster_status::Place;
 use kubeapi::Target;
@@ -33,6 +35,8 @@ const SECRETS: [&str; 3] = ["AAECA/r7/P3+/w==", "s3cr3t-token", "MDEyMzQ1Njc4OWF
 pub(in crate::server) struct Site {
     pub(in crate::server) root: TempDir,
     pub(in crate::server) sim: Sim,
+    /// How often the statement for peers was made; the first one hangs.
+    made: Arc<AtomicUsize>,
     places: watch::Sender<Option<Place>>,
     bound: watch::Receiver<Option<SocketAddr>>,
     _tasks: JoinSet<()>,
@@ -54,6 +58,20 @@ pub(in crate::server) fn ground() -> Limits {
     }
 }
 
+/// A statement that counts how often it was made; the first one never comes.
+fn site_outage(made: &Arc<AtomicUsize>) -> Make {
+    let made = Arc::clone(made);
+    Arc::new(move || {
+        let nth = made.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            if nth == 0 {
+                std::future::pending::<()>().await;
+            }
+            format!("{{\"Node\":\"{nth}\"}}")
+        })
+    })
+}
+
 impl Site {
     /// A server that has no place yet.
     pub(in crate::server) fn new(ground: Limits) -> Self {
@@ -65,17 +83,19 @@ impl Site {
         let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
         let target = Target::default();
         target.set(NodeName::parse("n1").unwrap(), DEVICE.to_owned());
+        let made = Arc::new(AtomicUsize::new(0));
         let (places, place) = watch::channel(None);
         let (to_bound, bound) = watch::channel(None);
         let limit = Duration::from_millis(100);
         let joined = Joined::new(cluster.clone(), target, clock, limit);
         let roster = Arc::new(Roster::new(cluster, clock, limit));
         let peers = Peers::new(Arc::clone(&roster), clock, ground.peer);
-        let desk = Desk::new(bus, clock, joined, Arc::clone(&roster), peers);
+        let outage = Statement::new(site_outage(&made), clock, limit);
+        let desk = Desk::new(bus, clock, joined, Arc::clone(&roster), peers, outage);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { roster.keep().await });
         tasks.spawn(serve(ground, desk, place, to_bound));
-        Self { root, sim, places, bound, _tasks: tasks }
+        Self { root, sim, made, places, bound, _tasks: tasks }
     }
 
     pub(in crate::server) async fn open(ground: Limits) -> (Self, SocketAddr) {
@@ -220,7 +240,7 @@ async fn d_k26_an_api_that_hangs_empties_status_in_time_and_delays_nobody_else()
 #[tokio::test]
 async fn d_k22_only_documented_paths_and_methods_are_answered() {
     let (_site, address) = Site::open(ground()).await;
-    for path in ["/status", "/", "/metrics", "/healthz", "/readyz"] {
+    for path in ["/status", "/", "/metrics", "/healthz", "/readyz", "/outage"] {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "HEAD", "TRACE", "BREW"] {
             assert_eq!(ask(address, method, path).await.0, 405, "{method} {path}");
         }
@@ -259,11 +279,29 @@ async fn the_page_and_the_figures_tell_the_drain_and_no_answer_holds_a_secret() 
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
     site.label(&json!({ "node-role.kubernetes.io/master": "", "node-role.kubernetes.io/etcd": "" }));
-    for path in ["/status", "/", "/metrics", "/healthz", "/readyz", "/app", "/cluster-app", "/nothing"] {
+    for path in
+        ["/status", "/", "/metrics", "/healthz", "/readyz", "/outage", "/app", "/cluster-app", "/nothing"]
+    {
         let whole = say(address, &format!("GET {path} HTTP/1.1\r\nHost: n1\r\n\r\n")).await;
         assert!(whole.contains("cache-control: no-store"), "{whole}");
         assert!(SECRETS.iter().all(|it| !whole.contains(it)), "{whole}");
     }
+}
+
+#[tokio::test]
+async fn what_a_node_says_to_its_peers_is_made_once_a_second_at_most_and_is_late_for_nobody() {
+    let (site, address) = Site::open(ground()).await;
+    let busy = (503, "busy: ask again in some seconds\n".to_owned());
+    assert_eq!(soon(get(address, "/outage")).await, busy);
+    let clock = Clock::new();
+    let begun = clock.now();
+    for _ in 0..30 {
+        let (code, body) = soon(get(address, "/outage")).await;
+        assert!(code == 200 && body.starts_with("{\"Node\":"), "{code} {body}");
+    }
+    let seconds = usize::try_from(clock.now().since(begun).as_secs()).unwrap();
+    let made = site.made.load(Ordering::SeqCst);
+    assert!(made <= 2 + seconds, "{made} times in {seconds} s");
 }
 
 #[tokio::test]

@@ -54,6 +54,7 @@ async fn facts(etcd: &Etcd, root: &Path, node: &str) -> Facts {
             ..EtcdIsVoter::default()
         }),
         member: Some(etcd.member_name(name)),
+        address: None,
     };
     let kubernetes = Kubernetes::Read(["n1", "n2", "n3"].map(server).to_vec());
     Facts { node: node.to_owned(), own: read(&source).await, kubernetes, words: vec![] }
@@ -303,8 +304,9 @@ async fn s2_port_2382_is_asked_with_the_client_certificate_and_no_error_shows_a_
     }
     put("client.key", "client.key");
     let list = read(&source).await.members.unwrap();
-    let own = Member { id: 0x8e9e_05c5_2164_694d, name: "n1-0000000a".to_owned(), learner: false };
-    let new = Member { id: 0xfd42_2379_fda5_0e48, name: String::new(), learner: true };
+    let own =
+        Member { id: 0x8e9e_05c5_2164_694d, name: "n1-0000000a".to_owned(), learner: false, address: None };
+    let new = Member { id: 0xfd42_2379_fda5_0e48, name: String::new(), learner: true, address: None };
     assert_eq!((list.by, list.members), (own.id, vec![own, new]));
     // Another authority than the server's, then a certificate that the server does not accept.
     put("other.pem", "server-ca.crt");

@@ -32,11 +32,12 @@ pub(super) fn server(nth: u64) -> ServerNode {
         lease_moving: true,
         voter: Some(is_voter()),
         member: Some(format!("n{nth}-0000000{nth}")),
+        address: None,
     }
 }
 
 fn member(nth: u64) -> Member {
-    Member { id: nth, name: format!("n{nth}-0000000{nth}"), learner: false }
+    Member { id: nth, name: format!("n{nth}-0000000{nth}"), learner: false, address: None }
 }
 
 /// What node n1 sees of `servers` healthy servers and one worker; no peer has an agent.
@@ -107,7 +108,8 @@ fn no_api(servers: u64, change: impl FnOnce(&mut Facts)) -> Facts {
 }
 
 fn word(node: &str, healthy: bool) -> Word {
-    Word { node: node.to_owned(), healthy }
+    let health = if healthy { Ok(()) } else { Err("its agent says that its etcd is not healthy".to_owned()) };
+    Word { node: node.to_owned(), member: None, health }
 }
 
 #[test]

@@ -27,7 +27,6 @@ fn the_first_turn_of_a_cluster_creates_the_lease_and_then_enters() {
     assert_eq!(stage.fence(), Some(1));
     assert_eq!(stage.record().holder_identity(), "a");
     assert!(stage.record().queue.is_empty());
-    assert!(stage.said.contains(&Effect::Follow(true)));
     assert_eq!(stage.pass(3_600), "", "a holder asks for nothing");
 }
 
@@ -136,15 +135,15 @@ fn who_withdraws_leaves_the_queue_or_releases_and_asks_for_nothing_any_more() {
     waits.hear(Event::Want(None));
     waits.serve();
     assert_eq!(waits.record().queue.len(), 1);
-    assert_eq!(waits.turn.standing(), Standing::NotWanted { released: None });
+    assert_eq!(waits.turn.standing(), Standing::NotWanted { idle: false });
     let mut holds = Stage::new(Some(Record::default()));
     holds.wants();
     holds.hear(Event::Want(None));
     holds.serve();
     assert!(holds.record().holders.is_empty());
-    assert_eq!(holds.turn.standing(), Standing::NotWanted { released: Some(1) });
-    assert!(holds.said.contains(&Effect::Follow(false)));
+    assert_eq!(holds.turn.standing(), Standing::NotWanted { idle: false });
     assert_eq!(holds.pass(65), "R", "a write of before may still have come through");
+    assert_eq!(holds.turn.standing(), Standing::NotWanted { idle: true });
     assert_eq!(holds.pass(36_000), "");
 }
 
@@ -326,7 +325,7 @@ fn after_a_boot_the_turn_is_kept_until_the_gate_opens() {
     stage.hear(Event::Gate(true));
     stage.serve();
     assert!(stage.record().holders.is_empty());
-    assert_eq!(stage.turn.standing(), Standing::NotWanted { released: Some(7) });
+    assert_eq!(stage.turn.standing(), Standing::NotWanted { idle: true });
     // Released by somebody else meanwhile: it takes no turn and says so.
     let mut forced = Stage::new(Some(Record { holders: vec![old], ..held_by_b(&[]) }));
     forced.hear(Event::Tick);
@@ -341,7 +340,9 @@ fn after_a_boot_the_turn_is_kept_until_the_gate_opens() {
     forced.serve();
     forced.hear(Event::Want(None));
     forced.serve();
-    assert_eq!(forced.turn.standing(), Standing::NotWanted { released: Some(7) });
+    assert_eq!(forced.turn.standing(), Standing::NotWanted { idle: false });
+    forced.pass(65);
+    assert_eq!(forced.turn.standing(), Standing::NotWanted { idle: true });
 }
 
 #[test]
@@ -405,7 +406,7 @@ fn a_holder_that_is_away_is_waited_for_whatever_the_time() {
 #[test]
 fn a_holder_that_is_healthy_and_says_idle_is_taken_over_after_a_minute_without_a_break() {
     let mut stage = Stage::new(Some(held_by_b(&[])));
-    stage.nodes[1].idle_fence = Some(7);
+    stage.nodes[1].idle = true;
     stage.wants();
     stage.pass(31);
     stage.nodes[1].lease_unmoved = true;
@@ -448,4 +449,24 @@ fn whose_place_others_take_away_reads_the_nodes_and_does_not_queue_for_an_object
     assert_eq!((stage.calls.as_str(), stage.waiting().rule), ("RC", Rule::NotListed));
     assert_eq!(stage.record().queue.len(), 3);
     assert!(!stage.pass(3_600).contains('W'));
+}
+
+#[test]
+fn who_wants_no_turn_hears_who_holds_one_without_a_call_and_clears_an_entry_of_its_own_that_comes_back() {
+    let mut stage = Stage::new(Some(Record::default()));
+    stage.hear(Event::Want(None));
+    stage.serve();
+    stage.pass(65);
+    assert_eq!(
+        (stage.turn.standing(), stage.turn.servers_out()),
+        (Standing::NotWanted { idle: true }, Some(vec![]))
+    );
+    stage.calls.clear();
+    stage.edit(|record| record.holders = vec![holder("b", 1), Holder { server: true, ..holder("c", 2) }]);
+    assert_eq!((stage.calls.as_str(), stage.turn.servers_out()), ("", Some(vec!["c".to_owned()])));
+    // As after the Lease was restored from an old copy.
+    stage.edit(|record| record.holders.push(holder("a", 3)));
+    stage.serve();
+    assert_eq!(stage.record().holder_identity(), "b,c");
+    assert_eq!(stage.turn.standing(), Standing::NotWanted { idle: true });
 }

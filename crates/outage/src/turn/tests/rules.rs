@@ -24,9 +24,8 @@ pub(super) fn node(name: &str) -> NodeSeen {
         being_deleted: false,
         out_of_service: false,
         ignored: false,
-        agent_answers: true,
+        idle: false,
         mark: None,
-        idle_fence: None,
     }
 }
 
@@ -280,40 +279,20 @@ fn a_turn_is_taken_over_by_proof_only() {
         change(&mut it);
         it
     };
-    let gate = Holder { phase: Phase::Gate, ..holder("b", 5) };
-    let table: [(&str, Holder, Vec<NodeSeen>, Option<Proof>); 12] = [
+    let table: [(&str, Holder, Vec<NodeSeen>, Option<Proof>); 8] = [
         ("healthy alone", holder("b", 5), vec![node("b")], None),
         ("gone", holder("b", 5), vec![node("a")], Some(Proof::Gone)),
         ("joined again", holder("b", 5), vec![it(|it| it.uid = "new".to_owned())], Some(Proof::Gone)),
-        ("says idle", holder("b", 5), vec![it(|it| it.idle_fence = Some(5))], Some(Proof::Idle)),
-        ("said idle before", holder("b", 5), vec![it(|it| it.idle_fence = Some(4))], None),
+        ("says idle", holder("b", 5), vec![it(|it| it.idle = true)], Some(Proof::Idle)),
         (
             "idle, cordoned by us",
             holder("b", 5),
-            vec![it(|it| (it.idle_fence, it.mark) = (Some(5), mark(5, "L")))],
+            vec![it(|it| (it.idle, it.mark) = (true, mark(5, "L")))],
             None,
         ),
-        ("rebooted", holder("b", 5), vec![it(|it| it.boot_id = "new".to_owned())], Some(Proof::Idle)),
-        (
-            "rebooted, agent silent",
-            holder("b", 5),
-            vec![it(|it| (it.boot_id, it.agent_answers) = ("n".to_owned(), false))],
-            None,
-        ),
-        ("rebooted, at the gate", gate, vec![it(|it| it.boot_id = "new".to_owned())], None),
-        (
-            "rebooted, not Ready",
-            holder("b", 5),
-            vec![it(|it| (it.boot_id, it.ready) = ("n".to_owned(), false))],
-            None,
-        ),
-        ("not Ready", holder("b", 5), vec![it(|it| it.ready = false)], None),
-        (
-            "no sign of life",
-            holder("b", 5),
-            vec![it(|it| (it.lease_unmoved, it.idle_fence) = (true, Some(9)))],
-            None,
-        ),
+        ("rebooted, agent silent", holder("b", 5), vec![it(|it| it.boot_id = "new".to_owned())], None),
+        ("not Ready", holder("b", 5), vec![it(|it| (it.idle, it.ready) = (true, false))], None),
+        ("no sign of life", holder("b", 5), vec![it(|it| (it.lease_unmoved, it.idle) = (true, true))], None),
     ];
     for (what, holder, nodes, expected) in table {
         assert_eq!(proof(&holder, &nodes), expected, "{what}");
@@ -340,8 +319,6 @@ fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks() {
     };
     assert_eq!(rebuilt(None, vec![node("b")]), Some((0, vec![])), "a cluster without turns so far");
     assert_eq!(rebuilt(None, vec![marked(7, "old")]), Some((8, b(7))), "deleted");
-    let idle = NodeSeen { idle_fence: Some(9), ..node("c") };
-    assert_eq!(rebuilt(None, vec![idle.clone()]), Some((10, vec![])), "deleted, with a statement");
     assert_eq!(rebuilt(Some(at(7, vec![holder("b", 7)])), vec![marked(7, "L")]), None, "as it should be");
     assert_eq!(rebuilt(Some(at(7, vec![])), vec![marked(7, "L")]), None, "released before its mark is gone");
     assert_eq!(rebuilt(Some(at(5, vec![])), vec![marked(7, "L")]), Some((8, b(7))), "restored");
@@ -356,7 +333,7 @@ fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks() {
         "created without looking"
     );
     assert_eq!(rebuilt(Some(at(8, vec![holder("b", 7)])), vec![marked(7, "old")]), None, "rebuilt already");
-    assert_eq!(rebuilt(Some(at(5, vec![])), vec![idle]), Some((10, vec![])), "restored, nobody is in a turn");
+    assert_eq!(rebuilt(Some(at(5, vec![])), vec![node("c")]), None, "restored, nobody is in a turn");
     let record = Record { forced: vec![forced], ..at(8, vec![]) };
     assert_eq!(rebuilt(Some(record), vec![marked(7, "old")]), None, "an operator released it");
     let back = rebuild(&Reading { held: None, nodes: vec![marked(7, "old")] }).unwrap();

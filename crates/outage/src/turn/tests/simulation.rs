@@ -69,13 +69,13 @@ fn in_any_order_of_events_never_more_than_the_limit_are_out_and_nobody_waits_for
 }
 
 #[test]
-fn every_planted_fault_is_caught() {
+fn each_planted_fault_that_chance_finds_is_caught() {
     let none = Budget::default();
+    // A fence that is ignored is found once in some ten thousand ways: the model goes all of them.
     let faults = [
         (Fault::TurnExpiry, Budget { emergencies: 1, ..none }),
         (Fault::TurnGate, Budget { emergencies: 1, ..none }),
         (Fault::TurnLastLook, Budget { releases: 2, ..none }),
-        (Fault::TurnFence, Budget { restores: 1, uncordons: 1, ..none }),
     ];
     for (fault, budget) in faults {
         match run(2_000, 2, Just(budget), Some(fault)) {

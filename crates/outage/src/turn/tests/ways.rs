@@ -132,7 +132,7 @@ impl World {
             may(write && !node.cut && budget.lost > 0, Action::LoseAnswer(nth));
             may(write && !node.cut && budget.late > 0 && self.late.is_none(), Action::Delay(nth));
             let shown = self.lease.as_ref().map(|it| &it.resource_version);
-            may(node.follows && up && !node.cut && node.shown.as_ref() != shown, Action::Watch(nth));
+            may(up && !node.cut && node.shown.as_ref() != shown, Action::Watch(nth));
             may(node.can_go(), Action::Go(nth));
             may(node.step == Step::Out && budget.failures > 0, Action::Fail(nth));
             may(

@@ -42,12 +42,10 @@ pub(super) struct Node {
     pub(super) jobs: u32,
     pub(super) turn: Option<Turn>,
     pub(super) call: Option<Effect>,
-    pub(super) follows: bool,
     pub(super) shown: Option<String>,
     pub(super) standing: Option<Standing>,
     pub(super) mark: Option<Mark>,
     pub(super) unschedulable: bool,
-    pub(super) idle: Option<Fence>,
     pub(super) off_since: Option<Mono>,
     /// Between a confirmed turn and healthy.
     pub(super) out: bool,
@@ -148,9 +146,8 @@ impl Node {
             being_deleted: false,
             out_of_service: false,
             ignored: false,
-            agent_answers: self.turn.is_some() && !self.cut,
+            idle: !self.cut && self.standing == Some(Standing::NotWanted { idle: true }),
             mark: self.mark.clone(),
-            idle_fence: self.idle,
         }
     }
 
@@ -202,12 +199,10 @@ impl World {
             jobs,
             turn: None,
             call: None,
-            follows: false,
             shown: None,
             standing: None,
             mark: None,
             unschedulable: false,
-            idle: None,
             off_since: None,
             out: false,
             covered: false,
@@ -236,7 +231,7 @@ impl World {
     pub(super) fn start(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
         node.turn = Some(Turn::new(node.me(), nth as u64 * 7 + u64::from(node.boot)));
-        (node.call, node.standing, node.follows, node.shown) = (None, None, false, None);
+        (node.call, node.standing, node.shown) = (None, None, None);
         let wants =
             matches!(node.step, Step::Wants | Step::Cordoned | Step::Confirming | Step::Out | Step::LastLook);
         if wants {
@@ -258,13 +253,7 @@ impl World {
         for effect in effects {
             let node = &mut self.nodes[nth];
             match effect {
-                Effect::Follow(on) => node.follows = on,
-                Effect::Stand(standing) => {
-                    if let Standing::NotWanted { released: Some(fence) } = &standing {
-                        node.idle = Some(*fence);
-                    }
-                    node.standing = Some(standing);
-                }
+                Effect::Stand(standing) => node.standing = Some(standing),
                 Effect::Confirmed(answer) => self.confirmed(nth, answer),
                 Effect::Say(_) => {}
                 Effect::Read(_) | Effect::ReadCluster(_) | Effect::ReadMargin(_) | Effect::Write(..) => {
@@ -301,6 +290,7 @@ impl World {
     pub(super) fn off(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
         (node.step, node.turn, node.call, node.off_since) = (Step::Off, None, None, Some(self.now));
+        node.standing = None;
         node.jobs = node.jobs.saturating_sub(1);
     }
 

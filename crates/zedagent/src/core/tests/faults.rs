@@ -194,7 +194,7 @@ fn a_complete_is_nobodys_before_the_answers_beside_it_were_read_once() {
     assert!(!commands(&core.step(T0, status(9, 2))));
     let mut skipped = answer(&request, 9);
     if let Event::Progress(Some(progress)) = &mut skipped {
-        progress.answers[0].skip = "every other node is being drained too".into();
+        progress.answers[0].skip = "the Kubernetes API was not reachable for 300 s".into();
     }
     let effects = core.step(T0, skipped);
     assert!(commands(&effects));

@@ -17,7 +17,9 @@ use crate::core::context::NodeContext;
 use crate::core::facts::{Away, Effect};
 
 /// What is known not to be there.
-const NONE: &str = "none";
+pub(super) const NONE: &str = "none";
+/// The role of a node without control plane and etcd.
+pub(super) const WORKER: &str = "worker";
 /// A restart may hide a break: this run of the agent has to find the API silent for so long by itself.
 const OWN: Duration = Duration::from_secs(60);
 
@@ -72,7 +74,7 @@ impl Lost<'_> {
             return never("a person has requested this drain");
         }
         match role.as_str() {
-            "worker" => {}
+            WORKER => {}
             "server" => return never("this node has the control plane or etcd"),
             _ => return never("the role of this node is not known"),
         }
@@ -137,7 +139,7 @@ impl Drain {
     pub(super) fn remaining(&mut self, node: &NodeContext) {
         let known = self.run.pods().and_then(|it| it.remaining.clone());
         if let Some(Remaining { server, machine }) = known.filter(|_| may_be_skipped(node)) {
-            (if server { "server" } else { "worker" }).clone_into(&mut self.stake.role);
+            (if server { "server" } else { WORKER }).clone_into(&mut self.stake.role);
             self.stake.machine = machine.unwrap_or_else(|| NONE.to_owned());
         }
     }
@@ -186,15 +188,7 @@ impl Drain {
         let Silence { since, until, tries, last } = silence;
         let since = self.silent_since.unwrap_or(*since);
         let PodCounts { total, gone, .. } = self.counts();
-        let force = match answers.shown(self.serves.as_ref()).requested_by {
-            Requester::Operator => "`zedbox drain cancel` withdraws your request",
-            Requester::Update => {
-                "`zedbox drain force complete --for update` lets the update go ahead without the rest of the drain"
-            }
-            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
-                "`zedbox drain force complete --for reboot` lets the operation go ahead without the rest of the drain"
-            }
-        };
+        let force = self.force_words(answers);
         let Away { address, why, .. } = &**last;
         let reason = format!(
             "no answer from the Kubernetes API at {address} since {}, for {} s, tried {tries} times: {why}; {gone} of \
@@ -208,6 +202,19 @@ impl Drain {
             self.skip_words(answers, node)
         );
         (reason, next_step)
+    }
+
+    /// What a person can type who does not want to wait.
+    pub(super) fn force_words(&self, answers: &Answers) -> &'static str {
+        match answers.shown(self.serves.as_ref()).requested_by {
+            Requester::Operator => "`zedbox drain cancel` withdraws your request",
+            Requester::Update => {
+                "`zedbox drain force complete --for update` lets the update go ahead without the rest of the drain"
+            }
+            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
+                "`zedbox drain force complete --for reboot` lets the operation go ahead without the rest of the drain"
+            }
+        }
     }
 
     /// What becomes of a drain in whose middle the API stays silent; empty where nobody has asked for a skip.

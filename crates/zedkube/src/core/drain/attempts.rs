@@ -130,11 +130,6 @@ impl Drain {
         });
         let reason = failure.reason;
         out.push(Effect::Say(Said::AttemptFailed(attempt, reason.clone())));
-        if failure.all_drain {
-            out.push(Effect::Say(Said::NobodyLeft));
-            let skip = format!("every other node is being drained too, nothing can move: {reason}");
-            return Some(self.skip(skip, out));
-        }
         if attempt + u32::from(planted(Fault::K1)) < node.limits.drain_tries {
             let until = now + node.limits.drain_pause();
             self.run = Run::Pausing { attempt, until, reason, last };

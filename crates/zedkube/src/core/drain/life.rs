@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use agent::settings::{self, Properties};
+use agent::settings::Properties;
 use kubenodeop::StickyAction;
 use outage::keeper::Ask;
-use step::{Fault, Mono, planted};
+use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainRequest};
 
 use super::api_lost::Silence;
@@ -252,7 +252,7 @@ impl Drain {
                     return self.turn(now, node, out);
                 }
                 out.push(Effect::Probe(self.run_id));
-                self.run = Run::Probing { away_since: now, tried: 0, again: None, trouble: String::new() };
+                self.run = Run::probing(now, 0);
             }
             Run::Waiting { again, .. } if again.is_some_and(|at| now >= at) => {
                 *again = None;
@@ -314,30 +314,6 @@ impl Drain {
         self.serves.as_ref()
     }
 
-    /// Hears whether the API can be reached.
-    pub(crate) fn probed(
-        &mut self,
-        now: Mono,
-        result: Result<(), String>,
-        node: &NodeContext,
-        out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
-        let Run::Probing { away_since, tried, again: None, .. } = self.run else { return None };
-        let Err(trouble) = result else { return self.reached(now, tried, node, out) };
-        let limit = self.properties.time(settings::DRAIN_SKIP);
-        // A drain that was under way holds: an API that is away for one cause would release every draining node.
-        let under_way = self.resume.is_some();
-        if now.since(away_since) >= limit && !under_way && !planted(Fault::K2) {
-            let secs = limit.as_secs();
-            let skip = format!("the Kubernetes API was not reachable for {secs} s: {trouble}");
-            return Some(self.skip(skip, out));
-        }
-        let pause = now + node.limits.probe_pause();
-        let again = if under_way { pause } else { pause.min(away_since + limit) };
-        self.run = Run::Probing { away_since, tried, again: Some(again), trouble };
-        None
-    }
-
     /// Hears what came of a try to cordon.
     pub(crate) fn cordoned(
         &mut self,
@@ -348,7 +324,6 @@ impl Drain {
     ) -> Option<Outcome> {
         let Run::Cordoning { tried, again: None, .. } = self.run else { return None };
         match result {
-            Ok(_) if planted(Fault::K15) => Some(self.skip("every other node is cordoned".to_owned(), out)),
             Ok(owner) => {
                 self.floor = None;
                 out.push(Effect::Say(Said::Cordoned(owner)));

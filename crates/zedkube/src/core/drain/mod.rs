@@ -3,6 +3,7 @@
 //! Called by the core alone, which performs what an [`Outcome`] brings for the node and for whoever waits. Not here:
 //! requests and answers, the Node object, and the pods. Pure: no clock, no I/O, no task.
 
+mod api_away;
 mod api_lost;
 mod attempts;
 mod life;

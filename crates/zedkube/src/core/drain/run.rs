@@ -18,14 +18,12 @@ pub(crate) enum Run {
     },
     /// Asks whether the API is there.
     Probing {
-        /// Since when it is not.
-        away_since: Mono,
         /// As in [`Run::Waiting`].
         tried: u32,
         /// When it is asked again; `None` while an answer is awaited.
         again: Option<Mono>,
-        /// Why it is not, or empty.
-        trouble: String,
+        /// How it is not.
+        away: Away,
     },
     /// Waits for its turn to be down.
     Waiting {
@@ -81,6 +79,27 @@ pub(crate) enum Run {
     },
     /// Over.
     Ended(End),
+}
+
+/// An API that is not there.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Away {
+    /// Since when.
+    pub(super) since: Mono,
+    /// Why it is not, or empty.
+    pub(super) trouble: String,
+    /// When the drain is skipped, once it has been away for long enough.
+    pub(super) skip_at: Option<Mono>,
+    /// Why it is not skipped.
+    pub(super) refused: Option<String>,
+}
+
+impl Run {
+    /// Asks from now on whether the API is there.
+    pub(super) fn probing(now: Mono, tried: u32) -> Self {
+        let away = Away { since: now, trouble: String::new(), skip_at: None, refused: None };
+        Self::Probing { tried, again: None, away }
+    }
 }
 
 /// How a drain ended.

@@ -47,9 +47,9 @@ impl Drain {
         let (tier, estimate, deadline) = match &self.run {
             Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
             Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
+            Run::Probing { away, .. } => (None, None, away.skip_at.filter(|_| away.refused.is_none())),
             Run::Idle
             | Run::Taken { .. }
-            | Run::Probing { .. }
             | Run::Waiting { .. }
             | Run::Cordoning { .. }
             | Run::Confirming { .. }

@@ -37,7 +37,7 @@ impl Drain {
                 return None;
             }
             out.push(Effect::Probe(self.run_id));
-            self.run = Run::Probing { away_since: now, tried, again: None, trouble: String::new() };
+            self.run = Run::probing(now, tried);
         } else if let Some(waiting) = node.turn.waiting().filter(|_| node.turn.is_refused()) {
             self.run = Run::Waiting { tried: 0, again: None };
             out.push(Effect::Say(Said::WaitsForTurn(waiting.why.clone())));

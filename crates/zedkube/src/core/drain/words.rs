@@ -5,8 +5,9 @@ use kubeapi::listed;
 use kubenodeop::{Counts, Phase, Progress};
 use topics::{DrainPhase, DrainStatus};
 
+use super::api_away::{May, may_skip};
 use super::life::Drain;
-use super::run::{End, Run};
+use super::run::{Away, End, Run};
 use crate::WAIT;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
@@ -28,24 +29,14 @@ impl Drain {
         Some(match &self.run {
             Run::Idle => return None,
             Run::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
-            Run::Probing { trouble, .. } if trouble.is_empty() => {
+            Run::Probing { away, .. } if away.trouble.is_empty() => {
                 words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
             }
-            Run::Probing { trouble, .. } => {
-                let then = if self.resume.is_some() {
-                    format!(
-                        "the drain that was under way continues by itself once it answers{}",
-                        self.skip_words(answers, node)
-                    )
-                } else {
-                    let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
-                    format!(
-                        "once it has been unreachable for {secs} s, without a break, the drain is skipped"
-                    )
-                };
+            Run::Probing { away, .. } => {
+                let (reason, then) = self.away_words(away, answers, node);
                 words(
                     DrainPhase::Checking,
-                    format!("the Kubernetes API is not reachable: {trouble}"),
+                    reason,
                     format!(
                         "check that the cluster software runs on this node: `systemctl status k3s`; {then}"
                     ),
@@ -121,6 +112,43 @@ impl Drain {
                 words(resumed_phase(*status), "zedkube restarted and is catching up", "nothing")
             }
         })
+    }
+
+    /// An API that is away before the drain has begun: what that leads to.
+    fn away_words(&self, away: &Away, answers: &Answers, node: &NodeContext) -> (String, String) {
+        let mut reason = format!("the Kubernetes API is not reachable: {}", away.trouble);
+        if self.resume.is_some() {
+            let then = "the drain that was under way continues by itself once it answers";
+            return (reason, format!("{then}{}", self.skip_words(answers, node)));
+        }
+        let secs = self.properties.time(settings::DRAIN_SKIP).as_secs();
+        let after = format!("once it has been unreachable for {secs} s, without a break");
+        let may = if node.limits.take_turns { may_skip(&node.known) } else { May::Now };
+        let refused = match &may {
+            May::No(why) => Some(why),
+            May::Now | May::Later | May::WithMargin { .. } => away.refused.as_ref(),
+        };
+        if let Some(why) = refused {
+            reason.push_str("; the drain is not skipped for that: ");
+            reason.push_str(why);
+            return (reason, self.force_words(answers).to_owned());
+        }
+        if may == May::Now {
+            return (reason, format!("{after}, the drain is skipped"));
+        }
+        let spared = if may == May::Later { "" } else { ", if etcd can spare this node then" };
+        let later = node.limits.skip_spread().as_secs();
+        if away.skip_at.is_none() {
+            return (
+                reason,
+                format!("{after}, and up to {later} s more by chance, the drain is skipped{spared}"),
+            );
+        }
+        let reason = format!(
+            "{reason}; the drain is skipped at Deadline{spared}: each node waits a time by chance, up to {later} s, so \
+             that they do not go together"
+        );
+        (reason, "it continues by itself once the API answers".to_owned())
     }
 
     /// What a drain that is done has left in place, in words; empty when nothing.

@@ -40,6 +40,7 @@ impl History {
                 | Effect::Status(_)
                 | Effect::Candidacy(_)
                 | Effect::Probe(_)
+                | Effect::Margin { .. }
                 | Effect::Turn(_)
                 | Effect::Drain(..)
                 | Effect::Await(..)
@@ -110,11 +111,12 @@ impl History {
             | Said::Stirred(_)
             | Said::Left(_)
             | Said::HeldTooLong
+            | Said::SkipWaits(_)
+            | Said::SkipRefused(_)
             | Said::Gate(_)
             | Said::Repaired(_)
             | Said::Tainted(_)
             | Said::TaintAgain(..)
-            | Said::NobodyLeft
             | Said::GivenBack
             | Said::LookFailed(_) => {}
         }

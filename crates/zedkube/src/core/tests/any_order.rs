@@ -25,8 +25,8 @@ enum Turn {
     Force(u8, u8),
     Unforce,
     Hold(bool),
-    /// The task at work ends: well, badly, or with every other node draining too; a wait for a change ends with one.
-    Result(u8),
+    /// The task at work ends, well or not; a wait for a change ends with one.
+    Result(bool),
     /// The drain at work reports how far it is.
     Progress(bool),
     /// The look at the node ends: with what is there, or with trouble.
@@ -66,7 +66,7 @@ fn turn() -> impl Strategy<Value = Turn> {
         1 => (2..=3_u8).prop_map(|by| Turn::Force(9, by)),
         2 => Just(Turn::Unforce),
         1 => any::<bool>().prop_map(Turn::Hold),
-        8 => prop_oneof![6 => Just(0_u8), 3 => Just(1_u8), 1 => Just(2_u8)].prop_map(Turn::Result),
+        8 => proptest::bool::weighted(0.6).prop_map(Turn::Result),
         3 => any::<bool>().prop_map(Turn::Progress),
         1 => (0..300_u64).prop_map(Turn::Moment),
         4 => proptest::bool::weighted(0.8).prop_map(Turn::Look),
@@ -124,7 +124,7 @@ impl World {
                 self.hold = hold;
                 self.hear(&Event::Hold(hold));
             }
-            Turn::Result(how) => self.result(how),
+            Turn::Result(well) => self.result(well),
             Turn::Progress(proving) => {
                 if let Some(Task::Drain(run)) = self.task {
                     let phase = if proving { Phase::Proving } else { Phase::Draining };

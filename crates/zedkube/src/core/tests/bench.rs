@@ -39,11 +39,10 @@ pub(super) fn request(by: Requester, secs: u64) -> NodeDrainRequest {
 }
 
 /// An attempt that failed.
-pub(super) fn failed(reason: &str, all_drain: bool) -> Failure {
+pub(super) fn failed(reason: &str) -> Failure {
     Failure {
         reason: reason.into(),
         blockers: Vec::new(),
-        all_drain,
         watched: Watched::default(),
         marks: Marks::default(),
     }
@@ -179,10 +178,21 @@ impl Bench {
         assert!(self.last.iter().any(|it| matches!(it, Effect::Drain(..))));
     }
 
-    pub(super) fn fail(&mut self, run: RunId, all_drain: bool) {
+    pub(super) fn fail(&mut self, run: RunId) {
         let marks = self.core.drain.run().pods().map(|pods| pods.marks.clone()).unwrap_or_default();
-        let failure = Failure { marks, ..failed("budget shop/web", all_drain) };
+        let failure = Failure { marks, ..failed("budget shop/web") };
         self.hear(Event::Drained(run, Err(Box::new(failure))));
+    }
+
+    /// The API stays away until the drain is skipped.
+    pub(super) fn skip(&mut self) {
+        let run = self.run();
+        while self.status().0 != 9 {
+            self.hear(Event::Probed(run, Err("connection refused".into())));
+            if self.status().0 != 9 {
+                self.wait();
+            }
+        }
     }
 
     pub(super) fn done(&mut self, run: RunId) {

@@ -49,7 +49,7 @@ fn draining() -> Bench {
 fn failing() -> Bench {
     let mut bench = draining();
     let run = bench.core.drain.run_id();
-    bench.fail(run, false);
+    bench.fail(run);
     bench
 }
 
@@ -76,7 +76,7 @@ fn points() -> Vec<(&'static str, Bench)> {
     let mut given_up = draining();
     for _ in 1..=5 {
         let run = given_up.core.drain.run_id();
-        given_up.fail(run, false);
+        given_up.fail(run);
         if given_up.status().0 != 8 {
             given_up.wait();
         }
@@ -183,7 +183,7 @@ fn k4_ages_and_deadlines_by_the_new_clock_are_those_of_the_monotonic_one() {
         // What comes after is written by the new clock.
         bench.now = at(20);
         let run = bench.core.drain.run_id();
-        bench.fail(run, false);
+        bench.fail(run);
         assert_eq!(bench.core.progress().deadline, shows(320));
         let steps = &bench.core.history.kept().drains[0].steps;
         assert_eq!((steps[0].at, steps[steps.len() - 1].at), (shows(0), shows(20)));

@@ -88,7 +88,7 @@ fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
     bench.ask(&request(Requester::DeviceOp, 2));
     let run = bench.until_draining();
     for attempt in 1..=5 {
-        bench.fail(run, false);
+        bench.fail(run);
         if attempt < 5 {
             bench.wait();
         }

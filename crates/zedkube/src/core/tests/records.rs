@@ -39,6 +39,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         Effect::Status(_) => Some("status"),
         Effect::Drain(..) | Effect::Probe(_) | Effect::Cordon(..) => Some("call"),
         Effect::Candidacy(_)
+        | Effect::Margin { .. }
         | Effect::Turn(_)
         | Effect::Await(..)
         | Effect::Cancel
@@ -83,7 +84,7 @@ fn o8_a_drain_is_kept_step_by_step_with_its_times_counts_and_what_was_let_pass()
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
     bench.hear(Event::Draining(run, Box::new(Progress { evicted: 3, recordons: 1, ..Progress::default() })));
     later(&mut bench, 60);
-    bench.fail(run, false);
+    bench.fail(run);
     assert_eq!(newest(&bench).status, DrainStatus::DrainRetrying);
     bench.wait();
     bench.hear(Event::Draining(run, proving(2)));
@@ -127,7 +128,7 @@ fn each_end_of_a_drain_has_its_word_and_its_reason() {
     let failed = drain(&|bench| {
         let run = bench.until_draining();
         for attempt in 1..=5 {
-            bench.fail(run, false);
+            bench.fail(run);
             if attempt < 5 {
                 bench.wait();
             }
@@ -146,10 +147,9 @@ fn each_end_of_a_drain_has_its_word_and_its_reason() {
     });
     assert_eq!(no_cordon, ("failed", 6, text("conflict"), text("")));
     let skipped = drain(&|bench| {
-        let run = bench.until_draining();
-        bench.fail(run, true);
+        bench.skip();
     });
-    let why = "every other node is being drained too, nothing can move: budget shop/web";
+    let why = "the Kubernetes API was not reachable for 300 s: connection refused";
     assert_eq!(skipped, ("skipped", 9, text(why), text(why)));
     let left = drain(&|bench| {
         bench.until_draining();
@@ -187,7 +187,7 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
     let run = bench.until_draining();
     bench.hear(Event::Draining(run, Box::new(Progress { evicted: 3, ..Progress::default() })));
     later(&mut bench, 60);
-    bench.fail(run, false);
+    bench.fail(run);
     let mut next = restarted(&bench, "b1");
     next.ask(&request(US, 1));
     next.join();
@@ -289,7 +289,7 @@ fn the_history_is_not_written_with_every_pod() {
         assert!(!order(&bench).contains(&"history"), "pod {pod}");
     }
     later(&mut bench, 1);
-    bench.fail(run, false);
+    bench.fail(run);
     assert_eq!(newest(&bench).evicted, 199);
     assert_eq!(order(&bench), ["journal", "history", "progress", "status"]);
 }

@@ -60,7 +60,7 @@ fn pausing() -> (Bench, NodeDrainRequest) {
     let marks = Marks { attempt: Some(T0), returns, volumes: Some(at(50)), ..Marks::default() };
     bench.now = at(60);
     bench.hear(Event::Draining(run, Box::new(Progress { marks, ..Progress::default() })));
-    bench.fail(run, false);
+    bench.fail(run);
     (bench, reboot)
 }
 
@@ -133,7 +133,7 @@ fn d15_restarts_upon_restarts_do_not_forget_and_five_attempts_stay_five() {
         bench = restarted(bench.core.journal(), bench.now + Duration::from_secs(300), &reboot);
         assert_eq!(begun(&bench).unwrap().0, attempt);
         let run = bench.core.drain.run_id();
-        bench.fail(run, false);
+        bench.fail(run);
     }
     assert_eq!(bench.status(), (8, 2));
 }
@@ -238,7 +238,7 @@ fn d16_the_last_failure_waits_for_no_change() {
     let run = bench.core.drain.run_id();
     for _ in 2..=5 {
         bench.wait();
-        bench.fail(run, false);
+        bench.fail(run);
     }
     assert_eq!(bench.status(), (DrainStatus::FailedDrain.number(), 2));
     assert!(!awaits(&bench));

@@ -47,7 +47,7 @@ fn d_k1_five_attempts_300_s_apart_then_failed_drain() {
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.until_draining();
     for attempt in 1..=5 {
-        bench.fail(run, false);
+        bench.fail(run);
         if attempt < 5 {
             assert_eq!(bench.status(), (7, 2), "after attempt {attempt}");
             assert_eq!(bench.wait(), Duration::from_secs(300));
@@ -142,17 +142,6 @@ fn d_k2_an_api_that_stays_away_is_skipped_after_its_time_with_a_reason() {
 }
 
 #[test]
-fn d_k15_only_a_failed_attempt_with_all_others_draining_by_us_is_skipped() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
-    bench.fail(run, true);
-    assert_eq!(bench.status(), (9, 2));
-    let shown = |it: &Effect| matches!(it, Effect::Progress(it) if it.skip.contains("every other node"));
-    assert!(bench.last.iter().any(shown));
-}
-
-#[test]
 fn a_request_before_the_cluster_config_waits_for_it() {
     let mut bench = Bench::with(None);
     bench.ask(&request(Requester::DeviceOp, 1));
@@ -219,7 +208,7 @@ fn evictions_of_all_attempts_are_one_sum() {
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.until_draining();
     bench.hear(Event::Draining(run, Box::new(Progress { evicted: 3, ..Progress::default() })));
-    bench.fail(run, false);
+    bench.fail(run);
     assert_eq!(bench.core.progress().evicted, 3);
     bench.wait();
     bench.hear(Event::Draining(run, Box::new(Progress { evicted: 2, ..Progress::default() })));
@@ -249,7 +238,7 @@ fn our_own_uncordon_after_a_failure_does_not_take_a_forced_complete_back() {
         bench.ask(&request(Requester::DeviceOp, 1));
         let run = bench.until_draining();
         for attempt in 1..=5 {
-            bench.fail(run, false);
+            bench.fail(run);
             if attempt < 5 {
                 bench.wait();
             }
@@ -285,7 +274,7 @@ fn between_two_tries_of_an_operation_a_reader_learns_that_the_last_drain_failed(
     bench.ask(&reboot);
     let run = bench.until_draining();
     for attempt in 1..=5 {
-        bench.fail(run, false);
+        bench.fail(run);
         if attempt < 5 {
             bench.wait();
         }
@@ -387,7 +376,7 @@ fn o4_the_replies_of_the_last_attempt_stay_after_it_has_ended() {
         let run = bench.until_draining();
         bench.hear(Event::Draining(run, shown()));
         if failed {
-            bench.fail(run, false);
+            bench.fail(run);
         } else {
             bench.done(run);
         }

@@ -151,7 +151,7 @@ fn trouble_with_the_api_is_never_told_as_pods_that_are_leaving() {
     assert_eq!(said.next_step, "renew the credentials");
     assert!(said.reason.contains("1 of 3 pods gone") && said.reason.contains("401"), "{}", said.reason);
     // And it stays the advice when the attempt fails on it.
-    bench.fail(run, false);
+    bench.fail(run);
     let step = bench.core.progress().next_step;
     assert!(step.starts_with("renew the credentials; the next attempt"), "{step}");
 }
@@ -173,7 +173,7 @@ fn o2_volumes_that_are_waited_for_are_a_phase_with_their_names() {
 fn what_a_rule_lets_pass_is_told_in_the_end_by_name_and_logged_also_when_it_was_in_an_earlier_attempt() {
     let (mut bench, run) = draining();
     bench.hear(Event::Draining(run, Box::new(Progress { left: vec![left("shop/old-0")], ..pods(3) })));
-    bench.fail(run, false);
+    bench.fail(run);
     bench.wait();
     bench.hear(Event::Drained(run, Ok(done_with(vec![left("shop/late-0"), left("shop/old-0")]))));
     let said = *writes(&bench).last().unwrap();
@@ -202,7 +202,7 @@ fn a_drain_that_fails_for_good_still_shows_its_attempt_and_who_blocked() {
     for attempt in 1..=5 {
         let failure = Failure {
             blockers: vec![blocker("web-1", BlockCode::OverTime)],
-            ..failed("pod shop/web-1 is over its time", false)
+            ..failed("pod shop/web-1 is over its time")
         };
         bench.hear(Event::Drained(run, Err(Box::new(failure))));
         if attempt < 5 {

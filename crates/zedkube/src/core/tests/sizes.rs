@@ -42,7 +42,7 @@ fn marks() -> Marks {
 
 /// A history in which everything is as long as it can be.
 fn full() -> Bench {
-    let mut bench = Bench::at(T0, Limits { drain_tries: 50, ..alone() }, None);
+    let mut bench = Bench::at(T0, Limits { drain_tries: 31, ..alone() }, None);
     bench.core.node.boot_id = "0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1".to_owned();
     // The longest wall clock.
     let longest: topics::GoTime = "2026-12-31T23:59:59.123456789Z".parse().unwrap();
@@ -79,7 +79,7 @@ fn full() -> Bench {
         for _ in 1..=30 {
             bench.hear(Event::Draining(run, Box::new(progress.clone())));
             let blockers = progress.blockers.clone();
-            let failure = super::Failure { blockers, ..super::bench::failed(&long(), false) };
+            let failure = super::Failure { blockers, ..super::bench::failed(&long()) };
             bench.hear(Event::Drained(run, Err(Box::new(failure))));
             bench.wait();
         }
@@ -91,7 +91,7 @@ fn full() -> Bench {
             reason: long(),
         })));
         bench.hear(Event::Force(Force::Refused(format!("{nth}{}", long()))));
-        let failure = super::bench::failed(&long(), true);
+        let failure = super::Failure { blockers: progress.blockers.clone(), ..super::bench::failed(&long()) };
         bench.hear(Event::Draining(run, Box::new(progress)));
         if nth < 11 {
             bench.hear(Event::Drained(run, Err(Box::new(failure))));

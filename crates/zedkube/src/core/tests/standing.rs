@@ -23,7 +23,7 @@ fn d_k6_a_request_taken_back_in_any_state_cancels_and_gives_the_node_back() {
             bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
         }
         match steps {
-            4 => bench.fail(run, false),
+            4 => bench.fail(run),
             5 => bench.done(run),
             _ => {}
         }
@@ -164,7 +164,7 @@ fn p5_a_requester_whose_drain_failed_is_not_told_complete_for_the_other_one() {
     bench.ask(&request(Requester::Update, 1));
     let run = bench.until_draining();
     for attempt in 1..=5 {
-        bench.fail(run, false);
+        bench.fail(run);
         if attempt < 5 {
             bench.wait();
         }

@@ -2,6 +2,8 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+mod away;
+
 use kubenodeop::node::gate::Layer;
 use outage::keeper::{Ask, Wish};
 use outage::turn::event::{Standing, Unconfirmed, Waiting};
@@ -186,25 +188,6 @@ fn r7_a_restart_keeps_the_cordon_until_the_turn_is_known_to_be_somebody_elses() 
             assert!(!gives_back(&bench));
         }
     }
-}
-
-#[test]
-fn u8_an_api_that_is_silent_while_a_turn_is_waited_for_leads_to_the_documented_skip() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    bench.hear(waits(Rule::Api));
-    for _ in 0..200 {
-        if bench.status().0 == 9 {
-            break;
-        }
-        if has(&bench, |it| matches!(it, Effect::Probe(_))) {
-            let run = bench.run();
-            bench.hear(Event::Probed(run, Err("no route to host".into())));
-        } else {
-            bench.wait();
-        }
-    }
-    assert_eq!(bench.core.progress().phase, DrainPhase::Skipped);
 }
 
 #[test]

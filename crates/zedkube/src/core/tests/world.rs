@@ -229,6 +229,8 @@ impl World {
                     self.sentry = wanted;
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
+                // Nodes take no turns here.
+                Effect::Margin { .. } => panic!("asks for the margin"),
                 Effect::Turn(_) | Effect::Say(_) => {}
             }
         }
@@ -263,7 +265,7 @@ impl World {
     pub(super) fn begin(&mut self, task: Task) {
         if let Some(Task::Await(run)) = self.task {
             // It is replaced; what it has sent is heard all the same.
-            self.late.push(ended(Task::Await(run), 0, self.node));
+            self.late.push(ended(Task::Await(run), true, self.node));
             self.task = None;
         }
         assert!(self.task.is_none(), "{task:?} beside {:?}", self.task);
@@ -278,7 +280,7 @@ impl World {
         self.proved = false;
         if let Some(task) = self.task.take() {
             self.on_its_way(task);
-            self.late.push(ended(task, 0, self.node));
+            self.late.push(ended(task, true, self.node));
         }
     }
 
@@ -314,25 +316,25 @@ impl World {
         }
     }
 
-    pub(super) fn result(&mut self, how: u8) {
+    pub(super) fn result(&mut self, well: bool) {
         let Some(task) = self.task.take() else { return };
-        if matches!(task, Task::Cordon(_)) && how == 0 && self.node == CordonOwner::None {
+        if matches!(task, Task::Cordon(_)) && well && self.node == CordonOwner::None {
             self.write(CordonOwner::Ours);
-        } else if how == 1 {
+        } else if !well {
             // No answer in time does not mean that it is not done.
             self.on_its_way(task);
         }
         let standing = || self.requests.values().map(NodeDrainRequest::id);
-        match (task, how) {
-            (Task::Drain(_), 0) => {
+        match (task, well) {
+            (Task::Drain(_), true) => {
                 self.peopled = false;
                 self.drained.extend(standing());
                 self.proved = true;
             }
-            (Task::Drain(_), 2) | (Task::Probe(_), 1 | 2) => self.skipped.extend(standing()),
+            (Task::Probe(_), false) => self.skipped.extend(standing()),
             (Task::Drain(_) | Task::Probe(_) | Task::Cordon(_) | Task::Await(_), _) => {}
         }
-        self.hear(&ended(task, how, self.node));
+        self.hear(&ended(task, well, self.node));
     }
 
     /// Whatever was earned is so no longer, but for what a force file says.
@@ -423,7 +425,7 @@ impl World {
                 self.hear(&event);
             }
             if self.task.is_some() {
-                self.result(0);
+                self.result(true);
             } else if self.look.is_some() {
                 self.looked(true);
             } else if self.watching && self.gate != Some(true) {
@@ -460,17 +462,17 @@ impl World {
     }
 }
 
-pub(super) fn ended(task: Task, how: u8, node: CordonOwner) -> Event {
+pub(super) fn ended(task: Task, well: bool, node: CordonOwner) -> Event {
     let trouble = || "trouble".to_owned();
     match task {
-        Task::Probe(run) => Event::Probed(run, if how == 0 { Ok(()) } else { Err(trouble()) }),
+        Task::Probe(run) => Event::Probed(run, if well { Ok(()) } else { Err(trouble()) }),
         Task::Cordon(run) => {
             let whose = if node == CordonOwner::Foreign { node } else { CordonOwner::Ours };
-            Event::Cordoned(run, if how == 0 { Ok(whose) } else { Err(trouble()) })
+            Event::Cordoned(run, if well { Ok(whose) } else { Err(trouble()) })
         }
         Task::Drain(run) => {
             let done = done_with(Vec::new());
-            Event::Drained(run, if how == 0 { Ok(done) } else { Err(Box::new(failed("trouble", how == 2))) })
+            Event::Drained(run, if well { Ok(done) } else { Err(Box::new(failed("trouble"))) })
         }
         Task::Await(run) => Event::BlockerChanged(run, "budget shop/web now allows 1".to_owned()),
     }

@@ -22,19 +22,11 @@ fn limits() -> Limits {
     Limits { api_lost_skip_ms: 600_000, ..Limits::default() }
 }
 
-/// A node without a role.
-fn worker(device: &Device) {
-    let is_role = |it: &String| it.starts_with("node-role.kubernetes.io/");
-    device.sim.edit("nodes", "", "n1", |node| {
-        node["metadata"]["labels"].as_object_mut().unwrap().retain(|name, _| !is_role(name));
-    });
-}
-
 /// A drain that a budget holds.
 async fn held(limits: Limits, prepare: impl FnOnce(&Device)) -> Device {
     let mut device = Device::new().await;
     device.limits = limits;
-    worker(&device);
+    device.worker();
     prepare(&device);
     device.start().await;
     device.block(true);
@@ -156,7 +148,7 @@ async fn an_api_that_refuses_throttles_or_fails_is_not_silent() {
 async fn a_drain_of_a_person_is_never_skipped() {
     let mut device = Device::new().await;
     device.limits = limits();
-    worker(&device);
+    device.worker();
     device.start().await;
     device.block(true);
     device.ask(Requester::Operator, 1).await;

@@ -116,11 +116,26 @@ impl Site {
 }
 
 fn get(address: SocketAddr) -> String {
+    get_at(address, "/")
+}
+
+fn get_at(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: n1\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: n1\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
+}
+
+#[tokio::test]
+async fn what_a_node_says_to_its_peers_is_its_name_its_etcd_and_the_turn_that_it_holds() {
+    let site = Site::new().await;
+    let address = site.address().await;
+    site.held_drain().await;
+    let answer = spawn_blocking(move || get_at(address, "/outage")).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/json"), "{head}");
+    assert_eq!(body, r#"{"Node":"n1","Etcd":null,"Turn":{"Idle":false,"Fence":1}}"#);
 }
 
 #[tokio::test]

@@ -1,0 +1,52 @@
+//! What this node says of itself to its peers, behind `/outage`: made by whoever composes the agents.
+//!
+//! Made one at a time and once a second at most, whoever asks how often, and within the limit. Not here: what it says.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::Clock;
+use bytes::Bytes;
+use step::Mono;
+use tokio::sync::Semaphore;
+
+/// Makes the statement, as JSON. Dropping the future loses nothing.
+pub type Make = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync>;
+
+/// A statement counts so long.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The statement, made when it is asked for.
+pub(crate) struct Statement {
+    make: Make,
+    clock: Clock,
+    limit: Duration,
+    last: Mutex<Option<(Mono, Bytes)>>,
+    turn: Semaphore,
+}
+
+impl Statement {
+    /// None yet. No asker waits longer than `limit`.
+    pub(crate) fn new(make: Make, clock: Clock, limit: Duration) -> Self {
+        Self { make, clock, limit, last: Mutex::default(), turn: Semaphore::new(1) }
+    }
+
+    /// The statement, a second old at most; `None` when it is not there in time. Dropping it loses nothing.
+    pub(super) async fn read(&self) -> Option<Bytes> {
+        tokio::time::timeout(self.limit, self.fresh()).await.ok().flatten()
+    }
+
+    async fn fresh(&self) -> Option<Bytes> {
+        let _turn = self.turn.acquire().await.ok()?;
+        if let Some((at, made)) = &*self.last.lock().unwrap_or_else(PoisonError::into_inner)
+            && self.clock.now().since(*at) < FRESH
+        {
+            return Some(made.clone());
+        }
+        let asked = self.clock.now();
+        let made = Bytes::from((self.make)().await);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((asked, made.clone()));
+        Some(made)
+    }
+}

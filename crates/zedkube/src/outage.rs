@@ -1,0 +1,44 @@
+//! What this node says of itself to its peers, put together for the status server: `GET /outage`.
+//!
+//! Not here: who serves it (`nodestatus`), what peers make of it (`outage`). It holds no secret: names, numbers, and
+//! why etcd is not healthy.
+
+use std::sync::Arc;
+
+use kubeapi::Target;
+use nodestatus::Make;
+use outage::margin::calls::Source;
+use outage::margin::words;
+use outage::turn::event::Standing;
+use tokio::sync::watch;
+use topics::{NodeOutage, TurnWord, go_json};
+use tracing::warn;
+
+/// Makes the statement of the node that `target` names, whose turn is as the last of `turns` says.
+pub(crate) fn statement(target: Target, etcd: Source, turns: watch::Receiver<TurnWord>) -> Make {
+    Arc::new(move || {
+        let (target, etcd, turns) = (target.clone(), etcd.clone(), turns.clone());
+        Box::pin(async move {
+            let etcd = words::own(&etcd).await;
+            let node = target.get().map(|(node, _)| node.to_string()).unwrap_or_default();
+            let word = NodeOutage { node, etcd, turn: turns.borrow().clone() };
+            let text = go_json::to_vec(&word).map(String::from_utf8);
+            if let Ok(Ok(text)) = text {
+                return text;
+            }
+            warn!("what this node says to its peers has no JSON form");
+            "{}".to_owned()
+        })
+    })
+}
+
+/// The same about its turn, of what its keeper has said.
+pub(crate) fn turn_word(standing: &Standing) -> TurnWord {
+    match standing {
+        Standing::NotWanted { idle } => TurnWord { idle: *idle, fence: 0 },
+        Standing::Held { fence, .. } | Standing::Booted { fence, .. } => {
+            TurnWord { idle: false, fence: *fence }
+        }
+        Standing::Waiting(_) | Standing::Lost { .. } => TurnWord::default(),
+    }
+}
