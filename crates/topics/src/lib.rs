@@ -62,6 +62,7 @@ macro_rules! every_topic {
             $of::<crate::NodeDrainRequest>(),
             $of::<crate::NodeDrainStatus>(),
             $of::<crate::NodeLeave>(),
+            $of::<crate::SiteOperation>(),
             $of::<crate::VaultStatus>(),
             $of::<crate::VolumeMgrStatus>(),
             $of::<crate::ZbootConfig>(),

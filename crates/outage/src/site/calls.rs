@@ -196,9 +196,9 @@ pub async fn scale(cluster: &Cluster, it: &Workload) -> Result<(), Error> {
         "spec": { "replicas": it.replicas },
     }));
     let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let path = format!("/apis/apps/v1/namespaces/{}/{}", it.namespace, it.kind);
+    let all = format!("/apis/apps/v1/namespaces/{}/{}", it.namespace, it.kind);
     let what = format!("scale {} {}/{} to {}", it.kind, it.namespace, it.name, it.replicas);
-    match cluster.order(&what, Request::new(path).patch(&it.name, &how, &patch)).await {
+    match cluster.order(&what, Request::new(all).patch(&it.name, &how, &patch)).await {
         Err(error) if error.is_conflict() => Ok(()),
         // Deleted since it was read.
         Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(()),

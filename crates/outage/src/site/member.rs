@@ -109,7 +109,9 @@ pub struct Next {
 }
 
 impl Next {
-    fn out() -> Self {
+    /// Nothing: there is no operation for this node.
+    #[must_use]
+    pub fn out() -> Self {
         Self { local: None, cordon: false, hold: Hold::None, say: None, waits: String::new() }
     }
 
@@ -171,8 +173,9 @@ fn with_site(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
     }
     match site.phase {
         SitePhase::Announced => Next::kept(local, Some(NodeStep::Seen), ""),
-        SitePhase::WorkersGoing if !local.server && facts.cordoned => go(own, local),
-        SitePhase::ServersGoing if !local.server && facts.cordoned => go(own, local),
+        SitePhase::WorkersGoing | SitePhase::ServersGoing if !local.server && facts.cordoned => {
+            go(own, local)
+        }
         SitePhase::ServersGoing if facts.cordoned => server(own, local, site, facts),
         SitePhase::Starting => {
             // It was gone past: it never went.

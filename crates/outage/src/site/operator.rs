@@ -3,7 +3,7 @@
 //! Not here: the calls (`crate::operator`), words for a terminal. Source: spec/cluster-lock.md 6.2.
 //! Pure: no clock, no I/O, no task.
 
-use super::record::{Member, Said, Site, SiteKind, SitePhase};
+use super::record::{Ack, Member, Said, Site, SiteKind, SitePhase};
 use crate::turn::record::{Class, Record};
 use crate::turn::rule::{NodeSeen, Refused};
 
@@ -96,6 +96,29 @@ pub fn begin(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Record,
 
 fn existing(record: &Record) -> Result<Site, Refused> {
     current(record)?.ok_or_else(|| Refused::Site("no whole-site operation is in progress".to_owned()))
+}
+
+/// The record with what a node says of itself; as it was where the operation is another one.
+///
+/// # Errors
+/// [`Refused::Site`]: it cannot be read or written.
+pub fn hear(record: &Record, id: &str, ack: &Ack) -> Result<Record, Refused> {
+    let Some(mut site) = current(record)?.filter(|it| it.id == id) else { return Ok(record.clone()) };
+    site.hear(ack.clone());
+    with(record, &site)
+}
+
+/// The record with `to` in place of `from`, `None` for the end of the operation; as it was where it is not `from` any
+/// more.
+///
+/// # Errors
+/// [`Refused::Site`]: it cannot be read or written.
+pub fn advance(record: &Record, from: &Site, to: Option<&Site>) -> Result<Record, Refused> {
+    match (current(record)?, to) {
+        (Some(held), Some(to)) if held == *from => with(record, to),
+        (Some(held), None) if held == *from => Ok(Record { mode: None, ..record.clone() }),
+        (Some(_) | None, _) => Ok(record.clone()),
+    }
 }
 
 /// The record with its operation withdrawn: the cordons go, and the applications come back.

@@ -12,6 +12,7 @@ use topics::{
     Requester,
 };
 
+use super::site::SiteHold;
 use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use outage::keeper::Ask;
@@ -69,6 +70,8 @@ pub enum Event {
     Turn(Box<Standing>),
     /// Answer to [`Ask::Confirm`]: the turn is still ours, or why not.
     TurnConfirmed(Result<(), Unconfirmed>),
+    /// What a shutdown or reboot of the whole site holds this node to.
+    Site(SiteHold),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
     /// Time has passed.

@@ -8,6 +8,7 @@ mod facts;
 mod machine;
 mod records;
 mod settle;
+mod site;
 mod turn;
 mod view;
 
@@ -19,4 +20,5 @@ pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{Author, Away, Done, Effect, Event, Failure, Force, Grant, RunId, Said, Seen, Stayer};
 pub use machine::Zedkube;
 pub use nodestatus::Membership;
+pub use site::SiteHold;
 pub(crate) use records::{short, shorten};
