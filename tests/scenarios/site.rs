@@ -64,7 +64,8 @@ impl Place {
     }
 
     async fn begin(&self, kind: SiteKind) {
-        let wish = Wish { id: "op-1".to_owned(), kind, by: said(), leave_machines: false, although_held: false };
+        let wish =
+            Wish { id: "op-1".to_owned(), kind, by: said(), leave_machines: false, although_held: false };
         let handle = self.worlds[0].cluster.handle();
         let nodes: Vec<_> =
             outage::calls::glance(&handle).await.unwrap().into_iter().map(|(node, _)| node).collect();
@@ -152,7 +153,10 @@ fn u13_a_site_is_shut_down_in_order_without_an_eviction_and_comes_back_in_any_or
             for at in order {
                 place.worlds[at].reboot().await;
                 place.worlds[at].start_all();
-                assert!(place.worlds[at].cluster.cordoned().await, "it stays cordoned until the site is back");
+                assert!(
+                    place.worlds[at].cluster.cordoned().await,
+                    "it stays cordoned until the site is back"
+                );
                 for _ in 0..dice.below(300) {
                     tokio::task::yield_now().await;
                 }
@@ -175,7 +179,9 @@ fn u13_a_site_comes_back_without_a_node_that_stays_off_and_names_it() {
             place.worlds[at].reboot().await;
             place.worlds[at].start_all();
         }
-        place.until_mode(|it| it.is_some_and(|it| it.waits.contains("nodes to come back: edge-node-3"))).await;
+        place
+            .until_mode(|it| it.is_some_and(|it| it.waits.contains("nodes to come back: edge-node-3")))
+            .await;
         assert!(place.worlds[0].cluster.cordoned().await, "it waits for the third one");
         place.until_mode(|it| it.is_some_and(|it| it.missing == ["edge-node-3"])).await;
         place.until_over(Some(2)).await;
@@ -209,7 +215,9 @@ fn u13_a_withdrawal_in_the_middle_brings_all_back_and_nobody_goes() {
         place.sim.add_claim("tools", "data", "pv-data");
         place.sim.add_mounting_pod("tools", "holder", "edge-node-1", "data");
         place.begin(SiteKind::Shutdown).await;
-        place.until_mode(|it| it.is_some_and(|it| it.waits.contains("volumes to be detached: pv-data"))).await;
+        place
+            .until_mode(|it| it.is_some_and(|it| it.waits.contains("volumes to be detached: pv-data")))
+            .await;
         assert_eq!(place.replicas().0, 0);
         // A drain that is asked for meanwhile waits, and evicts nothing.
         place.worlds[1].ask_reboot(7);

@@ -61,7 +61,8 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         let opened = shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?;
         Ok((inbox, membership, sites, opened))
     };
-    let Some((inbox, membership, sites, (mut shell, earlier))) = outlet::started(&station, &troubles, open).await?
+    let Some((inbox, membership, sites, (mut shell, earlier))) =
+        outlet::started(&station, &troubles, open).await?
     else {
         return Ok(());
     };

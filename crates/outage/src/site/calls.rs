@@ -47,11 +47,12 @@ pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Erro
     match need {
         Need::Nodes => {}
         Need::Applications => {
-            (found.blocking, found.work) =
-                futures::try_join!(machines(cluster), applications(cluster, id))?;
+            (found.blocking, found.work) = futures::try_join!(machines(cluster), applications(cluster, id))?;
         }
         Need::Attached => found.blocking = attached(cluster).await?,
-        Need::Faulted => found.blocking = volumes(cluster, |status| status["robustness"] == "faulted").await?,
+        Need::Faulted => {
+            found.blocking = volumes(cluster, |status| status["robustness"] == "faulted").await?
+        }
         Need::Scaled => found.work = scaled(cluster, id).await?,
     }
     Ok(found)
@@ -108,16 +109,15 @@ async fn volumes(cluster: &Cluster, is: impl Fn(&Value) -> bool) -> Result<Vec<S
 }
 
 fn paths() -> [(&'static str, String); 2] {
-    [
-        ("deployments", Deployment::url_path(&(), None)),
-        ("statefulsets", StatefulSet::url_path(&(), None)),
-    ]
+    [("deployments", Deployment::url_path(&(), None)), ("statefulsets", StatefulSet::url_path(&(), None))]
 }
 
 async fn workloads(cluster: &Cluster) -> Result<Vec<(&'static str, Value)>, Error> {
     let mut all = Vec::new();
     for (kind, path) in paths() {
-        all.extend(scope(kind, path).list_all::<Value>(cluster).await?.items.into_iter().map(|it| (kind, it)));
+        all.extend(
+            scope(kind, path).list_all::<Value>(cluster).await?.items.into_iter().map(|it| (kind, it)),
+        );
     }
     Ok(all)
 }
@@ -156,8 +156,10 @@ async fn applications(cluster: &Cluster, id: &str) -> Result<Vec<Workload>, Erro
         // Scaled up again by somebody in between: what it had first is kept.
         let before = mark(&it).filter(|it| it.id == id).map_or_else(|| replicas(&it), |it| it.replicas);
         let mark = Scaled { id: id.to_owned(), replicas: before };
-        let mark = serde_json::to_string(&mark)
-            .map_err(|source| Error::Unaskable { what: format!("mark {}", named(&it)), source: source.into() })?;
+        let mark = serde_json::to_string(&mark).map_err(|source| Error::Unaskable {
+            what: format!("mark {}", named(&it)),
+            source: source.into(),
+        })?;
         Ok(workload(kind, &it, 0, Some(mark)))
     };
     workloads(cluster).await?.into_iter().filter(stops).map(order).collect()

@@ -100,8 +100,8 @@ fn is_alive(member: &Member, nodes: &[NodeSeen]) -> bool {
 pub fn is_gone(site: &Site, member: &Member, nodes: &[NodeSeen]) -> bool {
     let Some(node) = seen(member, nodes) else { return true };
     let ack = site.ack(&member.node);
-    let other_boot =
-        ack.is_some_and(|it| !node.boot_id.is_empty() && !it.boot_id.is_empty() && it.boot_id != node.boot_id);
+    let other_boot = ack
+        .is_some_and(|it| !node.boot_id.is_empty() && !it.boot_id.is_empty() && it.boot_id != node.boot_id);
     let is_back = ack.is_some_and(|it| matches!(it.step, NodeStep::Booted | NodeStep::Open));
     !is_alive(member, nodes) || other_boot || is_back
 }
@@ -113,9 +113,7 @@ pub fn is_coordinator(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
     let servers = site.nodes.iter().any(Member::is_server);
     let there = |it: &&Member| {
         let step = site.step(&it.node);
-        (!servers || it.is_server())
-            && step.is_some_and(|it| *it != NodeStep::Going)
-            && is_alive(it, nodes)
+        (!servers || it.is_server()) && step.is_some_and(|it| *it != NodeStep::Going) && is_alive(it, nodes)
     };
     site.nodes.iter().filter(there).map(|it| it.node.as_str()).min() == Some(node)
 }
@@ -131,13 +129,20 @@ pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
             if machines {
                 return Move::Wait(
                     format!("virtual machines to be stopped: {}", listed(&found.blocking, ", ")),
-                    "virtctl stop NAME -n NAMESPACE, for each; or let them go down with their nodes: ".to_owned()
+                    "virtctl stop NAME -n NAMESPACE, for each; or let them go down with their nodes: "
+                        .to_owned()
                         + &pass_step(site),
                 );
             }
-            if found.work.is_empty() { to(site, SitePhase::Detaching) } else { Move::Scale(found.work.clone()) }
+            if found.work.is_empty() {
+                to(site, SitePhase::Detaching)
+            } else {
+                Move::Scale(found.work.clone())
+            }
         }
-        SitePhase::Detaching if found.blocking.is_empty() || site.is_passed() => to(site, SitePhase::WorkersGoing),
+        SitePhase::Detaching if found.blocking.is_empty() || site.is_passed() => {
+            to(site, SitePhase::WorkersGoing)
+        }
         SitePhase::Detaching => Move::Wait(
             format!("volumes to be detached: {}", listed(&found.blocking, ", ")),
             format!("kubectl get volumeattachments; or leave them attached: {}", pass_step(site)),

@@ -244,7 +244,8 @@ fn in_order(own: &Own, mut local: Local, silent: Option<&str>, facts: &Facts) ->
     let at = local.order.iter().position(|it| *it == own.node).unwrap_or(local.order.len());
     let before = &local.order[..at];
     let after = local.order.len().saturating_sub(at + 1);
-    let are_gone = before.iter().all(|it| facts.gone.contains(it)) || facts.peers.is_some_and(|it| it <= after);
+    let are_gone =
+        before.iter().all(|it| facts.gone.contains(it)) || facts.peers.is_some_and(|it| it <= after);
     let late = facts.waited >= GOING_LIMIT;
     if local.all_ready && (are_gone || late) || silent.is_some() && late {
         return go(own, local);

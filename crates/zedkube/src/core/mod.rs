@@ -20,5 +20,5 @@ pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{Author, Away, Done, Effect, Event, Failure, Force, Grant, RunId, Said, Seen, Stayer};
 pub use machine::Zedkube;
 pub use nodestatus::Membership;
-pub use site::SiteHold;
 pub(crate) use records::{short, shorten};
+pub use site::SiteHold;

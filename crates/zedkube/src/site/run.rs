@@ -276,7 +276,8 @@ impl Sites {
             return false;
         }
         if let Some(record) = &record
-            && self.record.as_ref().map(|it| (&it.id, &it.step, &it.phase)) != Some((&record.id, &record.step, &record.phase))
+            && self.record.as_ref().map(|it| (&it.id, &it.step, &it.phase))
+                != Some((&record.id, &record.step, &record.phase))
         {
             info!(
                 operation = record.id,

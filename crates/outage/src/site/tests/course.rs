@@ -71,7 +71,8 @@ impl Site3 {
             dice: Dice::new(seed),
             kind: kind.clone(),
         };
-        let wish = Wish { id: "op".to_owned(), kind, by: said(), leave_machines: false, although_held: false };
+        let wish =
+            Wish { id: "op".to_owned(), kind, by: said(), leave_machines: false, although_held: false };
         site.record = operator::begin(&site.record, &wish, &site.nodes()).unwrap();
         site
     }
@@ -150,7 +151,8 @@ impl Site3 {
             Some(_) | None => (Word::Silent("no quorum".to_owned()), 0),
         };
         let nodes = self.nodes();
-        let own = Own { node: name(at), uid: format!("u{at}"), boot_id: format!("b{}", self.machines[at].boot) };
+        let own =
+            Own { node: name(at), uid: format!("u{at}"), boot_id: format!("b{}", self.machines[at].boot) };
         let gone: BTreeSet<String> = match &word {
             Word::Site(site) => {
                 let gone = site.nodes.iter().filter(|it| coordinate::is_gone(site, it, &nodes));
@@ -194,9 +196,19 @@ impl Site3 {
             let before = site.clone();
             let leads = at == 0;
             let (waits, since, rest) = (String::new(), String::new(), serde_json::Map::new());
-            site.hear(Ack { node: own.node, uid: own.uid, step, boot_id: own.boot_id, leads, waits, since, rest });
+            site.hear(Ack {
+                node: own.node,
+                uid: own.uid,
+                step,
+                boot_id: own.boot_id,
+                leads,
+                waits,
+                since,
+                rest,
+            });
             if site != before {
-                let record = Record { mode: Some(site.mode().unwrap()), ..self.machines[at].read.clone().unwrap().1 };
+                let record =
+                    Record { mode: Some(site.mode().unwrap()), ..self.machines[at].read.clone().unwrap().1 };
                 self.write(version, record);
             }
         }
@@ -284,7 +296,12 @@ impl Site3 {
 }
 
 fn said() -> Said {
-    Said { who: "operator".to_owned(), why: "power work".to_owned(), when: String::new(), phase: String::new() }
+    Said {
+        who: "operator".to_owned(),
+        why: "power work".to_owned(),
+        when: String::new(),
+        phase: String::new(),
+    }
 }
 
 const SEEDS: u64 = 100;
@@ -293,9 +310,17 @@ const SEEDS: u64 = 100;
 fn u13_a_site_goes_down_servers_last_and_the_leader_at_the_very_end() {
     for seed in 0..SEEDS {
         let mut site = Site3::new(seed, 3, 2, SiteKind::Shutdown);
-        assert!(site.turns(false, |it| it.machines.iter().all(|it| !it.up)), "seed {seed}: {:?}", site.site());
+        assert!(
+            site.turns(false, |it| it.machines.iter().all(|it| !it.up)),
+            "seed {seed}: {:?}",
+            site.site()
+        );
         let place = |at: usize| site.off.iter().position(|it| *it == at).unwrap();
-        assert!([0, 1, 2].iter().all(|it| place(*it) > place(3).max(place(4))), "seed {seed}: {:?}", site.off);
+        assert!(
+            [0, 1, 2].iter().all(|it| place(*it) > place(3).max(place(4))),
+            "seed {seed}: {:?}",
+            site.off
+        );
         assert_eq!(site.off.last(), Some(&0), "seed {seed}: {:?}", site.off);
         assert_eq!(site.off[2..], [1, 2, 0], "seed {seed}");
     }
@@ -327,7 +352,8 @@ fn u13_power_cuts_between_any_two_writes_neither_lose_the_operation_nor_an_appli
     for seed in 0..SEEDS {
         for kind in [SiteKind::Shutdown, SiteKind::Reboot] {
             let mut site = Site3::new(seed, 3, 1, kind.clone());
-            let went = site.turns(true, |it| it.record.mode.is_none() || it.machines.iter().all(Machine::went));
+            let went =
+                site.turns(true, |it| it.record.mode.is_none() || it.machines.iter().all(Machine::went));
             assert!(went, "seed {seed} {kind:?}: {:?}", site.site());
             // A cut before the order to go delays the way down only: what is switched on then goes, and once more.
             let mut over = false;

@@ -98,7 +98,8 @@ fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_s
     assert!(why(begin(&free, &wish(), &[])).contains("no nodes"));
     let begun = begin(&free, &wish(), &nodes()).unwrap();
     assert!(why(begin(&begun, &wish(), &nodes())).contains("shutdown (op) is in progress"));
-    let classes: Vec<Class> = current(&begun).unwrap().unwrap().nodes.into_iter().map(|it| it.class).collect();
+    let classes: Vec<Class> =
+        current(&begun).unwrap().unwrap().nodes.into_iter().map(|it| it.class).collect();
     assert_eq!(classes, [Class::Follower, Class::Follower, Class::TieBreaker, Class::Worker]);
 
     assert!(why(cancel(&free, &said())).contains("no whole-site operation"));
@@ -113,7 +114,10 @@ fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_s
         assert_eq!(withdrawn.is_ok(), may, "{phase:?}");
         if let Ok(withdrawn) = withdrawn {
             let site = current(&withdrawn).unwrap().unwrap();
-            assert_eq!((site.phase, site.cancelled.unwrap().phase.as_str()), (SitePhase::Uncordoning, phase.text()));
+            assert_eq!(
+                (site.phase, site.cancelled.unwrap().phase.as_str()),
+                (SitePhase::Uncordoning, phase.text())
+            );
         }
     }
     let waiting = record(&site(SitePhase::Detaching, &NodeStep::Cordoned));
@@ -165,7 +169,12 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
             "volumes to be detached: pv-1 on node a",
             SitePhase::WorkersGoing,
         ),
-        (site(SitePhase::WorkersGoing, &cordoned), found(&[]), "workers to be off: w", SitePhase::ServersGoing),
+        (
+            site(SitePhase::WorkersGoing, &cordoned),
+            found(&[]),
+            "workers to be off: w",
+            SitePhase::ServersGoing,
+        ),
         (half, found(&[]), "servers to be off: a, t", SitePhase::Starting),
         (missing, found(&[]), "nodes to come back: w; after 15 min", SitePhase::Uncordoning),
         (
@@ -178,7 +187,7 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
     ];
     for (site, found, waits, then) in table {
         let Move::Wait(why, next_step) = next(&site, &nodes(), &found) else { panic!("{waits}") };
-        assert!(why.contains(waits) && next_step.contains("zedbox") , "{why}; {next_step}");
+        assert!(why.contains(waits) && next_step.contains("zedbox"), "{why}; {next_step}");
         let passed = pass(&record(&site), &site.phase, &said()).unwrap();
         let Move::To(after) = next(&current(&passed).unwrap().unwrap(), &nodes(), &found) else {
             panic!("{waits}")
@@ -207,7 +216,8 @@ fn only_the_way_up_is_ended_by_time_and_names_who_is_missing() {
 
 #[test]
 fn the_leader_of_etcd_goes_last_and_the_tie_breaker_first() {
-    let Move::To(after) = next(&site(SitePhase::WorkersGoing, &NodeStep::Going), &[], &Found::default()) else {
+    let Move::To(after) = next(&site(SitePhase::WorkersGoing, &NodeStep::Going), &[], &Found::default())
+    else {
         panic!("it waits")
     };
     assert_eq!((after.order.join(" "), after.leader.as_str()), ("t b a".to_owned(), "a"));
@@ -255,7 +265,11 @@ fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_ord
         (local(NodeStep::Ready, true), facts(None, long), Hold::Go),
         (local(NodeStep::Going, true), facts(None, short), Hold::Go),
         // A later boot.
-        (Local { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) }, facts(Some(0), long), Hold::Kept),
+        (
+            Local { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) },
+            facts(Some(0), long),
+            Hold::Kept,
+        ),
         (Local { released: true, ..local(NodeStep::Booted, true) }, facts(None, long), Hold::None),
     ] {
         let next = member::next(&own, Some(&local), &Word::Silent("no answer".to_owned()), &facts);
