@@ -165,6 +165,7 @@ fn u13_a_site_is_shut_down_in_order_without_an_eviction_and_comes_back_in_any_or
             place.nothing_was_evicted();
             assert_eq!(place.worlds.iter().map(|it| it.recorded().len()).sum::<usize>(), 3, "each went once");
             place.kill_all().await;
+            place.worlds.iter().for_each(|it| crate::role::is_granted(&it.cluster.asked_by_agents()));
         });
     }
 }

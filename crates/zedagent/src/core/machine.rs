@@ -226,7 +226,8 @@ impl Zedagent {
     /// Moves the first pending operation on as far as facts allow.
     pub(super) fn proceed(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.stay_drained(now, out);
-        if self.commanded() == Some(DeviceOp::Reboot) {
+        // Either takes the machine down; only the controller's shutdown leaves it on.
+        if self.commanded().is_some_and(|it| it == DeviceOp::Reboot || self.is_of_site(it)) {
             return;
         }
         let is_pending =
