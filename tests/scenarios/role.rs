@@ -271,8 +271,15 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
 
 /// Whether all that agents ask for in a whole-site operation is granted to them.
 pub(crate) fn is_granted(asked: &[(String, String)]) {
-    let roles =
-        ["pillar-rs-node-drain", NODE_LEASE_ROLE, LEASE_ROLE, OUTAGE_ROLE, STATS_ROLE, APPS_ROLE, "pillar-rs-site"];
+    let roles = [
+        "pillar-rs-node-drain",
+        NODE_LEASE_ROLE,
+        LEASE_ROLE,
+        OUTAGE_ROLE,
+        STATS_ROLE,
+        APPS_ROLE,
+        "pillar-rs-site",
+    ];
     let granted = granted(&roles);
     let missing: Vec<_> = asked.iter().filter_map(needed).filter(|it| !granted.contains(it)).collect();
     assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
