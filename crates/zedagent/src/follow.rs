@@ -36,9 +36,8 @@ pub(crate) fn site(change: Change<SiteOperation>, told: &mut bool) -> Option<Eve
         Change::Put { value, .. } => {
             value.go.then_some(SiteOrder { id: value.id, op: value.op, boot_id: value.boot_id })
         }
-        Change::Gone { .. } => None,
         Change::Synced if *told => return None,
-        Change::Synced => None,
+        Change::Gone { .. } | Change::Synced => None,
         Change::Restarted(_) | Change::Bad(_) => return None,
     };
     *told = true;

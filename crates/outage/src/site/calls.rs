@@ -51,7 +51,7 @@ pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Erro
         }
         Need::Attached => found.blocking = attached(cluster).await?,
         Need::Faulted => {
-            found.blocking = volumes(cluster, |status| status["robustness"] == "faulted").await?
+            found.blocking = volumes(cluster, |status| status["robustness"] == "faulted").await?;
         }
         Need::Scaled => found.work = scaled(cluster, id).await?,
     }

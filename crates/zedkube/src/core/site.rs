@@ -37,7 +37,10 @@ impl SiteState {
     fn effective(&self) -> Membership {
         match self.member {
             Membership::Undecided | Membership::Member if self.hold != SiteHold::None => Membership::Leaving,
-            member => member,
+            member @ (Membership::Undecided
+            | Membership::Member
+            | Membership::Leaving
+            | Membership::Outside) => member,
         }
     }
 

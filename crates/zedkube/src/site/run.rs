@@ -105,15 +105,12 @@ impl Sites {
                     }
                     // Of a cluster that the node has left nothing holds it.
                     Membership::Outside => {
-                        self.keep(Next::out(), None);
+                        self.keep(&Next::out(), None);
                     }
                     Membership::Undecided | Membership::Leaving => {}
                 }
-                let pause = match self.record {
-                    Some(_) => self.limits.site_step(),
-                    None if membership == Membership::Member => self.limits.site_look(),
-                    None => self.limits.site_step(),
-                };
+                let at_rest = self.record.is_none() && membership != Membership::Undecided;
+                let pause = if at_rest { self.limits.site_look() } else { self.limits.site_step() };
                 clock.sleep_until(Some(clock.now() + pause)).await;
             };
             tokio::select! {
@@ -134,7 +131,7 @@ impl Sites {
         };
         let (Some(held), Some(site)) = (held, site) else {
             (self.waits, self.phase) = (None, None);
-            self.keep(Next::out(), None);
+            self.keep(&Next::out(), None);
             return;
         };
         if let Err(why) = self.take_part(cluster, name, device_uuid, (&held, &site)).await {
@@ -149,7 +146,7 @@ impl Sites {
         let etcd = self.etcd(record.server).await;
         let facts = Facts { waited: self.waited(true), ..self.facts(etcd.as_ref()) };
         let next = member::next(&own, Some(&local::local(&record)), &Word::Silent(why), &facts);
-        self.keep(next, None);
+        self.keep(&next, None);
     }
 
     fn own(&self, name: &NodeName, uid: String) -> Own {
@@ -166,7 +163,7 @@ impl Sites {
         let uid = calls::own(cluster, name, device_uuid).await.map_err(|it| it.line())?.uid;
         let own = self.own(name, uid);
         let Some(member) = site.member(&own.node, &own.uid) else {
-            self.keep(Next::out(), None);
+            self.keep(&Next::out(), None);
             return Ok(());
         };
         let facts = node::read(cluster, name, device_uuid).await.map_err(|it| it.line())?;
@@ -197,7 +194,7 @@ impl Sites {
         let word = Word::Site(Box::new(site.clone()));
         let next = member::next(&own, self.record.as_ref().map(local::local).as_ref(), &word, &facts);
         let (cordon, say, waits) = (next.cordon, next.say.clone(), next.waits.clone());
-        if !self.keep(next, Some(site)) {
+        if !self.keep(&next, Some(site)) {
             return Ok(());
         }
         let read = Read { name, device_uuid, own, held, site, nodes };
@@ -269,8 +266,8 @@ impl Sites {
     }
 
     /// Writes the record and holds the node to it. Returns whether it is on disk.
-    fn keep(&mut self, next: Next, site: Option<&Site>) -> bool {
-        let record = local::record(&next, site, self.record.as_ref(), self.station.clock.wall());
+    fn keep(&mut self, next: &Next, site: Option<&Site>) -> bool {
+        let record = local::record(next, site, self.record.as_ref(), self.station.clock.wall());
         let written = self.write(record.as_ref());
         if !self.tries.ended("SiteOperation global", written) {
             return false;
@@ -348,7 +345,7 @@ impl Sites {
         let mut found = match found {
             Ok(found) => found,
             Err(error) => {
-                let to = waiting(site, error.line(), error.next_step().to_owned());
+                let to = waiting(site, error.line(), error.next_step().clone());
                 return self.advance(cluster, site, Some(to)).await;
             }
         };

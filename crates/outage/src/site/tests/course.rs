@@ -103,7 +103,7 @@ impl Site3 {
     }
 
     fn chance(&mut self, of: u64) -> bool {
-        self.dice.draw() % of == 0
+        self.dice.draw().is_multiple_of(of)
     }
 
     fn below(&mut self, most: usize) -> usize {

@@ -60,9 +60,9 @@ fn answered(core: &mut Zedagent, effects: &[Effect]) -> Vec<Effect> {
 
 /// What is commanded: reboot, shutdown, power-off.
 fn commanded(effects: &[Effect]) -> Option<(bool, bool, bool)> {
-    effects.iter().rev().find_map(|it| match it {
-        Effect::Publish(status) => Some((status.reboot_cmd, status.shutdown_cmd, status.poweroff_cmd)),
-        _ => None,
+    effects.iter().rev().find_map(|it| {
+        let Effect::Publish(status) = it else { return None };
+        Some((status.reboot_cmd, status.shutdown_cmd, status.poweroff_cmd))
     })
 }
 
