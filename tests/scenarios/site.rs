@@ -53,7 +53,6 @@ impl Place {
         }
         sim.until("storage/volumeattachments", |all| all.len() == 1).await;
         for world in &mut worlds {
-            world.limits["zedkube"]["site_look_ms"] = 500.into();
             world.limits["zedkube"]["site_step_ms"] = 200.into();
             world.start_all();
         }

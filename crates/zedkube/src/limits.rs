@@ -115,9 +115,7 @@ pub struct Limits {
     pub sticky_then: StickyAction,
     /// Returns to this node that make a workload one of those.
     pub sticky_returns: u32,
-    /// How often the Lease of turns is read for a whole-site operation while there is none.
-    pub site_look_ms: u64,
-    /// The same while there is one.
+    /// How often the Lease of turns is read while there is a whole-site operation.
     pub site_step_ms: u64,
     /// TCP port of the status server; 0 for any that is free.
     pub server_port: u16,
@@ -188,7 +186,6 @@ impl Default for Limits {
             prune_ms: 600_000,
             sticky_then: rules.sticky,
             sticky_returns: rules.sticky_returns,
-            site_look_ms: 60_000,
             site_step_ms: 2_000,
             server_port: server.port,
             server_request_ms: ms(server.request),
@@ -356,7 +353,6 @@ as_durations! {
     leave_notice: leave_notice_ms,
     leave_unchanged: leave_unchanged_ms,
     leave_reach: leave_reach_ms,
-    site_look: site_look_ms,
     site_step: site_step_ms,
 }
 

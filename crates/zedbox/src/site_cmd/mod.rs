@@ -182,7 +182,7 @@ async fn begin(
     change(cluster, clock, |record| operator::begin(record, &wish, &nodes), what).await?;
     let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
     let text = format!(
-        "The whole-site {} {} has begun for {}, by {}: {}. Each node sees it within a minute. `zedbox site status` shows \
+        "The whole-site {} {} has begun for {}, by {}: {}. `zedbox site status` shows \
          how far it is; `zedbox site cancel` withdraws it until the servers go.",
         wish.kind.text(),
         wish.id,

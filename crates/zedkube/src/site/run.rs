@@ -1,6 +1,6 @@
 //! Reads the Lease, keeps the record, cordons, and says how far this node is; works for all where that is its part.
 //!
-//! At rest the Lease is read once in `site_look_ms`; nothing else is asked. The record is on disk before anything
+//! At rest the Lease is watched; nothing else is asked. The record is on disk before anything
 //! follows from it.
 
 use std::collections::BTreeSet;
@@ -15,10 +15,11 @@ use outage::calls::{self, Pulses};
 use outage::margin;
 use outage::margin::facts::{Data, Own as Etcd, Readyz};
 use outage::operator::{self as lease, Failed};
+use outage::site::calls::{self as site_calls, Begins};
 use outage::site::coordinate::{self, Move};
 use outage::site::member::{self, Facts, Next, Own, Word};
+use outage::site::operator;
 use outage::site::record::{Ack, Site, SitePhase};
-use outage::site::{calls as site_calls, operator};
 use outage::turn::record::Held;
 use outage::turn::rule::NodeSeen;
 use pubsub::Publication;
@@ -47,6 +48,8 @@ pub(crate) struct Sites {
     waits: Option<(bool, Mono)>,
     /// Since when the phase is seen.
     phase: Option<(SitePhase, Mono)>,
+    /// The last look failed, and nothing is on disk yet.
+    failed: bool,
 }
 
 /// What one look has read.
@@ -83,6 +86,7 @@ impl Sites {
             pulses: Pulses::default(),
             waits: None,
             phase: None,
+            failed: false,
         })
     }
 
@@ -92,12 +96,22 @@ impl Sites {
     }
 
     /// Looks again and again until the station says stop. Dropping it ends a call; the next look continues.
-    pub(crate) async fn run(mut self, cluster: Cluster, target: Target, standing: watch::Receiver<Standing>) {
+    pub(crate) async fn run(
+        mut self,
+        cluster: Cluster,
+        target: Target,
+        mut standing: watch::Receiver<Standing>,
+    ) {
         let mut stop = self.station.stop.clone();
         let clock = self.station.clock;
+        let mut begins = None;
         loop {
-            let membership = standing.borrow().membership;
+            let membership = standing.borrow_and_update().membership;
+            let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
             let look = async {
+                if at_rest {
+                    begins.get_or_insert_with(|| Begins::watch(&cluster)).next().await;
+                }
                 match membership {
                     Membership::Member => {
                         let (name, device_uuid) = target.known().await;
@@ -109,18 +123,24 @@ impl Sites {
                     }
                     Membership::Undecided | Membership::Leaving => {}
                 }
-                let at_rest = self.record.is_none() && membership != Membership::Undecided;
-                let pause = if at_rest { self.limits.site_look() } else { self.limits.site_step() };
-                clock.sleep_until(Some(clock.now() + pause)).await;
+                if membership != Membership::Member && self.record.is_none() {
+                    return std::future::pending().await;
+                }
+                clock.sleep_until(Some(clock.now() + self.limits.site_step())).await;
             };
             tokio::select! {
                 () = stop.stopped() => return,
                 () = look => {}
+                changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
+            }
+            if self.record.is_some() {
+                begins = None;
             }
         }
     }
 
     async fn look(&mut self, cluster: &Cluster, name: &NodeName, device_uuid: &str) {
+        self.failed = false;
         let held = match calls::read(cluster).await {
             Ok(held) => held,
             Err(why) => return self.alone(name, why.to_string()).await,
@@ -141,7 +161,10 @@ impl Sites {
 
     /// Nothing can be read: what is on disk decides.
     async fn alone(&mut self, name: &NodeName, why: String) {
-        let Some(record) = self.record.clone() else { return };
+        let Some(record) = self.record.clone() else {
+            self.failed = true;
+            return;
+        };
         let own = self.own(name, String::new());
         let etcd = self.etcd(record.server).await;
         let facts = Facts { waited: self.waited(true), ..self.facts(etcd.as_ref()) };
@@ -270,6 +293,7 @@ impl Sites {
         let record = local::record(next, site, self.record.as_ref(), self.station.clock.wall());
         let written = self.write(record.as_ref());
         if !self.tries.ended("SiteOperation global", written) {
+            self.failed = true;
             return false;
         }
         if let Some(record) = &record
