@@ -46,7 +46,7 @@ impl Begins {
             }
         }
         // It never ends.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
