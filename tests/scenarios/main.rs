@@ -17,6 +17,7 @@ mod order;
 mod power;
 mod reboot;
 mod role;
+mod site;
 mod turns;
 mod update;
 mod withdraw;

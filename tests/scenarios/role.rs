@@ -250,6 +250,43 @@ fn is_in_place(role_name: &str, (method, uri): &(String, String)) -> bool {
 }
 
 #[tokio::test]
+async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
+    use outage::site::calls::{find, scale};
+    use outage::site::coordinate::Need;
+    let world = World::new().await;
+    let (sim, handle) = (world.cluster.sim(), world.cluster.handle());
+    sim.add_claim("shop", "films", "pv-films");
+    for (resource, name) in [("apps/deployments", "web"), ("apps/statefulsets", "db")] {
+        sim.edit(resource, "shop", name, |it| {
+            it["spec"]["template"]["spec"]["volumes"] =
+                json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "films" } }]);
+        });
+    }
+    for need in [Need::Applications, Need::Attached, Need::Faulted, Need::Scaled] {
+        for it in find(&handle, need, "op").await.unwrap().work {
+            scale(&handle, &it).await.unwrap();
+        }
+    }
+    granted_and_used(&["pillar-rs-site"], &world.cluster.asked_by_agents());
+}
+
+/// Whether all that agents ask for in a whole-site operation is granted to them.
+pub(crate) fn is_granted(asked: &[(String, String)]) {
+    let roles = [
+        "pillar-rs-node-drain",
+        NODE_LEASE_ROLE,
+        LEASE_ROLE,
+        OUTAGE_ROLE,
+        STATS_ROLE,
+        APPS_ROLE,
+        "pillar-rs-site",
+    ];
+    let granted = granted(&roles);
+    let missing: Vec<_> = asked.iter().filter_map(needed).filter(|it| !granted.contains(it)).collect();
+    assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
+}
+
+#[tokio::test]
 async fn s1_an_operator_of_turns_asks_for_what_the_own_roles_grant_and_nothing_else() {
     let world = World::new().await;
     let (handle, wall) = (world.cluster.handle(), Clock::new().wall().to_timestamp());

@@ -1,12 +1,13 @@
-//! Whose turn it is to be down, and whether the cluster can spare this node.
+//! Whose turn it is to be down, whether the cluster can spare this node, and how a whole site goes down and comes back.
 //!
-//! Who may call: `zedkube`, which composes, and `zedbox` for `lock`. Not here: drains, the Node object of this node,
+//! Who may call: `zedkube`, which composes, and `zedbox` for `lock` and `site`. Not here: drains, the Node object of this node,
 //! settings. Sources: design.md section 12; goals U1 to U5, U10 to U14; spec/cluster-lock.md.
 
 pub mod calls;
 pub mod keeper;
 pub mod margin;
 pub mod operator;
+pub mod site;
 pub mod spare;
 #[cfg(test)]
 mod tests;

@@ -63,6 +63,7 @@ macro_rules! every_topic {
             $of::<crate::NodeDrainStatus>(),
             $of::<crate::NodeLeave>(),
             $of::<crate::NodeOutage>(),
+            $of::<crate::SiteOperation>(),
             $of::<crate::VaultStatus>(),
             $of::<crate::VolumeMgrStatus>(),
             $of::<crate::ZbootConfig>(),

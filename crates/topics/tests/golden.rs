@@ -144,6 +144,7 @@ fn our_own_topics_are_written_back_byte_for_byte() {
     one::<topics::KubeStatsState>();
     one::<topics::NodeLeave>();
     one::<topics::NodeOutage>();
+    one::<topics::SiteOperation>();
     one::<topics::ClusterDecision>();
     one::<topics::AppLogMarks>();
     one::<topics::AgentTrouble>();

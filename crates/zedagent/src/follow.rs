@@ -4,9 +4,9 @@
 
 use pubsub::Change;
 use requester::Word;
-use topics::{LeavePhase, NodeLeave};
+use topics::{LeavePhase, NodeLeave, SiteOperation};
 
-use crate::core::Event;
+use crate::core::{Event, SiteOrder};
 
 /// What zedkube says about the drain.
 pub(crate) fn of_zedkube(word: Word) -> Option<Event> {
@@ -28,6 +28,20 @@ pub(crate) fn leave(change: &Change<NodeLeave>, told: &mut bool) -> Option<Event
     };
     *told |= phase.is_some();
     phase.map(|it| Event::HasToLeave(it.has_to_leave()))
+}
+
+/// What zedkube orders for the whole site. That there is no order is worth a word.
+pub(crate) fn site(change: Change<SiteOperation>, told: &mut bool) -> Option<Event> {
+    let order = match change {
+        Change::Put { value, .. } => {
+            value.go.then_some(SiteOrder { id: value.id, op: value.op, boot_id: value.boot_id })
+        }
+        Change::Synced if *told => return None,
+        Change::Gone { .. } | Change::Synced => None,
+        Change::Restarted(_) | Change::Bad(_) => return None,
+    };
+    *told = true;
+    Some(Event::Site(order))
 }
 
 #[cfg(test)]

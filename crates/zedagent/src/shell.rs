@@ -8,7 +8,7 @@ use agent::{Error, Hands, Station, Tasks, Weight, force, publication, wire};
 use pubsub::{Change, Publication};
 use topics::{
     DeviceOp, DeviceOpPending, DrainStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus,
-    NodeLeave, Requester, ZbootStatus, ZedAgentStatus,
+    NodeLeave, Requester, SiteOperation, ZbootStatus, ZedAgentStatus,
 };
 use tracing::{debug, error, info, warn};
 
@@ -82,6 +82,8 @@ impl Shell {
             | Change::Restarted(_)
             | Change::Bad(_) => None,
         });
+        let mut heard = false;
+        self.tasks.follow::<SiteOperation>(&bus, "zedkube", move |change| follow::site(change, &mut heard));
         let lets_go = Arc::clone(&self.forced);
         self.tasks.follow_force(&self.station, move |order| {
             let order = forced(order);
@@ -205,6 +207,9 @@ fn say(said: &Said) {
     match said {
         Said::FirstCounter(op, counter) => {
             info!(op = op.word(), counter, "first counter on this device: recorded, not carried out");
+        }
+        Said::WantedBySite(op, id) => {
+            info!(op = op.word(), operation = id, "scheduleDeviceOperation: wanted for the whole site");
         }
         Said::Wanted(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: wanted"),
         Said::TakenBack(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: withdrawn"),

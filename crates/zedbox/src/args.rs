@@ -7,6 +7,8 @@ use agent::{device, zboot};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
+use crate::site_cmd::SiteCommand;
+
 /// Agents that a link to the program may be named after.
 const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
 
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Drain(DrainCommand),
     /// Show which node may be down, who waits for a turn, and change that.
     Lock(LockCommand),
+    /// Shut the whole site down or reboot it, and show how far that is.
+    Site(SiteCommand),
 }
 
 /// Whether the words filter the log.
@@ -351,7 +355,7 @@ impl Command {
         match self {
             #[cfg(feature = "demo")]
             Self::Demo(_) => "error",
-            Self::Check(_) | Self::Drain(_) | Self::Lock(_) => "error",
+            Self::Check(_) | Self::Drain(_) | Self::Lock(_) | Self::Site(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"

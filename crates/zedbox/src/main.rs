@@ -9,6 +9,7 @@ mod demo;
 mod drain_cmd;
 mod limits;
 mod lock_cmd;
+mod site_cmd;
 mod supervisor;
 
 use std::io::IsTerminal as _;
@@ -89,6 +90,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         #[cfg(feature = "demo")]
         Command::Demo(options) => demo::run(&options).await,
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
+        Command::Site(command) => return Ok(site_cmd::run(&command).await),
         Command::Lock(command) => return Ok(lock_cmd::run(&command).await),
     }?;
     Ok(Exit::Done)

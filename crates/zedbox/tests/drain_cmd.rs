@@ -1,4 +1,4 @@
-//! `zedbox drain` and `zedbox lock` as a person and a script call them, on copies of the trees in `run-fixtures`.
+//! `zedbox drain`, `zedbox lock` and `zedbox site` as a person and a script call them, on copies of the trees in `run-fixtures`.
 
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
@@ -23,6 +23,8 @@ mod plan;
 mod readme;
 #[path = "drain_cmd/request.rs"]
 mod request;
+#[path = "drain_cmd/site.rs"]
+mod site;
 #[path = "drain_cmd/status.rs"]
 mod status;
 #[path = "drain_cmd/terminal.rs"]

@@ -12,6 +12,7 @@ mod limits;
 mod outage;
 mod requests;
 mod shell;
+mod site;
 mod work;
 
 pub use limits::Limits;
@@ -57,10 +58,12 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         let (outbox, inbox) = turn::inbox();
         let (tasks, door) = (Tasks::new(outbox), view.door());
         let membership = leave::Leaver::open(&station, &troubles, &limits)?;
+        let sites = site::Sites::open(&station, &troubles, &limits)?;
         let opened = shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?;
-        Ok((inbox, membership, opened))
+        Ok((inbox, membership, sites, opened))
     };
-    let Some((inbox, membership, (mut shell, earlier))) = outlet::started(&station, &troubles, open).await?
+    let Some((inbox, membership, sites, (mut shell, earlier))) =
+        outlet::started(&station, &troubles, open).await?
     else {
         return Ok(());
     };
@@ -76,17 +79,23 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     if before == Membership::Leaving {
         first.extend(core.step(now, Event::Member(before)));
     }
+    // Nor does one that a whole-site operation holds begin anything before it is known how far that is.
+    let held = sites.hold().borrow().clone();
+    first.extend(core.step(now, Event::Site(held)));
     let attempt = shell.attempt_limit();
     let says = shell.statement();
     shell.follow(standing.clone(), heard);
+    shell.follow_site(sites.hold());
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let leave = membership.run(cluster.clone(), target.clone(), attempt);
+    let sites = sites.run(cluster.clone(), target.clone(), standing.clone());
     let (configs, config) = watch::channel(None);
     let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone(), says);
     let beside = Box::pin(async {
         tokio::join!(
             Box::pin(leave),
+            Box::pin(sites),
             Box::pin(status),
             Box::pin(view.run(&troubles, config, pipe)),
             Box::pin(tell_config(&station, standing, configs)),

@@ -117,6 +117,8 @@ pub struct Limits {
     pub sticky_then: StickyAction,
     /// Returns to this node that make a workload one of those.
     pub sticky_returns: u32,
+    /// How often the Lease of turns is read while there is a whole-site operation.
+    pub site_step_ms: u64,
     /// TCP port of the status server; 0 for any that is free.
     pub server_port: u16,
     /// How long one request to it may take, from the start of its connection to the end.
@@ -187,6 +189,7 @@ impl Default for Limits {
             prune_ms: 600_000,
             sticky_then: rules.sticky,
             sticky_returns: rules.sticky_returns,
+            site_step_ms: 2_000,
             server_port: server.port,
             server_request_ms: ms(server.request),
             server_cluster_ms: ms(server.cluster),
@@ -354,6 +357,7 @@ as_durations! {
     leave_notice: leave_notice_ms,
     leave_unchanged: leave_unchanged_ms,
     leave_reach: leave_reach_ms,
+    site_step: site_step_ms,
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
-use crate::core::{Author, Effect, Event, Force, Said};
+use crate::core::{Author, Effect, Event, Force, Said, SiteHold};
 use crate::limits::Limits;
 use crate::work::Work;
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, requests};
@@ -170,6 +170,18 @@ impl Shell {
                 }
                 heard.send_replace(Some(membership));
                 if standing.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// What a whole-site operation holds this node to, and each change of it.
+    pub(crate) fn follow_site(&mut self, mut hold: watch::Receiver<SiteHold>) {
+        self.tasks.events("follow the whole-site operation", move |outbox| async move {
+            while hold.changed().await.is_ok() {
+                let now = hold.borrow_and_update().clone();
+                if !outbox.send(Event::Site(now)).await {
                     return;
                 }
             }

@@ -132,6 +132,7 @@ impl Work {
             requested_at: request.requested_at.to_string(),
             fence: grant.fence,
             lease_uid: grant.lease_uid,
+            site: String::new(),
         }
     }
 

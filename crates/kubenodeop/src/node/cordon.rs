@@ -26,6 +26,9 @@ pub struct CordonOwner {
     /// UID of the Lease of that turn; empty likewise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub lease_uid: String,
+    /// The whole-site operation that it was made for; empty where a request was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub site: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

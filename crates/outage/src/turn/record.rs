@@ -73,6 +73,8 @@ macro_rules! words {
     };
 }
 
+pub(crate) use words;
+
 words! {
     /// What a turn is for.
     Op {

@@ -408,6 +408,9 @@ pub enum Refused {
     /// A limit of 0.
     #[error("the limit is at least 1: zedbox lock limit 1")]
     Limit,
+    /// A whole-site operation says no, in words.
+    #[error("{0}")]
+    Site(String),
     /// An etcd member always counts.
     #[error(
         "node {0} is a member of etcd and always counts; delete the node if it is gone for good: kubectl delete node {0}"

@@ -1,5 +1,5 @@
 //! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
-//! beside them our own topics: `progress`, `journal`, `history`, `leave`, `trouble`.
+//! beside them our own topics: `progress`, `journal`, `history`, `leave`, `site`, `trouble`.
 //!
 //! Not here: who drains and when.
 //!
@@ -9,12 +9,14 @@ mod history;
 mod journal;
 mod leave;
 mod progress;
+mod site;
 mod trouble;
 
 pub use history::*;
 pub use journal::*;
 pub use leave::*;
 pub use progress::*;
+pub use site::*;
 pub use trouble::*;
 
 use std::fmt;

@@ -194,6 +194,8 @@ pub enum DrainPhase {
     AfterBoot,
     /// The node is being taken out of its cluster, see `NodeLeave`; what is asked for waits.
     Leaving,
+    /// A shutdown or reboot of the whole site holds the node, see `SiteOperation`; what is asked for waits.
+    Held,
 }
 
 /// The turn of this node to be down: held, or waited for.
@@ -378,6 +380,8 @@ pub struct DeviceOpPending {
     pub next_step: String,
     /// Why it goes without a drain, or empty.
     pub skip: String,
+    /// The whole-site operation that asks for it, or empty where the controller does.
+    pub site: String,
 }
 
 impl Topic for DeviceOpPending {
@@ -391,6 +395,7 @@ impl Topic for DeviceOpPending {
             &mut self.waiting_for,
             &mut self.next_step,
             &mut self.skip,
+            &mut self.site,
         ] {
             most.text(text);
         }

@@ -345,7 +345,7 @@ mod tests {
                 ..KubeStatsPart::default() };
             published(&KubeStatsState { parts: vec![part; 30], ..KubeStatsState::default() });
             published(&DeviceOpPending { ops_time: long.clone(), waiting_for: long.clone(), next_step: short.clone(),
-                skip: long.clone(), boot_id: long.clone(), ..DeviceOpPending::default() });
+                skip: long.clone(), boot_id: long.clone(), site: long.clone(), ..DeviceOpPending::default() });
             published(&ENClusterAppStatus { vmi_name: long.clone(), ..ENClusterAppStatus::default() });
             published(&NodeDrainRequest { context: long, ..NodeDrainRequest::default() });
         }

@@ -179,6 +179,11 @@ impl Zedagent {
                 self.status.reboot_cmd = true;
                 self.status.requested_boot_reason = BootReason::RebootCmd;
             }
+            // The site's machines are switched off; the controller's shutdown leaves the power on.
+            DeviceOp::Shutdown if self.is_of_site(op) => {
+                self.status.poweroff_cmd = true;
+                self.status.requested_boot_reason = BootReason::PoweroffCmd;
+            }
             DeviceOp::Shutdown => self.status.shutdown_cmd = true,
         }
     }

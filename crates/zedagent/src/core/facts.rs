@@ -42,12 +42,25 @@ pub enum Event {
     Nodeagent(Box<NodeAgentStatus>),
     /// The force file: what it orders, or that there is none that counts.
     Forced(Option<NodeDrainStatus>),
+    /// What a whole-site operation orders, or that there is none.
+    Site(Option<SiteOrder>),
     /// Whether an image waits in the other partition.
     ImageWaits(bool),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
     /// Time has passed.
     Tick,
+}
+
+/// A machine that goes down in a whole-site operation, in one boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteOrder {
+    /// The operation.
+    pub id: String,
+    /// What is done with the machine.
+    pub op: DeviceOp,
+    /// The boot in which that holds.
+    pub boot_id: String,
 }
 
 /// Something for the shell to do, in this order.
@@ -78,6 +91,8 @@ pub enum Effect {
 pub enum Said {
     /// The first counter that this device ever saw.
     FirstCounter(DeviceOp, u32),
+    /// A whole-site operation wants one.
+    WantedBySite(DeviceOp, String),
     /// An operation is wanted.
     Wanted(DeviceOp, u32),
     /// An operation is no longer wanted.

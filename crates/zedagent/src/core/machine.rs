@@ -11,7 +11,7 @@ use topics::{
     NodeAgentStatus, NodeDrainStatus, PendingState, Requester, ZedAgentStatus,
 };
 
-use super::facts::{Effect, Event, Found, Said, Wanted};
+use super::facts::{Effect, Event, Found, Said, SiteOrder, Wanted};
 use crate::limits::Limits;
 
 /// Operations in the order in which they are served.
@@ -53,6 +53,9 @@ pub struct Zedagent {
     /// `None` before it has been heard.
     pub(super) has_to_leave: Option<bool>,
     pub(super) forced: Option<NodeDrainStatus>,
+    /// What zedkube orders for the whole site; `None` before that has been heard.
+    #[expect(clippy::option_option, reason = "not heard yet, and nothing ordered, differ")]
+    pub(super) site: Option<Option<SiteOrder>>,
     pub(super) update_in_progress: bool,
     pub(super) image_waits: bool,
     pub(super) status: ZedAgentStatus,
@@ -90,6 +93,7 @@ impl Zedagent {
             drain: Heard::default(),
             has_to_leave: None,
             forced: None,
+            site: None,
             update_in_progress: false,
             image_waits: false,
             status,
@@ -113,6 +117,14 @@ impl Zedagent {
     pub(super) fn count_executed(&mut self) -> Vec<Effect> {
         let mut out = Vec::new();
         for op in OPERATIONS {
+            let left = self.pending.get(&op).filter(|it| !it.site.is_empty() && it.boot_id != self.boot_id);
+            if let Some(left) = left.filter(|it| it.counter == 0 || it.state == PendingState::Pending) {
+                // Whatever boot it was, the machine was off.
+                out.push(Effect::Forget(op));
+                out.push(Effect::Say(Said::Executed(op, left.counter)));
+                self.pending.remove(&op);
+                continue;
+            }
             let executed = self
                 .pending
                 .get(&op)
@@ -138,7 +150,7 @@ impl Zedagent {
         let Some(wanted) = self.wanted.clone() else { return };
         for op in OPERATIONS {
             let commanded = self.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded);
-            if commanded || wanted.unclear.contains(&op) {
+            if self.is_of_site(op) || commanded || wanted.unclear.contains(&op) {
                 continue;
             }
             match (wanted.commands.get(&op), self.counters.get(&op)) {
@@ -214,15 +226,14 @@ impl Zedagent {
     /// Moves the first pending operation on as far as facts allow.
     pub(super) fn proceed(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.stay_drained(now, out);
-        if self.commanded() == Some(DeviceOp::Reboot) {
+        // Either takes the machine down; only the controller's shutdown leaves it on.
+        if self.commanded().is_some_and(|it| it == DeviceOp::Reboot || self.is_of_site(it)) {
             return;
         }
-        let Some(op) = OPERATIONS
-            .into_iter()
-            .find(|op| self.pending.get(op).is_some_and(|it| it.state == PendingState::Pending))
-        else {
-            return;
-        };
+        let is_pending =
+            |op: &DeviceOp| self.pending.get(op).is_some_and(|it| it.state == PendingState::Pending);
+        let of_site = OPERATIONS.into_iter().find(|op| is_pending(op) && self.is_of_site(*op));
+        let Some(op) = of_site.or_else(|| OPERATIONS.into_iter().find(is_pending)) else { return };
         match self.gate(now, op) {
             Gate::Open(why) => self.command(op, why, out),
             Gate::Ask => self.ask(now, op, out),
@@ -365,7 +376,7 @@ impl Zedagent {
             DeviceState::BaseOsUpdating
         } else if self.status.reboot_cmd {
             DeviceState::Rebooting
-        } else if self.status.shutdown_cmd {
+        } else if self.status.shutdown_cmd || self.status.poweroff_cmd {
             DeviceState::PreparingPoweroff
         } else if self.wanted.is_some() {
             DeviceState::Online
@@ -406,6 +417,7 @@ impl Core for Zedagent {
                     out.push(Effect::UseForce);
                 }
             }
+            Event::Site(order) => self.site_heard(order),
             Event::ImageWaits(waits) => self.image_waits = waits,
             Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),
             Event::Tick => {}
@@ -417,6 +429,7 @@ impl Core for Zedagent {
             // A zedkube that falls silent later gets its time again, from when that is heard.
             self.unknown_until = now + self.limits.unknown_wait();
         }
+        self.settle_site(now, &mut out);
         self.evaluate(now, &mut out);
         self.proceed(now, &mut out);
         if self.commanded().is_some()

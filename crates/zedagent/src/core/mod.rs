@@ -5,10 +5,11 @@
 mod act;
 mod facts;
 mod machine;
+mod site;
 mod wall;
 
 #[cfg(test)]
 mod tests;
 
-pub use facts::{Effect, Event, Found, Said, Wanted};
+pub use facts::{Effect, Event, Found, Said, SiteOrder, Wanted};
 pub use machine::Zedagent;

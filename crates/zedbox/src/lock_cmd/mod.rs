@@ -2,7 +2,7 @@
 //!
 //! Not here: what may be written (`outage::turn::rule`) and the calls (`outage::operator`).
 
-mod status;
+pub(crate) mod status;
 
 use agent::Clock;
 use anyhow::Context as _;

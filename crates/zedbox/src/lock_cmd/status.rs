@@ -256,7 +256,7 @@ fn holder_words(it: &Holder, now: GoTime) -> String {
 }
 
 /// A time out of the record, as it is when it is none.
-fn when(text: &str, now: GoTime) -> String {
+pub(crate) fn when(text: &str, now: GoTime) -> String {
     text.parse::<GoTime>().map_or_else(|_| text.to_owned(), |at| moment(at, now))
 }
 

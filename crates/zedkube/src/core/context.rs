@@ -24,6 +24,8 @@ pub(crate) struct NodeContext {
     /// When the monotonic clock started, by the wall clock.
     pub(crate) booted_at: GoTime,
     pub(crate) member: Membership,
+    /// What a whole-site operation holds it to.
+    pub(crate) site: super::site::SiteState,
     /// Whether the name of our Node object is known.
     pub(crate) node_known: bool,
     /// The turn of this node to be down.

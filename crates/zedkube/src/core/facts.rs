@@ -12,6 +12,7 @@ use topics::{
     Requester,
 };
 
+use super::site::SiteHold;
 use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use outage::keeper::Ask;
@@ -75,6 +76,8 @@ pub enum Event {
     ServersOut(Vec<String>),
     /// Answer to [`Effect::Margin`]: why etcd can spare this node, or why not.
     Spared(RunId, Result<String, String>),
+    /// What a shutdown or reboot of the whole site holds this node to.
+    Site(SiteHold),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
     /// Time has passed.

@@ -48,6 +48,7 @@ impl Zedkube {
                 boot_id,
                 booted_at: wrote.unwrap_or(booted_at),
                 member: Membership::default(),
+                site: super::site::SiteState::default(),
                 node_known: false,
                 turn: super::turn::Turns::default(),
                 known: journal.known.clone(),
@@ -102,8 +103,9 @@ impl Core for Zedkube {
                         requested_by,
                     }));
                 }
-                self.joined(now, member, &mut out);
+                self.member_heard(now, member, &mut out);
             }
+            Event::Site(hold) => self.site_heard(now, hold, &mut out),
             Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
             Event::Request(from, request) => {
                 if planted(Fault::K3) && request.is_some() && self.drain.is_active() {

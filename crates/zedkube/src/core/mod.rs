@@ -8,6 +8,7 @@ mod facts;
 mod machine;
 mod records;
 mod settle;
+mod site;
 mod turn;
 mod view;
 
@@ -22,3 +23,4 @@ pub use facts::{
 pub use machine::Zedkube;
 pub use nodestatus::Membership;
 pub(crate) use records::{short, shorten};
+pub use site::SiteHold;

@@ -106,7 +106,7 @@ impl Zedkube {
     }
 
     /// Ends whatever is under way on the cluster.
-    fn end_drain(&mut self, end: Option<End>, out: &mut Vec<Effect>) {
+    pub(super) fn end_drain(&mut self, end: Option<End>, out: &mut Vec<Effect>) {
         self.drain.end(end, out);
         self.care.guard_ended();
     }
@@ -130,6 +130,7 @@ impl Zedkube {
             self.settle_force(now, out);
             self.settle_answered(now, out);
             self.settle_leaving(out);
+            self.settle_site(now, out);
         }
         if self.can_drain() && !self.drain.is_active() {
             self.begin(now, out);

@@ -145,6 +145,7 @@ impl Zedkube {
                     if gate.next_step.is_empty() { "nothing".to_owned() } else { gate.next_step },
                 )
             }
+            Membership::Leaving if let Some(words) = self.site_words() => words,
             Membership::Leaving => words(
                 DrainPhase::Leaving,
                 "this node is leaving its cluster; requested drains wait until it has left",

@@ -2,5 +2,6 @@
 
 mod faults;
 mod rules;
+mod site;
 
 use super::*;

@@ -231,6 +231,13 @@ impl Answers {
         self.given.sort_by_key(Answer::id);
     }
 
+    /// Answers the open request of `who` alone with COMPLETE without a drain, for this reason; says whether there was one.
+    pub(crate) fn skip_for(&mut self, now: Mono, who: Requester, skip: &str, node: &NodeContext) -> bool {
+        let Some(request) = self.open().find(|it| it.requested_by == who).cloned() else { return false };
+        self.give_one(now, &request, (DrainStatus::Complete, skip, false), node);
+        true
+    }
+
     /// A forced COMPLETE answers the request that it names. Returns the order and the words of its answer, if it does.
     pub(crate) fn give_forced(&mut self, now: Mono, node: &NodeContext) -> Option<(NodeDrainStatus, String)> {
         let Force::Order(order) = self.force else { return None };

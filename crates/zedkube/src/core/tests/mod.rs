@@ -10,6 +10,7 @@ mod records;
 mod restarted;
 mod rules;
 mod said;
+mod site;
 mod sizes;
 mod standing;
 mod turns;

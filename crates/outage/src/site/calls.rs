@@ -1,0 +1,236 @@
+//! What a whole-site operation reads and writes of the cluster: machines, applications with volumes, attached and
+//! faulted volumes.
+//!
+//! Not here: when, and what follows (`coordinate`), nodes and the Lease (`crate::calls`). Every call has the deadline of
+//! [`Cluster`]. What is not installed is not there: a list of an unknown kind is empty. An application is changed by one
+//! patch that names its version and says what it had before. Source: spec/cluster-lock.md 6.3.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, RandomState};
+
+use futures::stream::{BoxStream, StreamExt as _};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::Resource;
+use kube::api::{Patch, PatchParams};
+use kube::core::Request;
+use kubeapi::names::STORAGE_NAMESPACE;
+use kubeapi::nodes::FIELD_MANAGER;
+use kubeapi::objects::{items, text};
+use kubeapi::reply::Reply;
+use kubeapi::watch::Scope;
+use kubeapi::{Cluster, Error};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::coordinate::{Found, Need, Workload};
+use crate::calls::changes;
+use crate::turn::record::Held;
+
+/// Waits for a whole-site operation: one watch of the Lease, which costs a request in ten minutes.
+pub struct Begins(BoxStream<'static, Option<Box<Held>>>);
+
+impl Begins {
+    /// Watches the Lease from now on.
+    #[must_use]
+    pub fn watch(cluster: &Cluster) -> Self {
+        Self(changes(cluster, RandomState::new().hash_one("jitter")).boxed())
+    }
+
+    /// Returns when the Lease shows an operation: at once where it does so already, and then with each change of it.
+    /// Dropping it loses nothing.
+    pub async fn next(&mut self) {
+        while let Some(held) = self.0.next().await {
+            if held.is_some_and(|it| it.record.mode.is_some()) {
+                return;
+            }
+        }
+        // It never ends.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
+pub const SCALED: &str = "pillar-rs/site-scaled";
+/// Namespaces whose workloads are never scaled: the cluster's own, storage, machines.
+const LEFT_ALONE: [&str; 6] =
+    ["kube-system", "kube-public", "kube-node-lease", STORAGE_NAMESPACE, "kubevirt", "cdi"];
+
+/// What was changed on a workload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scaled {
+    /// The operation.
+    pub id: String,
+    /// What it had before.
+    pub replicas: i64,
+}
+
+/// Reads what the phase needs, for the operation `id`.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Error> {
+    let mut found = Found::default();
+    match need {
+        Need::Nodes => {}
+        Need::Applications => {
+            (found.blocking, found.work) = futures::try_join!(machines(cluster), applications(cluster, id))?;
+        }
+        Need::Attached => found.blocking = attached(cluster).await?,
+        Need::Faulted => {
+            found.blocking = volumes(cluster, |status| status["robustness"] == "faulted").await?;
+        }
+        Need::Scaled => found.work = scaled(cluster, id).await?,
+    }
+    Ok(found)
+}
+
+fn scope(what: &str, path: String) -> Scope {
+    Scope { what: what.to_owned(), path, fields: None, labels: None }
+}
+
+/// All objects of a kind that may not be installed.
+async fn listed(cluster: &Cluster, what: &str, path: String) -> Result<Vec<Value>, Error> {
+    match scope(what, path).list_all::<Value>(cluster).await {
+        Ok(list) => Ok(list.items),
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn named(object: &Value) -> String {
+    let meta = &object["metadata"];
+    match text(&meta["namespace"]) {
+        namespace if namespace.is_empty() => text(&meta["name"]),
+        namespace => format!("{namespace}/{}", text(&meta["name"])),
+    }
+}
+
+/// Virtual machines that run, by name.
+async fn machines(cluster: &Cluster) -> Result<Vec<String>, Error> {
+    let all = listed(cluster, "virtual machines", "/apis/kubevirt.io/v1/virtualmachineinstances".to_owned());
+    let over = |it: &Value| matches!(it["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    Ok(all.await?.iter().filter(|it| !over(it)).map(named).collect())
+}
+
+/// Volumes that are attached to a node, and those of Longhorn that are not detached.
+async fn attached(cluster: &Cluster) -> Result<Vec<String>, Error> {
+    let path = VolumeAttachment::url_path(&(), None);
+    let all = listed(cluster, "volume attachments", path).await?;
+    let attached = all.iter().filter(|it| it["status"]["attached"] == true).map(|it| {
+        let spec = &it["spec"];
+        format!("{} on node {}", text(&spec["source"]["persistentVolumeName"]), text(&spec["nodeName"]))
+    });
+    let mut found: Vec<String> = attached.collect();
+    let known = found.join(" ");
+    let longhorn = volumes(cluster, |status| status["state"] != "detached").await?;
+    found.extend(longhorn.into_iter().filter(|it| !known.contains(it.as_str())));
+    Ok(found)
+}
+
+/// Longhorn's volumes whose status is so, by name.
+async fn volumes(cluster: &Cluster, is: impl Fn(&Value) -> bool) -> Result<Vec<String>, Error> {
+    let path = format!("/apis/longhorn.io/v1beta2/namespaces/{STORAGE_NAMESPACE}/volumes");
+    let all = listed(cluster, "volumes.longhorn.io", path).await?;
+    Ok(all.iter().filter(|it| is(&it["status"])).map(|it| text(&it["metadata"]["name"])).collect())
+}
+
+fn paths() -> [(&'static str, String); 2] {
+    [("deployments", Deployment::url_path(&(), None)), ("statefulsets", StatefulSet::url_path(&(), None))]
+}
+
+async fn workloads(cluster: &Cluster) -> Result<Vec<(&'static str, Value)>, Error> {
+    let mut all = Vec::new();
+    for (kind, path) in paths() {
+        all.extend(
+            scope(kind, path).list_all::<Value>(cluster).await?.items.into_iter().map(|it| (kind, it)),
+        );
+    }
+    Ok(all)
+}
+
+fn mark(object: &Value) -> Option<Scaled> {
+    serde_json::from_str(object["metadata"]["annotations"][SCALED].as_str()?).ok()
+}
+
+fn replicas(object: &Value) -> i64 {
+    object["spec"]["replicas"].as_i64().unwrap_or(1)
+}
+
+fn is_once(modes: &Value) -> bool {
+    items(modes).iter().any(|it| it == "ReadWriteOnce" || it == "ReadWriteOncePod")
+}
+
+/// Workloads whose pods hold a volume that one node alone may use, and that have replicas: what they are to have, and
+/// what is to be written there.
+async fn applications(cluster: &Cluster, id: &str) -> Result<Vec<Workload>, Error> {
+    let claims = scope("persistent volume claims", "/api/v1/persistentvolumeclaims".to_owned());
+    let claims = claims.list_all::<Value>(cluster).await?;
+    let once: BTreeSet<String> =
+        claims.items.iter().filter(|it| is_once(&it["spec"]["accessModes"])).map(named).collect();
+    let stops = |(kind, it): &(&'static str, Value)| {
+        let namespace = text(&it["metadata"]["namespace"]);
+        let volumes = items(&it["spec"]["template"]["spec"]["volumes"]);
+        let claim = |it: &Value| format!("{namespace}/{}", text(&it["persistentVolumeClaim"]["claimName"]));
+        let ephemeral = |it: &Value| is_once(&it["ephemeral"]["volumeClaimTemplate"]["spec"]["accessModes"]);
+        let templates = items(&it["spec"]["volumeClaimTemplates"]);
+        let own = *kind == "statefulsets" && templates.iter().any(|it| is_once(&it["spec"]["accessModes"]));
+        !LEFT_ALONE.contains(&namespace.as_str())
+            && replicas(it) > 0
+            && (own || volumes.iter().any(|it| once.contains(&claim(it)) || ephemeral(it)))
+    };
+    let order = |(kind, it): (&'static str, Value)| {
+        // Scaled up again by somebody in between: what it had first is kept.
+        let before = mark(&it).filter(|it| it.id == id).map_or_else(|| replicas(&it), |it| it.replicas);
+        let mark = Scaled { id: id.to_owned(), replicas: before };
+        let mark = serde_json::to_string(&mark).map_err(|source| Error::Unaskable {
+            what: format!("mark {}", named(&it)),
+            source: source.into(),
+        })?;
+        Ok(workload(kind, &it, 0, Some(mark)))
+    };
+    workloads(cluster).await?.into_iter().filter(stops).map(order).collect()
+}
+
+/// Workloads that the operation `id` has scaled down. Those that somebody has scaled since keep what they have.
+async fn scaled(cluster: &Cluster, id: &str) -> Result<Vec<Workload>, Error> {
+    let order = |(kind, it): (&'static str, Value)| {
+        let mark = mark(&it).filter(|it| it.id == id)?;
+        let wanted = if replicas(&it) == 0 { mark.replicas } else { replicas(&it) };
+        Some(workload(kind, &it, wanted, None))
+    };
+    Ok(workloads(cluster).await?.into_iter().filter_map(order).collect())
+}
+
+fn workload(kind: &'static str, object: &Value, replicas: i64, mark: Option<String>) -> Workload {
+    let meta = &object["metadata"];
+    Workload {
+        kind,
+        namespace: text(&meta["namespace"]),
+        name: text(&meta["name"]),
+        replicas,
+        mark,
+        version: text(&meta["resourceVersion"]),
+    }
+}
+
+/// Scales one workload, with what it had written beside it in the same patch. A lost race changes nothing: it is read
+/// again.
+///
+/// # Errors
+/// Those of [`Cluster`] but a conflict.
+pub async fn scale(cluster: &Cluster, it: &Workload) -> Result<(), Error> {
+    let patch = Patch::Merge(json!({
+        "metadata": { "resourceVersion": it.version, "annotations": { SCALED: it.mark } },
+        "spec": { "replicas": it.replicas },
+    }));
+    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let all = format!("/apis/apps/v1/namespaces/{}/{}", it.namespace, it.kind);
+    let what = format!("scale {} {}/{} to {}", it.kind, it.namespace, it.name, it.replicas);
+    match cluster.order(&what, Request::new(all).patch(&it.name, &how, &patch)).await {
+        Err(error) if error.is_conflict() => Ok(()),
+        // Deleted since it was read.
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,283 @@
+//! What one node does for all in a whole-site operation: the next phase, or what it waits for.
+//!
+//! Any number of nodes may do it at once: each write names the version that it was decided on, and each act on an
+//! application is done once. Time alone moves only the way up, where a node may never come. Source:
+//! spec/cluster-lock.md 6.3 and 7. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubeapi::names::listed;
+
+use super::record::{Member, NodeStep, Site, SiteKind, SitePhase};
+use crate::turn::rule::NodeSeen;
+
+/// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
+pub const NODE_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// A workload that is scaled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// `deployments` or `statefulsets`.
+    pub kind: &'static str,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What it is to have.
+    pub replicas: i64,
+    /// What is written there of the operation: the annotation, or nothing.
+    pub mark: Option<String>,
+    /// The version that a write must name.
+    pub version: String,
+}
+
+/// What was read for the phase.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// What is in the way, each by name: machines, attached volumes, faulted volumes.
+    pub blocking: Vec<String>,
+    /// Workloads to be scaled.
+    pub work: Vec<Workload>,
+    /// How long this phase has been seen.
+    pub lasted: Duration,
+}
+
+/// What follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Move {
+    /// It waits for this; and what a person can type.
+    Wait(String, String),
+    /// These are scaled.
+    Scale(Vec<Workload>),
+    /// The record in its next phase.
+    To(Box<Site>),
+    /// The operation is over.
+    End,
+}
+
+/// What the phase needs to be read for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing but the nodes.
+    Nodes,
+    /// Machines, and applications with volumes.
+    Applications,
+    /// Volumes that are attached.
+    Attached,
+    /// Volumes that are broken.
+    Faulted,
+    /// Applications that were scaled down.
+    Scaled,
+}
+
+/// What has to be read before [`next`] in this phase.
+#[must_use]
+pub fn need(phase: &SitePhase) -> Need {
+    match phase {
+        SitePhase::Stopping => Need::Applications,
+        SitePhase::Detaching => Need::Attached,
+        SitePhase::Starting => Need::Faulted,
+        SitePhase::Restoring => Need::Scaled,
+        SitePhase::Announced
+        | SitePhase::Cordoning
+        | SitePhase::WorkersGoing
+        | SitePhase::ServersGoing
+        | SitePhase::Uncordoning
+        | SitePhase::Stranger(_) => Need::Nodes,
+    }
+}
+
+fn seen<'a>(member: &Member, nodes: &'a [NodeSeen]) -> Option<&'a NodeSeen> {
+    nodes.iter().find(|it| it.name == member.node && it.uid == member.uid)
+}
+
+fn is_alive(member: &Member, nodes: &[NodeSeen]) -> bool {
+    seen(member, nodes).is_some_and(|it| it.ready && !it.lease_unmoved)
+}
+
+/// Whether this node is off, or was since it said something last.
+#[must_use]
+pub fn is_gone(site: &Site, member: &Member, nodes: &[NodeSeen]) -> bool {
+    let Some(node) = seen(member, nodes) else { return true };
+    let ack = site.ack(&member.node);
+    let other_boot = ack
+        .is_some_and(|it| !node.boot_id.is_empty() && !it.boot_id.is_empty() && it.boot_id != node.boot_id);
+    let is_back = ack.is_some_and(|it| matches!(it.step, NodeStep::Booted | NodeStep::Open));
+    !is_alive(member, nodes) || other_boot || is_back
+}
+
+/// Whether this node works for all: the first by name of the servers that are there and do not go, or of all nodes
+/// where there is no server.
+#[must_use]
+pub fn is_coordinator(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
+    let servers = site.nodes.iter().any(Member::is_server);
+    let there = |it: &&Member| {
+        let step = site.step(&it.node);
+        (!servers || it.is_server()) && step.is_some_and(|it| *it != NodeStep::Going) && is_alive(it, nodes)
+    };
+    site.nodes.iter().filter(there).map(|it| it.node.as_str()).min() == Some(node)
+}
+
+/// What is done next for all.
+#[must_use]
+pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
+    match &site.phase {
+        SitePhase::Announced => all_said(site, &NodeStep::Seen, SitePhase::Cordoning),
+        SitePhase::Cordoning => all_said(site, &NodeStep::Cordoned, SitePhase::Stopping),
+        SitePhase::Stopping => {
+            let machines = !found.blocking.is_empty() && !site.leave_machines && !site.is_passed();
+            if machines {
+                return Move::Wait(
+                    format!("virtual machines to be stopped: {}", listed(&found.blocking, ", ")),
+                    "virtctl stop NAME -n NAMESPACE, for each; or let them go down with their nodes: "
+                        .to_owned()
+                        + &pass_step(site),
+                );
+            }
+            if found.work.is_empty() {
+                to(site, SitePhase::Detaching)
+            } else {
+                Move::Scale(found.work.clone())
+            }
+        }
+        SitePhase::Detaching if found.blocking.is_empty() || site.is_passed() => {
+            to(site, SitePhase::WorkersGoing)
+        }
+        SitePhase::Detaching => Move::Wait(
+            format!("volumes to be detached: {}", listed(&found.blocking, ", ")),
+            format!("kubectl get volumeattachments; or leave them attached: {}", pass_step(site)),
+        ),
+        SitePhase::WorkersGoing => workers(site, nodes),
+        SitePhase::ServersGoing => servers(site, nodes),
+        SitePhase::Starting => starting(site, nodes, found),
+        SitePhase::Uncordoning => uncordoning(site, nodes, found),
+        SitePhase::Restoring if found.work.is_empty() => Move::End,
+        SitePhase::Restoring => Move::Scale(found.work.clone()),
+        SitePhase::Stranger(word) => Move::Wait(
+            format!("a node with newer software: this version does not know the phase {word}"),
+            "update the software of this node".to_owned(),
+        ),
+    }
+}
+
+/// What ends the wait of this phase.
+fn pass_step(site: &Site) -> String {
+    format!("zedbox site continue --phase {} --reason '...'", site.phase.text())
+}
+
+fn to(site: &Site, phase: SitePhase) -> Move {
+    let mut site = site.clone();
+    (site.phase, site.waits, site.next, site.since) = (phase, String::new(), String::new(), String::new());
+    if site.phase == SitePhase::ServersGoing {
+        (site.order, site.leader) = site.off_order();
+    }
+    Move::To(Box::new(site))
+}
+
+/// Waits until every node has said `step`, the first or the second of all, or a later one.
+fn all_said(site: &Site, step: &NodeStep, then: SitePhase) -> Move {
+    let first = *step == NodeStep::Seen;
+    let late = |it: &&Member| site.step(&it.node).is_none_or(|it| *it == NodeStep::Seen && !first);
+    let late: Vec<String> = site.nodes.iter().filter(late).map(|it| it.node.clone()).collect();
+    if late.is_empty() || site.is_passed() {
+        return to(site, then);
+    }
+    let what = if first { "write the operation to their disks" } else { "be cordoned" };
+    Move::Wait(
+        format!("nodes to {what}: {}", listed(&late, ", ")),
+        format!(
+            "`zedbox drain status` on node {} shows whether zedkube runs there; without them: {}; or withdraw: \
+             zedbox site cancel --reason '...'",
+            late[0],
+            pass_step(site)
+        ),
+    )
+}
+
+fn down(kind: &SiteKind) -> &'static str {
+    if *kind == SiteKind::Reboot { "reboot" } else { "be off" }
+}
+
+fn workers(site: &Site, nodes: &[NodeSeen]) -> Move {
+    let up = |it: &&Member| !it.is_server() && !is_gone(site, it, nodes);
+    let up: Vec<String> = site.nodes.iter().filter(up).map(|it| it.node.clone()).collect();
+    if up.is_empty() || site.is_passed() {
+        return to(site, SitePhase::ServersGoing);
+    }
+    Move::Wait(
+        format!("workers to {}: {}", down(&site.kind), listed(&up, ", ")),
+        format!("look at node {}: zedbox drain status; without them: {}", up[0], pass_step(site)),
+    )
+}
+
+/// The first node that is back asks this: whether all have gone.
+fn servers(site: &Site, nodes: &[NodeSeen]) -> Move {
+    let back = |it: &Member| matches!(site.step(&it.node), Some(NodeStep::Booted | NodeStep::Open));
+    let concerned = || {
+        let servers = site.nodes.iter().any(Member::is_server);
+        site.nodes.iter().filter(move |it| !servers || it.is_server())
+    };
+    let up: Vec<String> =
+        concerned().filter(|it| !is_gone(site, it, nodes)).map(|it| it.node.clone()).collect();
+    let any_back = concerned().any(back);
+    if any_back && (up.is_empty() || site.is_passed()) {
+        return to(site, SitePhase::Starting);
+    }
+    let waits = if up.is_empty() {
+        "the site to be switched on".to_owned()
+    } else {
+        format!("servers to {}: {}", down(&site.kind), listed(&up, ", "))
+    };
+    let next = up.first().map_or_else(
+        || "nothing".to_owned(),
+        |it| format!("look at node {it}: zedbox site status; if it stays: {}", pass_step(site)),
+    );
+    Move::Wait(waits, next)
+}
+
+fn starting(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
+    let there = |it: &Member| {
+        is_alive(it, nodes) && matches!(site.step(&it.node), Some(NodeStep::Booted | NodeStep::Open))
+    };
+    let missing: Vec<String> = site.nodes.iter().filter(|it| !there(it)).map(|it| it.node.clone()).collect();
+    let go_without = found.lasted >= NODE_LIMIT || site.is_passed();
+    if !missing.is_empty() && !go_without {
+        return Move::Wait(
+            format!(
+                "nodes to come back: {}; after {} min it continues without them",
+                listed(&missing, ", "),
+                NODE_LIMIT.as_secs() / 60
+            ),
+            format!("switch them on; or at once without them: {}", pass_step(site)),
+        );
+    }
+    if !found.blocking.is_empty() && !site.is_passed() {
+        return Move::Wait(
+            format!("storage, faulted volumes: {}", listed(&found.blocking, ", ")),
+            format!("kubectl -n longhorn-system get volumes; or start all the same: {}", pass_step(site)),
+        );
+    }
+    to(&Site { missing, ..site.clone() }, SitePhase::Uncordoning)
+}
+
+fn uncordoning(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
+    let waits_for = |it: &&Member| {
+        !site.missing.contains(&it.node)
+            && site.step(&it.node) != Some(&NodeStep::Open)
+            // A withdrawal finds nodes that are off, or that never took part.
+            && (site.cancelled.is_none() || site.ack(&it.node).is_some() && is_alive(it, nodes))
+    };
+    let late: Vec<String> = site.nodes.iter().filter(waits_for).map(|it| it.node.clone()).collect();
+    if late.is_empty() {
+        return to(site, SitePhase::Restoring);
+    }
+    if found.lasted >= NODE_LIMIT || site.is_passed() {
+        let mut site = site.clone();
+        site.missing.extend(late);
+        return to(&site, SitePhase::Restoring);
+    }
+    Move::Wait(
+        format!("nodes to be schedulable: {}", listed(&late, ", ")),
+        format!("zedbox drain status on node {} shows what its checks after boot wait for", late[0]),
+    )
+}

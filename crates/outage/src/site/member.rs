@@ -1,0 +1,284 @@
+//! What one node does for itself in a whole-site operation: a function of its own disk record, of what it reads in the
+//! Lease, and of what it sees of itself. Asked again with the same facts it gives the same answer, so that it can be
+//! cut off anywhere and begin again.
+//!
+//! The record goes to disk before anything follows from it; only then is it said in the Lease. Once the node has the
+//! order of going on its disk, it needs the API no more. Source: spec/cluster-lock.md 6.2, 6.3, 7.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::record::{NodeStep, Site, SiteKind, SitePhase};
+
+/// How long a server that may go waits at most for those before it, and for an API that has fallen silent.
+pub const GOING_LIMIT: Duration = Duration::from_secs(5 * 60);
+/// How long a wall clock that is behind is waited for.
+pub const CLOCK_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// This node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Own {
+    /// Name of its Node object.
+    pub node: String,
+    /// UID of its Node object.
+    pub uid: String,
+    /// Its boot.
+    pub boot_id: String,
+}
+
+/// What is on its own disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Local {
+    /// The operation.
+    pub id: String,
+    /// What is done with the machine.
+    pub kind: SiteKind,
+    /// How far this node is.
+    pub step: NodeStep,
+    /// The boot in which it came so far.
+    pub boot_id: String,
+    /// It is a server.
+    pub server: bool,
+    /// The servers in the order in which they go.
+    pub order: Vec<String>,
+    /// All of them have that order.
+    pub all_ready: bool,
+    /// The Lease says that the site is up again: the node needs no cordon any more.
+    pub released: bool,
+}
+
+/// What was read in the Lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// Nothing: no answer, or one that cannot be used; why.
+    Silent(String),
+    /// There is no operation.
+    Over,
+    /// This one.
+    Site(Box<Site>),
+}
+
+/// What the node sees of itself and of others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// It is cordoned, by whomever.
+    pub cordoned: bool,
+    /// It carries no cordon of ours.
+    pub open: bool,
+    /// It leads etcd.
+    pub leads: bool,
+    /// Why the wall clock is not to be trusted, or empty.
+    pub clock: String,
+    /// Why its own etcd is not ready, or empty.
+    pub etcd: String,
+    /// How many members of etcd are connected to its own; `None` where that is not known.
+    pub peers: Option<usize>,
+    /// Nodes that are seen to be off, or to have been.
+    pub gone: BTreeSet<String>,
+    /// How long it has waited since it could go, or since the API fell silent, in this run.
+    pub waited: Duration,
+    /// How long this run has lasted.
+    pub up: Duration,
+}
+
+/// What this node does to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Nothing: it is in no operation, or needs it no more.
+    None,
+    /// No drain begins, and no cordon is removed.
+    Kept,
+    /// It goes down now, with its pods.
+    Go,
+}
+
+/// What follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Next {
+    /// What is to be on disk, first of all; `None` for nothing.
+    pub local: Option<Local>,
+    /// It is to be cordoned.
+    pub cordon: bool,
+    /// What it is held to.
+    pub hold: Hold,
+    /// What is to be said in the Lease, if that says otherwise: how far it is.
+    pub say: Option<NodeStep>,
+    /// What it waits for, a sentence or empty.
+    pub waits: String,
+}
+
+impl Next {
+    /// Nothing: there is no operation for this node.
+    #[must_use]
+    pub fn out() -> Self {
+        Self { local: None, cordon: false, hold: Hold::None, say: None, waits: String::new() }
+    }
+
+    fn kept(local: Local, say: Option<NodeStep>, waits: impl Into<String>) -> Self {
+        Self { local: Some(local), cordon: false, hold: Hold::Kept, say, waits: waits.into() }
+    }
+}
+
+/// What this node does now.
+#[must_use]
+pub fn next(own: &Own, local: Option<&Local>, word: &Word, facts: &Facts) -> Next {
+    match (word, local) {
+        (Word::Over, _) | (Word::Silent(_), None) => Next::out(),
+        (Word::Silent(why), Some(local)) => Next { say: None, ..alone(own, local, why, facts) },
+        (Word::Site(site), local) => {
+            let Some(member) = site.member(&own.node, &own.uid) else { return Next::out() };
+            let fresh = || Local {
+                id: site.id.clone(),
+                kind: site.kind.clone(),
+                step: NodeStep::Seen,
+                boot_id: own.boot_id.clone(),
+                server: member.is_server(),
+                order: Vec::new(),
+                all_ready: false,
+                released: false,
+            };
+            let local = local.filter(|it| it.id == site.id).cloned().unwrap_or_else(fresh);
+            with_site(own, local, site, facts)
+        }
+    }
+}
+
+/// It went, and this is a later boot. Power that is lost once a server has the order of going does the same as going:
+/// whoever is up then waits for the others, and does not go once more.
+fn is_back(own: &Own, local: &Local) -> bool {
+    matches!(local.step, NodeStep::Ready | NodeStep::Going) && local.boot_id != own.boot_id
+}
+
+fn with_site(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
+    if site.phase.is_up_again() {
+        local.released = true;
+        if facts.open {
+            local.step = NodeStep::Open;
+        }
+        let say = facts.open.then_some(NodeStep::Open);
+        let waits = if facts.open { "" } else { "its cordon to be removed behind the checks after boot" };
+        return Next { local: Some(local), cordon: false, hold: Hold::None, say, waits: waits.to_owned() };
+    }
+    // Going is not said before it is on disk, and the disk is not asked again once it is.
+    if local.step == NodeStep::Going && !is_back(own, &local) {
+        return going(local);
+    }
+    if is_back(own, &local) || local.step == NodeStep::Booted {
+        return booted(own, local, facts);
+    }
+    let late = site.phase == SitePhase::ServersGoing && local.step == NodeStep::Cordoned;
+    if late && !local.server && local.boot_id != own.boot_id {
+        return booted(own, local, facts);
+    }
+    match site.phase {
+        SitePhase::Announced => Next::kept(local, Some(NodeStep::Seen), ""),
+        SitePhase::WorkersGoing | SitePhase::ServersGoing if !local.server && facts.cordoned => {
+            go(own, local)
+        }
+        SitePhase::ServersGoing if facts.cordoned => server(own, local, site, facts),
+        SitePhase::Starting => {
+            // It was gone past: it never went.
+            local.step = NodeStep::Booted;
+            local.boot_id.clone_from(&own.boot_id);
+            booted(own, local, facts)
+        }
+        SitePhase::Cordoning
+        | SitePhase::Stopping
+        | SitePhase::Detaching
+        | SitePhase::WorkersGoing
+        | SitePhase::ServersGoing => cordoned(own, local, facts),
+        SitePhase::Uncordoning | SitePhase::Restoring => Next::kept(local, None, ""),
+        SitePhase::Stranger(ref word) => {
+            let waits = format!("an update of this node's software: it does not know the phase {word}");
+            Next::kept(local, None, waits)
+        }
+    }
+}
+
+fn cordoned(own: &Own, mut local: Local, facts: &Facts) -> Next {
+    local.boot_id.clone_from(&own.boot_id);
+    if !facts.cordoned {
+        return Next { cordon: true, ..Next::kept(local, Some(NodeStep::Seen), "its cordon") };
+    }
+    if local.step == NodeStep::Seen {
+        local.step = NodeStep::Cordoned;
+    }
+    let step = local.step.clone();
+    Next::kept(local, Some(step), "")
+}
+
+/// A server once the servers go.
+fn server(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
+    local.order.clone_from(&site.order);
+    local.step = NodeStep::Ready;
+    let has_order =
+        |it: &NodeStep| matches!(it, NodeStep::Ready | NodeStep::Going | NodeStep::Booted | NodeStep::Open);
+    let ready = |node: &String| {
+        *node == own.node || facts.gone.contains(node) || site.step(node).is_some_and(has_order)
+    };
+    // Said by itself before it counts on the others.
+    let said = site.step(&own.node).is_some_and(has_order);
+    local.all_ready |= said && (site.is_passed() || local.order.iter().all(ready));
+    in_order(own, local, None, facts)
+}
+
+/// Nothing can be read in the Lease: what is on disk decides.
+fn alone(own: &Own, local: &Local, why: &str, facts: &Facts) -> Next {
+    let local = local.clone();
+    if local.released {
+        return Next { local: Some(local), ..Next::out() };
+    }
+    if local.step == NodeStep::Going && !is_back(own, &local) {
+        return going(local);
+    }
+    if local.step == NodeStep::Ready && !is_back(own, &local) {
+        return in_order(own, local, Some(why), facts);
+    }
+    Next::kept(local, None, format!("the Kubernetes API: {why}"))
+}
+
+/// Whether it is this server's turn to go.
+fn in_order(own: &Own, mut local: Local, silent: Option<&str>, facts: &Facts) -> Next {
+    local.boot_id.clone_from(&own.boot_id);
+    let at = local.order.iter().position(|it| *it == own.node).unwrap_or(local.order.len());
+    let before = &local.order[..at];
+    let after = local.order.len().saturating_sub(at + 1);
+    let are_gone =
+        before.iter().all(|it| facts.gone.contains(it)) || facts.peers.is_some_and(|it| it <= after);
+    let late = facts.waited >= GOING_LIMIT;
+    if local.all_ready && (are_gone || late) || silent.is_some() && late {
+        return go(own, local);
+    }
+    let limit = GOING_LIMIT.as_secs() / 60;
+    let waits = match (local.all_ready, silent) {
+        (true, _) => format!("node {} to be off, at most {limit} min", before.join(", node ")),
+        (false, None) => "all servers to have the order of going on their disks".to_owned(),
+        (false, Some(why)) => format!("the Kubernetes API, at most {limit} min: {why}"),
+    };
+    Next::kept(local, silent.is_none().then_some(NodeStep::Ready), waits)
+}
+
+fn go(own: &Own, mut local: Local) -> Next {
+    local.step = NodeStep::Going;
+    local.boot_id.clone_from(&own.boot_id);
+    going(local)
+}
+
+fn going(local: Local) -> Next {
+    let waits = "this machine to go down";
+    Next { hold: Hold::Go, ..Next::kept(local, Some(NodeStep::Going), waits) }
+}
+
+/// It is back: its own checks come before it says so.
+fn booted(own: &Own, mut local: Local, facts: &Facts) -> Next {
+    if !facts.clock.is_empty() && facts.up < CLOCK_LIMIT {
+        return Next::kept(local, None, facts.clock.clone());
+    }
+    if !facts.etcd.is_empty() {
+        return Next::kept(local, None, facts.etcd.clone());
+    }
+    local.step = NodeStep::Booted;
+    local.boot_id.clone_from(&own.boot_id);
+    Next::kept(local, Some(NodeStep::Booted), "the other nodes")
+}

@@ -1,0 +1,168 @@
+//! What a person may do to a whole-site operation: begin it, end one wait of it, withdraw it.
+//!
+//! Not here: the calls (`crate::operator`), words for a terminal. Source: spec/cluster-lock.md 6.2.
+//! Pure: no clock, no I/O, no task.
+
+use super::record::{Ack, Member, Said, Site, SiteKind, SitePhase};
+use crate::turn::record::{Class, Record};
+use crate::turn::rule::{NodeSeen, Refused};
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// Identity, new for each operation.
+    pub id: String,
+    /// What is done with every machine.
+    pub kind: SiteKind,
+    /// Who, why, when.
+    pub by: Said,
+    /// Virtual machines may go down with their nodes.
+    pub leave_machines: bool,
+    /// Begin although a node holds a turn.
+    pub although_held: bool,
+}
+
+/// The operation of a record, if there is one.
+///
+/// # Errors
+/// [`Refused::Site`]: it cannot be read.
+pub fn current(record: &Record) -> Result<Option<Site>, Refused> {
+    record.mode.as_ref().map(Site::of).transpose().map_err(Refused::Site)
+}
+
+fn with(record: &Record, site: &Site) -> Result<Record, Refused> {
+    let mode = site.mode().map_err(|why| Refused::Site(format!("the operation cannot be written: {why}")))?;
+    Ok(Record { mode: Some(mode), ..record.clone() })
+}
+
+fn reason(said: &Said) -> Result<(), Refused> {
+    if said.why.trim().is_empty() { Err(Refused::NoReason) } else { Ok(()) }
+}
+
+/// The record with a new operation of these nodes.
+///
+/// # Errors
+/// [`Refused`]: there is one, a node holds a turn, or there is no reason or no node.
+pub fn begin(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Record, Refused> {
+    reason(&wish.by)?;
+    if let Some(mode) = &record.mode {
+        return Err(Refused::Site(format!(
+            "the whole-site operation {} ({}) is in progress; look at it: zedbox site status",
+            mode.kind, mode.id
+        )));
+    }
+    if let Some(holder) = record.holders.first().filter(|_| !wish.although_held) {
+        return Err(Refused::Site(format!(
+            "node {} holds a turn ({}, phase {}): wait until it is back, or add --although-held, which stops what it does",
+            holder.node,
+            holder.op.text(),
+            holder.phase.text()
+        )));
+    }
+    if nodes.is_empty() {
+        return Err(Refused::Site("the cluster has no nodes".to_owned()));
+    }
+    let member = |it: &NodeSeen| Member {
+        node: it.name.clone(),
+        uid: it.uid.clone(),
+        class: match (it.tie_breaker, it.server || it.etcd) {
+            (true, _) => Class::TieBreaker,
+            (false, true) => Class::Follower,
+            (false, false) => Class::Worker,
+        },
+    };
+    with(
+        record,
+        &Site {
+            id: wish.id.clone(),
+            kind: wish.kind.clone(),
+            by: wish.by.clone(),
+            leave_machines: wish.leave_machines,
+            phase: SitePhase::Announced,
+            nodes: nodes.iter().map(member).collect(),
+            order: Vec::new(),
+            leader: String::new(),
+            waits: String::new(),
+            next: String::new(),
+            since: wish.by.when.clone(),
+            passed: Vec::new(),
+            cancelled: None,
+            missing: Vec::new(),
+            seen: Vec::new(),
+            rest: serde_json::Map::new(),
+        },
+    )
+}
+
+fn existing(record: &Record) -> Result<Site, Refused> {
+    current(record)?.ok_or_else(|| Refused::Site("no whole-site operation is in progress".to_owned()))
+}
+
+/// The record with what a node says of itself; as it was where the operation is another one.
+///
+/// # Errors
+/// [`Refused::Site`]: it cannot be read or written.
+pub fn hear(record: &Record, id: &str, ack: &Ack) -> Result<Record, Refused> {
+    let Some(mut site) = current(record)?.filter(|it| it.id == id) else { return Ok(record.clone()) };
+    site.hear(ack.clone());
+    with(record, &site)
+}
+
+/// The record with `to` in place of `from`, `None` for the end of the operation; as it was where it is not `from` any
+/// more.
+///
+/// # Errors
+/// [`Refused::Site`]: it cannot be read or written.
+pub fn advance(record: &Record, from: &Site, to: Option<&Site>) -> Result<Record, Refused> {
+    match (current(record)?, to) {
+        (Some(held), Some(to)) if held == *from => with(record, to),
+        (Some(held), None) if held == *from => Ok(Record { mode: None, ..record.clone() }),
+        (Some(_) | None, _) => Ok(record.clone()),
+    }
+}
+
+/// The record with its operation withdrawn: the cordons go, and the applications come back.
+///
+/// # Errors
+/// [`Refused`]: there is none, or the servers go already.
+pub fn cancel(record: &Record, said: &Said) -> Result<Record, Refused> {
+    reason(said)?;
+    let mut site = existing(record)?;
+    if site.cancelled.is_some() {
+        return Ok(record.clone());
+    }
+    if !site.phase.may_cancel() {
+        return Err(Refused::Site(format!(
+            "the whole-site {} {} is in phase {} and cannot be withdrawn any more; it ends by itself once all nodes are \
+             back: zedbox site status",
+            site.kind.text(),
+            site.id,
+            site.phase.text()
+        )));
+    }
+    site.cancelled = Some(Said { phase: site.phase.text().to_owned(), ..said.clone() });
+    site.since.clone_from(&said.when);
+    (site.phase, site.waits, site.next) = (SitePhase::Uncordoning, String::new(), String::new());
+    with(record, &site)
+}
+
+/// The record with the wait of the present phase ended.
+///
+/// # Errors
+/// [`Refused`]: there is no operation, or it is in another phase than the one named.
+pub fn pass(record: &Record, phase: &SitePhase, said: &Said) -> Result<Record, Refused> {
+    reason(said)?;
+    let mut site = existing(record)?;
+    if site.phase != *phase {
+        return Err(Refused::Site(format!(
+            "the whole-site operation is in phase {}, not {}; look again: zedbox site status",
+            site.phase.text(),
+            phase.text()
+        )));
+    }
+    if site.is_passed() {
+        return Ok(record.clone());
+    }
+    site.passed.push(Said { phase: phase.text().to_owned(), ..said.clone() });
+    with(record, &site)
+}

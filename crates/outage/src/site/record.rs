@@ -1,0 +1,273 @@
+//! The record of a whole-site operation: [`Mode`] of the Lease, with all its members.
+//!
+//! It is written by compare-and-swap only. Members of another version are written back as they were. No decision reads
+//! a time out of it. Source: spec/cluster-lock.md 6.2. Pure: no clock, no I/O, no task.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::turn::record::{Class, Mode, words};
+
+words! {
+    /// What is done with every machine.
+    SiteKind {
+        /// All go off.
+        Shutdown = "shutdown",
+        /// All reboot.
+        Reboot = "reboot",
+    }
+}
+
+words! {
+    /// How far the site is.
+    SitePhase {
+        /// Each node writes the operation to its own disk.
+        Announced = "announced",
+        /// Each node is cordoned.
+        Cordoning = "cordoning",
+        /// Applications with volumes are scaled down.
+        Stopping = "stopping",
+        /// Volumes are detached.
+        Detaching = "detaching",
+        /// The workers go.
+        WorkersGoing = "workers-going",
+        /// The servers go, one after another; from here on nothing needs the API.
+        ServersGoing = "servers-going",
+        /// The site is back: waits for all nodes and for storage.
+        Starting = "starting",
+        /// Each node removes its cordon.
+        Uncordoning = "uncordoning",
+        /// Applications are scaled up again.
+        Restoring = "restoring",
+    }
+}
+
+words! {
+    /// How far one node is.
+    NodeStep {
+        /// The operation is on its disk.
+        Seen = "seen",
+        /// It is cordoned.
+        Cordoned = "cordoned",
+        /// A server that has the order of going on its disk.
+        Ready = "ready",
+        /// It goes.
+        Going = "going",
+        /// It is back in a new boot, with its own checks passed.
+        Booted = "booted",
+        /// Its cordon is removed.
+        Open = "open",
+    }
+}
+
+impl SitePhase {
+    /// Its place in the course; a word of another version has none.
+    #[must_use]
+    pub fn place(&self) -> Option<usize> {
+        COURSE.iter().position(|it| it == self)
+    }
+
+    /// Whether the operation can still be withdrawn: until the servers go.
+    #[must_use]
+    pub fn may_cancel(&self) -> bool {
+        self.place().is_some_and(|at| Some(at) < Self::ServersGoing.place())
+    }
+
+    /// Whether the site is on its way up.
+    #[must_use]
+    pub fn is_up_again(&self) -> bool {
+        matches!(self, Self::Uncordoning | Self::Restoring)
+    }
+}
+
+const COURSE: [SitePhase; 9] = [
+    SitePhase::Announced,
+    SitePhase::Cordoning,
+    SitePhase::Stopping,
+    SitePhase::Detaching,
+    SitePhase::WorkersGoing,
+    SitePhase::ServersGoing,
+    SitePhase::Starting,
+    SitePhase::Uncordoning,
+    SitePhase::Restoring,
+];
+
+/// A node of the site when the operation began.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Member {
+    /// Name of its Node object.
+    pub node: String,
+    /// UID of its Node object.
+    pub uid: String,
+    /// Its class then; which server leads etcd is known when the servers go.
+    pub class: Class,
+}
+
+impl Member {
+    /// Whether it has the control plane or etcd.
+    #[must_use]
+    pub fn is_server(&self) -> bool {
+        self.class != Class::Worker
+    }
+}
+
+/// What one node has said of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ack {
+    /// Name of its Node object.
+    pub node: String,
+    /// UID of its Node object.
+    pub uid: String,
+    /// How far it is.
+    pub step: NodeStep,
+    /// The boot in which it said so.
+    #[serde(rename = "bootID", default)]
+    pub boot_id: String,
+    /// It led etcd then.
+    #[serde(default)]
+    pub leads: bool,
+    /// What it waits for by itself, a sentence or empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub waits: String,
+    /// Since when, RFC 3339; display only.
+    #[serde(default)]
+    pub since: String,
+    /// Members of another version.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// Somebody's word.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Said {
+    /// Who.
+    pub who: String,
+    /// Why.
+    pub why: String,
+    /// When, RFC 3339; display only.
+    pub when: String,
+    /// In which phase.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+}
+
+/// The whole-site operation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Site {
+    /// Identity of the operation.
+    pub id: String,
+    /// What is done with every machine.
+    pub kind: SiteKind,
+    /// Who asked for it, why and when.
+    pub by: Said,
+    /// Virtual machines may go down with their nodes.
+    #[serde(default)]
+    pub leave_machines: bool,
+    /// How far it is.
+    pub phase: SitePhase,
+    /// The nodes.
+    pub nodes: Vec<Member>,
+    /// The servers in the order in which they go, from `servers-going` on.
+    #[serde(default)]
+    pub order: Vec<String>,
+    /// The node that leads etcd, the last of them; empty where none does.
+    #[serde(default)]
+    pub leader: String,
+    /// What this phase waits for, a sentence or empty.
+    #[serde(default)]
+    pub waits: String,
+    /// What a person can type about that.
+    #[serde(default)]
+    pub next: String,
+    /// Since when this phase is, RFC 3339; display only.
+    #[serde(default)]
+    pub since: String,
+    /// Phases whose wait an operator has ended.
+    #[serde(default)]
+    pub passed: Vec<Said>,
+    /// The withdrawal.
+    #[serde(default)]
+    pub cancelled: Option<Said>,
+    /// Nodes without which the site went on, by name.
+    #[serde(default)]
+    pub missing: Vec<String>,
+    /// What the nodes have said.
+    #[serde(default)]
+    pub seen: Vec<Ack>,
+    /// Members of another version.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+impl Site {
+    /// Reads it out of the Lease's [`Mode`].
+    ///
+    /// # Errors
+    /// It is not one that this version can use: why.
+    pub fn of(mode: &Mode) -> Result<Self, String> {
+        let read = serde_json::to_value(mode).and_then(serde_json::from_value);
+        read.map_err(|why| format!("the whole-site operation {} cannot be read: {why}", mode.id))
+    }
+
+    /// As it is written into the Lease.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON; nothing may be sent then.
+    pub fn mode(&self) -> Result<Mode, serde_json::Error> {
+        serde_json::to_value(self).and_then(serde_json::from_value)
+    }
+
+    /// The node of this name and UID, if it is one of the site.
+    #[must_use]
+    pub fn member(&self, node: &str, uid: &str) -> Option<&Member> {
+        self.nodes.iter().find(|it| it.node == node && it.uid == uid)
+    }
+
+    /// What this node has said.
+    #[must_use]
+    pub fn ack(&self, node: &str) -> Option<&Ack> {
+        let member = self.nodes.iter().find(|it| it.node == node)?;
+        self.seen.iter().find(|it| it.node == node && it.uid == member.uid)
+    }
+
+    /// How far this node is, if it has said.
+    #[must_use]
+    pub fn step(&self, node: &str) -> Option<&NodeStep> {
+        self.ack(node).map(|it| &it.step)
+    }
+
+    /// Takes what a node says. A node that says the same again changes nothing.
+    pub fn hear(&mut self, mut ack: Ack) {
+        if let Some(held) = self.seen.iter_mut().find(|it| it.node == ack.node) {
+            let same = held.step == ack.step && held.boot_id == ack.boot_id && held.uid == ack.uid;
+            if same {
+                ack.since.clone_from(&held.since);
+            }
+            ack.rest.clone_from(&held.rest);
+            *held = ack;
+        } else {
+            self.seen.push(ack);
+        }
+    }
+
+    /// Whether an operator has ended the wait of the phase that it is in.
+    #[must_use]
+    pub fn is_passed(&self) -> bool {
+        self.passed.iter().any(|it| it.phase == self.phase.text())
+    }
+
+    /// The servers in the order in which they go: the tie-breaker, those that do not lead etcd, the leader last; and
+    /// the leader, or empty. Of two that say that they lead, the last by name is taken.
+    #[must_use]
+    pub fn off_order(&self) -> (Vec<String>, String) {
+        let leads = |it: &&Member| self.ack(&it.node).is_some_and(|it| it.leads);
+        let servers = || self.nodes.iter().filter(|it| it.is_server());
+        let leader = servers().filter(leads).map(|it| it.node.clone()).max().unwrap_or_default();
+        let rank = |it: &Member| (it.node == leader, it.class != Class::TieBreaker, it.node.clone());
+        let mut order: Vec<&Member> = servers().collect();
+        order.sort_by_key(|it| rank(it));
+        (order.into_iter().map(|it| it.node.clone()).collect(), leader)
+    }
+}

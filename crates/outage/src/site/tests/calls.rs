@@ -1,0 +1,117 @@
+//! Applications scaled down and up again on the embedded cluster, and what is in the way.
+
+use kube::Client;
+use kubeapi::Cluster;
+use kubesim::{Fault, Sim, SimConfig};
+use serde_json::json;
+
+use super::super::calls::{SCALED, find, scale};
+use super::super::coordinate::Need;
+
+fn cluster() -> (Sim, Cluster) {
+    let sim = Sim::new(SimConfig::default());
+    sim.add_node("n1", "u1");
+    sim.add_claim("shop", "films", "pv-films");
+    for (namespace, name) in [("shop", "db"), ("kube-system", "own")] {
+        sim.add_claim(namespace, "films", "pv-films");
+        sim.add_deployment(namespace, name, 3);
+        sim.edit("apps/deployments", namespace, name, |it| {
+            it["spec"]["template"]["spec"]["volumes"] =
+                json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "films" } }]);
+        });
+    }
+    sim.add_deployment("shop", "web", 2);
+    sim.add_stateful_set("shop", "queue", 2);
+    sim.edit("apps/statefulsets", "shop", "queue", |it| {
+        it["spec"]["volumeClaimTemplates"] = json!([{
+            "metadata": { "name": "q" }, "spec": { "accessModes": ["ReadWriteOnce"] },
+        }]);
+    });
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    (sim, cluster)
+}
+
+async fn scale_all(cluster: &Cluster, need: Need, id: &str) -> Vec<String> {
+    let work = find(cluster, need, id).await.unwrap().work;
+    for it in &work {
+        scale(cluster, it).await.unwrap();
+    }
+    work.into_iter().map(|it| format!("{} {}/{} {}", it.kind, it.namespace, it.name, it.replicas)).collect()
+}
+
+fn replicas(sim: &Sim, resource: &str, name: &str) -> (i64, Option<String>) {
+    let it = sim.get(resource, "shop", name).unwrap();
+    let mark = it["metadata"]["annotations"][SCALED].as_str().map(str::to_owned);
+    (it["spec"]["replicas"].as_i64().unwrap(), mark)
+}
+
+#[tokio::test]
+async fn u13_applications_with_volumes_go_and_come_back_to_the_saved_values_unless_somebody_changed_them() {
+    let (sim, cluster) = cluster();
+    let down = ["deployments shop/db 0", "statefulsets shop/queue 0"];
+    assert_eq!(scale_all(&cluster, Need::Applications, "op").await, down);
+    let mark = |replicas: u32| Some(format!(r#"{{"id":"op","replicas":{replicas}}}"#));
+    assert_eq!(replicas(&sim, "apps/deployments", "db"), (0, mark(3)));
+    assert_eq!(replicas(&sim, "apps/deployments", "web"), (2, None));
+    assert_eq!(scale_all(&cluster, Need::Applications, "op").await, [""; 0]);
+    // Somebody scales it up in between: it goes again, and what it had first is kept.
+    sim.edit("apps/deployments", "shop", "db", |it| it["spec"]["replicas"] = 1.into());
+    assert_eq!(scale_all(&cluster, Need::Applications, "op").await, ["deployments shop/db 0"]);
+    assert_eq!(replicas(&sim, "apps/deployments", "db"), (0, mark(3)));
+
+    assert_eq!(scale_all(&cluster, Need::Scaled, "another").await, [""; 0]);
+    sim.edit("apps/statefulsets", "shop", "queue", |it| it["spec"]["replicas"] = 5.into());
+    let up = ["deployments shop/db 3", "statefulsets shop/queue 5"];
+    assert_eq!(scale_all(&cluster, Need::Scaled, "op").await, up);
+    assert_eq!(replicas(&sim, "apps/deployments", "db"), (3, None));
+    assert_eq!(replicas(&sim, "apps/statefulsets", "queue"), (5, None));
+    assert_eq!(scale_all(&cluster, Need::Scaled, "op").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_lost_race_changes_nothing() {
+    let (sim, cluster) = cluster();
+    let work = find(&cluster, Need::Applications, "op").await.unwrap().work;
+    sim.edit("apps/deployments", "shop", "db", |it| it["spec"]["replicas"] = 7.into());
+    scale(&cluster, &work[0]).await.unwrap();
+    assert_eq!(replicas(&sim, "apps/deployments", "db"), (7, None));
+    sim.faults().script("PATCH", "queue", 1, Fault::status(500, "InternalError"));
+    assert!(scale(&cluster, &work[1]).await.is_err());
+}
+
+#[tokio::test]
+async fn what_is_in_the_way_is_named_and_what_is_not_installed_is_not_there() {
+    let (sim, cluster) = cluster();
+    for need in [Need::Applications, Need::Attached, Need::Faulted] {
+        assert_eq!(find(&cluster, need, "op").await.unwrap().blocking, [""; 0], "{need:?}");
+    }
+    sim.apply(
+        "storage/volumeattachments",
+        json!({
+            "metadata": { "name": "a1", "finalizers": ["x/y"] },
+            "spec": { "attacher": "x", "nodeName": "n1", "source": { "persistentVolumeName": "pv-1" } },
+            "status": { "attached": true },
+        }),
+    );
+    for (name, state, robustness) in
+        [("pv-1", "attached", "healthy"), ("pv-2", "attached", "faulted"), ("pv-3", "detached", "unknown")]
+    {
+        sim.apply(
+            "longhorn/volumes",
+            json!({
+                "metadata": { "name": name, "namespace": "longhorn-system" },
+                "status": { "state": state, "robustness": robustness },
+            }),
+        );
+    }
+    for (name, phase) in [("vm", "Running"), ("done", "Succeeded")] {
+        sim.apply(
+            "kubevirt/virtualmachineinstances",
+            json!({ "metadata": { "name": name, "namespace": "shop" }, "status": { "phase": phase } }),
+        );
+    }
+    let blocking = async |need| find(&cluster, need, "op").await.unwrap().blocking;
+    assert_eq!(blocking(Need::Attached).await, ["pv-1 on node n1", "pv-2"]);
+    assert_eq!(blocking(Need::Faulted).await, ["pv-2"]);
+    assert_eq!(blocking(Need::Applications).await, ["shop/vm"]);
+}

@@ -1,0 +1,5 @@
+//! The rules of a whole-site operation: tables, and whole courses with every kind of interruption.
+
+mod calls;
+mod course;
+mod rules;

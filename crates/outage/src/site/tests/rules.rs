@@ -1,0 +1,304 @@
+//! Tables: what a person may do, what is waited for and with which words, and what a node alone does.
+
+use std::time::Duration;
+
+use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
+use super::super::member::{self, Facts, GOING_LIMIT, Hold, Local, Own, Word};
+use super::super::operator::{Wish, begin, cancel, current, pass};
+use super::super::record::{Ack, NodeStep, Said, Site, SiteKind, SitePhase};
+use crate::turn::record::{Class, Holder, Op, Phase, Record};
+use crate::turn::rule::{NodeSeen, Refused};
+
+fn said() -> Said {
+    Said {
+        who: "operator".to_owned(),
+        why: "power work".to_owned(),
+        when: "2026-03-14T09:30:00Z".to_owned(),
+        phase: String::new(),
+    }
+}
+
+fn node(name: &str, server: bool) -> NodeSeen {
+    NodeSeen {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        boot_id: "b1".to_owned(),
+        ready: true,
+        unschedulable: false,
+        tie_breaker: name == "t",
+        server,
+        etcd: server,
+        lease_unmoved: false,
+        being_deleted: false,
+        out_of_service: false,
+        ignored: false,
+        idle: false,
+        mark: None,
+    }
+}
+
+fn nodes() -> Vec<NodeSeen> {
+    vec![node("a", true), node("b", true), node("t", true), node("w", false)]
+}
+
+fn wish() -> Wish {
+    let kind = SiteKind::Shutdown;
+    Wish { id: "op".to_owned(), kind, by: said(), leave_machines: false, although_held: false }
+}
+
+fn ack(node: &str, step: NodeStep) -> Ack {
+    Ack {
+        node: node.to_owned(),
+        uid: format!("uid-{node}"),
+        step,
+        boot_id: "b1".to_owned(),
+        leads: node == "a",
+        waits: String::new(),
+        since: String::new(),
+        rest: serde_json::Map::new(),
+    }
+}
+
+/// The operation in this phase, each node at this step.
+fn site(phase: SitePhase, step: &NodeStep) -> Site {
+    let record = begin(&Record::default(), &wish(), &nodes()).unwrap();
+    let mut site = current(&record).unwrap().unwrap();
+    for node in ["a", "b", "t", "w"] {
+        site.hear(ack(node, step.clone()));
+    }
+    site.phase = phase;
+    site
+}
+
+fn record(site: &Site) -> Record {
+    Record { mode: Some(site.mode().unwrap()), ..Record::default() }
+}
+
+#[test]
+fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_servers_go() {
+    let free = Record::default();
+    let mut held = free.clone();
+    held.grant(Holder {
+        node: "a".to_owned(),
+        node_uid: "uid-a".to_owned(),
+        boot_id: "b1".to_owned(),
+        op: Op::Reboot,
+        counter: 0,
+        fence: 0,
+        phase: Phase::Drained,
+        server: true,
+        since: String::new(),
+        rest: serde_json::Map::new(),
+    });
+    let why = |it: Result<Record, Refused>| it.unwrap_err().to_string();
+    assert!(why(begin(&held, &wish(), &nodes())).contains("node a holds a turn (reboot, phase drained)"));
+    assert!(begin(&held, &Wish { although_held: true, ..wish() }, &nodes()).is_ok());
+    assert!(why(begin(&free, &Wish { by: Said::default(), ..wish() }, &nodes())).contains("--reason"));
+    assert!(why(begin(&free, &wish(), &[])).contains("no nodes"));
+    let begun = begin(&free, &wish(), &nodes()).unwrap();
+    assert!(why(begin(&begun, &wish(), &nodes())).contains("shutdown (op) is in progress"));
+    let classes: Vec<Class> =
+        current(&begun).unwrap().unwrap().nodes.into_iter().map(|it| it.class).collect();
+    assert_eq!(classes, [Class::Follower, Class::Follower, Class::TieBreaker, Class::Worker]);
+
+    assert!(why(cancel(&free, &said())).contains("no whole-site operation"));
+    for (phase, may) in [
+        (SitePhase::Announced, true),
+        (SitePhase::WorkersGoing, true),
+        (SitePhase::ServersGoing, false),
+        (SitePhase::Starting, false),
+        (SitePhase::Stranger("new".to_owned()), false),
+    ] {
+        let withdrawn = cancel(&record(&site(phase.clone(), &NodeStep::Cordoned)), &said());
+        assert_eq!(withdrawn.is_ok(), may, "{phase:?}");
+        if let Ok(withdrawn) = withdrawn {
+            let site = current(&withdrawn).unwrap().unwrap();
+            assert_eq!(
+                (site.phase, site.cancelled.unwrap().phase.as_str()),
+                (SitePhase::Uncordoning, phase.text())
+            );
+        }
+    }
+    let waiting = record(&site(SitePhase::Detaching, &NodeStep::Cordoned));
+    assert!(why(pass(&waiting, &SitePhase::Stopping, &said())).contains("in phase detaching, not stopping"));
+    assert!(current(&pass(&waiting, &SitePhase::Detaching, &said()).unwrap()).unwrap().unwrap().is_passed());
+}
+
+#[test]
+fn members_of_another_version_are_written_back() {
+    let mut mode = record(&site(SitePhase::Stopping, &NodeStep::Cordoned)).mode.unwrap();
+    mode.rest.insert("colour".to_owned(), "red".into());
+    mode.rest["seen"][0]["height"] = 3.into();
+    let mut site = Site::of(&mode).unwrap();
+    site.hear(ack("a", NodeStep::Cordoned));
+    assert_eq!(site.mode().unwrap(), mode);
+    mode.rest.remove("nodes");
+    assert!(Site::of(&mode).unwrap_err().contains("the whole-site operation op cannot be read"));
+}
+
+fn found(blocking: &[&str]) -> Found {
+    Found { blocking: blocking.iter().map(|it| (*it).to_owned()).collect(), ..Found::default() }
+}
+
+#[test]
+fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
+    let (cordoned, booted) = (NodeStep::Cordoned, NodeStep::Booted);
+    let mut late = site(SitePhase::Announced, &NodeStep::Seen);
+    late.seen.retain(|it| it.node != "w");
+    let mut slow = site(SitePhase::Cordoning, &cordoned);
+    slow.hear(ack("b", NodeStep::Seen));
+    let mut half = site(SitePhase::ServersGoing, &NodeStep::Going);
+    half.hear(ack("b", booted.clone()));
+    let mut closed = site(SitePhase::Uncordoning, &NodeStep::Open);
+    closed.hear(ack("t", booted.clone()));
+    let mut missing = site(SitePhase::Starting, &booted);
+    missing.hear(ack("w", NodeStep::Going));
+    let table = [
+        (late, found(&[]), "write the operation to their disks: w", SitePhase::Cordoning),
+        (slow, found(&[]), "nodes to be cordoned: b", SitePhase::Stopping),
+        (
+            site(SitePhase::Stopping, &cordoned),
+            found(&["shop/vm"]),
+            "virtual machines to be stopped: shop/vm",
+            SitePhase::Detaching,
+        ),
+        (
+            site(SitePhase::Detaching, &cordoned),
+            found(&["pv-1 on node a"]),
+            "volumes to be detached: pv-1 on node a",
+            SitePhase::WorkersGoing,
+        ),
+        (
+            site(SitePhase::WorkersGoing, &cordoned),
+            found(&[]),
+            "workers to be off: w",
+            SitePhase::ServersGoing,
+        ),
+        (half, found(&[]), "servers to be off: a, t", SitePhase::Starting),
+        (missing, found(&[]), "nodes to come back: w; after 15 min", SitePhase::Uncordoning),
+        (
+            site(SitePhase::Starting, &booted),
+            found(&["pvc-9"]),
+            "storage, faulted volumes: pvc-9",
+            SitePhase::Uncordoning,
+        ),
+        (closed, found(&[]), "nodes to be schedulable: t", SitePhase::Restoring),
+    ];
+    for (site, found, waits, then) in table {
+        let Move::Wait(why, next_step) = next(&site, &nodes(), &found) else { panic!("{waits}") };
+        assert!(why.contains(waits) && next_step.contains("zedbox"), "{why}; {next_step}");
+        let passed = pass(&record(&site), &site.phase, &said()).unwrap();
+        let Move::To(after) = next(&current(&passed).unwrap().unwrap(), &nodes(), &found) else {
+            panic!("{waits}")
+        };
+        assert_eq!(after.phase, then, "{waits}");
+    }
+}
+
+#[test]
+fn only_the_way_up_is_ended_by_time_and_names_who_is_missing() {
+    let late = Found { lasted: NODE_LIMIT, ..found(&["x"]) };
+    for phase in [SitePhase::Announced, SitePhase::Cordoning, SitePhase::Detaching, SitePhase::WorkersGoing] {
+        let mut site = site(phase.clone(), &NodeStep::Seen);
+        site.seen.retain(|it| it.node != "w");
+        assert!(matches!(next(&site, &nodes(), &late), Move::Wait(..)), "{phase:?}");
+    }
+    let mut all = nodes();
+    all[3].ready = false;
+    let back = site(SitePhase::Starting, &NodeStep::Booted);
+    let without = Found { lasted: NODE_LIMIT, ..Found::default() };
+    let Move::To(after) = next(&back, &all, &without) else { panic!("it waits") };
+    assert_eq!((&after.phase, &after.missing[..]), (&SitePhase::Uncordoning, &["w".to_owned()][..]));
+    // Broken storage is waited for all the same.
+    assert!(matches!(next(&back, &all, &late), Move::Wait(..)));
+}
+
+#[test]
+fn the_leader_of_etcd_goes_last_and_the_tie_breaker_first() {
+    let Move::To(after) = next(&site(SitePhase::WorkersGoing, &NodeStep::Going), &[], &Found::default())
+    else {
+        panic!("it waits")
+    };
+    assert_eq!((after.order.join(" "), after.leader.as_str()), ("t b a".to_owned(), "a"));
+}
+
+#[test]
+fn the_first_server_that_is_there_and_does_not_go_works_for_all() {
+    let mut it = site(SitePhase::WorkersGoing, &NodeStep::Cordoned);
+    let coordinator = |it: &Site, nodes: &[NodeSeen]| {
+        let of = ["a", "b", "t", "w"].into_iter().filter(|name| is_coordinator(name, it, nodes));
+        of.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(coordinator(&it, &nodes()), "a");
+    let mut away = nodes();
+    away[0].lease_unmoved = true;
+    assert_eq!(coordinator(&it, &away), "b");
+    it.hear(ack("a", NodeStep::Going));
+    assert_eq!(coordinator(&it, &nodes()), "b");
+    it.nodes.retain(|it| it.node == "w");
+    assert_eq!(coordinator(&it, &nodes()), "w");
+}
+
+#[test]
+fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_order() {
+    let own = Own { node: "a".to_owned(), uid: "uid-a".to_owned(), boot_id: "b1".to_owned() };
+    let local = |step: NodeStep, all_ready| Local {
+        id: "op".to_owned(),
+        kind: SiteKind::Shutdown,
+        step,
+        boot_id: "b1".to_owned(),
+        server: true,
+        order: ["t", "b", "a"].map(str::to_owned).to_vec(),
+        all_ready,
+        released: false,
+    };
+    let facts = |peers, waited| Facts { peers, waited, cordoned: true, ..Facts::default() };
+    let (short, long) = (GOING_LIMIT / 2, GOING_LIMIT);
+    for (local, facts, hold) in [
+        (local(NodeStep::Cordoned, false), facts(Some(0), long), Hold::Kept),
+        (local(NodeStep::Ready, false), facts(Some(0), short), Hold::Kept),
+        (local(NodeStep::Ready, false), facts(Some(0), long), Hold::Go),
+        (local(NodeStep::Ready, true), facts(Some(1), short), Hold::Kept),
+        (local(NodeStep::Ready, true), facts(None, short), Hold::Kept),
+        (local(NodeStep::Ready, true), facts(Some(0), Duration::ZERO), Hold::Go),
+        (local(NodeStep::Ready, true), facts(None, long), Hold::Go),
+        (local(NodeStep::Going, true), facts(None, short), Hold::Go),
+        // A later boot.
+        (
+            Local { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) },
+            facts(Some(0), long),
+            Hold::Kept,
+        ),
+        (Local { released: true, ..local(NodeStep::Booted, true) }, facts(None, long), Hold::None),
+    ] {
+        let next = member::next(&own, Some(&local), &Word::Silent("no answer".to_owned()), &facts);
+        assert_eq!(next.hold, hold, "{local:?} {facts:?}");
+        assert_eq!(next.say, None, "{local:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_back_says_so_only_behind_its_clock_and_its_etcd() {
+    let own = Own { node: "a".to_owned(), uid: "uid-a".to_owned(), boot_id: "b2".to_owned() };
+    let site = site(SitePhase::ServersGoing, &NodeStep::Going);
+    let went = Local {
+        id: "op".to_owned(),
+        kind: SiteKind::Shutdown,
+        step: NodeStep::Going,
+        boot_id: "b1".to_owned(),
+        server: true,
+        order: Vec::new(),
+        all_ready: true,
+        released: false,
+    };
+    let word = Word::Site(Box::new(site));
+    let step = |facts: &Facts| member::next(&own, Some(&went), &word, facts).say;
+    let clock = Facts { clock: "the clock to be set".to_owned(), ..Facts::default() };
+    assert_eq!(step(&clock), None);
+    assert_eq!(step(&Facts { up: member::CLOCK_LIMIT, ..clock }), Some(NodeStep::Booted));
+    assert_eq!(step(&Facts { etcd: "its etcd".to_owned(), ..Facts::default() }), None);
+    assert_eq!(step(&Facts::default()), Some(NodeStep::Booted));
+    // Another cluster's node of that name is none of the site.
+    let other = Own { uid: "other".to_owned(), ..own };
+    assert_eq!(member::next(&other, None, &word, &Facts::default()).hold, Hold::None);
+}

@@ -1,0 +1,55 @@
+//! A machine that goes down with the whole site: an operation like the controller's, with the same way to the device, and
+//! ordered by zedkube for one boot.
+//!
+//! It goes before what the controller wants, and takes no counter of the controller with it but one that it carries out
+//! as well. Not here: when the machine's turn has come (`outage::site`). Pure: no clock, no I/O, no task.
+
+use step::Mono;
+use topics::{DeviceOp, DeviceOpPending, PendingState};
+
+use super::facts::{Effect, Said, SiteOrder};
+use super::machine::Zedagent;
+
+impl Zedagent {
+    /// Hears what zedkube orders; an order of an earlier boot was carried out by the boot.
+    pub(super) fn site_heard(&mut self, order: Option<SiteOrder>) {
+        self.site = Some(order.filter(|it| it.boot_id == self.boot_id));
+    }
+
+    /// Whether the site asks for this operation.
+    pub(super) fn is_of_site(&self, op: DeviceOp) -> bool {
+        self.pending.get(&op).is_some_and(|it| !it.site.is_empty())
+    }
+
+    /// What zedkube orders is pending; what it orders no longer is not.
+    pub(super) fn settle_site(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Some(order) = self.site.clone() else { return };
+        for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
+            let wanted = order.as_ref().is_some_and(|it| it.op == op);
+            let commanded = self.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded);
+            if self.is_of_site(op) && !wanted && !commanded {
+                self.take_back(op, out);
+            }
+        }
+        let Some(SiteOrder { id, op, .. }) = order else { return };
+        // A reboot of the controller is the same; its shutdown leaves the power on.
+        let same = op == DeviceOp::Reboot && self.pending.contains_key(&op);
+        if same || self.is_of_site(op) {
+            return;
+        }
+        out.push(Effect::Say(Said::WantedBySite(op, id.clone())));
+        let before = self.pending.get(&op).cloned().unwrap_or_default();
+        let pending = DeviceOpPending {
+            op,
+            state: PendingState::Pending,
+            boot_id: self.boot_id.clone(),
+            since: self.wall(now),
+            booted_at: self.booted_at,
+            waiting_for: "its turn".to_owned(),
+            site: id,
+            ..before
+        };
+        out.push(Effect::Journal(pending.clone()));
+        self.pending.insert(op, pending);
+    }
+}

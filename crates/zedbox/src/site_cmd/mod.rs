@@ -1,0 +1,210 @@
+//! `zedbox site`: the whole site off, rebooted, and how far it is, over the cluster's own record.
+//!
+//! Not here: what may be written (`outage::site::operator`), and who acts on it (zedkube on each node).
+
+mod status;
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::PathBuf;
+
+use agent::Clock;
+use anyhow::Context as _;
+use clap::{Args as Group, Subcommand};
+use kubeapi::Cluster;
+use outage::operator as lease;
+use outage::site::operator::{self, Wish};
+use outage::site::record::{Said, SiteKind, SitePhase};
+use outage::turn::record::Record;
+use serde::Serialize;
+
+use crate::Exit;
+use crate::args::{Output, Surroundings};
+use crate::drain_cmd::person;
+use crate::drain_cmd::text::number;
+use crate::drain_cmd::voice::Voice;
+
+/// The whole site, from any machine with a kubeconfig.
+#[derive(Debug, Clone, Group)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Exit codes:\n  \
+    0    done\n  \
+    1    it could not be done; standard error says why and what to do\n  \
+    2    invalid arguments\n\
+    With -o json standard output holds JSON and nothing else; errors are text on standard error."
+)]
+pub(crate) struct SiteCommand {
+    /// Directory that holds `run` and `persist`.
+    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
+    root: PathBuf,
+    /// Cluster to work on [default: <root>/run/.kube/k3s/k3s.yaml].
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", global = true)]
+    kubeconfig: Option<PathBuf>,
+    /// For people or for programs.
+    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
+    pub(crate) output: Output,
+    /// What to do.
+    #[command(subcommand)]
+    action: SiteAction,
+}
+
+/// What can be done with a site.
+#[derive(Debug, Clone, Subcommand)]
+enum SiteAction {
+    /// Switch all machines off: applications with volumes are scaled down, volumes detached, then workers and servers go,
+    /// the leader of etcd last. No pod is evicted. Switch the machines on again in any order.
+    Shutdown(BeginOptions),
+    /// Reboot all machines in the same order.
+    Reboot(BeginOptions),
+    /// Show how far the site is, and what each node waits for. Nothing is written.
+    Status,
+    /// End the wait of the phase that the site is in; what it waits for stays as it is.
+    Continue {
+        /// The phase, as `status` shows it; another one is refused.
+        #[arg(long, value_name = "PHASE")]
+        phase: String,
+        /// Why, in at most 200 bytes; it is kept with your name.
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Withdraw the operation, until the servers go: cordons are removed, and applications scaled up again.
+    Cancel {
+        /// Why, in at most 200 bytes; it is kept with your name.
+        #[arg(long, value_name = "TEXT", default_value = "no reason given")]
+        reason: String,
+    },
+}
+
+/// What a person asks for.
+#[derive(Debug, Clone, Group)]
+struct BeginOptions {
+    /// Why, in at most 200 bytes; it is kept with your name.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Let virtual machines go down with their nodes. They are not stopped before that, and their volumes stay attached.
+    #[arg(long)]
+    leave_machines: bool,
+    /// Begin although a node holds a turn; what it does under that stops.
+    #[arg(long)]
+    although_held: bool,
+}
+
+/// Does what `command` says. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(command: &SiteCommand) -> Exit {
+    let surroundings = Surroundings::of_this_process();
+    let voice = Voice::new(command.output, &surroundings);
+    match act(command, &surroundings, &voice).await {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            Voice::warn_of("site", &format!("failed to {error:#}"));
+            Exit::Failed
+        }
+    }
+}
+
+async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
+    let kubeconfig = command.kubeconfig.clone();
+    let cluster =
+        Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| command.root.join("run/.kube/k3s/k3s.yaml")));
+    let clock = Clock::new();
+    let said = |reason: &str| -> anyhow::Result<Said> {
+        Ok(Said {
+            who: format!("operator {}", person::at(surroundings)),
+            why: person::reason(reason)?.to_owned(),
+            when: clock.wall().to_timestamp().to_string(),
+            phase: String::new(),
+        })
+    };
+    match &command.action {
+        SiteAction::Status => status::run(&cluster, clock, &command.root, voice).await,
+        SiteAction::Shutdown(options) => {
+            let said = said(&options.reason).context("shut the site down")?;
+            begin(&cluster, clock, SiteKind::Shutdown, (options, said), voice).await
+        }
+        SiteAction::Reboot(options) => {
+            let said = said(&options.reason).context("reboot the site")?;
+            begin(&cluster, clock, SiteKind::Reboot, (options, said), voice).await
+        }
+        SiteAction::Continue { phase, reason } => {
+            let (said, phase) = (said(reason).context("continue")?, SitePhase::from(phase.clone()));
+            let edit = |record: &Record| operator::pass(record, &phase, &said);
+            change(&cluster, clock, edit, "continue").await?;
+            let text = format!(
+                "The site no longer waits for what phase {} waits for, by {}: {}. What was waited for stays as it is.",
+                phase.text(),
+                said.who,
+                said.why
+            );
+            say(voice, "continued", &text)
+        }
+        SiteAction::Cancel { reason } => {
+            let said = said(reason).context("withdraw the whole-site operation")?;
+            let edit = |record: &Record| operator::cancel(record, &said);
+            let (before, _) = change(&cluster, clock, edit, "withdraw the whole-site operation").await?;
+            let off = operator::current(&before)?.map(|it| it.phase) == Some(SitePhase::WorkersGoing);
+            let machines = if off { " Workers that are off have to be switched on." } else { "" };
+            let text = format!(
+                "Withdrew the whole-site operation: cordons are removed, then applications are scaled up again.{machines} \
+                 `zedbox site status` shows how far that is."
+            );
+            say(voice, "cancelled", &text)
+        }
+    }
+}
+
+async fn change(
+    cluster: &Cluster,
+    clock: Clock,
+    edit: impl Fn(&Record) -> Result<Record, outage::turn::rule::Refused>,
+    what: &'static str,
+) -> anyhow::Result<(Record, Record)> {
+    lease::change(cluster, clock.wall().to_timestamp(), edit).await.context(what)
+}
+
+async fn begin(
+    cluster: &Cluster,
+    clock: Clock,
+    kind: SiteKind,
+    (options, by): (&BeginOptions, Said),
+    voice: &Voice,
+) -> anyhow::Result<()> {
+    let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };
+    let nodes = lease::view(cluster).await.context(what)?.nodes;
+    // Two persons at once get two identities; the record takes one.
+    let chance = RandomState::new().hash_one(&by.who) & 0xffff;
+    let wish = Wish {
+        id: format!("{}-{chance:04x}", by.when.get(..19).unwrap_or(&by.when)),
+        kind,
+        by,
+        leave_machines: options.leave_machines,
+        although_held: options.although_held,
+    };
+    change(cluster, clock, |record| operator::begin(record, &wish, &nodes), what).await?;
+    let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    let text = format!(
+        "The whole-site {} {} has begun for {}, by {}: {}. `zedbox site status` shows \
+         how far it is; `zedbox site cancel` withdraws it until the servers go.",
+        wish.kind.text(),
+        wish.id,
+        number(count, "node"),
+        wish.by.who,
+        wish.by.why
+    );
+    say(voice, "begun", &text)
+}
+
+/// What was done, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Done<'a> {
+    /// `begun`, `continued`, `cancelled`.
+    result: &'a str,
+}
+
+fn say(voice: &Voice, result: &str, text: &str) -> anyhow::Result<()> {
+    match voice.output {
+        Output::Json => Voice::json(&Done { result }, false),
+        Output::Text => voice.paragraph(text),
+    }
+    .map(drop)
+}

@@ -1,0 +1,203 @@
+//! `zedbox site status`: the phase, each node, what is waited for, and what to type. Where the API does not answer, as it
+//! may while the servers go, it shows what this node has on its disk.
+//!
+//! The JSON is for programs: members are added, never renamed.
+
+use std::path::Path;
+
+use agent::{Clock, wire};
+use anyhow::Context as _;
+use kubeapi::Cluster;
+use outage::operator::{self as lease, View};
+use outage::site::operator;
+use outage::site::record::{Member, Site};
+use pubsub::Bus;
+use serde::Serialize;
+use topics::{GoTime, SiteOperation};
+
+use crate::args::Output;
+use crate::drain_cmd::text::{Sheet, Weight, moment, paragraph, row};
+use crate::drain_cmd::voice::Voice;
+use crate::lock_cmd::status::when;
+
+/// Prints it.
+pub(super) async fn run(cluster: &Cluster, clock: Clock, root: &Path, voice: &Voice) -> anyhow::Result<()> {
+    let view = match lease::view(cluster).await {
+        Ok(view) => view,
+        Err(why) => {
+            let bus = Bus::open(root).context("show the site")?;
+            let record = wire::peek::<SiteOperation>(&bus, "zedkube", "global").context("show the site")?;
+            let Some(record) = record else { return Err(why).context("show the site") };
+            return of_disk(&record, &why.to_string(), clock, voice);
+        }
+    };
+    let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
+    let site = operator::current(&record).context("show the site")?;
+    match voice.output {
+        Output::Json => Voice::json(&form(site.as_ref(), &view), false)?,
+        Output::Text => {
+            let sheet = sheet(site.as_ref(), &view, clock.wall(), voice.columns());
+            Voice::print(&sheet.text(voice.colours))?
+        }
+    };
+    Ok(())
+}
+
+/// What this node has on its disk.
+fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> anyhow::Result<()> {
+    if voice.output == Output::Json {
+        return Voice::json(record, false).map(drop);
+    }
+    let (columns, now) = (voice.columns(), clock.wall());
+    let headline = format!(
+        "this node is in the whole-site {} {}; the cluster cannot be asked, this is what the node has on its disk",
+        record.op.word(),
+        record.id
+    );
+    let mut out = Sheet::new(&paragraph("", &headline, columns), Some("36"));
+    let mut add = |label: &str, text: &str| out.add(Weight::Essential, &row(label, text, columns));
+    add("by", &record.by);
+    add("phase", &record.phase);
+    add("this node", &format!("{}; since {}", record.step, moment(record.at, now)));
+    if !record.waiting_for.is_empty() {
+        add("waits for", &record.waiting_for);
+    }
+    add("cluster", why);
+    add("next step", "nothing: it needs the cluster no more once its servers go");
+    Voice::print(&out.text(voice.colours)).map(drop)
+}
+
+fn headline(site: &Site) -> String {
+    let withdrawn = if site.cancelled.is_some() { ", withdrawn" } else { "" };
+    format!("whole-site {} {}{withdrawn}: {}", site.kind.text(), site.id, site.phase.text())
+}
+
+/// How a node looks from here: its own word, or what the cluster says of it.
+fn step<'a>(site: &'a Site, member: &Member) -> &'a str {
+    site.step(&member.node).map_or("not heard of", |it| it.text())
+}
+
+fn state(member: &Member, view: &View) -> &'static str {
+    match view.nodes.iter().find(|it| it.name == member.node && it.uid == member.uid) {
+        None => "gone",
+        Some(it) if !it.ready => "not Ready",
+        Some(it) if it.unschedulable => "Ready, cordoned",
+        Some(_) => "Ready",
+    }
+}
+
+fn sheet(site: Option<&Site>, view: &View, now: GoTime, columns: usize) -> Sheet {
+    let Some(site) = site else { return Sheet::new("no whole-site operation is in progress", None) };
+    let mut out = Sheet::new(&paragraph("", &headline(site), columns), Some("36"));
+    let mut add = |label: &str, text: &str| out.add(Weight::Essential, &row(label, text, columns));
+    add("by", &format!("{}, {}: {}", site.by.who, when(&site.by.when, now), site.by.why));
+    if !site.since.is_empty() {
+        add("since", &when(&site.since, now));
+    }
+    for member in &site.nodes {
+        let ack = site.ack(&member.node);
+        let since =
+            ack.filter(|it| !it.since.is_empty()).map(|it| format!(", since {}", when(&it.since, now)));
+        let waits = ack.filter(|it| !it.waits.is_empty()).map(|it| format!("; waits for {}", it.waits));
+        add(
+            "node",
+            &format!(
+                "{} ({}): {}{}; {}{}",
+                member.node,
+                if member.node == site.leader { "leader" } else { member.class.text() },
+                step(site, member),
+                since.unwrap_or_default(),
+                state(member, view),
+                waits.unwrap_or_default()
+            ),
+        );
+    }
+    if !site.order.is_empty() {
+        add("order", &site.order.join(", "));
+    }
+    if !site.missing.is_empty() {
+        add("missing", &format!("the site continued without {}", site.missing.join(", ")));
+    }
+    for it in &site.passed {
+        add("passed", &format!("{}, by {}, {}: {}", it.phase, it.who, when(&it.when, now), it.why));
+    }
+    if let Some(it) = &site.cancelled {
+        add(
+            "withdrawn",
+            &format!("in phase {}, by {}, {}: {}", it.phase, it.who, when(&it.when, now), it.why),
+        );
+    }
+    if !site.waits.is_empty() {
+        add("waits for", &site.waits);
+    }
+    add("next step", if site.next.is_empty() { "nothing: wait" } else { &site.next });
+    out
+}
+
+fn form<'a>(site: Option<&'a Site>, view: &View) -> Form<'a> {
+    let Some(site) = site else { return Form::default() };
+    Form {
+        id: &site.id,
+        kind: site.kind.text(),
+        phase: site.phase.text(),
+        since: &site.since,
+        who: &site.by.who,
+        why: &site.by.why,
+        when: &site.by.when,
+        withdrawn: site.cancelled.is_some(),
+        order: &site.order,
+        leader: &site.leader,
+        missing: &site.missing,
+        waits_for: &site.waits,
+        next_step: &site.next,
+        nodes: site
+            .nodes
+            .iter()
+            .map(|it| {
+                let ack = site.ack(&it.node);
+                NodeForm {
+                    node: &it.node,
+                    class: it.class.text(),
+                    step: ack.map_or("", |it| it.step.text()),
+                    since: ack.map_or("", |it| &it.since),
+                    waits_for: ack.map_or("", |it| &it.waits),
+                    state: state(it, view),
+                }
+            })
+            .collect(),
+    }
+}
+
+/// The operation for a program; all empty while there is none.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Form<'a> {
+    #[serde(rename = "ID")]
+    id: &'a str,
+    kind: &'a str,
+    phase: &'a str,
+    since: &'a str,
+    who: &'a str,
+    why: &'a str,
+    when: &'a str,
+    withdrawn: bool,
+    order: &'a [String],
+    leader: &'a str,
+    missing: &'a [String],
+    waits_for: &'a str,
+    next_step: &'a str,
+    nodes: Vec<NodeForm<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct NodeForm<'a> {
+    node: &'a str,
+    class: &'a str,
+    /// Empty before it has said anything.
+    step: &'a str,
+    since: &'a str,
+    waits_for: &'a str,
+    /// As the cluster shows it.
+    state: &'static str,
+}

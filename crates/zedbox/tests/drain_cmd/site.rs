@@ -1,0 +1,126 @@
+//! `zedbox site` as a person calls it: begun, shown, continued, withdrawn; and without the API.
+
+use kubesim::Fault;
+use serde_json::{Value, json};
+
+use crate::lock::{LEASE, place, words};
+use crate::node::Told;
+use crate::place::Place;
+
+impl Place {
+    fn site(&self, line: &str, last: &[&str]) -> Told {
+        let mut command = self.node.command_of("site", line);
+        Told::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
+    }
+
+    fn mode(&self) -> Value {
+        let lease = self.sim.get("coordination/leases", "eve-kube-app", LEASE).unwrap();
+        let text = lease["metadata"]["annotations"]["pillar-rs/outage-mode"].as_str();
+        text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
+    }
+
+    fn edit_mode(&self, change: impl FnOnce(&mut Value)) {
+        let mut mode = self.mode();
+        change(&mut mode);
+        self.sim.edit("coordination/leases", "eve-kube-app", LEASE, |it| {
+            it["metadata"]["annotations"]["pillar-rs/outage-mode"] = mode.to_string().into();
+        });
+    }
+}
+
+#[test]
+fn u13_a_shutdown_is_begun_shown_continued_and_withdrawn() {
+    let place = place();
+    assert_eq!(words(&place.site("status", &[]).out), "no whole-site operation is in progress");
+    let told = place.site("shutdown --reason", &["new power supply"]);
+    assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
+    let said = words(&told.out);
+    for part in ["has begun for 4 nodes, by operator field on ", ": new power supply. `zedbox site status`"] {
+        assert!(said.contains(part), "no `{part}` in {said}");
+    }
+    assert_eq!(place.mode()["kind"], "shutdown");
+    assert!(place.mode()["nodes"][0]["uid"].as_str().is_some_and(|it| !it.is_empty()));
+    let again = place.site("reboot --reason x", &[]);
+    assert!(
+        again.code == 1 && again.err.contains("is in progress; look at it: zedbox site status"),
+        "{again:?}"
+    );
+    // No turn is granted meanwhile.
+    assert!(words(&place.lock("status", &[]).out).contains("is in progress: no turn is granted"));
+
+    place.edit_mode(|it| {
+        it["phase"] = "detaching".into();
+        it["waits"] = "volumes to be detached: pv-1 on node n2".into();
+        it["next"] = "kubectl get volumeattachments".into();
+        it["seen"] = json!([{
+            "node": "n2", "uid": it["nodes"][1]["uid"], "step": "cordoned", "bootID": "b1", "waits": "its disk",
+            "since": "2026-03-14T09:30:00Z",
+        }]);
+    });
+    let shown = place.site("status", &[]).out;
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let shown = words(&shown);
+    for part in [
+        ": detaching by operator field on ",
+        "node n1 (follower): not heard of; Ready",
+        "node n2 (worker): cordoned, since 2026-03-14 09:30:00 UTC",
+        "; waits for its disk",
+        "node n4 (worker): not heard of; Ready, cordoned",
+        "waits for volumes to be detached: pv-1 on node n2",
+        "next step kubectl get volumeattachments",
+    ] {
+        assert!(shown.contains(part), "no `{part}` in {shown}");
+    }
+    let form = place.site("status -o json", &[]).json();
+    assert_eq!((&form["Phase"], &form["Nodes"][1]["Step"]), (&json!("detaching"), &json!("cordoned")));
+
+    let stale = place.site("continue --phase stopping --reason x", &[]);
+    assert!(stale.code == 1 && stale.err.contains("in phase detaching, not stopping"), "{stale:?}");
+    assert_eq!(place.site("continue --phase detaching --reason", &["it is an archive"]).code, 0);
+    assert_eq!(place.mode()["passed"][0]["why"], "it is an archive");
+    let told = place.site("cancel --reason late -o json", &[]);
+    assert_eq!((told.code, told.json()), (0, json!({ "Result": "cancelled" })), "{told:?}");
+    assert_eq!(
+        (&place.mode()["phase"], &place.mode()["cancelled"]["phase"]),
+        (&json!("uncordoning"), &json!("detaching"))
+    );
+    place.edit_mode(|it| it["phase"] = "servers-going".into());
+    place.edit_mode(|it| it["cancelled"] = Value::Null);
+    let late = place.site("cancel", &[]);
+    assert!(late.code == 1 && late.err.contains("cannot be withdrawn any more"), "{late:?}");
+}
+
+#[test]
+fn a_shutdown_waits_for_the_turn_of_a_node_unless_it_is_told_otherwise() {
+    let place = place();
+    place.turns("2026-03-14T09:30:30Z");
+    let refused = place.site("shutdown --reason x", &[]);
+    assert!(
+        refused.code == 1 && refused.err.contains("node n2 holds a turn (reboot, phase drained)"),
+        "{refused:?}"
+    );
+    assert_eq!(place.written(), []);
+    assert_eq!(place.site("shutdown --although-held --reason x", &[]).code, 0);
+}
+
+#[test]
+fn u13_without_the_api_the_status_is_that_of_the_disk() {
+    let place = place();
+    place.sim.faults().script("GET", LEASE, u32::MAX, Fault::status(503, "ServiceUnavailable"));
+    let failed = place.site("status", &[]);
+    assert!(failed.code == 1 && failed.err.contains("failed to show the site"), "{failed:?}");
+    place.node.put(
+        "persist/status/zedkube/SiteOperation/global.json",
+        r#"{"ID":"op-1","Op":"shutdown","Step":"ready","Phase":"servers-going","By":"operator field: power work",
+            "WaitingFor":"node n2 to be off, at most 5 min","At":"2026-03-14T09:30:00Z"}"#,
+    );
+    let shown = words(&place.site("status", &[]).out);
+    for part in [
+        "whole-site shutdown op-1; the cluster cannot be asked",
+        "waits for node n2 to be off",
+        "this node ready",
+    ] {
+        assert!(shown.contains(part), "no `{part}` in {shown}");
+    }
+    assert_eq!(place.site("status -o json", &[]).json()["Step"], "ready");
+}

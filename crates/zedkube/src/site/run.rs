@@ -1,0 +1,412 @@
+//! Reads the Lease, keeps the record, cordons, and says how far this node is; works for all where that is its part.
+//!
+//! At rest the Lease is watched; nothing else is asked. The record is on disk before anything
+//! follows from it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use agent::outlet::Tries;
+use agent::{Error, Station, Troubles, publication, wire};
+use kubeapi::{Cluster, NodeName, Target};
+use kubenodeop::{Cordon, CordonOwner, node};
+use nodestatus::{Membership, Standing};
+use outage::calls::{self, Pulses};
+use outage::margin;
+use outage::margin::facts::{Data, Own as Etcd, Readyz};
+use outage::operator::{self as lease, Failed};
+use outage::site::calls::{self as site_calls, Begins};
+use outage::site::coordinate::{self, Move};
+use outage::site::member::{self, Facts, Next, Own, Word};
+use outage::site::operator;
+use outage::site::record::{Ack, Site, SitePhase};
+use outage::turn::record::Held;
+use outage::turn::rule::NodeSeen;
+use pubsub::Publication;
+use step::Mono;
+use tokio::sync::watch;
+use topics::{GoTime, SiteOperation};
+use tracing::{info, warn};
+
+use super::local;
+use crate::core::SiteHold;
+use crate::limits::Limits;
+use crate::{GLOBAL, NAME};
+
+/// This node in the operation.
+pub(crate) struct Sites {
+    station: Station,
+    limits: Limits,
+    /// `None` while it cannot be had: then nothing follows from what is read.
+    topic: Option<Publication<SiteOperation>>,
+    record: Option<SiteOperation>,
+    hold: watch::Sender<SiteHold>,
+    tries: Tries,
+    started: Mono,
+    pulses: Pulses,
+    /// Since when it could go or the API has been silent; and what of the two.
+    waits: Option<(bool, Mono)>,
+    /// Since when the phase is seen.
+    phase: Option<(SitePhase, Mono)>,
+    /// The last look failed, and nothing is on disk yet.
+    failed: bool,
+}
+
+/// What one look has read.
+struct Read<'a> {
+    name: &'a NodeName,
+    device_uuid: &'a str,
+    own: Own,
+    held: &'a Held,
+    site: &'a Site,
+    nodes: Vec<NodeSeen>,
+}
+
+impl Sites {
+    /// Becomes the publisher of the record, if that can be, with what an earlier run left.
+    ///
+    /// # Errors
+    /// The record cannot be read: whether an operation holds this node is not known then.
+    pub(crate) fn open(station: &Station, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
+        // What fails here is tried again, and then reported, with the first write.
+        let topic: Option<Publication<SiteOperation>> = publication(&station.bus, NAME).ok();
+        let record = match &topic {
+            Some(topic) => topic.get(GLOBAL).cloned(),
+            None => wire::peek(&station.bus, NAME, GLOBAL).map_err(Error::pubsub("SiteOperation"))?,
+        };
+        let hold = local::hold(record.as_ref(), &station.boot_id);
+        Ok(Self {
+            station: station.clone(),
+            limits: limits.clone(),
+            topic,
+            record,
+            hold: watch::Sender::new(hold),
+            tries: Tries::new(troubles),
+            started: station.clock.now(),
+            pulses: Pulses::default(),
+            waits: None,
+            phase: None,
+            failed: false,
+        })
+    }
+
+    /// What this node is held to, from before the first look on.
+    pub(crate) fn hold(&self) -> watch::Receiver<SiteHold> {
+        self.hold.subscribe()
+    }
+
+    /// Looks again and again until the station says stop. Dropping it ends a call; the next look continues.
+    pub(crate) async fn run(
+        mut self,
+        cluster: Cluster,
+        target: Target,
+        mut standing: watch::Receiver<Standing>,
+    ) {
+        let mut stop = self.station.stop.clone();
+        let clock = self.station.clock;
+        let mut begins = None;
+        loop {
+            let membership = standing.borrow_and_update().membership;
+            let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
+            let look = async {
+                if at_rest {
+                    begins.get_or_insert_with(|| Begins::watch(&cluster)).next().await;
+                }
+                match membership {
+                    Membership::Member => {
+                        let (name, device_uuid) = target.known().await;
+                        self.look(&cluster, &name, &device_uuid).await;
+                    }
+                    // Of a cluster that the node has left nothing holds it.
+                    Membership::Outside => {
+                        self.keep(&Next::out(), None);
+                    }
+                    Membership::Undecided | Membership::Leaving => {}
+                }
+                if membership != Membership::Member && self.record.is_none() {
+                    return std::future::pending().await;
+                }
+                clock.sleep_until(Some(clock.now() + self.limits.site_step())).await;
+            };
+            tokio::select! {
+                () = stop.stopped() => return,
+                () = look => {}
+                changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
+            }
+            if self.record.is_some() {
+                begins = None;
+            }
+        }
+    }
+
+    async fn look(&mut self, cluster: &Cluster, name: &NodeName, device_uuid: &str) {
+        self.failed = false;
+        let held = match calls::read(cluster).await {
+            Ok(held) => held,
+            Err(why) => return self.alone(name, why.to_string()).await,
+        };
+        let site = match held.as_ref().map(|it| operator::current(&it.record)).transpose() {
+            Ok(site) => site.flatten(),
+            Err(why) => return self.alone(name, why.to_string()).await,
+        };
+        let (Some(held), Some(site)) = (held, site) else {
+            (self.waits, self.phase) = (None, None);
+            self.keep(&Next::out(), None);
+            return;
+        };
+        if let Err(why) = self.take_part(cluster, name, device_uuid, (&held, &site)).await {
+            self.alone(name, why).await;
+        }
+    }
+
+    /// Nothing can be read: what is on disk decides.
+    async fn alone(&mut self, name: &NodeName, why: String) {
+        let Some(record) = self.record.clone() else {
+            self.failed = true;
+            return;
+        };
+        let own = self.own(name, String::new());
+        let etcd = self.etcd(record.server).await;
+        let facts = Facts { waited: self.waited(true), ..self.facts(etcd.as_ref()) };
+        let next = member::next(&own, Some(&local::local(&record)), &Word::Silent(why), &facts);
+        self.keep(&next, None);
+    }
+
+    fn own(&self, name: &NodeName, uid: String) -> Own {
+        Own { node: name.to_string(), uid, boot_id: self.station.boot_id.clone() }
+    }
+
+    async fn take_part(
+        &mut self,
+        cluster: &Cluster,
+        name: &NodeName,
+        device_uuid: &str,
+        (held, site): (&Held, &Site),
+    ) -> Result<(), String> {
+        let uid = calls::own(cluster, name, device_uuid).await.map_err(|it| it.line())?.uid;
+        let own = self.own(name, uid);
+        let Some(member) = site.member(&own.node, &own.uid) else {
+            self.keep(&Next::out(), None);
+            return Ok(());
+        };
+        let facts = node::read(cluster, name, device_uuid).await.map_err(|it| it.line())?;
+        let now = self.station.clock.now();
+        let alone = !site.nodes.iter().any(outage::site::record::Member::is_server);
+        // Only servers look at the others: one of them works for all, and they go one after another.
+        let nodes = if member.is_server() || alone {
+            let looked = calls::look(cluster, &mut self.pulses, now).await.map_err(|it| it.to_string())?;
+            looked.nodes
+        } else {
+            Vec::new()
+        };
+        let etcd = self.etcd(member.is_server()).await;
+        let gone: BTreeSet<String> = site
+            .nodes
+            .iter()
+            .filter(|it| !nodes.is_empty() && coordinate::is_gone(site, it, &nodes))
+            .map(|it| it.node.clone())
+            .collect();
+        let facts = Facts {
+            cordoned: facts.unschedulable,
+            open: !matches!(facts.cordon, Cordon::Ours(_)),
+            gone,
+            waited: self.waited(false),
+            ..self.facts(etcd.as_ref())
+        };
+        let leads = facts.leads;
+        let word = Word::Site(Box::new(site.clone()));
+        let next = member::next(&own, self.record.as_ref().map(local::local).as_ref(), &word, &facts);
+        let (cordon, say, waits) = (next.cordon, next.say.clone(), next.waits.clone());
+        if !self.keep(&next, Some(site)) {
+            return Ok(());
+        }
+        let read = Read { name, device_uuid, own, held, site, nodes };
+        if cordon {
+            self.cordon(cluster, &read).await?;
+        }
+        if let Some(step) = say {
+            let ack = Ack {
+                node: read.own.node.clone(),
+                uid: read.own.uid.clone(),
+                step,
+                boot_id: read.own.boot_id.clone(),
+                leads,
+                waits,
+                since: String::new(),
+                rest: serde_json::Map::new(),
+            };
+            self.say(cluster, site, ack).await?;
+        }
+        if coordinate::is_coordinator(&read.own.node, site, &read.nodes) {
+            self.coordinate(cluster, &read).await?;
+        }
+        Ok(())
+    }
+
+    /// What is seen without the API.
+    fn facts(&self, etcd: Option<&Etcd>) -> Facts {
+        let clock = self.station.clock;
+        let (shown, least) = (clock.wall(), self.record.as_ref().map_or(GoTime::ZERO, |it| it.at));
+        let behind = || format!("its clock to be set: it shows {shown}, and was at {least} before");
+        let mut facts = Facts { up: clock.now().since(self.started), ..Facts::default() };
+        if shown < least {
+            facts.clock = behind();
+        }
+        let Some(etcd) = etcd.filter(|it| !matches!(it.data, Ok(Data::Absent { .. }))) else { return facts };
+        if let Ok(metrics) = &etcd.metrics {
+            facts.leads = metrics.is_leader;
+            facts.peers = Some(metrics.peers.values().filter(|it| **it).count());
+        }
+        facts.etcd = match &etcd.readyz {
+            Ok(Readyz::Ready) => String::new(),
+            Ok(Readyz::NotReady(why)) => format!("its etcd to be ready: {why}"),
+            Err(why) => format!("its etcd: {why}"),
+        };
+        facts
+    }
+
+    async fn etcd(&self, server: bool) -> Option<Etcd> {
+        if !server {
+            return None;
+        }
+        Some(margin::calls::read(&self.limits.etcd(&self.station.bus.path(""))).await)
+    }
+
+    /// How long it has waited since it could go, or since the API fell silent.
+    fn waited(&mut self, silent: bool) -> Duration {
+        let now = self.station.clock.now();
+        let all_ready = self.record.as_ref().is_some_and(|it| it.all_ready);
+        if !all_ready && !silent {
+            self.waits = None;
+            return Duration::ZERO;
+        }
+        let (of, since) = *self.waits.get_or_insert((all_ready, now));
+        if of != all_ready {
+            self.waits = Some((all_ready, now));
+            return Duration::ZERO;
+        }
+        now.since(since)
+    }
+
+    /// Writes the record and holds the node to it. Returns whether it is on disk.
+    fn keep(&mut self, next: &Next, site: Option<&Site>) -> bool {
+        let record = local::record(next, site, self.record.as_ref(), self.station.clock.wall());
+        let written = self.write(record.as_ref());
+        if !self.tries.ended("SiteOperation global", written) {
+            self.failed = true;
+            return false;
+        }
+        if let Some(record) = &record
+            && self.record.as_ref().map(|it| (&it.id, &it.step, &it.phase))
+                != Some((&record.id, &record.step, &record.phase))
+        {
+            info!(
+                operation = record.id,
+                phase = record.phase,
+                step = record.step,
+                waits = record.waiting_for,
+                "whole-site {}",
+                record.op.word()
+            );
+        }
+        if record.is_none() && self.record.is_some() {
+            info!("the whole-site operation is over");
+        }
+        self.record = record;
+        let hold = local::hold(self.record.as_ref(), &self.station.boot_id);
+        self.hold.send_if_modified(|held| std::mem::replace(held, hold.clone()) != hold);
+        true
+    }
+
+    fn write(&mut self, record: Option<&SiteOperation>) -> Result<(), Error> {
+        if record == self.record.as_ref() {
+            return Ok(());
+        }
+        let topic = match &mut self.topic {
+            Some(topic) => topic,
+            none => none.insert(publication(&self.station.bus, NAME)?),
+        };
+        match record {
+            Some(record) => topic.publish(GLOBAL, record).map(drop).map_err(Error::pubsub("SiteOperation")),
+            None => wire::withdraw(topic, GLOBAL),
+        }
+    }
+
+    async fn cordon(&self, cluster: &Cluster, read: &Read<'_>) -> Result<(), String> {
+        let owner = CordonOwner {
+            boot_id: self.station.boot_id.clone(),
+            requested_by: 0,
+            requested_at: read.site.by.when.clone(),
+            fence: read.held.record.fence,
+            lease_uid: read.held.uid.clone(),
+            site: read.site.id.clone(),
+        };
+        node::cordon(cluster, read.name, read.device_uuid, &owner).await.map(drop).map_err(|it| it.line())
+    }
+
+    async fn say(&self, cluster: &Cluster, site: &Site, mut ack: Ack) -> Result<(), String> {
+        let known = site.ack(&ack.node);
+        let said = known.is_some_and(|it| {
+            (&it.step, &it.boot_id, it.leads, &it.waits) == (&ack.step, &ack.boot_id, ack.leads, &ack.waits)
+        });
+        if said {
+            return Ok(());
+        }
+        let wall = self.station.clock.wall().to_timestamp();
+        ack.since = wall.to_string();
+        let edit = |record: &_| operator::hear(record, &site.id, &ack);
+        lease::change(cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
+    }
+
+    /// What is done for all.
+    async fn coordinate(&mut self, cluster: &Cluster, read: &Read<'_>) -> Result<(), String> {
+        let (site, now) = (read.site, self.station.clock.now());
+        let since = match &self.phase {
+            Some((phase, since)) if *phase == site.phase => *since,
+            Some(_) | None => self.phase.insert((site.phase.clone(), now)).1,
+        };
+        let found = site_calls::find(cluster, coordinate::need(&site.phase), &site.id).await;
+        let mut found = match found {
+            Ok(found) => found,
+            Err(error) => {
+                let to = waiting(site, error.line(), error.next_step().clone());
+                return self.advance(cluster, site, Some(to)).await;
+            }
+        };
+        found.lasted = now.since(since);
+        match coordinate::next(site, &read.nodes, &found) {
+            Move::Wait(waits, next) => self.advance(cluster, site, Some(waiting(site, waits, next))).await,
+            Move::Scale(work) => {
+                for it in work {
+                    info!(workload = %format_args!("{}/{}", it.namespace, it.name), replicas = it.replicas, "scaled for the whole-site operation");
+                    site_calls::scale(cluster, &it).await.map_err(|it| it.line())?;
+                }
+                Ok(())
+            }
+            Move::To(mut to) => {
+                to.since = self.station.clock.wall().to_timestamp().to_string();
+                if !to.missing.is_empty() {
+                    warn!(missing = to.missing.join(", "), "the site continues without nodes");
+                }
+                self.advance(cluster, site, Some(*to)).await
+            }
+            Move::End => self.advance(cluster, site, None).await,
+        }
+    }
+
+    async fn advance(&self, cluster: &Cluster, from: &Site, to: Option<Site>) -> Result<(), String> {
+        if to.as_ref() == Some(from) {
+            return Ok(());
+        }
+        let edit = |record: &_| operator::advance(record, from, to.as_ref());
+        match lease::change(cluster, self.station.clock.wall().to_timestamp(), edit).await {
+            // Another one was faster: the next look sees what it wrote.
+            Ok(_) | Err(Failed::Outrun(_)) => Ok(()),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+}
+
+fn waiting(site: &Site, waits: String, next: String) -> Site {
+    Site { waits, next, ..site.clone() }
+}
