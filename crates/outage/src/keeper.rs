@@ -8,16 +8,17 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, BoxStream, FuturesUnordered, StreamExt};
 use jiff::Timestamp;
+use kubeapi::reply::Reach;
 use kubeapi::{Cluster, NodeName};
 use step::{Core, Mono};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::calls::{self, Looked, Pulses};
 use crate::margin;
 use crate::margin::calls::Source;
-use crate::margin::facts::{Facts, Kubernetes, Own, ServerNode};
+use crate::margin::facts::{Facts, Kubernetes, Own};
 use crate::margin::rule::{Margin, judge, successor};
 use crate::turn::core::Turn;
 use crate::turn::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Waiting, Want, Wrote};
@@ -29,6 +30,9 @@ const LINGER: Duration = Duration::from_secs(60);
 /// Pause before our own node is read again.
 const OWN_AGAIN: Duration = Duration::from_secs(5);
 
+/// How long the machine that goes down waits for its entry to say so.
+const BRIEF: Duration = Duration::from_secs(2);
+
 /// What a turn is wanted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
@@ -36,6 +40,8 @@ pub struct Wish {
     pub op: Op,
     /// Which request of that kind.
     pub counter: u64,
+    /// It happens whatever the record says: the entry is for the others to see.
+    pub emergency: bool,
 }
 
 /// What the keeper is asked.
@@ -47,6 +53,8 @@ pub enum Ask {
     Look,
     /// Look once more whether the turn is ours; answered by [`Told::Confirmed`].
     Confirm,
+    /// The machine is about to go down, question of this number; answered by [`Told::LookedLast`].
+    LastLook(u64),
     /// The attempt failed and our cordon is gone: give back, and queue again after a growing pause.
     Retry(String),
     /// Whether the gate after the boot is open and nothing of ours is left on the node.
@@ -62,6 +70,10 @@ pub enum Told {
     Standing(Standing),
     /// Answer to [`Ask::Confirm`].
     Confirmed(Result<(), Unconfirmed>),
+    /// Answer to [`Ask::LastLook`].
+    LookedLast(u64, Result<(), Unconfirmed>),
+    /// Whether our node is a control-plane node or an etcd member.
+    Server(bool),
 }
 
 /// This node, as the device knows it.
@@ -92,7 +104,7 @@ impl Levels {
             Ask::Want(want) => self.want = Some(want.clone()),
             Ask::Gate(open) => self.gate = Some(*open),
             Ask::Phase(phase) => self.phase = Some(phase.clone()),
-            Ask::Confirm | Ask::Look | Ask::Retry(_) => {}
+            Ask::Confirm | Ask::LastLook(_) | Ask::Look | Ask::Retry(_) => {}
         }
     }
 }
@@ -110,6 +122,9 @@ pub async fn keep(
     let mut levels = Levels::default();
     loop {
         let Some(own) = own(cluster, ours, &now, asks, &mut levels, told).await else { return };
+        if told.send(Told::Server(own.server)).is_err() {
+            return;
+        }
         let class = match (own.tie_breaker, own.server) {
             (true, _) => Class::TieBreaker,
             (false, false) => Class::Worker,
@@ -128,7 +143,7 @@ pub async fn keep(
             turn: Turn::new(me.clone(), RandomState::new().hash_one("jitter")),
             me,
             pulses: Pulses::default(),
-            servers: Vec::new(),
+            kubernetes: unread(),
             calls: FuturesUnordered::new(),
             changes: stream::pending().boxed(),
             follows: false,
@@ -152,10 +167,11 @@ async fn own(
 ) -> Option<calls::Own> {
     let since = now();
     loop {
-        let why = match calls::own(cluster, &ours.node, &ours.device_uuid).await {
+        let error = match calls::own(cluster, &ours.node, &ours.device_uuid).await {
             Ok(own) => return Some(own),
-            Err(error) => format!("{} ({})", error.line(), error.next_step()),
+            Err(error) => error,
         };
+        let (away, why) = (error.reach(), format!("{} ({})", error.line(), error.next_step()));
         let rest = sleep(OWN_AGAIN);
         tokio::pin!(rest);
         loop {
@@ -182,6 +198,15 @@ async fn own(
                     if ask == Ask::Confirm {
                         told.send(Told::Confirmed(Err(Unconfirmed::Unknown(why.clone())))).ok()?;
                     }
+                    if let Ask::LastLook(number) = ask {
+                        let margin = Err("whether this node is a server is not known".to_owned());
+                        let why = why.clone();
+                        let result = match away {
+                            Reach::Unreachable => Unconfirmed::Unreachable { why, margin },
+                            Reach::Reachable | Reach::Throttled => Unconfirmed::Unknown(why),
+                        };
+                        told.send(Told::LookedLast(number, Err(result))).ok()?;
+                    }
                 }
             }
         }
@@ -204,8 +229,8 @@ struct Keeper<'a> {
     class: Class,
     turn: Turn,
     pulses: Pulses,
-    /// As the nodes were read last.
-    servers: Vec<ServerNode>,
+    /// What the last reading of the nodes has shown, for one look at the margin.
+    kubernetes: Kubernetes,
     calls: FuturesUnordered<BoxFuture<'a, Done>>,
     changes: BoxStream<'static, Option<Box<Held>>>,
     /// Whether changes are to be heard, and when the watch is closed if not.
@@ -273,15 +298,12 @@ impl Keeper<'_> {
 
     fn event(&self, ask: Ask) -> Event {
         match ask {
-            Ask::Want(wish) => Event::Want(wish.map(|Wish { op, counter }| Want {
-                op,
-                counter,
-                class: self.class.clone(),
-                urgent: false,
-                emergency: false,
+            Ask::Want(wish) => Event::Want(wish.map(|Wish { op, counter, emergency }| {
+                Want { op, counter, class: self.class.clone(), emergency }
             })),
             Ask::Look => Event::Look,
             Ask::Confirm => Event::Confirm,
+            Ask::LastLook(number) => Event::LastLook(number),
             Ask::Retry(why) => Event::Retry(why),
             Ask::Gate(open) => Event::Gate(open),
             Ask::Phase(phase) => Event::Phase(phase),
@@ -296,12 +318,19 @@ impl Keeper<'_> {
             Done::Wrote(id, wrote) => Event::Wrote(id, wrote),
             Done::Looked(id, looked, pulses) => {
                 self.pulses = pulses;
+                if let Err(trouble) = &looked {
+                    let why = trouble.to_string();
+                    self.kubernetes = match trouble {
+                        Trouble::NoAnswer(_) => Kubernetes::Unreachable(why),
+                        Trouble::Refused(_) | Trouble::BadRecord(_) => Kubernetes::Unreadable(why),
+                    };
+                }
                 Event::Cluster(
                     id,
                     looked.map(|looked| {
                         let ours = |it: &&NodeSeen| it.name == self.me.node;
                         self.other = looked.nodes.iter().find(ours).is_some_and(|it| it.uid != self.me.uid);
-                        self.servers = looked.servers;
+                        self.kubernetes = Kubernetes::Read(looked.servers);
                         looked.nodes
                     }),
                 )
@@ -344,13 +373,21 @@ impl Keeper<'_> {
                 );
             }
             Effect::ReadMargin(id) => {
-                let servers = self.me.server.then(|| std::mem::take(&mut self.servers));
-                self.calls.push(async move { Done::Margin(id, spare(ours, servers).await) }.boxed());
+                let kubernetes = self.me.server.then(|| std::mem::replace(&mut self.kubernetes, unread()));
+                self.calls.push(async move { Done::Margin(id, spare(ours, kubernetes).await) }.boxed());
             }
             Effect::Write(id, order) => {
-                let wall = wall();
-                self.calls
-                    .push(async move { Done::Wrote(id, calls::write(cluster, *order, wall).await) }.boxed());
+                let own = order.record.holder(&self.me.node, &self.me.uid);
+                let brief = own.is_some_and(|it| matches!(it.phase, Phase::GoingDown | Phase::Emergency));
+                let write = calls::write(cluster, *order, wall());
+                let write = async move {
+                    if !brief {
+                        return Done::Wrote(id, write.await);
+                    }
+                    let late = || Wrote::Unknown(format!("no answer within {} s", BRIEF.as_secs()));
+                    Done::Wrote(id, timeout(BRIEF, write).await.unwrap_or_else(|_late| late()))
+                };
+                self.calls.push(write.boxed());
             }
             Effect::Follow(true) => {
                 self.follows = true;
@@ -361,6 +398,7 @@ impl Keeper<'_> {
             }
             Effect::Follow(false) => (self.follows, self.closes) = (false, Some(now + LINGER)),
             Effect::Stand(standing) => return told.send(Told::Standing(standing)).is_ok(),
+            Effect::LookedLast(number, result) => return told.send(Told::LookedLast(number, result)).is_ok(),
             Effect::Confirmed(result) => return told.send(Told::Confirmed(result)).is_ok(),
             Effect::Say(what) => info!(node = self.me.node, "outage turn: {what}"),
         }
@@ -376,7 +414,7 @@ async fn move_lead(cluster: &Cluster, ours: &Ours, next: &[String], now: Mono) {
     }
     let moved = async {
         let looked = calls::look(cluster, &mut Pulses::default(), now).await.map_err(|it| it.to_string())?;
-        let verdict = judge(&facts(ours, own, looked.servers));
+        let verdict = judge(&facts(ours, own, Kubernetes::Read(looked.servers)));
         let Some((to, id)) = successor(&verdict.healthy_peers, next) else {
             return Err(format!("no other member is known to be healthy: {:?}", verdict.margin));
         };
@@ -391,15 +429,19 @@ async fn move_lead(cluster: &Cluster, ours: &Ours, next: &[String], now: Mono) {
     }
 }
 
-fn facts(ours: &Ours, own: Own, servers: Vec<ServerNode>) -> Facts {
-    Facts { node: ours.node.to_string(), own, kubernetes: Kubernetes::Read(servers), words: Vec::new() }
+fn unread() -> Kubernetes {
+    Kubernetes::Unreadable("not read yet".to_owned())
+}
+
+fn facts(ours: &Ours, own: Own, kubernetes: Kubernetes) -> Facts {
+    Facts { node: ours.node.to_string(), own, kubernetes, words: Vec::new() }
 }
 
 /// Whether the cluster can spare our node; a worker always.
-async fn spare(ours: &Ours, servers: Option<Vec<ServerNode>>) -> Result<(), String> {
-    let Some(servers) = servers else { return Ok(()) };
+async fn spare(ours: &Ours, kubernetes: Option<Kubernetes>) -> Result<(), String> {
+    let Some(kubernetes) = kubernetes else { return Ok(()) };
     let own = margin::calls::read(&ours.etcd).await;
-    match judge(&facts(ours, own, servers)).margin {
+    match judge(&facts(ours, own, kubernetes)).margin {
         Margin::Spare { voters, healthy, quorum } => {
             info!(voters, healthy, quorum, "etcd can spare this node");
             Ok(())
