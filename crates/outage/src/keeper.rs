@@ -298,8 +298,11 @@ impl Keeper<'_> {
 
     fn event(&self, ask: Ask) -> Event {
         match ask {
-            Ask::Want(wish) => Event::Want(wish.map(|Wish { op, counter, emergency }| {
-                Want { op, counter, class: self.class.clone(), emergency }
+            Ask::Want(wish) => Event::Want(wish.map(|Wish { op, counter, emergency }| Want {
+                op,
+                counter,
+                class: self.class.clone(),
+                emergency,
             })),
             Ask::Look => Event::Look,
             Ask::Confirm => Event::Confirm,

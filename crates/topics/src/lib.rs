@@ -62,6 +62,8 @@ macro_rules! every_topic {
             $of::<crate::NodeDrainRequest>(),
             $of::<crate::NodeDrainStatus>(),
             $of::<crate::NodeLeave>(),
+            $of::<crate::OutageAnswer>(),
+            $of::<crate::OutageQuestion>(),
             $of::<crate::VaultStatus>(),
             $of::<crate::VolumeMgrStatus>(),
             $of::<crate::ZbootConfig>(),

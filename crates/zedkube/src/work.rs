@@ -96,6 +96,8 @@ impl Work {
                 let event = match told {
                     Told::Standing(standing) => Event::Turn(Box::new(standing)),
                     Told::Confirmed(result) => Event::TurnConfirmed(result),
+                    Told::LookedLast(number, result) => Event::LookedLast(number, result),
+                    Told::Server(server) => Event::Server(server),
                 };
                 if !outbox.send(event).await {
                     return;

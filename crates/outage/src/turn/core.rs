@@ -11,8 +11,8 @@ use kubeapi::names::APP_NAMESPACE;
 use step::{Core, Dice, Fault, Mono, planted};
 
 use super::enter::far_back;
-use super::look::LookStep;
 use super::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Want, Wrote};
+use super::look::LookStep;
 use super::observed::Observed;
 use super::record::{Fence, Held, Holder, LEASE, Order, Phase, Record};
 use super::rule::{Me, NodeSeen, Refusal, Rule};

@@ -1,5 +1,5 @@
 //! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
-//! beside them our own topics: `progress`, `journal`, `history`, `leave`, `trouble`.
+//! beside them our own topics: `progress`, `journal`, `history`, `leave`, `outage`, `trouble`.
 //!
 //! Not here: who drains and when.
 //!
@@ -8,12 +8,14 @@
 mod history;
 mod journal;
 mod leave;
+mod outage;
 mod progress;
 mod trouble;
 
 pub use history::*;
 pub use journal::*;
 pub use leave::*;
+pub use outage::*;
 pub use progress::*;
 pub use trouble::*;
 

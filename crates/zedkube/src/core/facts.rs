@@ -9,7 +9,7 @@ use kubenodeop::{Blocker, Left, Marks, Progress, Watched};
 use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    Requester,
+    OutageAnswer, OutageQuestion, Requester,
 };
 
 use clusterview::leader::Candidacy;
@@ -69,6 +69,12 @@ pub enum Event {
     Turn(Box<Standing>),
     /// Answer to [`Ask::Confirm`]: the turn is still ours, or why not.
     TurnConfirmed(Result<(), Unconfirmed>),
+    /// Whether our node is a control-plane node or a member of etcd.
+    Server(bool),
+    /// What nodeagent asks before the machine goes down.
+    Question(OutageQuestion),
+    /// Answer to [`Ask::LastLook`] of this number.
+    LookedLast(u64, Result<(), Unconfirmed>),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
     /// Time has passed.
@@ -190,6 +196,8 @@ pub enum Effect {
     /// What this drain leaves to the election. Once closed, the lease is released before the next effect,
     /// or that takes too long.
     Candidacy(Candidacy),
+    /// Publish what nodeagent is answered.
+    OutageAnswer(Box<OutageAnswer>),
     /// Ask whether the API is there.
     Probe(RunId),
     /// Ask the keeper of this node's turn.
@@ -234,6 +242,8 @@ pub enum Said {
     WaitsForTurn(String),
     /// Its turn to be down is no longer its own, for this reason.
     TurnLost(String),
+    /// nodeagent is answered.
+    OutageAnswer(OutageAnswer),
     /// A try to cordon failed.
     CordonFailed(u32, String),
     /// The node is cordoned.

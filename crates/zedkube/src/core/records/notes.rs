@@ -39,6 +39,7 @@ impl History {
                 | Effect::Progress(_)
                 | Effect::Status(_)
                 | Effect::Candidacy(_)
+                | Effect::OutageAnswer(_)
                 | Effect::Probe(_)
                 | Effect::Turn(_)
                 | Effect::Drain(..)
@@ -104,6 +105,7 @@ impl History {
             }
             Said::Changing(..)
             | Said::Starting
+            | Said::OutageAnswer(_)
             | Said::CordonFailed(..)
             | Said::BlockerChanged(_)
             | Said::PauseKept(..)

@@ -229,7 +229,7 @@ impl World {
                     self.sentry = wanted;
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
-                Effect::Turn(_) | Effect::Say(_) => {}
+                Effect::Turn(_) | Effect::OutageAnswer(_) | Effect::Say(_) => {}
             }
         }
     }
