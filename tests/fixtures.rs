@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use topics::{
     ClusterDecision, ConfigMembership, DeviceOpPending, DrainHistory, DrainJournal, DrainStatus,
     EdgeNodeClusterConfig, EdgeNodeInfo, KubeStatsState, LeavePhase, NodeAgentStatus, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, NodeLeave, OutageAnswer, OutageQuestion, Topic, ZedAgentStatus, go_json,
+    NodeDrainRequest, NodeDrainStatus, NodeLeave, OutageAnswer, OutageQuestion, Topic, ZedAgentStatus,
+    go_json,
 };
 
 fn trees() -> PathBuf {

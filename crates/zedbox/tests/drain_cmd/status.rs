@@ -44,8 +44,8 @@ fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
         let json = json.json();
         let members: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         let known = [
-            "Broken", "Denied", "Force", "LastLook", "Leave", "Live", "Pending", "Progress", "Requests", "Status",
-            "Troubles", "Updates",
+            "Broken", "Denied", "Force", "LastLook", "Leave", "Live", "Pending", "Progress", "Requests",
+            "Status", "Troubles", "Updates",
         ];
         assert_eq!(members, known, "{tree}");
     }
