@@ -248,8 +248,14 @@ impl Turn {
             }
             Wanted::Turn(_) => {}
         }
+        // A turn that is held serves the next request as well.
+        let serves = matches!(self.grant, Grant::Held { .. })
+            && matches!(&want, Wanted::Turn(want) if !want.emergency)
+            && matches!(self.want, Wanted::Turn(_));
         self.want = want;
-        self.due = Some(now);
+        if !serves {
+            self.due = Some(now);
+        }
     }
 
     /// The watch shows a value. Whoever is far back in the queue takes it as it is; others ask the store.
