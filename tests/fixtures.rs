@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use topics::{
     ClusterDecision, ConfigMembership, DeviceOpPending, DrainHistory, DrainJournal, DrainStatus,
     EdgeNodeClusterConfig, EdgeNodeInfo, KubeStatsState, LeavePhase, NodeAgentStatus, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, NodeLeave, Topic, ZedAgentStatus, go_json,
+    NodeDrainRequest, NodeDrainStatus, NodeLeave, OutageAnswer, OutageQuestion, Topic, ZedAgentStatus,
+    go_json,
 };
 
 fn trees() -> PathBuf {
@@ -63,6 +64,14 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
         );
         let report = exact::<KubeStatsState>(tree, "run/zedkube/KubeStatsState/global.json");
         assert_eq!(report, (tree == "cluster-idle").then(KubeStatsState::default), "{tree}");
+        let question = exact::<OutageQuestion>(tree, "run/nodeagent/OutageQuestion/global.json");
+        let answer = exact::<OutageAnswer>(tree, "run/zedkube/OutageAnswer/global.json");
+        assert_eq!(question.is_some(), tree == "drain-9-held", "{tree}");
+        assert_eq!(
+            question.map(|it| (it.number, it.held, it.next_step)),
+            answer.map(|it| (it.number, it.why, it.next_step)),
+            "{tree}"
+        );
         assert!(exact::<EdgeNodeInfo>(tree, "run/zedagent/EdgeNodeInfo/global.json").is_some());
         assert!(exact::<ZedAgentStatus>(tree, "run/zedagent/ZedAgentStatus/zedagent.json").is_some());
         let nodeagent: NodeAgentStatus = exact(tree, "run/nodeagent/NodeAgentStatus/nodeagent.json").unwrap();

@@ -132,7 +132,11 @@ impl State {
                 }
                 Effect::LastSync => synced = true,
                 Effect::Check => checks = true,
-                Effect::Say(_) | Effect::Reason { .. } | Effect::Sync => {}
+                Effect::Say(_)
+                | Effect::Reason { .. }
+                | Effect::Question(_)
+                | Effect::Mark { .. }
+                | Effect::Sync => {}
                 // The machine's watchdog does what the device did not.
                 Effect::Exit(_) => return Err(Gone),
             }
@@ -143,7 +147,9 @@ impl State {
         if checks {
             // It reads the files itself, and nothing lies between that and the device.
             let answers = self.disk.run.progress.as_ref().map(|it| it.answers.clone()).unwrap_or_default();
-            let checked = Event::Checked { status: self.disk.run.status, answers, forced: self.disk.force };
+            // Nodes take no turns here, so that zedkube has nothing to be asked.
+            let (status, forced) = (self.disk.run.status, self.disk.force);
+            let checked = Event::Checked { status, answers, forced, ours: false };
             return self.tell(Fact::Nodeagent(checked), fuse, touched);
         }
         Ok(())
@@ -158,7 +164,10 @@ impl State {
         use zedkube::core::Effect;
         for effect in effects {
             // Nobody decides by the history, by what is said, or by who leads.
-            if !matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_)) {
+            if !matches!(
+                effect,
+                Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_) | Effect::OutageAnswer(_)
+            ) {
                 burn(fuse)?;
             }
             match effect {
@@ -198,6 +207,7 @@ impl State {
                 // Nodes take no turns here: `outage` has a model of its own.
                 Effect::Margin { .. }
                 | Effect::Turn(_)
+                | Effect::OutageAnswer(_)
                 | Effect::Say(_)
                 | Effect::History(_)
                 | Effect::Candidacy(_)

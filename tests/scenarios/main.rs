@@ -13,6 +13,7 @@ use scenarios::{Cluster, SKIPPED, World};
 mod begin;
 mod boot;
 mod force;
+mod look;
 mod order;
 mod power;
 mod reboot;

@@ -4,8 +4,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use agent::Clock;
 use kubesim::Sim;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use topics::DrainStatus;
 
@@ -51,6 +53,8 @@ struct Node {
     troubles: Vec<(Duration, Trouble)>,
     /// How long it is off between an operation and its start.
     off: Duration,
+    /// What ends its being cut off.
+    cuts: JoinSet<()>,
 }
 
 /// One run. Returns what it was, for a person.
@@ -79,15 +83,15 @@ pub async fn turns_in_trouble(mut dice: Dice) -> String {
         world.config(&config(&sim.list("nodes"), 6));
         world.clock_off_by(*dice.one_of(&[0, 0, -3_600, 3_600]));
         let troubles = (0..dice.below(3)).map(|_| (secs(&mut dice, BEGIN_S), trouble(&mut dice))).collect();
-        nodes.push(Node { world, name, troubles, off: secs(&mut dice, 60) });
+        nodes.push(Node { world, name, troubles, off: secs(&mut dice, 60), cuts: JoinSet::new() });
     }
     let strokes: Vec<_> =
         (0..dice.below(3)).map(|_| (secs(&mut dice, BEGIN_S), stroke(&mut dice, count))).collect();
     let seen =
         nodes.iter().map(|it| format!("{}: {:?}", it.name, it.troubles)).collect::<Vec<_>>().join("; ");
     let what = format!("{count} nodes, {servers} servers at most, limit {limit}; {strokes:?}; {seen}");
-    println!("begins: {what}");
-    let begun = tokio::time::Instant::now();
+    let clock = Clock::new();
+    let begun = clock.now();
     for node in &mut nodes {
         node.world.start_all();
     }
@@ -108,7 +112,7 @@ pub async fn turns_in_trouble(mut dice: Dice) -> String {
         assert!(node.world.recorded().len() <= 1, "{what}: {} was asked again", node.name);
         node.world.kill_all().await;
     }
-    format!("{} s, {} requests: {what}", begun.elapsed().as_secs(), sim.faults().seen().len())
+    format!("{} s, {} requests: {what}", clock.now().since(begun).as_secs(), sim.faults().seen().len())
 }
 
 /// With this counter of reboots, in a cluster whose servers are all of `nodes`: others would be deleted.
@@ -260,7 +264,7 @@ impl Node {
             Trouble::CutOff(away) => {
                 sim.cut_off(&self.name, true);
                 let (sim, name) = (sim.clone(), self.name.clone());
-                tokio::spawn(async move {
+                self.cuts.spawn(async move {
                     sleep(away).await;
                     sim.cut_off(&name, false);
                 });

@@ -108,12 +108,17 @@ impl Device {
 
     /// zedkube answers the request that stands.
     async fn answer(&self, status: DrainStatus) -> NodeDrainRequest {
+        self.answer_as(status, false).await
+    }
+
+    async fn answer_as(&self, status: DrainStatus, forced: bool) -> NodeDrainRequest {
         let request = self.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
         let answer = Answer {
             requested_by: request.requested_by,
             requested_at: request.requested_at,
             context: request.context.clone(),
             status,
+            forced,
             ..Answer::default()
         };
         self.put(
@@ -341,7 +346,7 @@ async fn a_force_file_releases_the_update_and_is_removed_once_zedkube_has_answer
     store::replace(&path, br#"{"Status":9}"#).unwrap();
     store::replace(&path, br#"{"Status":9,"RequestedBy":3}"#).unwrap();
     device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
-    device.answer(DrainStatus::Complete).await;
+    device.answer_as(DrainStatus::Complete, true).await;
     device.until_state(topics::FORCE_FILE, &FileState::Absent).await;
 }
 

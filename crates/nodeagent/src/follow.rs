@@ -7,8 +7,8 @@ use agent::settings::{self, Properties};
 use agent::wire::{GLOBAL, ZEDKUBE};
 use pubsub::{Bus, Change};
 use topics::{
-    ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, NodeDrainStatus, VaultStatus, VolumeMgrStatus,
-    ZbootStatus, ZedAgentStatus,
+    ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, NodeDrainStatus, OutageAnswer, VaultStatus,
+    VolumeMgrStatus, ZbootStatus, ZedAgentStatus,
 };
 use tracing::warn;
 
@@ -24,6 +24,10 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
         Change::Put { key, value, .. } => (key == GLOBAL).then_some(Event::Drain(value)),
         Change::Synced => Some(Event::Heard(Source::Drain)),
         Change::Gone { .. } | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    tasks.follow::<OutageAnswer>(bus, ZEDKUBE, |change| match change {
+        Change::Put { value, .. } => Some(Event::Answer(value)),
+        Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<ZedAgentStatus>(bus, "zedagent", |change| match change {
         Change::Put { value, .. } => Some(Event::Wish(wish(value))),

@@ -3,7 +3,7 @@
 //!
 //! Not here: whether an operation may begin. zedagent and baseosmgr hold theirs back until the node is drained. Only a
 //! last look is here: an order whose drain was undone meanwhile is held (`requester::undone`). It restarts the device on its own account for three reasons only,
-//! each of them a limit past which nobody else can help, and each logged and stored as a restart without a drain:
+//! each of them a limit past which nobody else can help, and each logged and stored as a restart without a drain, and each in its turn (`core::outage`):
 //!
 //! | Limit | Boot reason |
 //! |---|---|

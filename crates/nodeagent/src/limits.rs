@@ -22,6 +22,17 @@ pub struct Limits {
     pub hard_exit_ms: u64,
     /// The pause before a device that refused is asked again.
     pub refused_pause_ms: u64,
+    /// How long zedkube may take to answer whether the machine may go down now.
+    pub answer_limit_ms: u64,
+    /// How long it may stay silent before the machine goes down all the same: of a worker, or for a restart on its own
+    /// account. A server waits for a person.
+    pub look_limit_ms: u64,
+    /// How long a restart for an image in test waits for its turn, for each node before it and itself.
+    pub own_turn_ms: u64,
+    /// The same for one because there is no controller.
+    pub no_controller_turn_ms: u64,
+    /// How long a restart that waits no longer gives zedkube to write it down.
+    pub emergency_ms: u64,
     /// How often the remaining time of an image test is published.
     pub test_tick_ms: u64,
     /// How long the first status waits for baseosmgr and zedkube, so that it does not deny an image test or a
@@ -38,6 +49,11 @@ impl Default for Limits {
             last_sync_ms: 120_000,
             hard_exit_ms: 120_000,
             refused_pause_ms: 30_000,
+            answer_limit_ms: 60_000,
+            look_limit_ms: 300_000,
+            own_turn_ms: 1_800_000,
+            no_controller_turn_ms: 86_400_000,
+            emergency_ms: 3_000,
             test_tick_ms: 10_000,
             first_word_ms: 30_000,
         }
@@ -68,6 +84,26 @@ impl Limits {
 
     pub(crate) const fn refused_pause(&self) -> Duration {
         Duration::from_millis(self.refused_pause_ms)
+    }
+
+    pub(crate) const fn answer_limit(&self) -> Duration {
+        Duration::from_millis(self.answer_limit_ms)
+    }
+
+    pub(crate) const fn look_limit(&self) -> Duration {
+        Duration::from_millis(self.look_limit_ms)
+    }
+
+    pub(crate) const fn own_turn(&self) -> Duration {
+        Duration::from_millis(self.own_turn_ms)
+    }
+
+    pub(crate) const fn no_controller_turn(&self) -> Duration {
+        Duration::from_millis(self.no_controller_turn_ms)
+    }
+
+    pub(crate) const fn emergency(&self) -> Duration {
+        Duration::from_millis(self.emergency_ms)
     }
 
     /// Never zero: it paces a loop.

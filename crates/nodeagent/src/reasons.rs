@@ -77,6 +77,16 @@ pub(crate) fn write(bus: &Bus, order: &Order, image: &str, now: GoTime) -> Resul
     outcome.and_then(|()| append(bus, &format!("{now} {number} {}\n", order.reason)))
 }
 
+/// Notes `why` beside the reason of this boot's end, in the log and, where that is the one of `order`, behind it.
+pub(crate) fn mark(bus: &Bus, order: &Order, why: &str, now: GoTime) -> Result<(), Error> {
+    let mut outcome = Ok(());
+    if text(bus, REASON)?.as_deref() == Some(order.reason.trim()) {
+        let marked = format!("{}; {why}", order.reason.trim());
+        outcome = store::replace(&bus.path(REASON), marked.as_bytes()).map_err(Error::pubsub(REASON));
+    }
+    outcome.and(append(bus, &format!("{now} {} {}; {why}\n", name(order.boot_reason), order.reason)))
+}
+
 /// How often the device had started before; a text that is no number counts as none and is logged.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{Error, Hands, Station, Tasks, Weight, publication, report, wire};
 use pubsub::{Bus, Publication, store};
-use topics::{GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, ZbootConfig};
+use topics::{GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
@@ -44,6 +44,7 @@ pub(crate) struct Shell {
     tasks: Tasks<Event>,
     statuses: Publication<NodeAgentStatus>,
     verdicts: Publication<ZbootConfig>,
+    questions: Publication<OutageQuestion>,
     journal: Journal,
     /// The last status, as the core has it.
     said: Option<NodeAgentStatus>,
@@ -61,7 +62,8 @@ impl Shell {
     ) -> Result<(Self, Found), Error> {
         let bus = &station.bus;
         // First of all it must be the only one: what follows takes the traces of the last boot.
-        let (statuses, verdicts) = (publication(bus, NAME)?, publication(bus, NAME)?);
+        let (statuses, verdicts, questions) =
+            (publication(bus, NAME)?, publication(bus, NAME)?, publication(bus, NAME)?);
         let journal = match Journal::read(bus, &station.boot_id)? {
             Some(journal) => again(bus, journal)?,
             None => first(station)?,
@@ -69,6 +71,7 @@ impl Shell {
         let mut shell = Self {
             statuses,
             verdicts,
+            questions,
             station: station.clone(),
             device: Arc::clone(device),
             tasks,
@@ -83,6 +86,7 @@ impl Shell {
             resumed: shell.journal.operation.clone().map(Resumed::from),
             tested: shell.tested(),
             hv_type_kube: hv_type_kube(&shell.station.bus),
+            question: shell.questions.get(GLOBAL).cloned().unwrap_or_default(),
         };
         follow::all(&mut shell.tasks, &shell.station.bus);
         Ok((shell, found))
@@ -152,6 +156,15 @@ impl Shell {
                 self.said = Some(*status);
                 self.statuses.publish(NAME, &shown).map(drop).map_err(Error::pubsub("NodeAgentStatus"))?;
             }
+            Effect::Question(question) => {
+                self.questions
+                    .publish(GLOBAL, &question)
+                    .map(drop)
+                    .map_err(Error::pubsub("OutageQuestion"))?;
+            }
+            Effect::Mark { order, why } => {
+                reasons::mark(&self.station.bus, &order, &why, self.station.clock.wall())?;
+            }
             Effect::Zboot(verdict) => {
                 let label = verdict.partition_label.clone();
                 self.verdicts.publish(&label, &verdict).map(drop).map_err(Error::pubsub("ZbootConfig"))?;
@@ -171,8 +184,9 @@ impl Shell {
                     let forced = order.ok().flatten();
                     let status = wire::look::<NodeDrainStatus>(&bus, ZEDKUBE, GLOBAL).await;
                     let progress = wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await;
+                    let ours = progress.is_some();
                     let answers = progress.map(|it| it.answers).unwrap_or_default();
-                    Some(Event::Checked { status, answers, forced })
+                    Some(Event::Checked { status, answers, forced, ours })
                 });
             }
             Effect::Sync => self.sync("sync", None),
@@ -208,7 +222,9 @@ impl Hands for Shell {
             Effect::Journal(_) => Weight::status(journal::PATH),
             Effect::Publish(_) => Weight::status("NodeAgentStatus"),
             Effect::Zboot(verdict) => Weight::status(format!("ZbootConfig {}", verdict.partition_label)),
+            Effect::Question(_) => Weight::status("OutageQuestion"),
             Effect::Reason { .. } => Weight::status(reasons::REASON),
+            Effect::Mark { .. } => Weight::status(reasons::LOG),
             Effect::Say(_)
             | Effect::Check
             | Effect::Sync
@@ -315,6 +331,9 @@ fn say(note: &Note) {
             operation = operation.word(), %status,
             "held back: the node is not drained any more, NodeDrainStatus {status}; continues once it is COMPLETE"
         ),
+        Note::NotNow { op, why, next_step } => {
+            warn!(operation = op, why, next_step, "held back before the machine goes down");
+        }
         Note::Refused { operation, reason, again_secs } => error!(
             operation = operation.word(),
             reason, again_secs, "the device refused; it is asked again in {again_secs} s"

@@ -6,6 +6,8 @@
 //! last node is back against the floor that the limit allows, memory.
 //! `cargo run --release -p outage --example fleet [NODES...]`
 
+#![expect(clippy::print_stdout, reason = "a program that measures: it says what it found")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -62,7 +64,7 @@ impl Node {
 
     /// Asks, waits, is down for its time, and is back.
     async fn life(mut self, sim: Sim) -> Option<Self> {
-        self.asks.send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1 }))).ok()?;
+        self.asks.send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false }))).ok()?;
         let held = self.until(|it| matches!(it, Told::Standing(Standing::Held { .. }))).await?;
         let Told::Standing(Standing::Held { fence, lease_uid, .. }) = held else { return None };
         cordon(&sim, &self.name, Some((fence, lease_uid)));

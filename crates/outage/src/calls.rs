@@ -18,7 +18,7 @@ use kube::core::{ObjectList, Request};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
 use kubeapi::nodes::{self, FIELD_MANAGER};
 use kubeapi::objects::{condition, items, text};
-use kubeapi::reply::Reply;
+use kubeapi::reply::{Reach, Reply};
 use kubeapi::slim::Known;
 use kubeapi::watch::{Heard, Manner, News, Scope, follow_in};
 use kubeapi::{Cluster, Error};
@@ -47,7 +47,11 @@ fn leases() -> Request {
 }
 
 fn silent(error: &Error) -> Trouble {
-    Trouble::NoAnswer(format!("{} ({})", error.line(), error.next_step()))
+    let why = format!("{} ({})", error.line(), error.next_step());
+    match error.reach() {
+        Reach::Unreachable => Trouble::NoAnswer(why),
+        Reach::Reachable | Reach::Throttled => Trouble::Refused(why),
+    }
 }
 
 fn held(lease: Lease) -> Result<Box<Held>, Trouble> {
@@ -94,7 +98,7 @@ pub async fn write(cluster: &Cluster, order: Order, wall: Timestamp) -> Wrote {
         Ok(lease) => match held(lease) {
             Ok(held) => Wrote::Done(held),
             Err(Trouble::BadRecord(why)) => Wrote::Unknown(why.to_string()),
-            Err(Trouble::NoAnswer(why)) => Wrote::Unknown(why),
+            Err(Trouble::NoAnswer(why) | Trouble::Refused(why)) => Wrote::Unknown(why),
         },
         Err((Reply::Conflict { .. } | Reply::UidChanged, _)) => Wrote::Outdated,
         // Deleted since it was read. The namespace itself comes with the cluster software.

@@ -8,15 +8,16 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
 use jiff::Timestamp;
+use kubeapi::reply::Reach;
 use kubeapi::{Cluster, NodeName};
 use step::{Core, Mono};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::info;
 
 use crate::calls::{self, Looked, Pulses};
 use crate::margin::calls::Source;
-use crate::margin::facts::{Kubernetes, ServerNode};
+use crate::margin::facts::Kubernetes;
 use crate::spare::{self, Spared};
 use crate::turn::core::Turn;
 use crate::turn::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Waiting, Want, Wrote};
@@ -28,6 +29,9 @@ const LEADS_AGAIN: Duration = Duration::from_secs(30);
 /// Pause before our own node is read again.
 const OWN_AGAIN: Duration = Duration::from_secs(5);
 
+/// How long the machine that goes down waits for its entry to say so.
+const BRIEF: Duration = Duration::from_secs(2);
+
 /// What a turn is wanted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
@@ -35,6 +39,8 @@ pub struct Wish {
     pub op: Op,
     /// Which request of that kind.
     pub counter: u64,
+    /// It happens whatever the record says: the entry is for the others to see.
+    pub emergency: bool,
 }
 
 /// What the keeper is asked.
@@ -46,6 +52,8 @@ pub enum Ask {
     Look,
     /// Look once more whether the turn is ours; answered by [`Told::Confirmed`].
     Confirm,
+    /// The machine is about to go down, question of this number; answered by [`Told::LookedLast`].
+    LastLook(u64),
     /// The attempt failed and our cordon is gone: give back, and queue again after a growing pause.
     Retry(String),
     /// Whether the gate after the boot is open and nothing of ours is left on the node.
@@ -63,6 +71,10 @@ pub enum Told {
     Confirmed(Result<(), Unconfirmed>),
     /// The other servers that hold a turn, as the Lease was seen last; each change of them.
     ServersOut(Vec<String>),
+    /// Answer to [`Ask::LastLook`].
+    LookedLast(u64, Result<(), Unconfirmed>),
+    /// Whether our node is a control-plane node or an etcd member.
+    Server(bool),
 }
 
 /// This node, as the device knows it.
@@ -95,7 +107,7 @@ impl Levels {
             Ask::Want(want) => self.want = Some(want.clone()),
             Ask::Gate(open) => self.gate = Some(*open),
             Ask::Phase(phase) => self.phase = Some(phase.clone()),
-            Ask::Confirm | Ask::Look | Ask::Retry(_) => {}
+            Ask::Confirm | Ask::LastLook(_) | Ask::Look | Ask::Retry(_) => {}
         }
     }
 }
@@ -113,6 +125,9 @@ pub async fn keep(
     let mut levels = Levels::default();
     loop {
         let Some(own) = own(cluster, ours, &now, asks, &mut levels, told).await else { return };
+        if told.send(Told::Server(own.server)).is_err() {
+            return;
+        }
         let me = Me {
             node: ours.node.to_string(),
             uid: own.uid,
@@ -128,7 +143,7 @@ pub async fn keep(
             turn: Turn::new(me.clone(), RandomState::new().hash_one("jitter")),
             me,
             pulses: Pulses::default(),
-            servers: Vec::new(),
+            kubernetes: unread(),
             calls: FuturesUnordered::new(),
             changes: calls::changes(cluster, RandomState::new().hash_one("jitter")).boxed(),
             servers_out: None,
@@ -151,10 +166,11 @@ async fn own(
 ) -> Option<calls::Own> {
     let since = now();
     loop {
-        let why = match calls::own(cluster, &ours.node, &ours.device_uuid).await {
+        let error = match calls::own(cluster, &ours.node, &ours.device_uuid).await {
             Ok(own) => return Some(own),
-            Err(error) => format!("{} ({})", error.line(), error.next_step()),
+            Err(error) => error,
         };
+        let (away, why) = (error.reach(), format!("{} ({})", error.line(), error.next_step()));
         let rest = sleep(OWN_AGAIN);
         tokio::pin!(rest);
         loop {
@@ -180,6 +196,15 @@ async fn own(
                     }
                     if ask == Ask::Confirm {
                         told.send(Told::Confirmed(Err(Unconfirmed::Unknown(why.clone())))).ok()?;
+                    }
+                    if let Ask::LastLook(number) = ask {
+                        let margin = Err("whether this node is a server is not known".to_owned());
+                        let why = why.clone();
+                        let result = match away {
+                            Reach::Unreachable => Unconfirmed::Unreachable { why, margin },
+                            Reach::Reachable | Reach::Throttled => Unconfirmed::Unknown(why),
+                        };
+                        told.send(Told::LookedLast(number, Err(result))).ok()?;
                     }
                 }
             }
@@ -208,8 +233,8 @@ struct Keeper<'a> {
     leads_at: Option<Mono>,
     turn: Turn,
     pulses: Pulses,
-    /// As the nodes were read last.
-    servers: Vec<ServerNode>,
+    /// What the last reading of the nodes has shown, for one look at the margin.
+    kubernetes: Kubernetes,
     calls: FuturesUnordered<BoxFuture<'a, Done>>,
     changes: BoxStream<'static, Option<Box<Held>>>,
     /// As it was said last.
@@ -279,14 +304,14 @@ impl Keeper<'_> {
         false
     }
 
-    fn want(&self, Wish { op, counter }: Wish) -> Want {
+    fn want(&self, Wish { op, counter, emergency }: Wish) -> Want {
         let class = match (self.leads, self.tie_breaker, self.me.server) {
             (Some(true), _, true) => Class::Leader,
             (_, true, _) => Class::TieBreaker,
             (_, false, false) => Class::Worker,
             (_, false, true) => Class::Follower,
         };
-        Want { op, counter, class, urgent: false, emergency: false }
+        Want { op, counter, class, emergency }
     }
 
     /// Asks our member of etcd whether it leads: who leads goes last, and others read that in the queue.
@@ -300,7 +325,7 @@ impl Keeper<'_> {
 
     fn event(&mut self, now: Mono, ask: Ask) -> Event {
         match ask {
-            Ask::Want(Some(_)) if self.me.server && self.leads.is_none() => {
+            Ask::Want(Some(wish)) if self.me.server && self.leads.is_none() && !wish.emergency => {
                 // It is wanted with the answer.
                 if self.leads_at.is_none() {
                     self.read_leads(now);
@@ -315,6 +340,7 @@ impl Keeper<'_> {
             }
             Ask::Look => Event::Look,
             Ask::Confirm => Event::Confirm,
+            Ask::LastLook(number) => Event::LastLook(number),
             Ask::Retry(why) => Event::Retry(why),
             Ask::Gate(open) => Event::Gate(open),
             Ask::Phase(phase) => Event::Phase(phase),
@@ -336,12 +362,19 @@ impl Keeper<'_> {
             Done::Wrote(id, wrote) => Event::Wrote(id, wrote),
             Done::Looked(id, looked, pulses) => {
                 self.pulses = pulses;
+                if let Err(trouble) = &looked {
+                    let why = trouble.to_string();
+                    self.kubernetes = match trouble {
+                        Trouble::NoAnswer(_) => Kubernetes::Unreachable(why),
+                        Trouble::Refused(_) | Trouble::BadRecord(_) => Kubernetes::Unreadable(why),
+                    };
+                }
                 Event::Cluster(
                     id,
                     looked.map(|looked| {
                         let ours = |it: &&NodeSeen| it.name == self.me.node;
                         self.other = looked.nodes.iter().find(ours).is_some_and(|it| it.uid != self.me.uid);
-                        self.servers = looked.servers;
+                        self.kubernetes = Kubernetes::Read(looked.servers);
                         looked.nodes
                     }),
                 )
@@ -394,11 +427,11 @@ impl Keeper<'_> {
                 );
             }
             Effect::ReadMargin(id) => {
-                let servers = self.me.server.then(|| std::mem::take(&mut self.servers));
+                let kubernetes = self.me.server.then(|| std::mem::replace(&mut self.kubernetes, unread()));
                 self.calls.push(
                     async move {
-                        let spared = match servers {
-                            Some(servers) => spare::spare(ours, Kubernetes::Read(servers)).await,
+                        let spared = match kubernetes {
+                            Some(kubernetes) => spare::spare(ours, kubernetes).await,
                             None => Spared { margin: Ok("a worker".to_owned()), leads: None },
                         };
                         Done::Margin(id, spared)
@@ -407,14 +440,27 @@ impl Keeper<'_> {
                 );
             }
             Effect::Write(id, order) => {
-                let wall = wall();
-                self.calls
-                    .push(async move { Done::Wrote(id, calls::write(cluster, *order, wall).await) }.boxed());
+                let own = order.record.holder(&self.me.node, &self.me.uid);
+                let brief = own.is_some_and(|it| matches!(it.phase, Phase::GoingDown | Phase::Emergency));
+                let write = calls::write(cluster, *order, wall());
+                let write = async move {
+                    if !brief {
+                        return Done::Wrote(id, write.await);
+                    }
+                    let late = || Wrote::Unknown(format!("no answer within {} s", BRIEF.as_secs()));
+                    Done::Wrote(id, timeout(BRIEF, write).await.unwrap_or_else(|_late| late()))
+                };
+                self.calls.push(write.boxed());
             }
             Effect::Stand(standing) => return told.send(Told::Standing(standing)).is_ok(),
+            Effect::LookedLast(number, result) => return told.send(Told::LookedLast(number, result)).is_ok(),
             Effect::Confirmed(result) => return told.send(Told::Confirmed(result)).is_ok(),
             Effect::Say(what) => info!(node = self.me.node, "outage turn: {what}"),
         }
         true
     }
+}
+
+fn unread() -> Kubernetes {
+    Kubernetes::Unreadable("not read yet".to_owned())
 }

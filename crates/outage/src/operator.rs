@@ -45,7 +45,7 @@ pub enum Failed {
 impl From<Trouble> for Failed {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::NoAnswer(why) => Self::NoAnswer(why),
+            Trouble::NoAnswer(why) | Trouble::Refused(why) => Self::NoAnswer(why),
             Trouble::BadRecord(why) => Self::BadRecord(why),
         }
     }
@@ -134,7 +134,7 @@ pub async fn mark(cluster: &Cluster, name: &NodeName, away: Option<&Away>) -> Re
         match calls::mark(cluster, &node, text.as_deref()).await {
             Ok(true) => return Ok(node.away),
             Ok(false) => sleep(AGAIN).await,
-            Err(Trouble::NoAnswer(why)) => return Err(Failed::InDoubt(why)),
+            Err(Trouble::NoAnswer(why) | Trouble::Refused(why)) => return Err(Failed::InDoubt(why)),
             Err(Trouble::BadRecord(why)) => return Err(Failed::BadRecord(why)),
         }
     }

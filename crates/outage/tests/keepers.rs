@@ -10,11 +10,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::Client;
 use kubeapi::{Cluster, NodeName};
-use kubesim::{Etcd, EtcdFault, Sim, SimConfig};
+use kubesim::{Etcd, EtcdFault, Fault, Sim, SimConfig};
 use outage::keeper::{Ask, Ours, Told, Wish, keep};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
-use outage::turn::event::Standing;
+use outage::turn::event::{Standing, Unconfirmed};
 use outage::turn::record::{Op, Phase};
 use serde_json::{Value, json};
 use step::Mono;
@@ -83,7 +83,7 @@ fn keeper_with(
 }
 
 fn reboot() -> Ask {
-    Ask::Want(Some(Wish { op: Op::Reboot, counter: 1 }))
+    Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false }))
 }
 
 fn cordon(sim: &Sim, nth: usize, held: Option<(u32, String)>) {
@@ -184,14 +184,18 @@ async fn u12_waiting_costs_no_request_but_one_watch_far_back_in_the_queue() {
 
 /// Three servers with embedded etcd, of which the first leads; what node `n0` needs of it.
 async fn servers(root: &std::path::Path) -> (Sim, Etcd, Source) {
+    some_servers(root, &["n0", "n1", "n2"]).await
+}
+
+/// The same with servers of these names.
+async fn some_servers(root: &std::path::Path, names: &[&str]) -> (Sim, Etcd, Source) {
     let sim = Sim::new(SimConfig::default());
-    let etcd = Etcd::start(&["n0", "n1", "n2"]).await.unwrap();
-    for nth in 0..3 {
-        let name = format!("n{nth}");
-        sim.add_node(&name, &format!("uuid-{nth}"));
-        sim.edit("nodes", "", &name, |node| {
+    let etcd = Etcd::start(names).await.unwrap();
+    for (nth, name) in names.iter().enumerate() {
+        sim.add_node(name, &format!("uuid-{nth}"));
+        sim.edit("nodes", "", name, |node| {
             node["metadata"]["labels"]["node-role.kubernetes.io/etcd"] = json!("true");
-            node["metadata"]["annotations"]["etcd.k3s.cattle.io/node-name"] = etcd.member_name(&name).into();
+            node["metadata"]["annotations"]["etcd.k3s.cattle.io/node-name"] = etcd.member_name(name).into();
             let voter = json!({ "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" });
             let ready = json!({ "type": "Ready", "status": "True", "reason": "KubeletReady" });
             node["status"]["conditions"] = json!([voter, ready]);
@@ -222,7 +226,7 @@ async fn u3_a_server_waits_while_etcd_cannot_spare_it_and_says_so() {
         match told.recv().await.unwrap() {
             Told::Standing(Standing::Waiting(it)) if it.rule.code() == "margin" => break it.why.clone(),
             Told::Standing(Standing::Held { .. }) => panic!("a turn without margin"),
-            Told::Standing(_) | Told::Confirmed(_) | Told::ServersOut(_) => {}
+            _ => {}
         }
     };
     assert!(why.contains("2 of 3 etcd voters are healthy"), "{why}");
@@ -356,4 +360,49 @@ async fn u4_a_lead_that_moves_while_servers_wait_is_seen_in_the_queue() {
     tokio::time::advance(Duration::from_secs(31)).await;
     tokio::time::resume();
     until_classes(&sim, ["follower", "leader"]).await;
+}
+
+#[tokio::test]
+async fn u3_at_the_last_look_a_server_reads_etcd_again_and_without_the_api_it_goes_by_etcd_alone() {
+    for (names, alone_goes) in [(&["n0", "n1", "n2"][..], false), (&["n0"][..], true)] {
+        let root = tempfile::tempdir().unwrap();
+        let (sim, etcd, source) = some_servers(root.path(), names).await;
+        if alone_goes {
+            // A worker beside it: the node is not the only one.
+            sim.add_node("w", "uuid-w");
+            sim.until("nodes", |all| all.iter().all(|it| it["status"]["conditions"][0]["status"] == "True"))
+                .await;
+        }
+        let mut keepers = JoinSet::new();
+        let (asks, mut told) = keeper_with(&sim, 0, start(), source, &mut keepers);
+        asks.send(reboot()).unwrap();
+        let held = until_held(&mut told).await;
+        cordon(&sim, 0, Some(held));
+        let mut look = async |number| {
+            asks.send(Ask::LastLook(number)).unwrap();
+            loop {
+                match told.recv().await.unwrap() {
+                    Told::LookedLast(answered, result) if answered == number => break result,
+                    _ => {}
+                }
+            }
+        };
+        assert_eq!(look(1).await, Ok(()), "{names:?}");
+        if !alone_goes {
+            etcd.script("n2", &[EtcdFault::Down]);
+            let Err(Unconfirmed::NoMargin(why)) = look(2).await else { panic!("a look without margin") };
+            assert!(why.contains("2 of 3 etcd voters are healthy"), "{why}");
+            etcd.script("n2", &[]);
+        }
+        for path in ["/apis/coordination.k8s.io", "/api/v1/nodes"] {
+            sim.faults().script("GET", path, u32::MAX, Fault::Cut);
+        }
+        match look(3).await {
+            Err(Unconfirmed::Unreachable { margin: Ok(()), .. }) if alone_goes => {}
+            Err(Unconfirmed::Unreachable { margin: Err(why), .. }) if !alone_goes => {
+                assert!(why.contains("Kubernetes cannot be asked"), "{why}");
+            }
+            other => panic!("{names:?}: {other:?}"),
+        }
+    }
 }

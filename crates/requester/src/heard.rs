@@ -63,9 +63,9 @@ impl Heard {
         }
     }
 
-    /// Whether zedkube has answered this very request with COMPLETE: the answer holds, whatever is forced later.
-    pub(crate) fn has_completed(&self, own: &Own) -> bool {
-        self.answer(own).is_some_and(|it| matches!(told(it), Told::Complete { .. }))
+    /// Whether zedkube has answered this very request with COMPLETE as a person forces it.
+    pub(crate) fn has_forced(&self, own: &Own) -> bool {
+        self.answer(own).is_some_and(|it| matches!(told(it), Told::Complete { forced: true, .. }))
     }
 
     fn answer(&self, own: &Own) -> Option<&Answer> {

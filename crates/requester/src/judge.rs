@@ -142,7 +142,7 @@ pub fn undone(
 /// one, and zedkube has answered by it. Earlier, [`undone`] would find the node not drained, and no order.
 #[must_use]
 pub fn is_used(forced: Option<NodeDrainStatus>, by: Requester, own: Option<&Own>, heard: &Heard) -> bool {
-    forced.is_some_and(|it| completes(it, by)) && own.is_none_or(|own| heard.has_completed(own))
+    forced.is_some_and(|it| completes(it, by)) && own.is_none_or(|own| heard.has_forced(own))
 }
 
 /// Whether a forced status lets the operation in the name of `by` go on without a drain.

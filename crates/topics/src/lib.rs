@@ -64,6 +64,8 @@ macro_rules! every_topic {
             $of::<crate::NodeLeave>(),
             $of::<crate::NodeOutage>(),
             $of::<crate::SiteOperation>(),
+            $of::<crate::OutageAnswer>(),
+            $of::<crate::OutageQuestion>(),
             $of::<crate::VaultStatus>(),
             $of::<crate::VolumeMgrStatus>(),
             $of::<crate::ZbootConfig>(),

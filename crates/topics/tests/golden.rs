@@ -146,6 +146,8 @@ fn our_own_topics_are_written_back_byte_for_byte() {
     one::<topics::NodeOutage>();
     one::<topics::SiteOperation>();
     one::<topics::ClusterDecision>();
+    one::<topics::OutageAnswer>();
+    one::<topics::OutageQuestion>();
     one::<topics::AppLogMarks>();
     one::<topics::AgentTrouble>();
 }

@@ -73,6 +73,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
     core.count_on(earlier.shown);
+    core.answered(earlier.answered);
     first.extend(core.recall(now, earlier.history));
     // A node that was leaving is not given its cordon back before it is known what the config says now.
     let before = standing.borrow().membership;

@@ -14,7 +14,7 @@ use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
 use tokio::sync::{mpsc, watch};
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
-    NodeDrainProgress, NodeDrainStatus,
+    NodeDrainProgress, NodeDrainStatus, OutageAnswer, OutageQuestion, OutageVerdict,
 };
 use tracing::{error, info, warn};
 
@@ -53,6 +53,7 @@ pub(crate) struct Shell {
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
+    outage: Publication<OutageAnswer>,
     election: Door,
     attempt: watch::Sender<Duration>,
     /// Asks the keeper of our turn.
@@ -67,6 +68,8 @@ pub(crate) struct Earlier {
     pub(crate) history: Option<DrainHistory>,
     /// What it showed last, in this boot.
     pub(crate) shown: Option<NodeDrainProgress>,
+    /// What it answered nodeagent last, in this boot.
+    pub(crate) answered: Option<OutageAnswer>,
 }
 
 impl Shell {
@@ -85,6 +88,7 @@ impl Shell {
             progress: publication(bus, NAME)?,
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
+            outage: publication(bus, NAME)?,
             work: Work::new(cluster, station.clone(), limits.clone(), target),
             station: station.clone(),
             tasks,
@@ -97,6 +101,7 @@ impl Shell {
             journal: shell.journal.get(GLOBAL).cloned(),
             history: shell.history.get(GLOBAL).cloned(),
             shown: shell.progress.get(GLOBAL).cloned(),
+            answered: shell.outage.get(GLOBAL).cloned(),
         };
         Ok((shell, earlier))
     }
@@ -118,6 +123,10 @@ impl Shell {
         let target = self.work.target();
         self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => node_known(&target, &value),
+            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        self.tasks.follow::<OutageQuestion>(&bus, "nodeagent", |change| match change {
+            Change::Put { value, .. } => Some(Event::Question(value)),
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
         requests::follow(&mut self.tasks, &bus, self.station.clock);
@@ -305,6 +314,7 @@ impl Hands for Shell {
                 Weight::promise("NodeDrainStatus", ANSWER)
             }
             Effect::Status(_) => Weight::status("NodeDrainStatus"),
+            Effect::OutageAnswer(_) => Weight::status("OutageAnswer"),
             Effect::Cordon(..) => Weight::promise(RUN, "the cordon of this node"),
             Effect::Drain(..) => Weight::promise(RUN, "the drain of this node"),
             Effect::Probe(_) | Effect::Margin { .. } | Effect::Await(..) | Effect::Cancel => {
@@ -338,6 +348,9 @@ impl Hands for Shell {
             }
             Effect::Status(status) => {
                 self.status.publish(GLOBAL, &status).map_err(Error::pubsub("NodeDrainStatus"))?;
+            }
+            Effect::OutageAnswer(answer) => {
+                self.outage.publish(GLOBAL, &answer).map_err(Error::pubsub("OutageAnswer"))?;
             }
             Effect::Candidacy(candidacy) => self.election.tell(candidacy).await,
             Effect::Probe(run) => {
@@ -393,6 +406,15 @@ fn say(said: &Said) {
                 why,
                 "the turn to be down is no longer ours: the drain ends, our cordon goes, and it queues again"
             );
+        }
+        Said::OutageAnswer(OutageAnswer { verdict, why, next_step, unread, .. }) => {
+            if *verdict == OutageVerdict::Go && !unread {
+                info!(why, "nodeagent may take the machine down");
+            } else if *verdict == OutageVerdict::Go {
+                warn!(why, "nodeagent may take the machine down without a word of the Lease of turns");
+            } else {
+                warn!(why, next_step, "nodeagent may not take the machine down now");
+            }
         }
         Said::CordonFailed(tried, why) => {
             warn!(tried, error = why, "nodedrain-step:drain-cordon-failure cordonNode");

@@ -158,6 +158,8 @@ impl Work {
                     }
                     Told::ServersOut(servers) => Event::ServersOut(servers),
                     Told::Confirmed(result) => Event::TurnConfirmed(result),
+                    Told::LookedLast(number, result) => Event::LookedLast(number, result),
+                    Told::Server(server) => Event::Server(server),
                 };
                 if !outbox.send(event).await {
                     return;

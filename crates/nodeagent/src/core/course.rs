@@ -3,9 +3,9 @@
 //! Source: spec agents.md 2.4. Pure: no clock, no I/O, no task.
 
 use agent::device::Operation;
-use requester::undone;
+use requester::{completes, undone};
 use step::{Fault, Mono, planted};
-use topics::{Answer, NodeDrainStatus};
+use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole};
 
 use super::machine::due;
 use super::phase::Phase;
@@ -40,9 +40,26 @@ impl NodeAgent {
 
     /// Takes up what is called for, unless another operation is in the way.
     pub(super) fn latch(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let Some((order, why)) = self.called_for(now) else { return };
+        let called_for = self.called_for(now);
+        let own = called_for.as_ref().is_some_and(|(_, why)| why.skips_drain());
+        if !own && !self.phase.going_down() {
+            self.talk.withdraw();
+        }
+        let Some((mut order, why)) = called_for else { return };
         if !order::may_follow(self.phase.order().map(|order| order.operation), order.operation) {
             return;
+        }
+        if own {
+            let limit = match why {
+                Why::Disconnect => self.limits.no_controller_turn(),
+                Why::Command | Why::Update | Why::Fallback | Why::Vault | Why::Resumed => {
+                    self.limits.own_turn()
+                }
+            };
+            if !self.may_restart(now, limit, out) {
+                return;
+            }
+            order.reason.push_str(&self.talk.take_note());
         }
         let undrained = why.skips_drain() && self.has_drain();
         out.push(Effect::Say(Note::Latched { order: order.clone(), why, undrained }));
@@ -102,6 +119,18 @@ impl NodeAgent {
                     out.push(Effect::Say(Note::NotSynced { secs }));
                     self.check(now, order.clone(), out)
                 }
+                Phase::Looking { order, until } if now >= *until => self.unanswered(now, order.clone(), out),
+                Phase::Turning { order } => {
+                    let order = order.clone();
+                    if !self.may_restart(now, self.limits.own_turn(), out) {
+                        return;
+                    }
+                    let note = self.talk.take_note();
+                    if !note.is_empty() {
+                        out.push(Effect::Mark { order: order.clone(), why: note });
+                    }
+                    self.operate(now, order, out)
+                }
                 Phase::Asked { order, leave_at } if due(*leave_at, now) => {
                     out.push(Effect::Exit(order.clone()));
                     Phase::Leaving { order: order.clone() }
@@ -116,6 +145,7 @@ impl NodeAgent {
                 | Phase::Settling { .. }
                 | Phase::Syncing { .. }
                 | Phase::Checking { .. }
+                | Phase::Looking { .. }
                 | Phase::Held { .. }
                 | Phase::Asked { .. }
                 | Phase::Obeyed { .. }
@@ -141,16 +171,21 @@ impl NodeAgent {
     }
 
     /// The last look before the device is asked, where a drain has made way for it.
-    fn check(&self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+    fn check(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
         if order.drained_for().is_some() && !planted(Fault::LastLook) {
             out.push(Effect::Check);
             Phase::Checking { order }
+        } else if order.drained_for().is_none() && self.needs_turn() {
+            Phase::Turning { order }
         } else {
             self.operate(now, order, out)
         }
     }
 
-    fn operate(&self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+    pub(super) fn operate(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+        // A stand-in stays up, and so would this.
+        self.talk.free();
+        self.talk.tell(out);
         out.push(Effect::Operate(order.clone()));
         let leave_at = now + self.limits.hard_exit();
         Phase::Asked { leave_at: (order.operation != Operation::Shutdown).then_some(leave_at), order }
@@ -162,12 +197,22 @@ impl NodeAgent {
         now: Mono,
         answers: &[Answer],
         forced: Option<NodeDrainStatus>,
+        ours: bool,
         out: &mut Vec<Effect>,
     ) {
         let Phase::Checking { order } = &self.phase else { return };
         let order = order.clone();
-        let held = order.drained_for().and_then(|by| undone(by, self.drain, answers, forced));
+        let by = order.drained_for();
+        let held = by.and_then(|by| undone(by, self.drain, answers, forced));
+        let released = by.is_some_and(|by| {
+            forced.is_some_and(|it| completes(it, by))
+                || answers.iter().any(|it| it.requested_by == by && it.forced)
+        });
         self.phase = match held {
+            None if ours && !released && self.talk.role() != OutageRole::None => {
+                self.talk.ask(now, OutageKind::LastLook, order.operation, by);
+                Phase::Looking { order, until: now + self.limits.answer_limit() }
+            }
             None => self.operate(now, order, out),
             Some(status) => {
                 if self.held_by != Some(status) {

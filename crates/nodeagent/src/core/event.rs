@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::device::Operation;
-use topics::{Answer, BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
+use topics::{
+    Answer, BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, OutageAnswer, OutageQuestion,
+    ZbootConfig,
+};
 
 use super::{LastBoot, Order, Partition, Vault, Why};
 
@@ -47,7 +50,11 @@ pub enum Event {
         answers: Vec<Answer>,
         /// What the force file orders, where there is one that counts.
         forced: Option<NodeDrainStatus>,
+        /// It is a zedkube that answers questions.
+        ours: bool,
     },
+    /// What zedkube has answered last, to this question or another one.
+    Answer(OutageAnswer),
     /// All that `0` had on disk at start was heard.
     Heard(Source),
     /// What came of [`Effect::Operate`].
@@ -126,6 +133,8 @@ pub struct Found {
     pub tested: BTreeSet<String>,
     /// Whether the image runs Kubernetes.
     pub hv_type_kube: bool,
+    /// What it asked zedkube last.
+    pub question: OutageQuestion,
 }
 
 /// An operation that an earlier run of this boot had latched.
@@ -146,6 +155,15 @@ pub enum Effect {
     Journal(Resumed),
     /// Publish the status.
     Publish(Box<NodeAgentStatus>),
+    /// Publish what zedkube is asked, and why the machine is not down yet.
+    Question(Box<OutageQuestion>),
+    /// Note beside the reason of this boot's end what was not as it should be.
+    Mark {
+        /// The operation and its reason.
+        order: Order,
+        /// What.
+        why: String,
+    },
     /// Publish the verdict on a partition.
     Zboot(ZbootConfig),
     /// Store for the next boot why this one ends, unless another reason is stored already (D-N4).
@@ -208,6 +226,15 @@ pub enum Note {
         operation: Operation,
         /// What zedkube says.
         status: NodeDrainStatus,
+    },
+    /// zedkube says that the machine must not go down now, or does not answer.
+    NotNow {
+        /// What the device was to be asked for, or a restart on our own account.
+        op: &'static str,
+        /// Why.
+        why: String,
+        /// What a person can do.
+        next_step: String,
     },
     /// The device refused.
     Refused {

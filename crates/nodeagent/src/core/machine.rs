@@ -10,6 +10,7 @@ use step::{Core, Mono};
 use topics::{DrainStatus, MaintenanceModeReason, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
 
 use super::controller::Controller;
+use super::outage::Talk;
 use super::partitions::Partitions;
 use super::phase::Phase;
 use super::trial::{Conditions, Trial};
@@ -35,6 +36,8 @@ pub struct NodeAgent {
     pub(super) phase: Phase,
     /// What the operation was last held for.
     pub(super) held_by: Option<NodeDrainStatus>,
+    /// What zedkube is asked before the machine goes down.
+    pub(super) talk: Talk,
     /// The status as it is to be published.
     pub(super) status: NodeAgentStatus,
     /// The status as it was published in this run.
@@ -88,6 +91,7 @@ impl NodeAgent {
             trial: Trial::Idle,
             phase: Phase::Idle,
             held_by: None,
+            talk: Talk::new(found.question),
             status,
             said: None,
             silent_until: Some(now + limits.first_word()),
@@ -118,12 +122,13 @@ impl NodeAgent {
     fn hear(&mut self, now: Mono, event: Event, out: &mut Vec<Effect>) {
         match event {
             Event::Drain(status) => self.hear_drain(now, status, out),
-            Event::Checked { status, answers, forced } => {
+            Event::Checked { status, answers, forced, ours } => {
                 if let Some(status) = status {
                     self.hear_drain(now, status, out);
                 }
-                self.checked(now, &answers, forced, out);
+                self.checked(now, &answers, forced, ours, out);
             }
+            Event::Answer(answer) => self.answered(now, answer, out),
             Event::Wish(wish) => {
                 self.controller.hear(now, wish.contact);
                 self.wish = wish;
@@ -243,6 +248,8 @@ impl NodeAgent {
             | Phase::Settling { .. }
             | Phase::Syncing { .. }
             | Phase::Checking { .. }
+            | Phase::Looking { .. }
+            | Phase::Turning { .. }
             | Phase::Held { .. }
             | Phase::Asked { .. }
             | Phase::Obeyed { .. }
@@ -250,6 +257,7 @@ impl NodeAgent {
             | Phase::Down { .. }
             | Phase::Leaving { .. } => {}
         }
+        self.talk.tell(out);
         self.tell_verdicts(out);
         if let Some(until) = self.silent_until {
             let partitions = self.partitions.running().is_some() || self.heard.contains(&Source::Partitions);
@@ -306,10 +314,11 @@ impl Core for NodeAgent {
     }
 
     fn next_wake(&self) -> Option<Mono> {
-        let going_down = self.phase.going_down();
-        let open = |at: Option<Mono>| at.filter(|_| !going_down);
+        // What a turn is waited for is due, and stays so.
+        let open = |at: Option<Mono>| at.filter(|_| !self.phase.going_down() && !self.talk.waits());
         [
             self.phase.due(),
+            self.talk.due(),
             self.silent_until.filter(|_| self.phase == Phase::Idle),
             self.trial.due(&self.conditions()),
             open(self.fallback_at()),

@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 //!
-//! Not here: whether an operation may begin (`requester`), but for the last look in `course`; calls to the device.
+//! Not here: whether an operation may begin (`requester`), but for the last look in `course` and `outage`; calls to the device.
 
 mod controller;
 mod course;
@@ -11,6 +11,7 @@ mod event;
 mod last_boot;
 mod machine;
 mod order;
+mod outage;
 mod partitions;
 mod phase;
 mod trial;

@@ -1,12 +1,14 @@
 //! How far an operation is. Pure: no clock, no I/O, no task.
 //!
 //! ```text
-//! Idle ─► Delay ─► Halting ─► Settling ─► Syncing ─► Checking ─► Asked ─► Obeyed ─► Leaving  (reboot, power-off)
-//!            30 s    ≤ 300 s      30 s      ▲ ≤ 120 s   │           │   120 s
-//!                       │          30 s Held┘◄──────────┘           │
-//!                       └─────────────► Syncing ─► Checking ─► Asked ─► Down    (shutdown; a stand-in)
-//!                                           ▲                       │
-//!                                    Refused┘◄──────────────────────┘ 30 s
+//! Idle ─► Delay ─► Halting ─► Settling ─► Syncing ─► Checking ─► Looking ─► Asked ─► Obeyed ─► Leaving  (reboot, power-off)
+//!            30 s    ≤ 300 s      30 s      ▲ ≤ 120 s   │     60 s │          │   120 s
+//!                       │          30 s Held┘◄──────────┴──────────┘          │
+//!                       └─────────────► Syncing ─► Checking ─► Looking ─► Asked ─► Down    (shutdown; a stand-in)
+//!                                           ▲                                 │
+//!                                    Refused┘◄────────────────────────────────┘ 30 s
+//!
+//! A restart on the agent's own account waits for its turn before Delay, and again in Turning in the place of Checking.
 //! ```
 
 use agent::device::Operation;
@@ -30,7 +32,11 @@ pub(super) enum Phase {
     Syncing { order: Order, until: Mono },
     /// What zedkube says right now about the node is being read.
     Checking { order: Order },
-    /// The node is being drained again, or that has failed: looked at when zedkube says something else, and then.
+    /// zedkube was asked whether the machine may go down now, and may answer until then.
+    Looking { order: Order, until: Mono },
+    /// A restart on our own account is about to happen, as soon as it is its turn, or is waited for no longer.
+    Turning { order: Order },
+    /// The node is being drained again, or zedkube holds it back: looked at when that says something else, and then.
     Held { order: Order, again_at: Mono },
     /// The device was asked. `leave_at`: a machine that is up then does not go down by itself.
     Asked { order: Order, leave_at: Option<Mono> },
@@ -54,6 +60,8 @@ impl Phase {
             | Self::Settling { order, .. }
             | Self::Syncing { order, .. }
             | Self::Checking { order }
+            | Self::Looking { order, .. }
+            | Self::Turning { order }
             | Self::Held { order, .. }
             | Self::Asked { order, .. }
             | Self::Obeyed { order, .. }
@@ -71,14 +79,19 @@ impl Phase {
     /// When to look again.
     pub(super) fn due(&self) -> Option<Mono> {
         match self {
-            Self::Delay { until, .. } | Self::Settling { until, .. } | Self::Syncing { until, .. } => {
-                Some(*until)
-            }
+            Self::Delay { until, .. }
+            | Self::Settling { until, .. }
+            | Self::Syncing { until, .. }
+            | Self::Looking { until, .. } => Some(*until),
             Self::Halting { until, tell_at, .. } => Some(*until.min(tell_at)),
             Self::Asked { leave_at, .. } => *leave_at,
             Self::Obeyed { leave_at, .. } => Some(*leave_at),
             Self::Held { again_at, .. } | Self::Refused { again_at, .. } => Some(*again_at),
-            Self::Idle | Self::Checking { .. } | Self::Down { .. } | Self::Leaving { .. } => None,
+            Self::Idle
+            | Self::Checking { .. }
+            | Self::Turning { .. }
+            | Self::Down { .. }
+            | Self::Leaving { .. } => None,
         }
     }
 }

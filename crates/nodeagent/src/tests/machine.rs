@@ -142,6 +142,41 @@ async fn p3_a_machine_is_not_asked_while_the_answer_says_that_the_node_is_draine
     assert_eq!(seen.answers[0].status, DrainStatus::Complete);
 }
 
+#[tokio::test]
+async fn u1_a_machine_is_asked_once_zedkube_says_go_and_what_it_could_not_read_is_noted() {
+    const QUESTION: &str = "run/nodeagent/OutageQuestion/global.json";
+    let mut world = World::new();
+    world.limits.hard_exit_ms = 1;
+    world.answers_by_request(DrainStatus::Complete);
+    let (asked, heard) = mpsc::channel();
+    world.start_with(Box::new(OnReboot(move || asked.send(()).unwrap())));
+    world.command_reboot();
+    let read = |text: &str| go_json::from_slice::<OutageQuestion>(text.as_bytes()).unwrap();
+    let question = read(&world.until(QUESTION, |text| read(text).kind == OutageKind::LastLook).await);
+    let answer = |verdict, why: &str| OutageAnswer {
+        number: question.number,
+        verdict,
+        why: why.to_owned(),
+        next_step: "repair etcd".to_owned(),
+        unread: true,
+        ..OutageAnswer::default()
+    };
+    world.put("zedkube", "global", &answer(OutageVerdict::Hold, "etcd cannot spare this node"));
+    let held = read(&world.until(QUESTION, |text| !read(text).held.is_empty()).await);
+    assert_eq!((held.held.as_str(), held.next_step.as_str()), ("etcd cannot spare this node", "repair etcd"));
+    assert!(heard.try_recv().is_err());
+    let again = read(&world.until(QUESTION, |text| read(text).number > question.number).await);
+    let goes =
+        OutageAnswer { number: again.number, ..answer(OutageVerdict::Go, "the Lease could not be read") };
+    world.put("zedkube", "global", &goes);
+    world.ended().await.unwrap();
+    // The call is on a thread of its own and may come a moment after the agent has left.
+    tokio::task::spawn_blocking(move || heard.recv_timeout(TOO_LONG)).await.unwrap().unwrap();
+    let marked = format!("{REASON}; the Lease could not be read");
+    assert_eq!(world.text(reasons::REASON).as_deref(), Some(marked.as_str()));
+    assert!(world.text(reasons::LOG).unwrap().trim_end().ends_with(&marked));
+}
+
 /// A machine whose disks take until they are let go, and that tells what it is asked for.
 struct SlowDisks {
     began: mpsc::Sender<()>,

@@ -17,8 +17,8 @@ use pubsub::{Bus, FileRule, FileState, store};
 use tokio::task::JoinSet;
 use topics::{
     Answer, BootReason, ConfigGetStatus, DomainStatus, DrainStatus, GoTime, NodeAgentStatus,
-    NodeDrainProgress, NodeDrainStatus, Requester, Topic, VolumeMgrStatus, ZbootConfig, ZbootStatus,
-    ZedAgentStatus, go_json,
+    NodeDrainProgress, NodeDrainStatus, OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict,
+    Requester, Topic, VolumeMgrStatus, ZbootConfig, ZbootStatus, ZedAgentStatus, go_json,
 };
 
 use crate::{Limits, journal, reasons};
@@ -144,8 +144,13 @@ impl World {
         self.put("zedkube", "global", &NodeDrainStatus { status, requested_by: Requester::DeviceOp });
     }
 
-    /// What a zedkube says that answers by request.
+    /// What a zedkube says that answers by request, on a node that takes no turns.
     fn answers(&self, status: DrainStatus) {
+        self.put("zedkube", "global", &OutageAnswer { role: OutageRole::None, ..OutageAnswer::default() });
+        self.answers_by_request(status);
+    }
+
+    fn answers_by_request(&self, status: DrainStatus) {
         let answer = Answer { requested_by: Requester::DeviceOp, status, ..Answer::default() };
         let progress = NodeDrainProgress { answers: vec![answer], ..NodeDrainProgress::default() };
         self.put("zedkube", "global", &progress);

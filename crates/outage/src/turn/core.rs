@@ -12,6 +12,7 @@ use step::{Core, Dice, Fault, Mono, planted};
 
 use super::enter::far_back;
 use super::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Want, Wrote};
+use super::look::LookStep;
 use super::observed::Observed;
 use super::record::{Fence, Held, Holder, LEASE, Order, Phase, Record};
 use super::rule::{Me, NodeSeen, Refusal, Rule};
@@ -63,6 +64,8 @@ pub(super) enum Grant {
 pub(super) enum Call {
     Read,
     Confirm,
+    /// A step of the last look, for the question of this number.
+    Look(u64, LookStep),
     Cluster,
     /// With the nodes as they were read before it.
     Margin(Vec<NodeSeen>),
@@ -91,6 +94,8 @@ pub struct Turn {
     /// The Lease must be read again.
     pub(super) dirty: bool,
     pub(super) confirm: bool,
+    /// The last look that is asked for.
+    pub(super) look: Option<u64>,
     /// When a node that is far back in the queue reads the nodes all the same.
     pub(super) far: Option<Mono>,
     /// When the nodes are to be read again after a write that came of reading them.
@@ -127,6 +132,7 @@ impl Turn {
             calls: 0,
             dirty: false,
             confirm: false,
+            look: None,
             far: None,
             again: None,
             due: Some(Mono::START),
@@ -177,7 +183,7 @@ impl Turn {
         grown + grown * thousandth / 2_000
     }
 
-    fn begin(&mut self, call: Call) -> CallId {
+    pub(super) fn begin(&mut self, call: Call) -> CallId {
         self.calls += 1;
         self.call = Some(call);
         self.due = None;
@@ -246,8 +252,14 @@ impl Turn {
             }
             Wanted::Turn(_) => {}
         }
+        // A turn that is held serves the next request as well.
+        let serves = matches!(self.grant, Grant::Held { .. })
+            && matches!(&want, Wanted::Turn(want) if !want.emergency)
+            && matches!(self.want, Wanted::Turn(_));
         self.want = want;
-        self.due = Some(now);
+        if !serves {
+            self.due = Some(now);
+        }
     }
 
     /// The watch shows a value. Whoever wants no turn and has none, or is far back in the queue, takes it as it is; others
@@ -311,7 +323,7 @@ impl Turn {
     pub(super) fn failed(&mut self, now: Mono, trouble: Trouble) {
         self.troubles += 1;
         let (rule, why, pause, next) = match trouble {
-            Trouble::NoAnswer(why) => {
+            Trouble::NoAnswer(why) | Trouble::Refused(why) => {
                 (Rule::Api, why, self.pause(NO_ANSWER, self.troubles), "kubectl get nodes".to_owned())
             }
             Trouble::BadRecord(why) => {
@@ -346,11 +358,7 @@ impl Turn {
             }
             Err(trouble) => {
                 if confirm {
-                    let why = match &trouble {
-                        Trouble::NoAnswer(why) => why.clone(),
-                        Trouble::BadRecord(why) => why.to_string(),
-                    };
-                    out.push(Effect::Confirmed(Err(Unconfirmed::Unknown(why))));
+                    out.push(Effect::Confirmed(Err(Unconfirmed::Unknown(trouble.to_string()))));
                 }
                 self.failed(now, trouble);
             }
@@ -389,7 +397,10 @@ impl Turn {
         if self.call.is_some() {
             return;
         }
-        if self.confirm {
+        if let Some(number) = self.look.take() {
+            self.dirty = false;
+            out.push(Effect::Read(self.begin(Call::Look(number, LookStep::Lease))));
+        } else if self.confirm {
             self.confirm = false;
             self.dirty = false;
             out.push(Effect::Read(self.begin(Call::Confirm)));
@@ -413,6 +424,7 @@ impl Core for Turn {
             Event::Changed(value) => self.changed(now, value),
             Event::Confirm if planted(Fault::TurnLastLook) => self.confirmed(&mut out),
             Event::Confirm => self.confirm = true,
+            Event::LastLook(number) => self.look = Some(number),
             Event::Look => self.dirty = true,
             Event::Retry(why) => self.retry(now, &why),
             Event::Gate(open) => {
@@ -429,19 +441,25 @@ impl Core for Turn {
             Event::Read(id, read) if id == self.calls => match self.call.take() {
                 Some(Call::Read) => self.read(now, false, read, &mut out),
                 Some(Call::Confirm) => self.read(now, true, read, &mut out),
+                Some(Call::Look(number, _)) => self.look_at_lease(now, number, read, &mut out),
                 other => self.call = other,
             },
             Event::Cluster(id, read) if id == self.calls => match (self.call.take(), read) {
                 (Some(Call::Cluster), Ok(nodes)) => self.evaluate(now, nodes, None, &mut out),
                 (Some(Call::Cluster), Err(trouble)) => self.failed(now, trouble),
+                (Some(Call::Look(number, step)), read) => {
+                    self.look_at_nodes(now, number, step, read, &mut out);
+                }
                 (other, _) => self.call = other,
             },
             Event::Margin(id, margin) if id == self.calls => match self.call.take() {
                 Some(Call::Margin(nodes)) => self.evaluate(now, nodes, Some(&margin), &mut out),
+                Some(Call::Look(number, step)) => self.look_at_margin(now, number, step, margin, &mut out),
                 other => self.call = other,
             },
             Event::Wrote(id, wrote) if id == self.calls => match self.call.take() {
                 Some(Call::Write { looked }) => self.wrote(now, looked, wrote, &mut out),
+                Some(Call::Look(number, _)) => self.said_going_down(now, number, wrote, &mut out),
                 other => self.call = other,
             },
             Event::Read(..) | Event::Cluster(..) | Event::Margin(..) | Event::Wrote(..) | Event::Tick => {}

@@ -29,7 +29,6 @@ impl Turn {
             class: want.class.clone(),
             op: want.op.clone(),
             counter: want.counter,
-            urgent: want.urgent,
             rest: old.map(|it| it.rest.clone()).unwrap_or_default(),
         }
     }
@@ -93,14 +92,14 @@ impl Turn {
         let known = margin.cloned().unwrap_or(Ok(()));
         let mut asks = self.take_over(now, &mut record, &known, out);
         let mine = self.waiter(&want, &record);
-        let mut rank = mine.clone();
+        let mut passed = self.observed.passed(now, &record);
         if let Some(entry) = record.holder(&self.me.node, &self.me.uid).cloned() {
             if self.adopt(&entry, &nodes, out) {
                 return;
             }
             // Ours, but nothing was done under it: it keeps its place at the front, if the rule still allows it.
             record.release(&self.me.node, &self.me.uid);
-            rank.urgent = true;
+            passed.extend(record.queue.iter().map(|it| it.node.clone()));
         }
         if self.seen == Seen::Absent {
             // A creation names no version: the Lease may have been created, used and deleted since the nodes were
@@ -109,8 +108,7 @@ impl Turn {
             self.write(record, false, out);
             return;
         }
-        let passed = self.observed.passed(now, &record);
-        let may = rule::may_enter(&self.me, &rank, &record, &nodes, &passed, &known);
+        let may = rule::may_enter(&self.me, &mine, &record, &nodes, &passed, &known);
         asks |= may.is_ok() && !rule::is_alone(&self.me, &nodes);
         if asks && margin.is_none() {
             self.read_margin(nodes, out);

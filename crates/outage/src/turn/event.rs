@@ -19,8 +19,6 @@ pub struct Want {
     pub counter: u64,
     /// The class of this node now.
     pub class: Class,
-    /// Commanded to go first: skips the order, not the margin.
-    pub urgent: bool,
     /// It restarts whatever the record says: the entry is for the others to see.
     pub emergency: bool,
 }
@@ -28,8 +26,10 @@ pub struct Want {
 /// Why a reading is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Trouble {
-    /// No answer, or one that says nothing about the object.
+    /// The API cannot be reached.
     NoAnswer(String),
+    /// It answers, and not with the object: throttled, refused.
+    Refused(String),
     /// The Lease is not a record that this version can use.
     BadRecord(BadRecord),
 }
@@ -37,7 +37,7 @@ pub enum Trouble {
 impl std::fmt::Display for Trouble {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoAnswer(why) => out.write_str(why),
+            Self::NoAnswer(why) | Self::Refused(why) => out.write_str(why),
             Self::BadRecord(why) => why.fmt(out),
         }
     }
@@ -71,8 +71,11 @@ pub enum Event {
     Changed(Option<Box<Held>>),
     /// What kept the last call from being answered may be over: look now.
     Look,
-    /// The holder is about to evict, or to go down: look again. Answered by [`Effect::Confirmed`].
+    /// The holder is about to evict: look again. Answered by [`Effect::Confirmed`].
     Confirm,
+    /// The machine is about to go down, question of this number: look at everything again. Answered by
+    /// [`Effect::LookedLast`], from readings that began after it.
+    LastLook(u64),
     /// The attempt failed for this reason and our cordon is removed: release, and queue again after a growing pause.
     Retry(String),
     /// Whether the checks after boot are passed.
@@ -98,6 +101,9 @@ pub enum Effect {
     Stand(Standing),
     /// What the look of [`Event::Confirm`] has shown.
     Confirmed(Result<(), Unconfirmed>),
+    /// What the last look of [`Event::LastLook`] has shown. After `Ok` our entry says that it goes down, as far as it
+    /// could be written.
+    LookedLast(u64, Result<(), Unconfirmed>),
     /// A line for the log.
     Say(String),
 }
@@ -107,8 +113,17 @@ pub enum Effect {
 pub enum Unconfirmed {
     /// The turn is no longer its own: stop, uncordon, then [`Event::Retry`] or withdraw.
     Lost(String),
-    /// The record could not be read. The caller's rule for an unreachable API decides.
+    /// The record could not be read, or says too little yet.
     Unknown(String),
+    /// The last look alone: the API cannot be reached. The caller's rule decides.
+    Unreachable {
+        /// Why not.
+        why: String,
+        /// Whether etcd can spare this node by its own word and those of its peers; always for a worker.
+        margin: Result<(), String>,
+    },
+    /// The last look alone: the turn is our own, and etcd cannot spare this node now.
+    NoMargin(String),
 }
 
 /// Where this node is.

@@ -130,11 +130,7 @@ impl Turn {
 
     /// Answers [`Event::Confirm`] from a reading that began after it.
     pub(super) fn confirmed(&mut self, out: &mut Vec<Effect>) {
-        let mode = matches!(&self.seen, Seen::There(held) if held.record.mode.is_some());
-        if mode && matches!(self.grant, Grant::Held { .. }) {
-            let why = "a whole-cluster operation has begun, and no other turn may be used in it".to_owned();
-            self.grant = Grant::Lost { why };
-        }
+        self.end_in_mode();
         let answer = match &self.grant {
             Grant::Held { .. } => Ok(()),
             Grant::Lost { why } => Err(Unconfirmed::Lost(why.clone())),
@@ -143,5 +139,14 @@ impl Turn {
             }
         };
         out.push(Effect::Confirmed(answer));
+    }
+
+    /// A whole-cluster operation ends every other turn.
+    pub(super) fn end_in_mode(&mut self) {
+        let mode = matches!(&self.seen, Seen::There(held) if held.record.mode.is_some());
+        if mode && matches!(self.grant, Grant::Held { .. }) {
+            let why = "a whole-cluster operation has begun, and no other turn may be used in it".to_owned();
+            self.grant = Grant::Lost { why };
+        }
     }
 }

@@ -175,17 +175,9 @@ pub struct Waiter {
     /// Which request of that kind.
     #[serde(default)]
     pub counter: u64,
-    /// Commanded to go first: before all classes.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub urgent: bool,
     /// Members of another version.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// A whole-cluster operation. While there is one, no turn is granted and none is taken over.

@@ -209,7 +209,6 @@ fn away(node: &NodeSeen) -> Option<&'static str> {
 pub fn rank(waiter: &Waiter) -> u8 {
     let worker = if waiter.op == Op::K3sUpdate { 5 } else { 1 };
     match &waiter.class {
-        _ if waiter.urgent => 0,
         Class::Worker => worker,
         Class::TieBreaker => 2,
         Class::Follower => 3,

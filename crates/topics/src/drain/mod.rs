@@ -1,5 +1,5 @@
 //! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
-//! beside them our own topics: `progress`, `journal`, `history`, `leave`, `site`, `trouble`.
+//! beside them our own topics: `progress`, `journal`, `history`, `leave`, `outage`, `site`, `trouble`.
 //!
 //! Not here: who drains and when.
 //!
@@ -8,6 +8,7 @@
 mod history;
 mod journal;
 mod leave;
+mod outage;
 mod progress;
 mod site;
 mod trouble;
@@ -15,6 +16,7 @@ mod trouble;
 pub use history::*;
 pub use journal::*;
 pub use leave::*;
+pub use outage::*;
 pub use progress::*;
 pub use site::*;
 pub use trouble::*;

@@ -176,7 +176,7 @@ mod tests {
         Answer, AppLogMark, AppLogMarks, AppLogMoment, Blocker, DeviceOpPending, DrainHistory, DrainJournal,
         DrainMarks, DrainRecord, DrainStep, ENClusterAppStatus, ForceRecord, KubeNodeInfo, KubePodInfo,
         KubePodNameSpaceInfo, KubeStatsPart, KubeStatsState, NodeDrainProgress, NodeDrainRequest, NodeLeave,
-        go_json,
+        OutageAnswer, OutageQuestion, go_json,
     };
 
     /// The message of a value: what `pubsub` counts, with a long topic and key.
@@ -346,6 +346,9 @@ mod tests {
             published(&KubeStatsState { parts: vec![part; 30], ..KubeStatsState::default() });
             published(&DeviceOpPending { ops_time: long.clone(), waiting_for: long.clone(), next_step: short.clone(),
                 skip: long.clone(), boot_id: long.clone(), site: long.clone(), ..DeviceOpPending::default() });
+            published(&OutageQuestion { op: short.clone(), held: long.clone(), next_step: long.clone(),
+                ..OutageQuestion::default() });
+            published(&OutageAnswer { why: long.clone(), next_step: long.clone(), ..OutageAnswer::default() });
             published(&ENClusterAppStatus { vmi_name: long.clone(), ..ENClusterAppStatus::default() });
             published(&NodeDrainRequest { context: long, ..NodeDrainRequest::default() });
         }

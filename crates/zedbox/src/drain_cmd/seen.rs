@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use topics::{
     AgentTrouble, BaseOsStatus, DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, NodeLeave, RequestId, Requester, Topic, go_json, read_force,
+    NodeDrainStatus, NodeLeave, OutageQuestion, RequestId, Requester, Topic, go_json, read_force,
 };
 
 use super::trouble::Troubles;
@@ -54,6 +54,8 @@ pub(super) struct Seen {
     /// How far this node is on its way out of its cluster, without the cluster's config; `None` where nothing is to be
     /// said of it.
     pub(super) leave: Option<Box<NodeLeave>>,
+    /// Why nodeagent holds the machine back at the last moment; `None` while it does not.
+    pub(super) last_look: Option<OutageQuestion>,
     /// OS images that wait for another try after an error, by content tree.
     pub(super) updates: BTreeMap<String, BaseOsStatus>,
     /// The force file; `None` without one.
@@ -150,6 +152,7 @@ pub(super) struct Follow {
     pending: Subscription<DeviceOpPending>,
     updates: Subscription<BaseOsStatus>,
     leave: Subscription<NodeLeave>,
+    last_look: Subscription<OutageQuestion>,
     force: [FileWatch; 2],
     /// What they say, by place.
     forced: BTreeMap<&'static str, Forced>,
@@ -174,6 +177,7 @@ impl Follow {
             pending: topic(bus, "zedagent"),
             updates: topic(bus, "baseosmgr"),
             leave: topic(bus, "zedkube"),
+            last_look: topic(bus, "nodeagent"),
             force: force::PLACES.map(|place| bus.file(bus.path(place), order(force::LIMIT_BYTES))),
             forced: BTreeMap::new(),
             troubles: Troubles::open(bus),
@@ -199,6 +203,7 @@ impl Follow {
             && self.pending.was_tried()
             && self.updates.was_tried()
             && self.leave.was_tried()
+            && self.last_look.was_tried()
             && self.troubles.were_tried()
             && self.unread.is_empty()
     }
@@ -267,6 +272,10 @@ impl Follow {
                 let told = self.leave.get(GLOBAL).filter(|it| !it.phase.is_settled());
                 seen.leave = told.map(|it| Box::new(NodeLeave { config: None, ..it.clone() }));
                 seen.note(bus, "zedkube", change);
+            }
+            change = self.last_look.next() => {
+                seen.last_look = self.last_look.get(GLOBAL).filter(|it| !it.held.is_empty()).cloned();
+                seen.note(bus, "nodeagent", change);
             }
             state = self.operator.next() => {
                 seen.asked(operator_file(bus), state);

@@ -83,8 +83,8 @@ impl Seen {
     pub(super) fn stand(&self) -> Stand {
         let stand = self.stand_of_drain();
         let open = matches!(stand, Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Complete);
-        // What waits until a file can be written is in none of the others.
-        if open && self.is_held() { Stand::Blocked } else { stand }
+        // What waits until a file can be written, or for the last look, is in none of the others.
+        if open && (self.is_held() || self.last_look.is_some()) { Stand::Blocked } else { stand }
     }
 
     /// The same for the drain alone, which ends whatever else waits for a file.

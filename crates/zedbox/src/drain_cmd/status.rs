@@ -103,6 +103,9 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize) -> Sheet {
     for update in seen.updates.values() {
         add(Weight::Cause, "pending", &update_words(update, now));
     }
+    if let Some(it) = &seen.last_look {
+        add(Weight::Cause, "held", &format!("nodeagent holds the {} back: {}", it.op, it.held));
+    }
     if let Some(leave) = &seen.leave {
         add(Weight::Cause, "cluster", &leave_words(leave, now));
     }

@@ -217,6 +217,9 @@ pub(super) fn next_step(seen: &Seen) -> String {
     if let Some(step) = seen.trouble_step() {
         return step.to_owned();
     }
+    if let Some(held) = &seen.last_look {
+        return held.next_step.clone();
+    }
     let recorded = match seen.agreed() {
         Some(progress) if !progress.next_step.is_empty() => progress.next_step.as_str(),
         Some(_) | None => "nothing",

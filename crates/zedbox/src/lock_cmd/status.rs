@@ -150,11 +150,7 @@ impl<'a> Look<'a> {
             add("holder", &holder_words(it, now));
         }
         for (nth, it) in rule::order(&self.record.queue).into_iter().enumerate() {
-            let urgent = if it.urgent { ", urgent" } else { "" };
-            add(
-                "queue",
-                &format!("{}. node {} ({}), {}{urgent}", nth + 1, it.node, it.class.text(), it.op.text()),
-            );
+            add("queue", &format!("{}. node {} ({}), {}", nth + 1, it.node, it.class.text(), it.op.text()));
         }
         for it in self.down.iter().filter(|it| it.fence.is_none()) {
             add("down", &it.why);
@@ -211,7 +207,6 @@ impl<'a> Look<'a> {
                         class: it.class.text(),
                         op: it.op.text(),
                         counter: it.counter,
-                        urgent: it.urgent,
                         waits_for: refusal.as_ref().map(|it| it.nodes.clone()).unwrap_or_default(),
                         why: refusal.map(|it| it.why).unwrap_or_default(),
                     }
@@ -326,7 +321,6 @@ struct QueueForm<'a> {
     class: &'a str,
     op: &'a str,
     counter: u64,
-    urgent: bool,
     waits_for: Vec<String>,
     /// Empty when other nodes do not prevent it.
     why: String,

@@ -9,7 +9,7 @@ use topics::DeviceOpPending;
 use crate::node::{NOW, Node, top};
 
 /// Every tree with its exit code and what its first line begins with.
-const TREES: [(&str, i32, &str); 13] = [
+const TREES: [(&str, i32, &str); 14] = [
     ("cluster-idle", 0, "NOTREQUESTED (2): no drain requested"),
     ("drain-3-requested", 3, "REQUESTED (3): request accepted; for a reboot, requested 09:30:00 UTC, 11 min"),
     ("drain-4-starting", 3, "STARTING (4): "),
@@ -21,6 +21,7 @@ const TREES: [(&str, i32, &str); 13] = [
     ),
     ("drain-7-retrying", 4, "DRAINRETRYING (7): "),
     ("drain-9-complete", 0, "COMPLETE (9): drained; for a reboot"),
+    ("drain-9-held", 4, "COMPLETE (9): drained; for a reboot"),
     ("failed-cordon-6", 5, "FAILEDCORDON (6): NOT DRAINED: cordoning failed"),
     ("failed-drain-8", 5, "FAILEDDRAIN (8): NOT DRAINED: the drain failed"),
     ("forced", 9, "COMPLETE (9): NOT DRAINED: a person forced this status"),
@@ -43,8 +44,8 @@ fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
         let json = json.json();
         let members: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         let known = [
-            "Broken", "Denied", "Force", "Leave", "Live", "Pending", "Progress", "Requests", "Status",
-            "Troubles", "Updates",
+            "Broken", "Denied", "Force", "LastLook", "Leave", "Live", "Pending", "Progress", "Requests",
+            "Status", "Troubles", "Updates",
         ];
         assert_eq!(members, known, "{tree}");
     }
@@ -61,6 +62,19 @@ fn an_api_that_is_lost_is_shown_with_since_when() {
     let told = node.drain(&format!("status --as-of {NOW}"));
     let words = "silent     no answer from the Kubernetes API since 09:36:00 UTC, 5 min ago";
     assert!(told.out.contains(words), "{}", told.out);
+}
+
+#[test]
+fn u3_a_machine_that_is_held_at_the_last_moment_shows_why_and_what_to_type() {
+    let told = Node::of("drain-9-held").with_zedkube().drain(&format!("status --as-of {NOW}"));
+    let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "held nodeagent holds the reboot back: etcd cannot spare this node: 2 of 3 etcd voters are healthy",
+        "next step make all members of etcd healthy; it is asked again by itself",
+        "`zedbox drain force complete --for reboot --reason '...'`",
+    ] {
+        assert!(said.contains(words), "no `{words}` in\n{}", told.out);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use kubenodeop::{Blocker, Left, Marks, Progress, Watched};
 use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    Requester,
+    OutageAnswer, OutageQuestion, Requester,
 };
 
 use super::site::SiteHold;
@@ -78,6 +78,12 @@ pub enum Event {
     Spared(RunId, Result<String, String>),
     /// What a shutdown or reboot of the whole site holds this node to.
     Site(SiteHold),
+    /// Whether our node is a control-plane node or a member of etcd.
+    Server(bool),
+    /// What nodeagent asks before the machine goes down.
+    Question(OutageQuestion),
+    /// Answer to [`Ask::LastLook`] of this number.
+    LookedLast(u64, Result<(), Unconfirmed>),
     /// When the monotonic clock started, by the wall clock as it is now.
     Wall(GoTime),
     /// Time has passed.
@@ -210,6 +216,8 @@ pub enum Effect {
     /// What this drain leaves to the election. Once closed, the lease is released before the next effect,
     /// or that takes too long.
     Candidacy(Candidacy),
+    /// Publish what nodeagent is answered.
+    OutageAnswer(Box<OutageAnswer>),
     /// Ask whether the API is there.
     Probe(RunId),
     /// Ask etcd and the agents of its members whether it can spare this node, without the API.
@@ -263,6 +271,8 @@ pub enum Said {
     WaitsForTurn(String),
     /// Its turn to be down is no longer its own, for this reason.
     TurnLost(String),
+    /// nodeagent is answered.
+    OutageAnswer(OutageAnswer),
     /// A try to cordon failed.
     CordonFailed(u32, String),
     /// The node is cordoned.

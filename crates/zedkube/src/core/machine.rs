@@ -6,7 +6,8 @@
 use nodestatus::Membership;
 use step::{Core, Fault, Mono, planted};
 use topics::{
-    DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainStatus, Requester,
+    DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainStatus, OutageAnswer,
+    Requester,
 };
 
 use super::answers::Answers;
@@ -14,6 +15,7 @@ use super::care::NodeCare;
 use super::context::NodeContext;
 use super::drain::Drain;
 use super::facts::{Effect, Event};
+use super::look::Looks;
 use super::records::{History, Published};
 use crate::limits::Limits;
 
@@ -26,6 +28,7 @@ pub struct Zedkube {
     pub(super) answers: Answers,
     pub(super) published: Published,
     pub(super) history: History,
+    pub(super) looks: Looks,
 }
 
 impl Zedkube {
@@ -58,6 +61,7 @@ impl Zedkube {
             answers: Answers::new(now, same_boot.map(|it| (it.answers.clone(), it.asked.clone()))),
             published: Published::beside(journal.clone()),
             history: History::default(),
+            looks: Looks::default(),
         };
         core.set_clock(now, booted_at);
         let mut out = Vec::new();
@@ -70,6 +74,11 @@ impl Zedkube {
         if let Some(shown) = shown {
             self.drain.count_on(&shown.by_clock(self.node.booted_at));
         }
+    }
+
+    /// Continues with what was answered last in this boot; to be called before the first fact.
+    pub fn answered(&mut self, earlier: Option<OutageAnswer>) {
+        self.looks = Looks::new(earlier);
     }
 
     /// Continues with the history that earlier runs left. To be called before the first fact.
@@ -161,6 +170,9 @@ impl Core for Zedkube {
                 let outcome = self.drain.spared(now, result, &self.node, &mut out);
                 self.follow(now, outcome);
             }
+            Event::Server(server) => self.looks.hear_server(server),
+            Event::Question(question) => self.question(now, question),
+            Event::LookedLast(number, result) => self.looked_last(now, number, result, &mut out),
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
             | Event::Spared(..)
@@ -184,13 +196,14 @@ impl Core for Zedkube {
         }
         self.care.settle_gate(self.wanted(), self.drain.is_active(), &self.node, &mut out);
         self.settle_turn(&mut out);
+        self.settle_look(now, &mut out);
         self.publish(now, &mut out);
         out
     }
 
     fn next_wake(&self) -> Option<Mono> {
         let care = self.care.due().filter(|_| self.may_look());
-        [self.drain.due(), care, self.answers.due(), self.expires(), self.published.due()]
+        [self.drain.due(), care, self.answers.due(), self.expires(), self.published.due(), self.look_due()]
             .into_iter()
             .flatten()
             .min()

@@ -5,6 +5,7 @@ mod care;
 mod context;
 mod drain;
 mod facts;
+mod look;
 mod machine;
 mod records;
 mod settle;

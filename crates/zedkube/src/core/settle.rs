@@ -230,9 +230,11 @@ impl Zedkube {
             return;
         }
         let cordoned = self.care.cordon() == CordonOwner::Ours && !self.care.is_of_earlier_boot();
-        let wanted = self.drain.wants_turn(&self.node) || self.wanted() == Wanted::Drained || cordoned;
+        let own = self.own_wish();
+        let drain = self.drain.wants_turn(&self.node) || self.wanted() == Wanted::Drained || cordoned;
         let levels = Levels {
-            wanted,
+            wanted: drain || own.is_some(),
+            own,
             serves: self.drain.serves(),
             sound: self.care.is_sound(),
             phase: self.drain.turn_phase(),

@@ -51,6 +51,12 @@ impl SiteState {
             SiteHold::None | SiteHold::Kept(_) | SiteHold::Go(_) => None,
         }
     }
+
+    /// What nodeagent is answered before the machine goes down: that it may, or which operation keeps it up.
+    pub(super) fn last_look(&self) -> Option<Result<&str, &str>> {
+        let what = self.holds()?;
+        Some(if matches!(self.hold, SiteHold::Go(_)) { Ok(what) } else { Err(what) })
+    }
 }
 
 impl Zedkube {

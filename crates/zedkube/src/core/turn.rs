@@ -28,6 +28,8 @@ pub(crate) struct Turns {
 pub(crate) struct Levels<'a> {
     /// A turn is wanted, or kept.
     pub(crate) wanted: bool,
+    /// For a restart on the node's own account.
+    pub(crate) own: Option<Wish>,
     /// In whose name.
     pub(crate) serves: Option<&'a NodeDrainRequest>,
     /// The gate after the boot is open and no cordon of ours is on the node.
@@ -73,6 +75,11 @@ impl Turns {
         self.waiting().is_some_and(|it| matches!(it.rule, Rule::Api | Rule::NotListed))
     }
 
+    /// It is back in a new boot, and the turn is kept until the node is healthy.
+    pub(crate) fn is_back(&self) -> bool {
+        matches!(&self.standing, Some(Standing::Booted { listed: true, .. }))
+    }
+
     /// Why the turn is no longer ours, if it was.
     pub(crate) fn lost(&self) -> Option<&str> {
         if let Some(Standing::Lost { why }) = &self.standing { Some(why) } else { None }
@@ -80,10 +87,11 @@ impl Turns {
 
     /// Asks the keeper for what has changed.
     pub(crate) fn settle(&mut self, now: &Levels<'_>, out: &mut Vec<Effect>) {
-        let wish = now.wanted.then(|| match (now.serves, &self.want) {
-            (Some(request), _) => wish(request),
-            (None, Some(Some(before))) => before.clone(),
-            (None, _) => Wish { op: Op::Drain, counter: 0 },
+        let wish = now.wanted.then(|| match (&now.own, now.serves, &self.want) {
+            (Some(own), serves, _) if own.emergency || serves.is_none() => own.clone(),
+            (_, Some(request), _) => wish(request),
+            (_, None, Some(Some(before))) => before.clone(),
+            (_, None, _) => Wish { op: Op::Drain, counter: 0, emergency: false },
         });
         if self.gate != Some(now.sound) {
             self.gate = Some(now.sound);
@@ -115,5 +123,7 @@ fn wish(request: &NodeDrainRequest) -> Wish {
         Requester::Update => Op::OsUpdate,
         Requester::Operator | Requester::Unset | Requester::None | Requester::Stranger(_) => Op::Drain,
     };
-    Wish { op, counter: 0 }
+    // What tells one request from the next: a later one has its own time at the front of the queue.
+    let counter = u64::try_from(request.requested_at.to_timestamp().as_millisecond()).unwrap_or_default();
+    Wish { op, counter, emergency: false }
 }

@@ -67,7 +67,7 @@ pub(super) struct World {
     pub(super) levels: BTreeMap<Level, Event>,
     pub(super) configs: BTreeMap<String, BaseOsConfig>,
     trees: BTreeMap<String, ContentTreeStatus>,
-    answers: Vec<Answer>,
+    pub(super) answers: Vec<Answer>,
     results: VecDeque<Event>,
     wall: u32,
     pub(super) limits: Limits,

@@ -63,13 +63,15 @@ fn p3_the_last_look_comes_after_the_disks_are_in_sync_and_nothing_comes_between_
     assert_eq!(effects, [Effect::Check]);
     // The drain was undone while the disks took their time.
     let undone = NodeDrainStatus { status: DrainStatus::Starting, requested_by: Requester::DeviceOp };
-    bench.hear(Event::Checked { status: Some(undone), answers: Vec::new(), forced: None });
+    bench.hear(Event::Checked { status: Some(undone), answers: Vec::new(), forced: None, ours: false });
     assert_eq!(bench.operations(), []);
 
     let (mut bench, _) = synced_after(100);
     let still = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-    let effects =
-        bench.core.step(bench.now, Event::Checked { status: Some(still), answers: Vec::new(), forced: None });
+    let effects = bench.core.step(
+        bench.now,
+        Event::Checked { status: Some(still), answers: Vec::new(), forced: None, ours: false },
+    );
     let [Effect::Operate(order)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(order.operation, Reboot);
 }
@@ -94,7 +96,7 @@ fn what_is_read_at_the_last_moment_counts_and_not_what_was_heard() {
     let (mut bench, effects) = synced_after(0);
     assert!(effects.contains(&Effect::Check));
     let status = NodeDrainStatus { status: DrainStatus::Cordoned, requested_by: Requester::DeviceOp };
-    bench.hear(Event::Checked { status: Some(status), answers: Vec::new(), forced: None });
+    bench.hear(Event::Checked { status: Some(status), answers: Vec::new(), forced: None, ours: false });
     assert_eq!(bench.operations(), []);
     assert!(bench.status().wait_drain_in_progress);
 }
@@ -109,7 +111,7 @@ fn an_answer_counts_more_than_a_status_that_names_somebody_else() {
         for status in [DrainStatus::Starting, DrainStatus::Complete] {
             let (mut bench, _) = synced_after(0);
             let status = Some(NodeDrainStatus { status, requested_by: Requester::Update });
-            bench.hear(Event::Checked { status, answers: vec![answer(told)], forced: None });
+            bench.hear(Event::Checked { status, answers: vec![answer(told)], forced: None, ours: false });
             assert_eq!(bench.operations().len(), usize::from(goes), "{told:?} beside {status:?}");
         }
     }
@@ -126,7 +128,7 @@ fn a_forced_complete_lets_the_operation_go_that_it_names_whatever_zedkube_says()
     for (forced, goes) in rows {
         let (mut bench, _) = synced_after(0);
         let status = Some(order(DrainStatus::Cordoned, Requester::DeviceOp));
-        bench.hear(Event::Checked { status, answers: Vec::new(), forced: Some(forced) });
+        bench.hear(Event::Checked { status, answers: Vec::new(), forced: Some(forced), ours: false });
         assert_eq!(bench.operations().len(), usize::from(goes), "{forced:?}");
     }
 }

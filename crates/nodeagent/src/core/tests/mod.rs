@@ -7,6 +7,7 @@ mod drain;
 mod held;
 mod limits;
 mod operations;
+mod outage;
 mod trial;
 
 use std::time::Duration;
@@ -27,6 +28,8 @@ struct Bench {
     core: NodeAgent,
     now: Mono,
     done: Vec<(u64, Effect)>,
+    /// zedkube answers questions.
+    ours: bool,
 }
 
 impl Bench {
@@ -40,7 +43,7 @@ impl Bench {
 
     fn with(found: Found) -> Self {
         let core = NodeAgent::new(Limits::default(), Waits::default(), found, Mono::START);
-        Self { core, now: Mono::START, done: Vec::new() }
+        Self { core, now: Mono::START, done: Vec::new(), ours: false }
     }
 
     /// What is on disk on such a device.
@@ -60,9 +63,8 @@ impl Bench {
         }
         if let Some(at) = effects.iter().position(|effect| *effect == Effect::Check) {
             effects.remove(at);
-            effects.extend(
-                self.core.step(self.now, Event::Checked { status: None, answers: Vec::new(), forced: None }),
-            );
+            let checked = Event::Checked { status: None, answers: Vec::new(), forced: None, ours: self.ours };
+            effects.extend(self.core.step(self.now, checked));
         }
         let at = self.now.since_start().as_secs();
         self.done.extend(effects.iter().map(|effect| (at, effect.clone())));
@@ -148,6 +150,8 @@ fn kind(effect: &Effect) -> &'static str {
         Effect::Zboot(_) => "verdict",
         Effect::Reason { .. } => "reason",
         Effect::Check => "check",
+        Effect::Question(_) => "question",
+        Effect::Mark { .. } => "mark",
         Effect::Sync => "sync",
         Effect::LastSync => "last sync",
         Effect::Operate(_) => "operate",

@@ -41,7 +41,7 @@ fn a_reboot_is_announced_reasoned_settled_and_only_then_asked_for() {
 fn also_without_any_delay_it_is_announced_before_anything_is_done() {
     let limits = Limits { min_reboot_delay_ms: 0, ..Limits::default() };
     let core = NodeAgent::new(limits, Waits::default(), Found::default(), Mono::START);
-    let mut bench = Bench { core, now: Mono::START, done: Vec::new() };
+    let mut bench = Bench { core, now: Mono::START, done: Vec::new(), ours: false };
     bench.facts();
     bench.done.clear();
     bench.command(Reboot);

@@ -3,6 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it waits for; anything else fails it")]
 
 mod life;
+mod look;
 mod model;
 mod records;
 mod rules;

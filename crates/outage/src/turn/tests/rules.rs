@@ -55,7 +55,6 @@ pub(super) fn waiter(name: &str, class: Class) -> Waiter {
         class,
         op: Op::Reboot,
         counter: 1,
-        urgent: false,
         rest: Map::new(),
     }
 }
@@ -266,9 +265,6 @@ fn workers_go_first_and_the_leader_last_but_servers_go_first_for_k3s() {
     let ordered = |queue: &[Waiter]| order(queue).iter().map(|it| it.node.clone()).collect::<Vec<_>>();
     assert_eq!(ordered(&queue(Op::Reboot)), ["w1", "w2", "t", "f", "l"]);
     assert_eq!(ordered(&queue(Op::K3sUpdate)), ["t", "f", "l", "w1", "w2"]);
-    let mut urgent = queue(Op::Reboot);
-    urgent[0].urgent = true;
-    assert_eq!(ordered(&urgent), ["l", "w1", "w2", "t", "f"]);
     assert_eq!(rank(&waiter("x", Class::Stranger("new".to_owned()))), rank(&waiter("l", Class::Leader)));
 }
 

@@ -15,7 +15,7 @@ pub(super) fn at(secs: u64) -> Mono {
 }
 
 pub(super) fn want() -> Want {
-    Want { op: Op::Reboot, counter: 1, class: Class::Worker, urgent: false, emergency: false }
+    Want { op: Op::Reboot, counter: 1, class: Class::Worker, emergency: false }
 }
 
 /// Node `a` in a cluster in memory.
@@ -34,8 +34,12 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(record: Option<Record>) -> Self {
+        Self::of(record, false)
+    }
+
+    pub(super) fn of(record: Option<Record>, server: bool) -> Self {
         let mut stage = Self {
-            turn: Turn::new(me("a", false), 1),
+            turn: Turn::new(me("a", server), 1),
             now: at(1_000),
             lease: None,
             nodes: ["a", "b", "c", "d", "e"].map(node).to_vec(),

@@ -153,7 +153,7 @@ impl Node {
 
     pub(super) fn want(&self, emergency: bool) -> Want {
         let class = if self.server { Class::Follower } else { Class::Worker };
-        Want { op: Op::Reboot, counter: u64::from(self.jobs), class, urgent: false, emergency }
+        Want { op: Op::Reboot, counter: u64::from(self.jobs), class, emergency }
     }
 
     /// Whether [`World::go`] does anything.
@@ -254,7 +254,7 @@ impl World {
             let node = &mut self.nodes[nth];
             match effect {
                 Effect::Stand(standing) => node.standing = Some(standing),
-                Effect::Confirmed(answer) => self.confirmed(nth, answer),
+                Effect::Confirmed(answer) | Effect::LookedLast(_, answer) => self.confirmed(nth, answer),
                 Effect::Say(_) => {}
                 Effect::Read(_) | Effect::ReadCluster(_) | Effect::ReadMargin(_) | Effect::Write(..) => {
                     assert!(node.call.is_none(), "one call at a time");
@@ -273,8 +273,8 @@ impl World {
             }
             (Step::LastLook, Ok(())) => self.off(nth),
             (Step::Confirming, Err(Unconfirmed::Unknown(_))) => node.step = Step::Cordoned,
-            (Step::LastLook, Err(Unconfirmed::Unknown(_))) => node.step = Step::Out,
             (Step::Confirming | Step::LastLook, Err(Unconfirmed::Lost(_))) => self.again(nth),
+            (Step::LastLook, Err(_)) => node.step = Step::Out,
             _ => {}
         }
     }
@@ -422,7 +422,7 @@ impl World {
             }
             (Step::Out, _) => {
                 node.step = Step::LastLook;
-                self.hear(nth, Event::Confirm);
+                self.hear(nth, Event::LastLook(1));
             }
             (Step::Leaving, Some(Standing::NotWanted { .. })) => node.step = Step::Idle,
             (Step::Emergency, _) => {

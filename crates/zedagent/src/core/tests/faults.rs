@@ -46,10 +46,15 @@ fn status(number: u8, by: u8) -> Event {
 }
 
 fn answer(request: &NodeDrainRequest, number: u8) -> Event {
+    answer_as(request, number, false)
+}
+
+fn answer_as(request: &NodeDrainRequest, number: u8, forced: bool) -> Event {
     let answer = Answer {
         requested_by: request.requested_by,
         requested_at: request.requested_at,
         status: number.into(),
+        forced,
         ..Answer::default()
     };
     Event::Progress(Some(Box::new(NodeDrainProgress {
@@ -327,8 +332,10 @@ fn a_forced_complete_serves_the_requester_that_it_names_and_is_used_once() {
     let uses = |effects: &[Effect]| effects.contains(&Effect::UseForce);
     assert!(!uses(&effects), "nodeagent would find the node not drained, and no order");
     assert!(!uses(&core.step(T0, answer(&request, 5))));
-    assert!(uses(&core.step(T0, answer(&request, 9))));
+    // Drained, but zedkube has not heard of the order yet.
     assert!(!uses(&core.step(T0, answer(&request, 9))));
+    assert!(uses(&core.step(T0, answer_as(&request, 9, true))));
+    assert!(!uses(&core.step(T0, answer_as(&request, 9, true))));
     // Nobody was asked for a drain.
     let (mut core, _) = start(found("b1"));
     core.step(T0, forced(2));

@@ -242,7 +242,8 @@ impl Answers {
     pub(crate) fn give_forced(&mut self, now: Mono, node: &NodeContext) -> Option<(NodeDrainStatus, String)> {
         let Force::Order(order) = self.force else { return None };
         let request = self.request_of(order.requested_by)?.clone();
-        if order.status != DrainStatus::Complete || self.final_answer(request.id()).is_some_and(is_complete) {
+        let forced = self.final_answer(request.id()).is_some_and(|it| is_complete(it) && !is_drained(it));
+        if order.status != DrainStatus::Complete || forced {
             return None;
         }
         let skip = format!("forced {order} by the force file");

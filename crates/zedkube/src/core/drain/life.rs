@@ -109,6 +109,11 @@ impl Drain {
         self.properties = properties;
     }
 
+    /// Config properties as they were heard last.
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
     /// The wall clock was set.
     pub(crate) fn set_clock(&mut self, before: GoTime, booted_at: GoTime) {
         self.started_at = self.started_at.moved(before, booted_at);

@@ -39,6 +39,7 @@ impl History {
                 | Effect::Progress(_)
                 | Effect::Status(_)
                 | Effect::Candidacy(_)
+                | Effect::OutageAnswer(_)
                 | Effect::Probe(_)
                 | Effect::Margin { .. }
                 | Effect::Turn(_)
@@ -105,6 +106,7 @@ impl History {
             }
             Said::Changing(..)
             | Said::Starting
+            | Said::OutageAnswer(_)
             | Said::CordonFailed(..)
             | Said::BlockerChanged(_)
             | Said::PauseKept(..)

@@ -41,6 +41,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         Effect::Candidacy(_)
         | Effect::Margin { .. }
         | Effect::Turn(_)
+        | Effect::OutageAnswer(_)
         | Effect::Await(..)
         | Effect::Cancel
         | Effect::Guard
@@ -371,6 +372,11 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
     bench.done(run);
     force(&mut bench, ordered(DrainStatus::Complete, US));
     let kept = &bench.core.history.kept().forced;
+    // Complete already: from here on its turn and the node are not asked for any more.
+    assert_eq!(kept[0].released_at, request(US, 1).requested_at);
+    force(&mut bench, Force::Absent);
+    force(&mut bench, ordered(DrainStatus::Complete, US));
+    let kept = &bench.core.history.kept().forced;
     assert_eq!(kept[0].effect, "released nothing: that request was answered already");
     assert!(kept[0].gone_at.is_zero());
     assert!(kept[1..].iter().all(|it| !it.gone_at.is_zero()), "{kept:?}");
@@ -378,7 +384,7 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
     let kept = &bench.core.history.kept().forced;
     assert_eq!(
         (kept.len(), kept[0].effect.as_str()),
-        (5, "as if this node were in no cluster, while the file exists")
+        (6, "as if this node were in no cluster, while the file exists")
     );
     // One that stood there before its request, and then released it.
     let mut bench = Bench::idle();

@@ -4,16 +4,21 @@
 
 mod away;
 
+use std::time::Duration;
+
 use kubenodeop::node::gate::Layer;
 use outage::keeper::{Ask, Wish};
 use outage::turn::event::{Standing, Unconfirmed, Waiting};
 use outage::turn::record::{Op, Phase};
 use outage::turn::rule::Rule;
 use step::Core as _;
-use topics::{CordonOwner, DrainPhase, DrainStatus, Requester};
+use topics::{
+    CordonOwner, DrainPhase, DrainStatus, NodeDrainStatus, OutageAnswer, OutageKind, OutageQuestion,
+    OutageRole, OutageVerdict, Requester,
+};
 
 use super::bench::{Bench, T0, gate, request};
-use super::{Effect, Event, Grant, Seen};
+use super::{Effect, Event, Force, Grant, Seen};
 use crate::limits::Limits;
 
 fn limits() -> Limits {
@@ -81,7 +86,10 @@ fn complete() -> Bench {
 fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_to_type() {
     let mut bench = idle();
     bench.ask(&request(Requester::DeviceOp, 1));
-    assert!(asked(&bench, &Ask::Want(Some(Wish { op: Op::Reboot, counter: 0 }))));
+    assert!(asked(
+        &bench,
+        &Ask::Want(Some(Wish { op: Op::Reboot, counter: 1_773_480_414_000, emergency: false }))
+    ));
     bench.hear(waits(Rule::Holder));
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
     let progress = bench.core.progress();
@@ -235,4 +243,217 @@ fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
     bench.hear(held(8));
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 8)));
+}
+
+/// The answer as it was published last, if it was in the last step.
+fn answer(bench: &Bench) -> Option<OutageAnswer> {
+    let of =
+        |it: &Effect| if let Effect::OutageAnswer(answer) = it { Some((**answer).clone()) } else { None };
+    bench.last.iter().filter_map(of).next_back()
+}
+
+fn verdict(bench: &Bench) -> OutageVerdict {
+    answer(bench).map_or(OutageVerdict::Unknown, |it| it.verdict)
+}
+
+fn ask(bench: &mut Bench, number: u64, kind: OutageKind) {
+    let requested_by = if kind == OutageKind::LastLook { Requester::DeviceOp } else { Requester::Unset };
+    let question =
+        OutageQuestion { number, kind, op: "reboot".into(), requested_by, ..OutageQuestion::default() };
+    bench.hear(Event::Question(question));
+}
+
+fn unreachable(margin: Result<(), String>) -> Result<(), Unconfirmed> {
+    Err(Unconfirmed::Unreachable { why: "no route to host".into(), margin })
+}
+
+#[test]
+fn u1_only_a_look_after_the_question_says_go_and_only_while_the_drain_is_complete() {
+    let mut bench = complete();
+    ask(&mut bench, 5, OutageKind::LastLook);
+    assert!(asked(&bench, &Ask::LastLook(5)));
+    assert_eq!(verdict(&bench), OutageVerdict::Unknown);
+    // The answer to another question, then to this one.
+    bench.hear(Event::LookedLast(4, Ok(())));
+    assert_eq!(answer(&bench), None);
+    bench.hear(Event::LookedLast(5, Ok(())));
+    let said = answer(&bench).unwrap();
+    assert_eq!((said.number, said.verdict, said.unread), (5, OutageVerdict::Go, false));
+    // What was answered once is no answer to the next question.
+    ask(&mut bench, 6, OutageKind::LastLook);
+    assert!(asked(&bench, &Ask::LastLook(6)) && answer(&bench).is_none());
+    // A look that ends after the turn was lost says nothing any more.
+    bench.hear(lost());
+    assert_eq!(verdict(&bench), OutageVerdict::Hold);
+    bench.hear(Event::LookedLast(6, Ok(())));
+    assert_ne!(verdict(&bench), OutageVerdict::Go);
+}
+
+#[test]
+fn u3_a_server_without_margin_is_held_with_the_reason_and_the_command_and_asked_again_it_is_looked_at_again()
+{
+    let mut bench = complete();
+    bench.hear(Event::Server(true));
+    assert_eq!(answer(&bench).unwrap().role, OutageRole::Server);
+    ask(&mut bench, 5, OutageKind::LastLook);
+    bench.hear(Event::LookedLast(5, Err(Unconfirmed::NoMargin("2 of 3 etcd voters are healthy".into()))));
+    let held = answer(&bench).unwrap();
+    assert_eq!((held.number, held.verdict), (5, OutageVerdict::Hold));
+    assert!(held.why.contains("2 of 3 etcd voters are healthy"), "{}", held.why);
+    assert!(held.next_step.contains("zedbox drain force complete --for reboot"), "{}", held.next_step);
+    ask(&mut bench, 6, OutageKind::LastLook);
+    assert!(asked(&bench, &Ask::LastLook(6)));
+    bench.hear(Event::LookedLast(6, Ok(())));
+    assert_eq!(verdict(&bench), OutageVerdict::Go);
+}
+
+#[test]
+fn u8_without_the_api_a_worker_goes_after_the_documented_time_and_a_server_only_while_etcd_can_spare_it() {
+    let cases = [
+        (false, Ok(()), true),
+        (true, Ok(()), true),
+        (true, Err("no word from node n2".to_owned()), false),
+        // A keeper that could not read its node yet knows no role: an earlier run does.
+        (false, Err("not known".to_owned()), true),
+    ];
+    for (server, margin, goes) in cases {
+        let mut bench = complete();
+        bench.hear(Event::Server(server));
+        let mut number = 5;
+        for _ in 0..10 {
+            ask(&mut bench, number, OutageKind::LastLook);
+            bench.hear(Event::LookedLast(number, unreachable(margin.clone())));
+            let held = answer(&bench).unwrap();
+            assert_eq!((held.number, held.verdict), (number, OutageVerdict::Hold), "{server} {margin:?}");
+            (bench.now, number) = (bench.now + Duration::from_secs(30), number + 1);
+        }
+        ask(&mut bench, number, OutageKind::LastLook);
+        bench.hear(Event::LookedLast(number, unreachable(margin.clone())));
+        let last = answer(&bench).unwrap();
+        assert_eq!((last.verdict == OutageVerdict::Go, last.unread), (goes, goes), "{server} {margin:?}");
+        if !goes {
+            assert!(last.why.contains("no word from node n2"), "{}", last.why);
+            continue;
+        }
+        assert!(last.why.contains("the Lease could not be read"), "{}", last.why);
+    }
+    // Throttled, it answers: that never leads to a skip.
+    let mut bench = complete();
+    bench.hear(Event::Server(false));
+    for number in 5..30 {
+        ask(&mut bench, number, OutageKind::LastLook);
+        bench.hear(Event::LookedLast(number, Err(Unconfirmed::Unknown("429".into()))));
+        assert_eq!(verdict(&bench), OutageVerdict::Hold);
+        bench.now = bench.now + Duration::from_secs(30);
+    }
+}
+
+#[test]
+fn what_needs_no_turn_is_answered_at_once() {
+    // A person's order after the drain, too: whoever is held is let go by it.
+    let mut forced = complete();
+    ask(&mut forced, 5, OutageKind::LastLook);
+    forced.hear(Event::LookedLast(5, Err(Unconfirmed::NoMargin("two voters".into()))));
+    let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
+    forced.hear(Event::Force(Force::Order(order)));
+    assert_eq!(verdict(&forced), OutageVerdict::Go);
+    assert!(forced.core.progress().answers[0].forced, "nodeagent and zedagent go by it");
+
+    let mut skipped = idle();
+    skipped.ask(&request(Requester::DeviceOp, 1));
+    skipped.hear(waits(Rule::Api));
+    while skipped.status().0 != 9 {
+        if has(&skipped, |it| matches!(it, Effect::Probe(_))) {
+            let run = skipped.run();
+            skipped.hear(Event::Probed(run, Err("no route to host".into())));
+        } else {
+            skipped.wait();
+        }
+    }
+    ask(&mut skipped, 5, OutageKind::LastLook);
+    assert_eq!(verdict(&skipped), OutageVerdict::Go);
+
+    let mut without = Bench::at(T0, super::bench::alone(), None);
+    without.join();
+    without.look(Seen::Open);
+    ask(&mut without, 5, OutageKind::Turn);
+    let said = answer(&without).unwrap();
+    assert_eq!((said.verdict, said.role), (OutageVerdict::Go, OutageRole::None));
+}
+
+#[test]
+fn what_is_not_complete_is_held_and_what_is_not_known_yet_waits() {
+    let (mut bench, run) = draining();
+    ask(&mut bench, 5, OutageKind::LastLook);
+    assert_eq!(verdict(&bench), OutageVerdict::Hold);
+    bench.done(run);
+    assert!(asked(&bench, &Ask::LastLook(5)), "the question stays until it is answered");
+    // After a restart nothing is said before the turn is known again.
+    let journal = bench.core.journal();
+    let mut again = Bench::at(bench.now, limits(), Some(journal));
+    ask(&mut again, 5, OutageKind::LastLook);
+    again.ask(&request(Requester::DeviceOp, 1));
+    again.join();
+    again.look(Seen::Ours);
+    again.hear(waits(Rule::Reading));
+    assert!(answer(&again).is_none_or(|it| it.verdict == OutageVerdict::Unknown));
+    again.hear(held(7));
+    assert!(asked(&again, &Ask::LastLook(5)));
+}
+
+fn restart(number: u64, emergency: bool) -> Ask {
+    Ask::Want(Some(Wish { op: Op::Restart, counter: number, emergency }))
+}
+
+#[test]
+fn u11_a_restart_of_nodeagents_own_waits_for_its_turn_and_says_for_whom_and_at_which_place() {
+    let mut bench = idle();
+    ask(&mut bench, 5, OutageKind::Turn);
+    assert!(asked(&bench, &restart(5, false)));
+    bench.hear(waits(Rule::Holder));
+    let held_back = answer(&bench).unwrap();
+    assert_eq!((held_back.verdict, held_back.place), (OutageVerdict::Hold, 2));
+    assert!(held_back.why.contains("node n2 holds a turn"), "{}", held_back.why);
+    assert!(held_back.next_step.contains("zedbox lock release n2"), "{}", held_back.next_step);
+    bench.hear(held(8));
+    assert!(asked(&bench, &Ask::LastLook(5)) && verdict(&bench) != OutageVerdict::Go);
+    bench.hear(Event::LookedLast(5, Err(Unconfirmed::NoMargin("one is sick".into()))));
+    assert_eq!(verdict(&bench), OutageVerdict::Hold);
+    // The question stays, so it is looked at again by itself.
+    bench.wait();
+    assert!(asked(&bench, &Ask::LastLook(5)));
+    bench.hear(Event::LookedLast(5, Ok(())));
+    assert_eq!(verdict(&bench), OutageVerdict::Go);
+    // Not called for any more: the turn is released.
+    ask(&mut bench, 5, OutageKind::None);
+    assert!(asked(&bench, &Ask::Want(None)));
+}
+
+#[test]
+fn u11_an_emergency_is_written_and_answered_within_two_seconds_whatever_becomes_of_the_write() {
+    for written in [true, false] {
+        let mut bench = idle();
+        ask(&mut bench, 5, OutageKind::Turn);
+        bench.hear(waits(Rule::Holder));
+        ask(&mut bench, 6, OutageKind::Emergency);
+        assert!(asked(&bench, &restart(6, true)));
+        if written {
+            bench.hear(held(9));
+        } else {
+            assert_eq!(bench.wait(), Duration::from_secs(2));
+        }
+        let said = answer(&bench).unwrap();
+        assert_eq!((said.number, said.verdict, said.unread), (6, OutageVerdict::Go, !written));
+    }
+}
+
+#[test]
+fn u11_a_restart_that_cannot_read_the_lease_goes_after_the_documented_time() {
+    let mut bench = idle();
+    ask(&mut bench, 5, OutageKind::Turn);
+    bench.hear(waits(Rule::Api));
+    assert_eq!(verdict(&bench), OutageVerdict::Hold);
+    assert_eq!(bench.wait(), Duration::from_secs(300));
+    let said = answer(&bench).unwrap();
+    assert_eq!((said.verdict, said.unread), (OutageVerdict::Go, true));
 }

@@ -231,7 +231,7 @@ impl World {
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
                 // Nodes take no turns here.
                 Effect::Margin { .. } => panic!("asks for the margin"),
-                Effect::Turn(_) | Effect::Say(_) => {}
+                Effect::Turn(_) | Effect::OutageAnswer(_) | Effect::Say(_) => {}
             }
         }
     }

@@ -1,0 +1,284 @@
+//! What zedkube is asked before the machine goes down (goals U1, U3, U11).
+
+use Operation::{Reboot, Shutdown};
+use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict};
+
+use super::*;
+
+/// Beside a zedkube that answers questions, on a node of this role.
+fn beside(role: OutageRole) -> Bench {
+    let mut bench = Bench::new();
+    bench.ours = true;
+    bench.hear(Event::Answer(OutageAnswer { role, ..OutageAnswer::default() }));
+    bench.done.clear();
+    bench
+}
+
+/// The same, and it is about to carry out an operation for which the node was drained.
+fn drained(role: OutageRole, operation: Operation) -> Bench {
+    let mut bench = beside(role);
+    bench.drain(DrainStatus::Complete, Requester::DeviceOp);
+    bench.command(operation);
+    bench.wait(60);
+    bench
+}
+
+fn questions(bench: &Bench) -> Vec<OutageQuestion> {
+    let of = |(_, effect): &(u64, Effect)| match effect {
+        Effect::Question(question) => Some((**question).clone()),
+        _ => None,
+    };
+    bench.done.iter().filter_map(of).collect()
+}
+
+fn question(bench: &Bench) -> OutageQuestion {
+    questions(bench).pop().expect("nothing was asked")
+}
+
+fn answer(bench: &mut Bench, verdict: OutageVerdict, change: impl FnOnce(&mut OutageAnswer)) {
+    let mut answer = OutageAnswer {
+        number: question(bench).number,
+        verdict,
+        role: bench.core.talk.role(),
+        why: "etcd cannot spare this node".into(),
+        next_step: "repair it".into(),
+        ..OutageAnswer::default()
+    };
+    change(&mut answer);
+    bench.hear(Event::Answer(answer));
+}
+
+fn go(bench: &mut Bench) {
+    answer(bench, OutageVerdict::Go, |_| {});
+}
+
+fn marks(bench: &Bench) -> Vec<String> {
+    let of = |(_, effect): &(u64, Effect)| match effect {
+        Effect::Mark { why, .. } => Some(why.clone()),
+        _ => None,
+    };
+    bench.done.iter().filter_map(of).collect()
+}
+
+#[test]
+fn u1_the_device_is_not_asked_before_zedkube_has_answered_this_very_question() {
+    for operation in [Reboot, Shutdown] {
+        let mut bench = drained(OutageRole::Worker, operation);
+        assert_eq!(bench.operations(), [], "{operation:?}");
+        let asked = question(&bench);
+        assert_eq!((asked.kind, asked.requested_by), (OutageKind::LastLook, Requester::DeviceOp));
+        assert_eq!(asked.op, operation.word());
+        answer(&mut bench, OutageVerdict::Go, |it| it.number -= 1);
+        answer(&mut bench, OutageVerdict::Unknown, |_| {});
+        assert_eq!(bench.operations(), [], "an answer to another question");
+        bench.done.retain(|(_, effect)| matches!(effect, Effect::Question(_)));
+        go(&mut bench);
+        assert_eq!(bench.operations().len(), 1, "{operation:?}");
+        // Nothing comes between the answer and the device.
+        assert_eq!(kind(&bench.done[1].1), "operate");
+        assert_eq!(marks(&bench), [""; 0]);
+    }
+}
+
+#[test]
+fn u3_a_machine_that_is_held_says_why_and_what_to_type_and_asks_again_with_a_new_number() {
+    let mut bench = drained(OutageRole::Server, Reboot);
+    let first = question(&bench).number;
+    answer(&mut bench, OutageVerdict::Hold, |_| {});
+    let held = question(&bench);
+    assert_eq!((held.held.as_str(), held.next_step.as_str()), ("etcd cannot spare this node", "repair it"));
+    assert_eq!(held.number, first);
+    let said = |it: &&(u64, Effect)| matches!(it.1, Effect::Say(Note::NotNow { .. }));
+    assert_eq!(bench.done.iter().filter(said).count(), 1);
+    bench.wait(30);
+    let again = question(&bench);
+    assert!(again.number > first && again.held == held.held, "{again:?}");
+    // `go` to the question before is of no use; the disks are in sync before each new look.
+    bench.hear(Event::Answer(OutageAnswer {
+        number: first,
+        verdict: OutageVerdict::Go,
+        ..OutageAnswer::default()
+    }));
+    assert_eq!(bench.operations(), []);
+    assert_eq!(bench.kinds().iter().filter(|it| it.1 == "last sync").count(), 2);
+    go(&mut bench);
+    assert_eq!(bench.operations().len(), 1);
+    assert_eq!(question(&bench).held, "");
+}
+
+#[test]
+fn an_answer_that_comes_too_late_counts_no_more() {
+    let mut bench = drained(OutageRole::Worker, Reboot);
+    bench.now = bench.now + Duration::from_secs(60);
+    go(&mut bench);
+    assert_eq!(bench.operations(), []);
+    // It shows that something has changed: the node is looked at again.
+    bench.wait(30);
+    go(&mut bench);
+    assert_eq!(bench.operations().len(), 1);
+}
+
+#[test]
+fn beside_a_zedkube_that_does_not_answer_a_worker_goes_marked_and_a_server_waits_for_a_person() {
+    for role in [OutageRole::Worker, OutageRole::Server, OutageRole::Unknown] {
+        let mut bench = drained(role, Reboot);
+        bench.wait(299);
+        assert_eq!(bench.operations(), [], "{role:?}");
+        let held = question(&bench);
+        assert!(held.held.contains("zedkube does not answer"), "{held:?}");
+        bench.wait(3_600);
+        if role == OutageRole::Worker {
+            assert_eq!(bench.operations().len(), 1);
+            assert!(held.next_step.contains("goes down all the same"), "{held:?}");
+            assert!(
+                matches!(&marks(&bench)[..], [one] if one.contains("the Lease of turns could not be read"))
+            );
+        } else {
+            assert_eq!(bench.operations(), [], "{role:?}");
+            assert!(held.next_step.contains("zedbox drain force complete --for reboot"), "{held:?}");
+            // A person's word.
+            let forced = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
+            while !bench.core.step(bench.now, Event::Tick).contains(&Effect::LastSync) {
+                bench.now = bench.core.next_wake().unwrap().max(bench.now);
+            }
+            bench.core.step(bench.now, Event::Synced);
+            bench.hear(Event::Checked {
+                status: None,
+                answers: Vec::new(),
+                forced: Some(forced),
+                ours: true,
+            });
+            assert_eq!(bench.operations().len(), 1, "{role:?}");
+        }
+    }
+}
+
+#[test]
+fn zedkubes_word_that_the_lease_could_not_be_read_goes_beside_the_reason() {
+    let mut bench = drained(OutageRole::Worker, Reboot);
+    answer(&mut bench, OutageVerdict::Go, |it| {
+        (it.unread, it.why) = (true, "the Lease could not be read for 300 s".into());
+    });
+    assert_eq!(marks(&bench), ["the Lease could not be read for 300 s"]);
+    assert_eq!(bench.operations().len(), 1);
+}
+
+#[test]
+fn nobody_is_asked_beside_a_zedkube_of_the_reference_without_turns_or_by_force() {
+    let mut reference = Bench::new();
+    reference.drain(DrainStatus::Complete, Requester::DeviceOp);
+    reference.command(Reboot);
+    reference.wait(60);
+    let mut without = drained(OutageRole::None, Reboot);
+    without.wait(0);
+    for bench in [&reference, &without] {
+        assert_eq!((bench.operations().len(), questions(bench)), (1, Vec::new()));
+    }
+    // zedkube has answered by a person's order, and the order was taken away since.
+    let mut forced = beside(OutageRole::Server);
+    forced.command(Reboot);
+    forced.now = Mono::from_start(Duration::from_secs(30));
+    forced.core.step(forced.now, Event::Tick);
+    forced.now = Mono::from_start(Duration::from_secs(60));
+    forced.core.step(forced.now, Event::Tick);
+    forced.core.step(forced.now, Event::Synced);
+    let by = Requester::DeviceOp;
+    let answers =
+        vec![Answer { requested_by: by, status: DrainStatus::Complete, forced: true, ..Answer::default() }];
+    forced.hear(Event::Checked { status: None, answers, forced: None, ours: true });
+    assert_eq!(forced.operations().len(), 1);
+}
+
+/// In test, and without a controller for as long as that may last.
+fn falls_back(role: OutageRole) -> Bench {
+    let mut bench = beside(role);
+    bench.drain(DrainStatus::NotRequested, Requester::None);
+    bench.partition("IMGA", "inprogress", true);
+    bench.contact(ConfigGetStatus::Fail);
+    bench.wait(300);
+    bench
+}
+
+#[test]
+fn u11_a_restart_on_its_own_account_begins_in_its_turn_and_looks_once_more_before_the_device() {
+    let mut bench = falls_back(OutageRole::Server);
+    assert_eq!(question(&bench).kind, OutageKind::Turn);
+    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 1);
+    bench.wait(600);
+    assert!(!bench.status().device_reboot, "nothing has begun");
+    assert!(question(&bench).next_step.contains("after 30 min"), "{:?}", question(&bench));
+    let first = question(&bench).number;
+    go(&mut bench);
+    assert!(bench.status().device_reboot);
+    bench.wait(60);
+    let last = question(&bench);
+    assert!(last.kind == OutageKind::Turn && last.number > first);
+    assert_eq!(bench.operations(), []);
+    go(&mut bench);
+    assert_eq!(bench.operations(), [(960, Reboot, BootReason::Fallback)]);
+}
+
+#[test]
+fn u11_a_turn_that_does_not_come_is_waited_for_as_long_as_others_go_and_then_written_down_as_an_emergency() {
+    let mut bench = falls_back(OutageRole::Server);
+    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 2);
+    bench.wait(3_599);
+    // The one before it went: it is the first now, and has its whole time again.
+    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 1);
+    bench.wait(1_799);
+    assert_eq!(question(&bench).kind, OutageKind::Turn);
+    bench.wait(1);
+    assert_eq!(question(&bench).kind, OutageKind::Emergency);
+    bench.wait(2);
+    assert!(!bench.status().device_reboot, "the others are to hear of it first");
+    bench.wait(1);
+    assert!(bench.status().device_reboot);
+    let reason = bench.done.iter().find_map(|(_, effect)| match effect {
+        Effect::Journal(resumed) => Some(resumed.order.reason.clone()),
+        _ => None,
+    });
+    assert!(reason.unwrap().contains("without its turn"));
+    bench.wait(60);
+    assert_eq!(bench.operations().len(), 1, "an emergency asks nobody any more");
+}
+
+#[test]
+fn u11_an_emergency_that_is_written_goes_at_once_and_zedkube_that_is_silent_holds_none_up_for_long() {
+    let mut bench = falls_back(OutageRole::Server);
+    bench.wait(299);
+    assert_eq!(question(&bench).kind, OutageKind::Turn);
+    bench.wait(1);
+    assert_eq!(question(&bench).kind, OutageKind::Emergency);
+    go(&mut bench);
+    assert!(bench.status().device_reboot);
+}
+
+#[test]
+fn u11_a_controller_that_comes_back_while_the_turn_is_waited_for_calls_the_restart_off() {
+    let mut bench = falls_back(OutageRole::Worker);
+    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 1);
+    bench.contact(ConfigGetStatus::Success);
+    let asked = question(&bench);
+    assert_eq!((asked.kind, asked.held.as_str()), (OutageKind::None, ""));
+    bench.wait(3_600);
+    assert_eq!(bench.operations(), []);
+    assert!(!bench.status().device_reboot);
+}
+
+#[test]
+fn u11_seven_days_without_a_controller_wait_a_day_for_each_node_and_a_node_in_no_cluster_waits_for_nobody() {
+    let days = Waits::default().no_controller.as_secs();
+    let mut bench = beside(OutageRole::Worker);
+    bench.drain(DrainStatus::NotRequested, Requester::None);
+    bench.contact(ConfigGetStatus::Fail);
+    bench.wait(days);
+    answer(&mut bench, OutageVerdict::Hold, |it| it.place = 1);
+    bench.wait(86_399);
+    assert_eq!(question(&bench).kind, OutageKind::Turn);
+    bench.wait(1);
+    assert_eq!(question(&bench).kind, OutageKind::Emergency);
+    let mut single = beside(OutageRole::None);
+    single.contact(ConfigGetStatus::Fail);
+    single.wait(days + 60);
+    assert_eq!((single.operations().len(), questions(&single)), (1, Vec::new()));
+}

@@ -1,0 +1,170 @@
+//! The last look before the machine goes down: the Lease, the nodes, on a server the margin of etcd, each read after the
+//! question; then our entry says that it goes down.
+//!
+//! The nodes are read because a Lease that was restored from an older state may have our entry again after an operator
+//! released it: the marks of the others show that. Not here: what follows from an API that cannot be reached.
+//! Source: spec/cluster-lock.md 3.4. Pure: no clock, no I/O, no task.
+
+use step::Mono;
+
+use super::core::{Call, Grant, Seen, Turn};
+use super::event::{Effect, Trouble, Unconfirmed, Wrote};
+use super::record::{Held, LEASE, Phase};
+use super::rule::{self, NodeSeen, Reading};
+
+/// How far a last look is. On a server it continues without the API: `unread` says why that cannot be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum LookStep {
+    /// The Lease is being read.
+    Lease,
+    /// The nodes are.
+    Nodes { unread: Option<String> },
+    /// The margin is.
+    Margin { unread: Option<String> },
+    /// Our entry is being written.
+    GoingDown,
+}
+
+impl Turn {
+    pub(super) fn look_at_lease(
+        &mut self,
+        now: Mono,
+        number: u64,
+        read: Result<Option<Box<Held>>, Trouble>,
+        out: &mut Vec<Effect>,
+    ) {
+        match read {
+            Ok(found) => {
+                self.troubles = 0;
+                self.seen = found.map_or(Seen::Absent, Seen::There);
+                self.reconcile(now, out);
+                self.end_in_mode();
+                let refused = match &self.grant {
+                    Grant::Held { .. } | Grant::Booted { listed: true, .. } => None,
+                    Grant::Lost { why } => Some(Unconfirmed::Lost(why.clone())),
+                    Grant::Booted { listed: false, .. } => Some(Unconfirmed::Lost(self.why_lost())),
+                    // After a restart of the agent, until the nodes were read.
+                    Grant::None if self.own().is_some() => {
+                        Some(Unconfirmed::Unknown("the turn of this node is being checked".to_owned()))
+                    }
+                    Grant::None => Some(Unconfirmed::Lost("this node holds no turn".to_owned())),
+                };
+                match refused {
+                    None => self.look_on(number, LookStep::Nodes { unread: None }, out),
+                    Some(refused) => {
+                        out.push(Effect::LookedLast(number, Err(refused)));
+                        self.decide(now, out);
+                    }
+                }
+            }
+            Err(Trouble::NoAnswer(why)) if self.me.server => {
+                self.look_on(number, LookStep::Nodes { unread: Some(why) }, out);
+            }
+            Err(trouble) => self.look_failed(now, number, trouble, out),
+        }
+    }
+
+    pub(super) fn look_at_nodes(
+        &mut self,
+        now: Mono,
+        number: u64,
+        step: LookStep,
+        read: Result<Vec<NodeSeen>, Trouble>,
+        out: &mut Vec<Effect>,
+    ) {
+        let unread = if let LookStep::Nodes { unread } = step { unread } else { None };
+        match (read, unread) {
+            // It answers again.
+            (Ok(_), Some(why)) => self.look_failed(now, number, Trouble::Refused(why), out),
+            (Ok(nodes), None) => {
+                let held = if let Seen::There(held) = &self.seen { Some((**held).clone()) } else { None };
+                let reading = Reading { held, nodes };
+                if rule::rebuild(&reading).is_some() {
+                    let why = format!(
+                        "Lease {LEASE} was deleted or restored: nodes have marks of turns that it does not know"
+                    );
+                    out.push(Effect::Say(why.clone()));
+                    self.grant = Grant::Lost { why: why.clone() };
+                    out.push(Effect::LookedLast(number, Err(Unconfirmed::Lost(why))));
+                    self.decide(now, out);
+                } else if self.me.server && !rule::is_alone(&self.me, &reading.nodes) {
+                    self.look_on(number, LookStep::Margin { unread: None }, out);
+                } else {
+                    self.say_going_down(number, out);
+                }
+            }
+            (Err(Trouble::NoAnswer(why)), unread) if self.me.server => {
+                self.look_on(number, LookStep::Margin { unread: Some(unread.unwrap_or(why)) }, out);
+            }
+            (Err(trouble), _) => self.look_failed(now, number, trouble, out),
+        }
+    }
+
+    pub(super) fn look_at_margin(
+        &mut self,
+        now: Mono,
+        number: u64,
+        step: LookStep,
+        margin: Result<(), String>,
+        out: &mut Vec<Effect>,
+    ) {
+        let unread = if let LookStep::Margin { unread } = step { unread } else { None };
+        match (unread, margin) {
+            (Some(why), margin) => {
+                let refused = Unconfirmed::Unreachable { why: why.clone(), margin };
+                out.push(Effect::LookedLast(number, Err(refused)));
+                self.failed(now, Trouble::NoAnswer(why));
+            }
+            (None, Ok(())) => self.say_going_down(number, out),
+            (None, Err(why)) => {
+                out.push(Effect::LookedLast(number, Err(Unconfirmed::NoMargin(why))));
+                self.decide(now, out);
+            }
+        }
+    }
+
+    /// What became of our entry. Only another writer is a reason to look again.
+    pub(super) fn said_going_down(&mut self, now: Mono, number: u64, wrote: Wrote, out: &mut Vec<Effect>) {
+        match wrote {
+            Wrote::Outdated => self.look = self.look.or(Some(number)),
+            Wrote::Done(held) => {
+                self.seen = Seen::There(held);
+                out.push(Effect::LookedLast(number, Ok(())));
+                self.decide(now, out);
+            }
+            Wrote::Unknown(why) => {
+                out.push(Effect::LookedLast(number, Ok(())));
+                self.failed(now, Trouble::NoAnswer(why));
+            }
+        }
+    }
+
+    fn look_on(&mut self, number: u64, step: LookStep, out: &mut Vec<Effect>) {
+        let margin = matches!(step, LookStep::Margin { .. });
+        let id = self.begin(Call::Look(number, step));
+        out.push(if margin { Effect::ReadMargin(id) } else { Effect::ReadCluster(id) });
+    }
+
+    fn say_going_down(&mut self, number: u64, out: &mut Vec<Effect>) {
+        let before = self.calls;
+        // Of a boot before, or of an emergency, the entry says enough.
+        if matches!(self.grant, Grant::Held { .. }) && self.phase != Phase::Emergency {
+            self.phase = Phase::GoingDown;
+            self.say_phase(Phase::GoingDown, out);
+        }
+        if self.calls == before {
+            out.push(Effect::LookedLast(number, Ok(())));
+        } else {
+            self.call = Some(Call::Look(number, LookStep::GoingDown));
+        }
+    }
+
+    fn look_failed(&mut self, now: Mono, number: u64, trouble: Trouble, out: &mut Vec<Effect>) {
+        let refused = match &trouble {
+            Trouble::NoAnswer(why) => Unconfirmed::Unreachable { why: why.clone(), margin: Ok(()) },
+            Trouble::Refused(_) | Trouble::BadRecord(_) => Unconfirmed::Unknown(trouble.to_string()),
+        };
+        out.push(Effect::LookedLast(number, Err(refused)));
+        self.failed(now, trouble);
+    }
+}
