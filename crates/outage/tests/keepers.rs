@@ -226,7 +226,11 @@ async fn u3_a_server_waits_while_etcd_cannot_spare_it_and_says_so() {
         match told.recv().await.unwrap() {
             Told::Standing(Standing::Waiting(it)) if it.rule.code() == "margin" => break it.why.clone(),
             Told::Standing(Standing::Held { .. }) => panic!("a turn without margin"),
-            _ => {}
+            Told::Standing(_)
+            | Told::Confirmed(_)
+            | Told::ServersOut(_)
+            | Told::LookedLast(..)
+            | Told::Server(_) => {}
         }
     };
     assert!(why.contains("2 of 3 etcd voters are healthy"), "{why}");
@@ -383,7 +387,11 @@ async fn u3_at_the_last_look_a_server_reads_etcd_again_and_without_the_api_it_go
             loop {
                 match told.recv().await.unwrap() {
                     Told::LookedLast(answered, result) if answered == number => break result,
-                    _ => {}
+                    Told::Standing(_)
+                    | Told::Confirmed(_)
+                    | Told::ServersOut(_)
+                    | Told::LookedLast(..)
+                    | Told::Server(_) => {}
                 }
             }
         };
