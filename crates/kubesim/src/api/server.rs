@@ -43,7 +43,7 @@ impl SimService {
 
     /// Returns once this node is cut off from the API.
     async fn cut_off(self) {
-        loop {
+        while !self.from.is_empty() {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
@@ -52,6 +52,7 @@ impl SimService {
             }
             changed.await;
         }
+        std::future::pending().await
     }
 
     async fn serve<B>(self, request: Request<B>) -> Result<Response<SimBody>, std::io::Error>
@@ -92,9 +93,15 @@ impl SimService {
             Answer::Json(code, value) => json(code, &value),
             Answer::Text(text) => respond(200, "text/plain", Full::new(Bytes::from(text)).boxed_unsync()),
             Answer::Watch(watch) => {
-                // What was sent to a node that is cut off never comes: the watch is silent, and stays so.
-                let silent = futures::stream::pending();
-                let lines = watch.lines().take_until(Box::pin(self.cut_off())).chain(silent);
+                let both = (Box::pin(watch.lines()), Box::pin(self.cut_off()));
+                let lines = futures::stream::unfold(both, |(mut lines, mut cut)| async move {
+                    tokio::select! {
+                        // What was sent to a node that is cut off never comes: the watch is silent, and stays so.
+                        biased;
+                        () = &mut cut => std::future::pending().await,
+                        line = lines.next() => Some((line?, (lines, cut))),
+                    }
+                });
                 let frames = StreamBody::new(lines.map(|line| Ok(Frame::data(line))));
                 respond(200, "application/json", frames.boxed_unsync())
             }
