@@ -9,6 +9,7 @@
 pub mod core;
 mod leave;
 mod limits;
+mod log;
 mod outage;
 mod requests;
 mod shell;

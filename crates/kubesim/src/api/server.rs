@@ -52,7 +52,7 @@ impl SimService {
             }
             changed.await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn serve<B>(self, request: Request<B>) -> Result<Response<SimBody>, std::io::Error>

@@ -1,0 +1,110 @@
+//! What the core says, as lines of the log.
+//!
+//! Not here: when it is said (`core`). The words of the reference's lines stay as they are.
+
+use kubenodeop::node::gate::Verdict;
+use topics::{OutageAnswer, OutageVerdict};
+use tracing::{error, info, warn};
+
+use crate::WAIT;
+use crate::core::Said;
+
+pub(crate) fn say(said: &Said) {
+    match said {
+        Said::Changing(from, to) => {
+            info!("nodedrain-step:changing publishNodeDrainStatus from {from} to {to}");
+        }
+        Said::Taken(request) => {
+            info!(request = %request.id(), context = request.context, "nodedrain-step:drain-request-handle NodeDrainRequest taken");
+        }
+        Said::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
+        Said::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
+        Said::TurnLost(why) => {
+            warn!(
+                why,
+                "the turn to be down is no longer ours: the drain ends, our cordon goes, and it queues again"
+            );
+        }
+        Said::OutageAnswer(OutageAnswer { verdict, why, next_step, unread, .. }) => {
+            if *verdict == OutageVerdict::Go && !unread {
+                info!(why, "nodeagent may take the machine down");
+            } else if *verdict == OutageVerdict::Go {
+                warn!(why, "nodeagent may take the machine down without a word of the Lease of turns");
+            } else {
+                warn!(why, next_step, "nodeagent may not take the machine down now");
+            }
+        }
+        Said::CordonFailed(tried, why) => {
+            warn!(tried, error = why, "nodedrain-step:drain-cordon-failure cordonNode");
+        }
+        Said::Cordoned(owner) => info!(?owner, "nodedrain-step:drain-cordon-complete cordonNode"),
+        Said::Attempt(attempt, of) => info!(attempt, of, "nodedrain-step:drain-attempt"),
+        Said::AttemptFailed(attempt, why) => warn!(attempt, error = why, "nodedrain-step:drain-failure"),
+        Said::BlockerChanged(what) => {
+            info!(change = what, "what held the drain up has changed, the next attempt starts at once");
+        }
+        Said::PauseKept(attempt, rest) => {
+            info!(
+                attempt,
+                secs = rest.as_secs(),
+                "attempt failed before this start, the rest of the pause is kept"
+            );
+        }
+        Said::Left(what) => warn!(what, "a rule lets this pass"),
+        Said::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
+        Said::SkipWaits(later) => {
+            warn!(
+                secs = later.as_secs(),
+                "the Kubernetes API is away: the drain is skipped after a time by chance"
+            );
+        }
+        Said::SkipRefused(why) => warn!(why, "the Kubernetes API is away, and the drain is not skipped"),
+        Said::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
+        Said::HeldTooLong => {
+            warn!(
+                path = WAIT,
+                "the fault-injection file has held this drain for too long; it is complete now"
+            );
+        }
+        Said::Complete(took) => {
+            info!("nodedrain-step:drain-complete");
+            info!("kubevirt_node_drain_completion_time_seconds:{:.6}", took.as_secs_f64());
+        }
+        Said::Withdrawn => {
+            info!("all requests were withdrawn: the drain is cancelled and our cordon removed");
+        }
+        Said::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
+        Said::GivenBack => info!("removed our own cordon"),
+        Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
+        Said::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
+        Said::Stirred(what) => info!(change = what, "something has happened on the drained node"),
+        Said::Gate(Verdict { layer: None, words, .. }) => {
+            info!("the gate after the boot is open: {words}");
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, next_step, failed: true, .. }) => {
+            warn!(
+                layer = layer.text(),
+                next_step, "the gate after the boot has failed and is looked at again and again: {words}"
+            );
+        }
+        Said::Gate(Verdict { layer: Some(layer), words, .. }) => {
+            info!(layer = layer.text(), "the gate after the boot is shut: {words}");
+        }
+        Said::Repaired(what) => warn!(what, "removed after the boot"),
+        Said::Tainted(taints) => {
+            info!(
+                taints = taints.join(", "),
+                "taints of an outage are on the node; they are removed once kubelet is Ready and has renewed its lease \
+                 for 60 s"
+            );
+        }
+        Said::TaintAgain(taint, times) => {
+            warn!(
+                taint,
+                times,
+                "a stale taint keeps coming back: the control plane loses this node now and then; check the network \
+                 between this node and the API server, and the clocks of both"
+            );
+        }
+    }
+}
