@@ -152,7 +152,11 @@ impl Bench {
 
     pub(super) fn run(&self) -> RunId {
         let of = |it: &Effect| {
-            let (Effect::Probe(run) | Effect::Cordon(run, ..) | Effect::Drain(run, ..)) = it else {
+            let (Effect::Probe(run)
+            | Effect::Margin { run, .. }
+            | Effect::Cordon(run, ..)
+            | Effect::Drain(run, ..)) = it
+            else {
                 return None;
             };
             Some(*run)
