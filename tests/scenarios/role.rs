@@ -211,7 +211,9 @@ async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
         },
         port: 0,
     };
-    let keep = keeper::keep(&handle, &ours, || clock.now(), || clock.wall().to_timestamp(), &mut asks, &tell);
+    let (leases, lease) = watch::channel(None);
+    let clocks = (|| clock.now(), || clock.wall().to_timestamp());
+    let keep = keeper::keep(&handle, &ours, &lease, clocks, &mut asks, &tell);
     let life = async {
         let mut until = async |is: &dyn Fn(&Standing) -> bool| {
             while !matches!(told.recv().await.unwrap(), Told::Standing(it) if is(&it)) {}
@@ -228,6 +230,7 @@ async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
     };
     tokio::select! {
         () = keep => panic!("it ends with its asker"),
+        () = outage::calls::follow(&handle, &leases) => panic!("a watch that ends"),
         () = life => {}
     }
     let (own, rest): (Vec<_>, Vec<_>) =

@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use kube::Client;
 use kubeapi::{Cluster, NodeName};
 use kubesim::{Sim, SimConfig};
+use outage::calls::follow;
 use outage::keeper::{Ask, Ours, Told, Wish, keep};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
@@ -24,7 +25,7 @@ use outage::turn::event::Standing;
 use outage::turn::record::{LEASE, LIMIT, Op};
 use serde_json::{Value, json};
 use step::{Dice, Mono};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
@@ -166,7 +167,11 @@ async fn fleet(size: u32) -> Result<(), Failed> {
             port: 0,
         };
         keepers.spawn(async move {
-            keep(&cluster, &ours, now, || Timestamp::UNIX_EPOCH, &mut hears, &says).await;
+            let (leases, lease) = watch::channel(None);
+            tokio::select! {
+                () = keep(&cluster, &ours, &lease, (now, || Timestamp::UNIX_EPOCH), &mut hears, &says) => {}
+                () = follow(&cluster, &leases) => {}
+            }
         });
         nodes.spawn(Node { name, asks, told }.life(sim.clone()));
     }

@@ -4,6 +4,7 @@
 //! carried out. Sources: spec/cluster-lock.md 2 and 3.2.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use futures::stream::{Stream, StreamExt};
@@ -25,6 +26,7 @@ use kubeapi::{Cluster, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use step::Mono;
+use tokio::sync::watch;
 
 use crate::margin::facts::ServerNode;
 use crate::turn::event::{Trouble, Wrote};
@@ -129,9 +131,19 @@ fn object(order: Order, wall: Timestamp) -> Result<Vec<u8>, serde_json::Error> {
     })
 }
 
-/// Each change of the Lease, `None` for a deleted one. What cannot be used as a record is a change too: whoever hears of
-/// it reads.
-pub fn changes(cluster: &Cluster, seed: u64) -> impl Stream<Item = Option<Box<Held>>> + Send + use<> {
+/// The Lease as one watch of this process has seen it last, `None` where there is none. Each reader takes a clone of one
+/// receiver that nobody reads: so it hears the newest first, also what came before it.
+pub type Newest = watch::Receiver<Option<Box<Held>>>;
+
+/// Watches the Lease for all readers of `newest`, until it is dropped.
+pub async fn follow(cluster: &Cluster, newest: &watch::Sender<Option<Box<Held>>>) {
+    let changes = changes(cluster, RandomState::new().hash_one("jitter"));
+    changes.for_each(|held| async move { drop(newest.send_replace(held)) }).await;
+}
+
+/// Each change of the Lease, `None` for a deleted one. What cannot be used as a record is a change too: readers then ask
+/// for the Lease itself.
+fn changes(cluster: &Cluster, seed: u64) -> impl Stream<Item = Option<Box<Held>>> + Send + use<> {
     let scope = Scope {
         what: format!("lease {APP_NAMESPACE}/{LEASE}"),
         path: Lease::url_path(&(), Some(APP_NAMESPACE)),

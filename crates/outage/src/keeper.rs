@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
+use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use kubeapi::reply::Reach;
 use kubeapi::{Cluster, NodeName};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tracing::info;
 
-use crate::calls::{self, Looked, Pulses};
+use crate::calls::{self, Looked, Newest, Pulses};
 use crate::margin::calls::Source;
 use crate::margin::facts::Kubernetes;
 use crate::spare::{self, Spared};
@@ -112,13 +112,13 @@ impl Levels {
     }
 }
 
-/// Keeps the turn of this node until nobody asks any more. Dropping it ends its calls and its watch; what is in the
-/// record stays, and the next keeper continues from it.
+/// Keeps the turn of this node until nobody asks any more, by what `lease` shows. Dropping it ends its calls; what is in
+/// the record stays, and the next keeper continues from it.
 pub async fn keep(
     cluster: &Cluster,
     ours: &Ours,
-    now: impl Fn() -> Mono,
-    wall: impl Fn() -> Timestamp,
+    lease: &Newest,
+    (now, wall): (impl Fn() -> Mono, impl Fn() -> Timestamp),
     asks: &mut mpsc::UnboundedReceiver<Ask>,
     told: &mpsc::UnboundedSender<Told>,
 ) {
@@ -145,7 +145,7 @@ pub async fn keep(
             pulses: Pulses::default(),
             kubernetes: unread(),
             calls: FuturesUnordered::new(),
-            changes: calls::changes(cluster, RandomState::new().hash_one("jitter")).boxed(),
+            lease: lease.clone(),
             servers_out: None,
             other: false,
         };
@@ -236,7 +236,7 @@ struct Keeper<'a> {
     /// What the last reading of the nodes has shown, for one look at the margin.
     kubernetes: Kubernetes,
     calls: FuturesUnordered<BoxFuture<'a, Done>>,
-    changes: BoxStream<'static, Option<Box<Held>>>,
+    lease: Newest,
     /// As it was said last.
     servers_out: Option<Vec<String>>,
     /// The object of our node is another one.
@@ -294,7 +294,7 @@ impl Keeper<'_> {
                     }
                     event
                 }
-                Some(value) = self.changes.next() => Event::Changed(value),
+                Ok(()) = self.lease.changed() => Event::Changed(self.lease.borrow_and_update().clone()),
                 () = sleep(due.map_or(Duration::ZERO, |due| due.since(at))), if due.is_some() => Event::Tick,
             };
             if !self.step(now(), event, wall, told) {

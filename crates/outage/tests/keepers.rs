@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use kube::Client;
 use kubeapi::{Cluster, NodeName};
 use kubesim::{Etcd, EtcdFault, Fault, Sim, SimConfig};
+use outage::calls::follow;
 use outage::keeper::{Ask, Ours, Told, Wish, keep};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
@@ -18,7 +19,7 @@ use outage::turn::event::{Standing, Unconfirmed};
 use outage::turn::record::{Op, Phase};
 use serde_json::{Value, json};
 use step::Mono;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -78,7 +79,13 @@ fn keeper_with(
         etcd,
         port: 0,
     };
-    tasks.spawn(async move { keep(&cluster, &ours, || now(begun), || WALL, &mut asked, &says).await });
+    tasks.spawn(async move {
+        let (leases, lease) = watch::channel(None);
+        tokio::select! {
+            () = keep(&cluster, &ours, &lease, (|| now(begun), || WALL), &mut asked, &says) => {}
+            () = follow(&cluster, &leases) => {}
+        }
+    });
     (asks, told)
 }
 

@@ -20,6 +20,7 @@ pub use limits::Limits;
 
 use std::sync::Arc;
 
+use ::outage::turn::record::Held;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use clusterview::ClusterView;
@@ -31,6 +32,7 @@ use tokio::sync::watch;
 use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
 
 use crate::core::Event;
+use crate::work::Work;
 
 /// A name that people write and nobody reads.
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
@@ -52,6 +54,7 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
 pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: Pipe) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let target = Target::default();
+    let (leases, lease) = watch::channel(None);
     let view = ClusterView::new(&station, limits.cluster_view(), cluster.clone(), target.clone());
     let open = || {
         pid::write::<NodeDrainStatus>(&station, NAME)?;
@@ -60,7 +63,11 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         let (tasks, door) = (Tasks::new(outbox), view.door());
         let membership = leave::Leaver::open(&station, &troubles, &limits)?;
         let sites = site::Sites::open(&station, &troubles, &limits)?;
-        let opened = shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?;
+        let opened = {
+            let work =
+                Work::new(cluster.clone(), station.clone(), limits.clone(), target.clone(), lease.clone());
+            shell::Shell::open(&station, work, tasks, door)?
+        };
         Ok((inbox, membership, sites, opened))
     };
     let Some((inbox, membership, sites, (mut shell, earlier))) =
@@ -91,13 +98,15 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let leave = membership.run(cluster.clone(), target.clone(), attempt);
-    let sites = sites.run(cluster.clone(), target.clone(), standing.clone());
+    let sites = sites.run(cluster.clone(), target.clone(), lease, standing.clone());
+    let leases = follow_lease(&station, cluster.clone(), standing.clone(), leases);
     let (configs, config) = watch::channel(None);
     let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone(), says);
     let beside = Box::pin(async {
         tokio::join!(
             Box::pin(leave),
             Box::pin(sites),
+            Box::pin(leases),
             Box::pin(status),
             Box::pin(view.run(&troubles, config, pipe)),
             Box::pin(tell_config(&station, standing, configs)),
@@ -106,6 +115,26 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     });
     // In one task: if any hangs, the machine's watchdog sees it.
     tokio::try_join!(drain, beside).map(|((), ())| ())
+}
+
+/// Keeps one watch of the Lease of turns for all who read it, while this node is in a cluster, until the station says
+/// stop.
+async fn follow_lease(
+    station: &Station,
+    cluster: Cluster,
+    mut standing: watch::Receiver<Standing>,
+    leases: watch::Sender<Option<Box<Held>>>,
+) {
+    let mut stop = station.stop.clone();
+    loop {
+        let is_in =
+            matches!(standing.borrow_and_update().membership, Membership::Member | Membership::Leaving);
+        tokio::select! {
+            () = ::outage::calls::follow(&cluster, &leases), if is_in => {}
+            changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
+            () = stop.stopped() => return,
+        }
+    }
 }
 
 /// Passes on the config of the cluster, as far as it is valid, until the station says stop.

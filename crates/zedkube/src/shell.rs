@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::force::{OrderedBy, Orders};
 use agent::settings::{DRAIN_TIMEOUT, Properties};
 use agent::{Error, Hands, Station, Tasks, Weight, publication};
-use kubeapi::{Cluster, NodeName};
+use kubeapi::NodeName;
 use outage::keeper::Ask;
 use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
 use tokio::sync::{mpsc, watch};
@@ -18,7 +18,6 @@ use topics::{
 use tracing::{error, warn};
 
 use crate::core::{Author, Effect, Event, Force, SiteHold};
-use crate::limits::Limits;
 use crate::log::say;
 use crate::work::Work;
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, requests};
@@ -76,10 +75,8 @@ impl Shell {
     /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
     pub(crate) fn open(
         station: &Station,
-        limits: &Limits,
-        cluster: Cluster,
+        work: Work,
         tasks: Tasks<Event>,
-        target: Target,
         election: Door,
     ) -> Result<(Self, Earlier), Error> {
         let bus = &station.bus;
@@ -89,7 +86,7 @@ impl Shell {
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
             outage: publication(bus, NAME)?,
-            work: Work::new(cluster, station.clone(), limits.clone(), target),
+            work,
             station: station.clone(),
             tasks,
             election,

@@ -14,6 +14,7 @@ use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
 use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Watched, node};
+use outage::calls::Newest;
 use outage::keeper::{self, Ask, Ours, Told};
 use outage::margin::calls::Source;
 use outage::margin::facts::{Data, Kubernetes};
@@ -40,15 +41,23 @@ pub(crate) struct Work {
     station: Station,
     limits: Limits,
     target: Target,
+    /// The Lease of turns, as it was seen last.
+    lease: Newest,
     /// What this node says of its turn to its peers.
     says: Arc<watch::Sender<TurnWord>>,
 }
 
 impl Work {
-    pub(crate) fn new(cluster: Cluster, station: Station, limits: Limits, target: Target) -> Self {
+    pub(crate) fn new(
+        cluster: Cluster,
+        station: Station,
+        limits: Limits,
+        target: Target,
+        lease: Newest,
+    ) -> Self {
         // Who takes no turns needs none.
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
-        Self { cluster, station, limits, target, says }
+        Self { cluster, station, limits, target, lease, says }
     }
 
     /// What this node says of itself to its peers.
@@ -144,8 +153,8 @@ impl Work {
         let keep = keeper::keep(
             &self.cluster,
             &ours,
-            || clock.now(),
-            || clock.wall().to_timestamp(),
+            &self.lease,
+            (|| clock.now(), || clock.wall().to_timestamp()),
             &mut asks,
             &sender,
         );

@@ -6,9 +6,7 @@
 //! patch that names its version and says what it had before. Source: spec/cluster-lock.md 6.3.
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher as _, RandomState};
 
-use futures::stream::{BoxStream, StreamExt as _};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Resource;
@@ -24,31 +22,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::coordinate::{Found, Need, Workload};
-use crate::calls::changes;
-use crate::turn::record::Held;
-
-/// Waits for a whole-site operation: one watch of the Lease, which costs a request in ten minutes.
-pub struct Begins(BoxStream<'static, Option<Box<Held>>>);
-
-impl Begins {
-    /// Watches the Lease from now on.
-    #[must_use]
-    pub fn watch(cluster: &Cluster) -> Self {
-        Self(changes(cluster, RandomState::new().hash_one("jitter")).boxed())
-    }
-
-    /// Returns when the Lease shows an operation: at once where it does so already, and then with each change of it.
-    /// Dropping it loses nothing.
-    pub async fn next(&mut self) {
-        while let Some(held) = self.0.next().await {
-            if held.is_some_and(|it| it.record.mode.is_some()) {
-                return;
-            }
-        }
-        // It never ends.
-        std::future::pending::<()>().await;
-    }
-}
 
 /// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
 pub const SCALED: &str = "pillar-rs/site-scaled";

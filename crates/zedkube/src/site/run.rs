@@ -11,11 +11,11 @@ use agent::{Error, Station, Troubles, publication, wire};
 use kubeapi::{Cluster, NodeName, Target};
 use kubenodeop::{Cordon, CordonOwner, node};
 use nodestatus::{Membership, Standing};
-use outage::calls::{self, Pulses};
+use outage::calls::{self, Newest, Pulses};
 use outage::margin;
 use outage::margin::facts::{Data, Own as Etcd, Readyz};
 use outage::operator::{self as lease, Failed};
-use outage::site::calls::{self as site_calls, Begins};
+use outage::site::calls as site_calls;
 use outage::site::coordinate::{self, Move};
 use outage::site::member::{self, Facts, Next, Own, Word};
 use outage::site::operator;
@@ -100,17 +100,19 @@ impl Sites {
         mut self,
         cluster: Cluster,
         target: Target,
+        mut lease: Newest,
         mut standing: watch::Receiver<Standing>,
     ) {
         let mut stop = self.station.stop.clone();
         let clock = self.station.clock;
-        let mut begins = None;
         loop {
             let membership = standing.borrow_and_update().membership;
             let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
             let look = async {
-                if at_rest {
-                    begins.get_or_insert_with(|| Begins::watch(&cluster)).next().await;
+                let begun =
+                    |held: &Option<Box<Held>>| held.as_ref().is_some_and(|it| it.record.mode.is_some());
+                if at_rest && lease.wait_for(begun).await.is_err() {
+                    return std::future::pending().await;
                 }
                 match membership {
                     Membership::Member => {
@@ -132,9 +134,6 @@ impl Sites {
                 () = stop.stopped() => return,
                 () = look => {}
                 changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
-            }
-            if self.record.is_some() {
-                begins = None;
             }
         }
     }

@@ -67,3 +67,19 @@ async fn o1_two_hundred_pods_are_told_five_times_a_second_and_the_last_word_is_w
     assert_eq!((last.counts.total, last.counts.gone), (last.counts.total, last.counts.total));
     assert!(usize::try_from(last.counts.gone).unwrap() > PODS);
 }
+
+#[tokio::test(start_paused = true)]
+async fn u10_an_idle_node_follows_the_lease_of_turns_by_one_watch_that_is_renewed_every_ten_minutes() {
+    let mut device = Device::idle().await;
+    device.pass(Duration::from_mins(1)).await;
+    let lease = "fieldSelector=metadata.name%3Dpillar-rs-outage";
+    let (before, lists) = (device.sim.faults().count("GET", lease), |device: &Device| {
+        let seen = device.sim.faults().seen();
+        seen.iter().filter(|it| it.uri.contains(lease) && !it.uri.contains("watch=true")).count()
+    });
+    assert_eq!((lists(&device), before), (1, 2), "one list, one watch: {:#?}", device.sim.faults().seen());
+    device.pass(Duration::from_hours(1)).await;
+    let after = device.sim.faults().count("GET", lease) - before;
+    assert!((6..=7).contains(&after), "{after} requests an hour");
+    assert_eq!(lists(&device), 1);
+}
