@@ -69,14 +69,20 @@ async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_a
 }
 
 #[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-/// Runs `scenario` where the environment says, or says why not: past the test's own output, which nobody sees when
+/// The cluster that the environment names, or why `name` is skipped: past the test's own output, which nobody sees when
 /// it passes.
-async fn on_a_real_server(name: &str, scenario: impl AsyncFnOnce(&mut World)) {
-    let Some(cluster) = Cluster::of_environment().await else {
+async fn real_cluster(name: &str) -> Option<Cluster> {
+    let cluster = Cluster::of_environment().await;
+    if cluster.is_none() {
         writeln!(std::io::stderr(), "skipped on a real API server: {name}: {SKIPPED}").unwrap();
-        return;
-    };
-    played_on(cluster, scenario).await;
+    }
+    cluster
+}
+
+async fn on_a_real_server(name: &str, scenario: impl AsyncFnOnce(&mut World)) {
+    if let Some(cluster) = real_cluster(name).await {
+        played_on(cluster, scenario).await;
+    }
 }
 
 async fn played_on(cluster: Cluster, scenario: impl AsyncFnOnce(&mut World)) {
@@ -87,15 +93,31 @@ async fn played_on(cluster: Cluster, scenario: impl AsyncFnOnce(&mut World)) {
 }
 
 /// The stage for real servers is itself tried on a server: the embedded cluster's, over HTTP, as a stranger.
-#[tokio::test]
-async fn the_stage_for_real_servers_plays_a_whole_reboot() {
+async fn on_a_stranger(scenario: impl AsyncFnOnce(Cluster)) {
     let sim = kubesim::Sim::new(kubesim::SimConfig::default());
     let server = sim.serve().await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("kubeconfig");
     pubsub::store::replace(&file, server.kubeconfig().as_bytes()).unwrap();
-    let cluster = Cluster::of_kubeconfig(&file).await;
-    played_on(cluster, reboot::a_reboot_is_drained_carried_out_once_and_the_node_comes_back).await;
+    scenario(Cluster::of_kubeconfig(&file).await).await;
     assert_eq!(sim.list("nodes").len(), 0, "the stage left nodes behind");
     assert_eq!(sim.list("pods").len(), 0, "the stage left pods behind");
+}
+
+#[tokio::test]
+async fn the_stage_for_real_servers_plays_a_whole_reboot() {
+    let reboot = reboot::a_reboot_is_drained_carried_out_once_and_the_node_comes_back;
+    on_a_stranger(|cluster| played_on(cluster, reboot)).await;
+}
+
+#[tokio::test]
+async fn the_stage_for_real_servers_plays_two_reboots() {
+    on_a_stranger(turns::u1_two_nodes_told_together_are_never_cordoned_together).await;
+}
+
+#[tokio::test]
+async fn u1_two_nodes_told_together_are_never_cordoned_together_on_a_real_server() {
+    if let Some(cluster) = real_cluster("two nodes told together").await {
+        turns::u1_two_nodes_told_together_are_never_cordoned_together(cluster).await;
+    }
 }

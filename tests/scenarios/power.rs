@@ -4,7 +4,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use scenarios::{AT_ONCE, Dice, at_once, folders_of_a_device, power_lost, within, within_still};
+use scenarios::{AT_ONCE, by_chance, folders_of_a_device, power_lost, within, within_still};
 
 /// The clock stands still while nobody waits for it, so that these cost half a minute of a small machine.
 const RUNS: u64 = 100;
@@ -14,15 +14,8 @@ fn r6_three_nodes_that_lose_power_anywhere_come_back_in_any_order_with_wrong_clo
     let seed = RandomState::new().hash_one(0);
     println!("as `cargo test -p zedbox --test soak -- --power {RUNS} --seed {seed}`");
     let folders = within(folders_of_a_device());
-    let jobs = (1..=RUNS).map(|number| {
-        let (seed, folders) = (seed.wrapping_add(number), &folders);
-        let lost = move || {
-            println!("run {number}: {}", within_still(power_lost(Dice::new(seed), folders)));
-            0
-        };
-        (format!("run {number}"), lost)
-    });
-    let outcome = at_once(AT_ONCE, jobs.collect::<Vec<_>>());
+    let outcome =
+        by_chance("power lost", seed, (RUNS, AT_ONCE), |dice| within_still(power_lost(dice, &folders)));
     assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));
     assert_eq!(outcome.runs, usize::try_from(RUNS).unwrap());
 }

@@ -4,7 +4,9 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use scenarios::{AT_ONCE, Dice, at_once, turns_in_trouble, within_still};
+use topics::DrainStatus;
+
+use scenarios::{AT_ONCE, Cluster, World, by_chance, turns_in_trouble, within_still};
 
 /// Each takes some ten minutes of the agents' time, and seconds of a machine's.
 const RUNS: u64 = 2;
@@ -13,15 +15,41 @@ const RUNS: u64 = 2;
 fn u1_u14_nodes_told_together_go_one_at_a_time_whatever_happens_to_them_and_to_the_lease() {
     let seed = RandomState::new().hash_one(0);
     println!("as `cargo test -p zedbox --test soak -- --turns {RUNS} --seed {seed}`");
-    let jobs = (1..=RUNS).map(|number| {
-        let seed = seed.wrapping_add(number);
-        let met = move || {
-            println!("run {number}: {}", within_still(turns_in_trouble(Dice::new(seed))));
-            0
-        };
-        (format!("run {number}"), met)
-    });
-    let outcome = at_once(AT_ONCE, jobs.collect::<Vec<_>>());
+    let outcome =
+        by_chance("turns", seed, (RUNS, AT_ONCE), |dice| within_still(turns_in_trouble(dice, None)));
     assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));
     assert_eq!(outcome.runs, usize::try_from(RUNS).unwrap());
+}
+
+/// Both nodes of a real server's cluster.
+pub(crate) async fn u1_two_nodes_told_together_are_never_cordoned_together(cluster: Cluster) {
+    // Nobody starts its pods again elsewhere.
+    cluster.guard_nothing().await;
+    let other = cluster.as_the_other();
+    let mut both = [World::on(cluster), World::on(other)];
+    for world in &mut both {
+        world.start_all();
+        world.status(DrainStatus::NotRequested).await;
+    }
+    for world in &both {
+        world.ask_reboot(7);
+    }
+    let [first, second] = &mut both;
+    let (cluster, other) = (first.cluster.clone(), second.cluster.clone());
+    tokio::select! {
+        _ = async { tokio::join!(reboot(first), reboot(second)) } => {}
+        () = cluster.until_both_out(&other) => panic!("both nodes carry our cordon"),
+    }
+    cluster.tear_down().await;
+}
+
+async fn reboot(world: &mut World) {
+    world.recorded_count(1).await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    world.status(DrainStatus::NotRequested).await;
+    assert_eq!(world.recorded().len(), 1);
+    world.kill_all().await;
 }

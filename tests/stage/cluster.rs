@@ -2,6 +2,7 @@
 //! a bare pod. Everything is done through the API, as another client would.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -19,33 +20,47 @@ use crate::server::ApiServer;
 const NODE: &str = "edge-node-1";
 /// UUID of the device.
 pub const UUID: &str = "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11";
+/// UUID of the device of the second node.
+pub(crate) const OTHER_UUID: &str = "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22";
 const NODES: [(&str, &str); 5] = [
     (NODE, UUID),
-    ("edge-node-2", "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22"),
+    ("edge-node-2", OTHER_UUID),
     ("edge-node-3", "0d6e3c1a-1f4e-4f7e-8f7a-7d5e0c0c0c33"),
     ("edge-node-4", "51b7c0de-77aa-4c2e-9d1b-3b6c0a0d0d44"),
     ("edge-node-5", "c3a9e1f0-12bb-4f5d-8e2c-6f7d0b0e0e55"),
 ];
 /// How many of them a cluster has that does not say.
 const THREE: usize = 3;
+/// The mark of our cordon on a node.
+pub(crate) const OWNER: &str = "pillar-rs/cordon-owner";
 /// Namespace of the guarded application and its budget.
 const SHOP: &str = "shop";
 /// The budget, and the label `app` of its pods.
 pub(crate) const BUDGET: &str = "web";
 
 /// Names of our node and of the namespace of the guarded application.
+#[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) node: String,
     pub(crate) uuid: &'static str,
     pub(crate) namespace: String,
 }
 
-enum Backend {
-    Embedded(Sim),
-    Real(Box<Real>),
+impl Place {
+    /// The second node of a real cluster.
+    pub(crate) fn other(&self) -> String {
+        format!("{}-other", self.node)
+    }
 }
 
-/// A cluster with our node.
+#[derive(Clone)]
+enum Backend {
+    Embedded(Sim),
+    Real(Arc<Real>),
+}
+
+/// A cluster with our node. Copies are the same one.
+#[derive(Clone)]
 pub struct Cluster {
     backend: Backend,
     place: Place,
@@ -120,9 +135,21 @@ impl Cluster {
         Self {
             client: real.client().clone(),
             place,
-            backend: Backend::Real(Box::new(real)),
+            backend: Backend::Real(Arc::new(real)),
             noted: Noted::default(),
         }
+    }
+
+    /// The same real cluster as its other node sees it; that one is torn down.
+    #[must_use]
+    pub fn as_the_other(&self) -> Self {
+        let place = Place { node: self.place.other(), uuid: OTHER_UUID, ..self.place.clone() };
+        Self { place, noted: Noted::default(), ..self.clone() }
+    }
+
+    /// Returns when our node and that of `other` carry our cordon at once.
+    pub async fn until_both_out(&self, other: &Self) {
+        real::until_two_out(&self.client, [&self.place.node, &other.place.node]).await;
     }
 
     /// Removes what was built on a real server.
@@ -177,7 +204,7 @@ impl Cluster {
     #[must_use]
     pub fn owner(&self) -> Option<String> {
         let node = self.sim().get("nodes", "", &self.place.node).unwrap();
-        node["metadata"]["annotations"]["pillar-rs/cordon-owner"].as_str().map(str::to_owned)
+        node["metadata"]["annotations"][OWNER].as_str().map(str::to_owned)
     }
 
     async fn node(&self) -> Node {
@@ -228,6 +255,11 @@ impl Cluster {
     /// No pod of the guarded application may go.
     pub async fn block(&self) {
         self.want_available(3).await;
+    }
+
+    /// All of the guarded application may go.
+    pub async fn guard_nothing(&self) {
+        self.want_available(0).await;
     }
 
     /// Two of the guarded application may go.

@@ -239,6 +239,25 @@ pub fn within_still<T>(future: impl Future<Output = T>) -> T {
     runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
+/// Does `run` so often, so many at once, each with dice of its own: `seed` plus its number. Each says what it was, and is
+/// printed so.
+pub fn by_chance(
+    what: &str,
+    seed: u64,
+    (runs, many): (u64, usize),
+    run: impl Fn(Dice) -> String + Sync,
+) -> Outcome {
+    let jobs = (1..=runs).map(|number| {
+        let (seed, run) = (seed.wrapping_add(number), &run);
+        let job = move || {
+            println!("run {number}: {}", run(Dice::new(seed)));
+            0
+        };
+        (format!("{what}, run {number}, its own seed {seed}"), job)
+    });
+    at_once(many, jobs.collect::<Vec<_>>())
+}
+
 /// Does `jobs`, so many at once. Each says how many kills it has dealt; one that panics is a violation.
 pub fn at_once<J: FnOnce() -> usize + Send>(
     many: usize,

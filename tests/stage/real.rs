@@ -3,16 +3,19 @@
 //!
 //! Everything lies in a namespace and on nodes of its own names, and is removed at the end.
 
+use std::collections::BTreeSet;
+
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams};
+use kube::core::WatchEvent;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::cluster::{BUDGET, Place};
+use crate::cluster::{BUDGET, OTHER_UUID, OWNER, Place};
 use crate::roles;
 use crate::server::ApiServer;
 
@@ -33,9 +36,9 @@ impl Real {
         let namespace = json!({ "metadata": { "name": place.namespace } });
         create::<Namespace>(&Api::all(client.clone()), namespace).await;
         roles::grant(client, &place.namespace).await;
-        let other = format!("{}-other", place.node);
+        let other = place.other();
         let mut kubelets = JoinSet::new();
-        for (node, uuid) in [(&place.node, place.uuid), (&other, "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22")] {
+        for (node, uuid) in [(&place.node, place.uuid), (&other, OTHER_UUID)] {
             let object = json!({ "metadata": { "name": node, "labels": { "node-uuid": uuid } } });
             create::<Node>(&Api::all(client.clone()), object).await;
             ready(client, node, true).await;
@@ -80,7 +83,7 @@ impl Real {
         let now = DeleteParams::default().grace_period(0);
         let nodes: Api<Node> = Api::all(self.client().clone());
         let leases: Api<Lease> = Api::namespaced(self.client().clone(), LEASES);
-        for node in [place.node.clone(), format!("{}-other", place.node)] {
+        for node in [place.node.clone(), place.other()] {
             nodes.delete(&node, &now).await.unwrap();
             drop(leases.delete(&node, &now).await);
         }
@@ -127,6 +130,36 @@ pub(crate) async fn ready(client: &Client, node: &str, is: bool) {
     let condition = json!({ "type": "Ready", "status": status, "reason": "Scenario", "message": "" });
     let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
     nodes.patch_status(node, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Returns when two of `nodes` carry our cordon at once.
+pub(crate) async fn until_two_out(client: &Client, nodes: [&str; 2]) {
+    let api: Api<Node> = Api::all(client.clone());
+    let is_out = |node: &Node| node.annotations().contains_key(OWNER);
+    loop {
+        let all = api.list(&ListParams::default()).await.unwrap();
+        let ours = |it: &Node| nodes.contains(&it.name_any().as_str()) && is_out(it);
+        let mut out: BTreeSet<String> = all.iter().filter(|it| ours(it)).map(Node::name_any).collect();
+        let version = all.metadata.resource_version.clone().unwrap_or_default();
+        let mut changes = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+        while out.len() < 2 {
+            match changes.try_next().await {
+                Ok(Some(WatchEvent::Added(node) | WatchEvent::Modified(node))) => {
+                    if ours(&node) {
+                        out.insert(node.name_any())
+                    } else {
+                        out.remove(&node.name_any())
+                    };
+                }
+                Ok(Some(WatchEvent::Bookmark(_) | WatchEvent::Deleted(_))) => {}
+                // A watch that ends begins with a list again.
+                Ok(Some(WatchEvent::Error(_)) | None) | Err(_) => break,
+            }
+        }
+        if out.len() == 2 {
+            return;
+        }
+    }
 }
 
 /// Waits until the object `name` is as wanted.
@@ -234,8 +267,8 @@ async fn keep_budget(client: Client, namespace: String) {
     }
 }
 
-fn generation(event: Option<&kube::core::WatchEvent<PodDisruptionBudget>>) -> Option<i64> {
-    use kube::core::WatchEvent::{Added, Bookmark, Deleted, Error, Modified};
+fn generation(event: Option<&WatchEvent<PodDisruptionBudget>>) -> Option<i64> {
+    use WatchEvent::{Added, Bookmark, Deleted, Error, Modified};
     match event? {
         Added(budget) | Modified(budget) | Deleted(budget) => budget.metadata.generation,
         Bookmark(_) | Error(_) => None,

@@ -63,9 +63,10 @@ impl ApiServer {
         Self { client: Client::try_from(config.clone()).unwrap(), config, has_controllers: true, _own: None }
     }
 
-    /// The same server as `user` sees it, who has nothing but what it was given.
+    /// The same server as `user` sees it, who has nothing but what it was given; nothing is retried behind its back.
     pub(crate) fn client_of(&self, user: String) -> Client {
         let mut config = self.config.clone();
+        config.default_retry = false;
         config.auth_info.impersonate = Some(user);
         Client::try_from(config).unwrap()
     }

@@ -1,6 +1,7 @@
 //! Nodes that are all told to reboot in the same moment, and troubles by chance: of the many things that end a turn in
 //! the wrong way, whichever the dice name. Looked at with every change: how many nodes carry our cordon.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,18 +12,30 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use topics::DrainStatus;
 
+use crate::cluster::OWNER;
 use crate::{Agent, Cluster, Dice, World, reboot_config};
 
 const LEASES: &str = "coordination/leases";
 const NAMESPACE: &str = "eve-kube-app";
 const LEASE: &str = "pillar-rs-outage";
-const OWNER: &str = "pillar-rs/cordon-owner";
-/// Troubles begin within so many seconds.
-const BEGIN_S: u64 = 60;
-/// What is away is away for at most so many.
-const AWAY_S: u64 = 240;
-/// The last trouble is over by then; a failed attempt is tried again within minutes.
-const PATIENCE: Duration = Duration::from_mins(20);
+
+/// How long things take, in seconds.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    /// A trouble begins within so many of the one before.
+    begin: u64,
+    /// What is away is away for at most so many.
+    away: u64,
+    /// A node that goes down is off for at most so many.
+    off: u64,
+    /// The last trouble is over by then; a failed attempt is tried again within minutes.
+    patience: u64,
+}
+
+/// On a clock that stands still while nobody waits for it: hours pass, and cost nothing but what is done in them.
+const STILL: Pace = Pace { begin: 60, away: 240, off: 60, patience: 20 * 60 };
+/// On a clock of people, with short waits of the agents.
+const REAL: Pace = Pace { begin: 10, away: 20, off: 3, patience: 10 * 60 };
 
 /// What happens to one node.
 #[derive(Debug, Clone, Copy)]
@@ -57,11 +70,13 @@ struct Node {
     cuts: JoinSet<()>,
 }
 
-/// One run. Returns what it was, for a person.
+/// One run, of agents that are tasks on a clock that stands still, or processes of `zedbox`. Returns what it was, for a
+/// person. Clocks are wrong only of tasks.
 ///
 /// # Panics
 /// More nodes carry our cordon than the limit allows, or one never comes to its end.
-pub async fn turns_in_trouble(mut dice: Dice) -> String {
+pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>) -> String {
+    let pace = if zedbox.is_some() { REAL } else { STILL };
     let count = 3 + usize::try_from(dice.below(3)).unwrap();
     let (limit, servers) = (1 + dice.below(2), 1 + usize::try_from(dice.below(2)).unwrap() * 4);
     let clusters = Cluster::embedded_of(count, Duration::from_secs(10)).await;
@@ -78,15 +93,20 @@ pub async fn turns_in_trouble(mut dice: Dice) -> String {
             as_worker(&sim, &name);
         }
         let mut world = World::on(cluster);
-        // Hours pass, and cost nothing but what is done in them: all waits are those of a device.
-        (world.patience, world.limits) = (PATIENCE, json!({}));
+        world.patience = Duration::from_secs(pace.patience);
         world.config(&config(&sim.list("nodes"), 6));
-        world.clock_off_by(*dice.one_of(&[0, 0, -3_600, 3_600]));
-        let troubles = (0..dice.below(3)).map(|_| (secs(&mut dice, BEGIN_S), trouble(&mut dice))).collect();
-        nodes.push(Node { world, name, troubles, off: secs(&mut dice, 60), cuts: JoinSet::new() });
+        if let Some(zedbox) = zedbox {
+            world.becomes_processes(zedbox).await;
+        } else {
+            world.limits = json!({});
+            world.clock_off_by(*dice.one_of(&[0, 0, -3_600, 3_600]));
+        }
+        let troubles =
+            (0..dice.below(3)).map(|_| (secs(&mut dice, pace.begin), trouble(&mut dice, pace))).collect();
+        nodes.push(Node { world, name, troubles, off: secs(&mut dice, pace.off), cuts: JoinSet::new() });
     }
     let strokes: Vec<_> =
-        (0..dice.below(3)).map(|_| (secs(&mut dice, BEGIN_S), stroke(&mut dice, count))).collect();
+        (0..dice.below(3)).map(|_| (secs(&mut dice, pace.begin), stroke(&mut dice, pace, count))).collect();
     let seen =
         nodes.iter().map(|it| format!("{}: {:?}", it.name, it.troubles)).collect::<Vec<_>>().join("; ");
     let what = format!("{count} nodes, {servers} servers at most, limit {limit}; {strokes:?}; {seen}");
@@ -127,19 +147,21 @@ fn secs(dice: &mut Dice, most: u64) -> Duration {
     Duration::from_millis(dice.below(1_000 * most))
 }
 
-fn trouble(dice: &mut Dice) -> Trouble {
+fn trouble(dice: &mut Dice, pace: Pace) -> Trouble {
     match dice.below(3) {
         0 => Trouble::Kill(*dice.one_of(&Agent::ALL)),
-        1 => Trouble::Power(secs(dice, AWAY_S)),
-        _ => Trouble::CutOff(secs(dice, AWAY_S)),
+        1 => Trouble::Power(secs(dice, pace.away)),
+        _ => Trouble::CutOff(secs(dice, pace.away)),
     }
 }
 
-fn stroke(dice: &mut Dice, nodes: usize) -> Stroke {
+fn stroke(dice: &mut Dice, pace: Pace, nodes: usize) -> Stroke {
     match dice.below(3) {
         0 => Stroke::LeaseDeleted,
-        1 => Stroke::LeaseRestored(secs(dice, 60)),
-        _ => Stroke::NodeRejoins(usize::try_from(dice.below(nodes as u64)).unwrap(), secs(dice, 120)),
+        1 => Stroke::LeaseRestored(secs(dice, pace.begin)),
+        _ => {
+            Stroke::NodeRejoins(usize::try_from(dice.below(nodes as u64)).unwrap(), secs(dice, pace.away / 2))
+        }
     }
 }
 

@@ -127,10 +127,15 @@ impl World {
     /// The same with agents that are processes of `zedbox`, each on its own.
     pub async fn of_processes(zedbox: &Path) -> Self {
         let mut world = Self::new().await;
-        let api = world.cluster.sim().serve().await.unwrap();
-        world.put("kubeconfig", &api.kubeconfig());
-        world.program = Some(Program { path: zedbox.to_owned(), whole: false, _api: api });
+        world.becomes_processes(zedbox).await;
         world
+    }
+
+    /// Agents that are started from now on are processes of `zedbox`.
+    pub(crate) async fn becomes_processes(&mut self, zedbox: &Path) {
+        let api = self.cluster.sim().serve_to(self.cluster.device_name()).await.unwrap();
+        self.put("kubeconfig", &api.kubeconfig());
+        self.program = Some(Program { path: zedbox.to_owned(), whole: false, _api: api });
     }
 
     /// The same with one process of `zedbox` that runs all agents; it counts as zedagent.

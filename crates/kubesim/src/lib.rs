@@ -156,7 +156,15 @@ impl Sim {
     /// # Errors
     /// No port can be had.
     pub async fn serve(&self) -> std::io::Result<Server> {
-        Server::start(self.service()).await
+        self.serve_to("").await
+    }
+
+    /// The same for what runs on this node, see [`Sim::service_of`].
+    ///
+    /// # Errors
+    /// No port can be had.
+    pub async fn serve_to(&self, node: &str) -> std::io::Result<Server> {
+        Server::start(self.service_of(node)).await
     }
 
     /// Answers that the API gives in place of its own, and what it was asked.

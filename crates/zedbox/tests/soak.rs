@@ -16,8 +16,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use scenarios::{
-    AT_ONCE, Course, Dice, Outcome, Story, at_once, folders_of_a_device, power_lost, turns_in_trouble,
-    within, within_still,
+    AT_ONCE, Course, Dice, Outcome, Story, at_once, by_chance, folders_of_a_device, power_lost,
+    turns_in_trouble, within, within_still,
 };
 
 /// Kills of a run of all tests.
@@ -52,29 +52,18 @@ fn soak(seed: u64, kills: usize) -> Outcome {
 
 fn power(seed: u64, runs: u64) -> Outcome {
     let folders = within(folders_of_a_device());
-    let jobs = (1..=runs).map(|number| {
-        let (seed, folders) = (seed.wrapping_add(number), &folders);
-        let lost = move || {
-            let what = within_still(power_lost(Dice::new(seed), folders));
-            println!("run {number}: {what}");
-            0
-        };
-        (format!("power lost, run {number}, its own seed {seed}"), lost)
-    });
-    at_once(AT_ONCE, jobs.collect::<Vec<_>>())
+    by_chance("power lost", seed, (runs, AT_ONCE), |dice| within_still(power_lost(dice, &folders)))
 }
 
 fn turns(seed: u64, runs: u64) -> Outcome {
-    let jobs = (1..=runs).map(|number| {
-        let seed = seed.wrapping_add(number);
-        let met = move || {
-            let what = within_still(turns_in_trouble(Dice::new(seed)));
-            println!("run {number}: {what}");
-            0
-        };
-        (format!("turns in trouble, run {number}, its own seed {seed}"), met)
-    });
-    at_once(AT_ONCE, jobs.collect::<Vec<_>>())
+    by_chance("turns in trouble", seed, (runs, AT_ONCE), |dice| within_still(turns_in_trouble(dice, None)))
+}
+
+fn turns_of_processes(seed: u64, runs: u64) -> Outcome {
+    let zedbox = Path::new(env!("CARGO_BIN_EXE_zedbox"));
+    by_chance("turns in trouble", seed, (runs, 2 * AT_ONCE), |dice| {
+        within(turns_in_trouble(dice, Some(zedbox)))
+    })
 }
 
 fn every_write() -> Outcome {
@@ -108,7 +97,7 @@ fn main() {
         power(seed, runs)
     } else if let Some(runs) = number("--turns") {
         println!("three to five nodes told to reboot together, with troubles, {runs} times, --seed {seed}");
-        turns(seed, runs)
+        if has("--processes") { turns_of_processes(seed, runs) } else { turns(seed, runs) }
     } else {
         let kills = number("--kills").map_or(KILLS, |it| usize::try_from(it).unwrap());
         println!("killing agents {kills} times, --seed {seed}");
