@@ -2,7 +2,6 @@
 //!
 //! On the embedded cluster, whose Lease, etcd and nodes are changed behind the agents' backs.
 
-use kubesim::{Etcd, EtcdFault};
 use outage::operator;
 use outage::turn::record::{Forced, LEASE};
 use outage::turn::rule::release;
@@ -13,13 +12,13 @@ use topics::{
     Topic, go_json,
 };
 
-const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
-const LEASES: &str = "coordination/leases";
-const PLACE: &str = "eve-kube-app";
+pub(crate) const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
+pub(crate) const LEASES: &str = "coordination/leases";
+pub(crate) const PLACE: &str = "eve-kube-app";
 const QUESTION: &str = "run/nodeagent/OutageQuestion/global.json";
 
 /// Our node is drained for a reboot; nodeagent does not run yet.
-async fn drained(world: &mut World) {
+pub(crate) async fn drained(world: &mut World) {
     for agent in [Agent::Zedagent, Agent::Baseosmgr, Agent::Zedkube] {
         world.start(agent);
     }
@@ -29,7 +28,7 @@ async fn drained(world: &mut World) {
 }
 
 /// Waits until nodeagent is held back, and says why and what to type.
-async fn held(world: &World) -> OutageQuestion {
+pub(crate) async fn held(world: &World) -> OutageQuestion {
     let held = |it: Option<&OutageQuestion>| it.is_some_and(|it| !it.held.is_empty());
     world.until::<OutageQuestion>("nodeagent", "a machine that is held back", held).await.unwrap()
 }
@@ -75,43 +74,6 @@ async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_take
     world.until::<NodeDrainProgress>("zedkube", "a turn to be waited for again", waits).await;
     world.cluster.until_schedulable().await;
     assert_eq!(world.recorded(), []);
-}
-
-#[tokio::test]
-async fn u3_a_server_whose_margin_went_after_its_grant_is_held_with_the_reason_and_goes_once_it_is_back() {
-    let mut world = World::new().await;
-    let etcd = Etcd::start(&NODES).await.unwrap();
-    for name in NODES {
-        world.cluster.sim().edit("nodes", "", name, |node| {
-            node["metadata"]["labels"]["node-role.kubernetes.io/etcd"] = json!("true");
-            node["metadata"]["annotations"]["etcd.k3s.cattle.io/node-name"] = etcd.member_name(name).into();
-            let voter = json!({ "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" });
-            node["status"]["conditions"].as_array_mut().unwrap().push(voter);
-        });
-    }
-    world.put("k3s/server/db/etcd/member", "");
-    let data = world.bus.path("k3s");
-    let zedkube = &mut world.limits["zedkube"];
-    zedkube["etcd_metrics"] = etcd.metrics_url(NODES[0]).into();
-    zedkube["etcd_gateway"] = etcd.gateway_url(NODES[0]).into();
-    zedkube["etcd_data"] = data.to_str().unwrap().into();
-    world.limits["nodeagent"]["refused_pause_ms"] = json!(100);
-    drained(&mut world).await;
-    etcd.script(NODES[1], &[EtcdFault::Down]);
-    world.start(Agent::Nodeagent);
-    let question = held(&world).await;
-    assert!(question.held.contains("2 of 3 etcd voters are healthy"), "{question:?}");
-    assert!(question.next_step.contains("zedbox drain force complete --for reboot"), "{question:?}");
-    // It is asked again and again, and the machine stays up.
-    let again = |it: Option<&OutageQuestion>| it.is_some_and(|it| it.number > question.number);
-    world.until::<OutageQuestion>("nodeagent", "another question", again).await;
-    assert_eq!(world.recorded(), []);
-    assert!(world.cluster.cordoned().await);
-    etcd.script(NODES[1], &[]);
-    world.recorded_count(1).await;
-    let lease = world.cluster.sim().get(LEASES, PLACE, LEASE).unwrap();
-    let holders = lease["metadata"]["annotations"]["pillar-rs/outage-holders"].as_str().unwrap();
-    assert!(holders.contains("\"going-down\""), "{holders}");
 }
 
 #[tokio::test]
