@@ -22,8 +22,12 @@ use crate::reply::Reply;
 /// How long the server is asked to keep one watch open. Short, since a dead connection is noticed only
 /// [`MARGIN`] after it.
 pub const SLOT: Duration = Duration::from_secs(30);
-/// How much longer than its slot a watch may be silent before the connection is given up.
+/// How much longer than its slot a watch may be silent before the connection is given up, but see [`QUIET`].
 pub const MARGIN: Duration = Duration::from_secs(5);
+
+/// A watch of which so long nothing is heard is dead, as servers send a bookmark each minute; or its version is of a time
+/// that a restored store does not know, and what changes now is kept from it.
+pub const QUIET: Duration = Duration::from_secs(150);
 
 /// Objects of one page of a list: of large pods it has a few megabytes.
 const PAGE: u32 = 200;
@@ -251,7 +255,7 @@ impl<K: Object> Follower<K> {
                     }
                 }
                 At::Open { version, mut events } => {
-                    match timeout(self.manner.slot + MARGIN, events.next()).await {
+                    match timeout((self.manner.slot + MARGIN).min(QUIET), events.next()).await {
                         Err(_elapsed) => self.list_again("silent"),
                         Ok(None) => {
                             // The end of a slot or a cut: both continue where they were, after a short rest, so that

@@ -9,7 +9,7 @@ use step::Mono;
 use tokio::time::timeout;
 
 use crate::mock::{self, Answer, Calls, Then};
-use crate::watch::{Heard, MARGIN, Manner, News, SLOT, Scope, follow, follow_in};
+use crate::watch::{Heard, MARGIN, Manner, News, QUIET, SLOT, Scope, follow, follow_in};
 
 fn map(name: &str, version: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "resourceVersion": version}})
@@ -154,6 +154,19 @@ async fn a_server_that_closes_every_watch_at_once_is_not_asked_in_a_circle() {
     assert_eq!(hear(&mut stream).await, "listed ");
     assert!(timeout(Duration::from_secs(60), stream.next()).await.is_err());
     assert!(calls.lines().len() <= 122, "{}", calls.lines().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_watch_without_even_a_bookmark_is_given_up_long_before_its_end() {
+    let now = mock::clock();
+    let (mut stream, _) = paged(vec![
+        page("", &[map("a", "2")]),
+        Answer::Lines(vec![], Then::Silence),
+        page("", &[map("a", "1")]),
+    ]);
+    assert_eq!(news(&mut stream).await, "listed a");
+    assert_eq!(news(&mut stream).await, "listed a");
+    assert!(now() <= Mono::START + QUIET + Duration::from_secs(1), "{:?}", now());
 }
 
 fn page(next: &str, maps: &[Value]) -> Answer {
