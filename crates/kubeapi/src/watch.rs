@@ -4,6 +4,7 @@
 //! own watcher is not used because it hides replies and reads no Retry-After.
 
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt};
@@ -11,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, WatchParams};
 use kube::core::{ObjectList, Request, WatchEvent};
 use serde::de::DeserializeOwned;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 use tracing::debug;
 
 use crate::client::{self, Cluster};
@@ -25,8 +26,9 @@ pub const SLOT: Duration = Duration::from_secs(30);
 /// How much longer than its slot a watch may be silent before the connection is given up, but see [`QUIET`].
 pub const MARGIN: Duration = Duration::from_secs(5);
 
-/// A watch of which so long nothing is heard is dead, as servers send a bookmark each minute; or its version is of a time
-/// that a restored store does not know, and what changes now is kept from it.
+/// After so long without anything heard all is listed again, however often the watch was opened meanwhile: servers send
+/// a bookmark each minute and before the end of a slot. The connection is dead; or the store was restored from a
+/// snapshot and has not reached the version yet from which on we hear.
 pub const QUIET: Duration = Duration::from_secs(150);
 
 /// Objects of one page of a list: of large pods it has a few megabytes.
@@ -167,6 +169,8 @@ struct Follower<K> {
     tries: u32,
     /// Wait before the next call.
     rest: Option<Duration>,
+    /// Ends [`QUIET`] after anything was heard of the collection.
+    quiet: Pin<Box<Sleep>>,
     at: At<K>,
 }
 
@@ -202,6 +206,7 @@ where
         troubled: false,
         tries: 0,
         rest: None,
+        quiet: Box::pin(sleep(QUIET)),
         at: At::List(None),
     };
     stream::unfold(follower, |mut follower| async move {
@@ -255,33 +260,39 @@ impl<K: Object> Follower<K> {
                     }
                 }
                 At::Open { version, mut events } => {
-                    match timeout((self.manner.slot + MARGIN).min(QUIET), events.next()).await {
-                        Err(_elapsed) => self.list_again("silent"),
-                        Ok(None) => {
+                    let next = timeout(self.manner.slot + MARGIN, events.next());
+                    let next = tokio::select! {
+                        biased;
+                        next = next => next.ok(),
+                        () = &mut self.quiet => None,
+                    };
+                    match next {
+                        None => self.list_again("silent"),
+                        Some(None) => {
                             // The end of a slot or a cut: both continue where they were, after a short rest, so that
                             // a server that closes at once is not asked in a circle.
                             self.rest = Some(self.pace.pause(1, None));
                             self.at = At::Resume { version };
                         }
-                        Ok(Some(Ok(WatchEvent::Bookmark(mark)))) => {
-                            self.tries = 0;
+                        Some(Some(Ok(WatchEvent::Bookmark(mark)))) => {
+                            self.hears();
                             self.at = At::Open { version: mark.metadata.resource_version, events };
                         }
-                        Ok(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
+                        Some(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
                             self.keep(version, &object, events);
                             return News::Heard(Heard::Put(object));
                         }
-                        Ok(Some(Ok(WatchEvent::Deleted(object)))) => {
+                        Some(Some(Ok(WatchEvent::Deleted(object)))) => {
                             self.keep(version, &object, events);
                             return News::Heard(Heard::Gone(object));
                         }
-                        Ok(Some(Ok(WatchEvent::Error(status)))) => {
+                        Some(Some(Ok(WatchEvent::Error(status)))) => {
                             let error = client::from_library(&self.scope.what, "", kube::Error::Api(status));
                             if let Some(heard) = self.broken(version, error) {
                                 return News::Heard(heard);
                             }
                         }
-                        Ok(Some(Err(error))) => {
+                        Some(Some(Err(error))) => {
                             if let Some(heard) = self.broken(version, error) {
                                 return News::Heard(heard);
                             }
@@ -308,7 +319,7 @@ impl<K: Object> Follower<K> {
                     self.at = At::List(Some(Pages { objects, next, version }));
                     return None;
                 }
-                self.tries = 0;
+                self.hears();
                 self.troubled = false;
                 self.at = At::Resume { version };
                 Some(Heard::Listed(objects))
@@ -321,8 +332,14 @@ impl<K: Object> Follower<K> {
         }
     }
 
-    fn keep(&mut self, old: String, object: &K, events: BoxStream<'static, Result<WatchEvent<K>, Error>>) {
+    /// Something of the collection was heard.
+    fn hears(&mut self) {
         self.tries = 0;
+        self.quiet = Box::pin(sleep(QUIET));
+    }
+
+    fn keep(&mut self, old: String, object: &K, events: BoxStream<'static, Result<WatchEvent<K>, Error>>) {
+        self.hears();
         let version = object.version().map_or(old, str::to_owned);
         self.at = At::Open { version, events };
     }

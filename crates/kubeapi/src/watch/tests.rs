@@ -6,7 +6,8 @@ use futures::stream::{BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use step::Mono;
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 
 use crate::mock::{self, Answer, Calls, Then};
 use crate::watch::{Heard, MARGIN, Manner, News, QUIET, SLOT, Scope, follow, follow_in};
@@ -167,6 +168,34 @@ async fn a_long_watch_without_even_a_bookmark_is_given_up_long_before_its_end() 
     assert_eq!(news(&mut stream).await, "listed a");
     assert_eq!(news(&mut stream).await, "listed a");
     assert!(now() <= Mono::START + QUIET + Duration::from_secs(1), "{:?}", now());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_in_time_and_say_nothing_are_no_sign_of_life() {
+    // As of a server that was restored from a snapshot, as long as it is behind the version.
+    let mut answers = vec![mock::list("500", &[])];
+    let mut slots = Vec::new();
+    for _ in 0..20 {
+        let (slot, lines) = mpsc::unbounded_channel();
+        slots.push(slot);
+        answers.push(Answer::Live(lines));
+    }
+    let (mut stream, calls) = started(answers);
+    let ends = async {
+        for slot in slots {
+            sleep(Duration::from_secs(30)).await;
+            drop(slot);
+        }
+    };
+    let heard = async {
+        assert_eq!(hear(&mut stream).await, "listed ");
+        while calls.lines().iter().filter(|it| **it == LIST).count() < 2 {
+            assert!(timeout(Duration::from_secs(1), stream.next()).await.is_err());
+        }
+    };
+    let now = mock::clock();
+    tokio::select! { () = ends => panic!("never listed again: {:?}", calls.lines()), () = heard => {} }
+    assert!(now() <= Mono::START + QUIET + Duration::from_secs(2), "{:?}", now());
 }
 
 fn page(next: &str, maps: &[Value]) -> Answer {
