@@ -162,7 +162,8 @@ impl Core for Zedkube {
             Event::Tainted(taints) => self.care.tainted(taints, &mut out),
             Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
             Event::TurnConfirmed(result) => {
-                self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
+                let outcome = self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
+                self.follow(now, outcome);
             }
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,

@@ -273,6 +273,12 @@ impl Drain {
             }
             Run::Cordoning { tried, again, .. } if again.is_some_and(|at| now >= at) => {
                 *tried += 1;
+                if node.turn.held().is_some() {
+                    // The try that failed has taken its time; the turn may be another's by now.
+                    *again = Some(now + CONFIRM_AGAIN);
+                    out.push(Effect::Turn(Ask::Confirm));
+                    return None;
+                }
                 *again = None;
                 return self.send_cordon(node, out);
             }

@@ -74,21 +74,33 @@ impl Drain {
         None
     }
 
-    /// Hears whether the turn is still ours after the cordon. That it is not is heard as its standing, too.
+    /// Hears whether the turn is still ours, after the cordon or before another try of it. That it is not is heard as its
+    /// standing, too.
     pub(crate) fn turn_confirmed(
         &mut self,
         now: Mono,
         ours: bool,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) {
-        if let Run::Confirming { again } = &mut self.run {
-            if ours {
-                self.first_attempt(now, node, out);
-            } else {
-                *again = now + node.limits.probe_pause();
+    ) -> Option<Outcome> {
+        match &mut self.run {
+            Run::Confirming { .. } if ours => self.first_attempt(now, node, out),
+            Run::Confirming { again } => *again = now + node.limits.probe_pause(),
+            Run::Cordoning { again, .. } if ours && again.is_some() => {
+                *again = None;
+                return self.send_cordon(node, out);
             }
+            Run::Idle
+            | Run::Taken { .. }
+            | Run::Probing { .. }
+            | Run::Waiting { .. }
+            | Run::Cordoning { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. }
+            | Run::Ended(_) => {}
         }
+        None
     }
 
     /// Whether a turn is needed as the drain is, or kept if there is one.

@@ -129,6 +129,28 @@ fn u1_after_the_cordon_and_before_the_first_eviction_the_turn_is_looked_at_once_
 }
 
 #[test]
+fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
+    let mut bench = idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.hear(held(7));
+    let run = bench.run();
+    bench.hear(Event::Cordoned(run, Err("no answer".into())));
+    for _ in 0..2 {
+        bench.wait();
+        assert!(asked(&bench, &Ask::Confirm));
+        assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+        bench.hear(Event::TurnConfirmed(Err(Unconfirmed::Unknown("no answer".into()))));
+        assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    }
+    bench.hear(Event::TurnConfirmed(Ok(())));
+    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+    bench.hear(Event::Cordoned(run, Err("no answer".into())));
+    bench.hear(lost());
+    assert!(gives_back(&bench), "the cordon may have come through");
+    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
+}
+
+#[test]
 fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts_over() {
     let (mut bench, _) = draining();
     bench.hear(lost());
