@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use tree::{Fault, Tree};
-pub use wire::{BoxError, Fetch, Store, from_wire, to_wire};
+pub use wire::{BoxError, Store, to_wire};
 pub(crate) use wire::{FILE, LARGE, rest_of};
 
 /// A value that cannot be written or a text that cannot be read.
