@@ -12,6 +12,7 @@ use super::life::{Drain, Outcome};
 use super::run::{End, Run};
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, Said};
+use crate::limits::PROBE_PAUSE;
 
 impl Drain {
     /// What the standing of our turn means for the drain.
@@ -86,7 +87,7 @@ impl Drain {
             if ours {
                 self.first_attempt(now, node, out);
             } else {
-                *again = now + node.limits.probe_pause();
+                *again = now + PROBE_PAUSE;
             }
         }
     }
