@@ -54,15 +54,11 @@ pub enum Record {
 
 /// What is wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Fault {
     /// It is longer than any legal one.
     #[error("a message of {bytes} bytes or more, the limit is {limit}")]
-    TooLong {
-        /// What was received of it.
-        bytes: usize,
-        /// The longest legal one.
-        limit: usize,
-    },
+    TooLong { bytes: usize, limit: usize },
     /// It is no text.
     #[error("a message that is no text")]
     NoText,
