@@ -4,60 +4,38 @@ use std::path::PathBuf;
 
 /// An agent that meets one of these ends; its supervisor starts it again after a pause.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Error {
     /// A topic or file could not be written or its directory not be owned.
     #[error("serve {what}")]
     Pubsub {
-        /// Topic, key or file concerned.
         what: String,
-        /// The step that failed.
         #[source]
         source: pubsub::Error,
     },
     /// A value could not be put into its form on disk.
     #[error("encode {what}")]
     Encode {
-        /// Topic concerned.
         what: &'static str,
-        /// The member that failed.
         #[source]
         source: topics::Error,
     },
     /// Another process is this agent.
     #[error("start: process {pid} of {} is this agent already; stop it first", path.display())]
-    Already {
-        /// Its number, in its own PID namespace.
-        pid: String,
-        /// The pid file that names it.
-        path: PathBuf,
-    },
+    Already { pid: String, path: PathBuf },
     /// The device refused an operation.
     #[error("carry out {operation} by {by}: {reason}")]
-    Device {
-        /// `reboot`, `shutdown`, `poweroff` or `sync`.
-        operation: &'static str,
-        /// The device seam in use.
-        by: String,
-        /// What it answered.
-        reason: String,
-    },
+    Device { operation: &'static str, by: String, reason: String },
     /// A file of the machine could not be read.
     #[error("read {path}")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// An effect that the agent cannot continue without.
     #[error("{doing}: {reason}")]
-    Effect {
-        /// What was being done.
-        doing: &'static str,
-        /// Why it failed, with the next step.
-        reason: String,
-    },
+    Effect { doing: &'static str, reason: String },
 }
 
 impl Error {

@@ -129,27 +129,6 @@ impl<E: Send + 'static> Tasks<E> {
         });
     }
 
-    /// Follows `agent`'s topic `T` for good over its publisher's socket, for publishers whose files cannot be
-    /// seen. What makes no sense is logged here, once each, and goes no further.
-    ///
-    /// # Errors
-    /// A topic of no agent has no socket.
-    pub fn follow_socket<T: Topic>(
-        &mut self,
-        bus: &Bus,
-        agent: &str,
-        mut to_event: impl FnMut(Change<T>) -> Option<E> + Send + 'static,
-    ) -> Result<(), Error> {
-        let what = format!("{agent}/{}", T::NAME);
-        let mut subscription = bus
-            .socket_subscription(&name::<T>(agent), |bytes, fetch| Ok(go_json::from_wire::<T>(bytes, fetch)?))
-            .map_err(|source| Error::Pubsub { what: what.clone(), source })?;
-        self.events(format!("follow {what}"), move |outbox| async move {
-            while tell(&outbox, subscription.next().await, &mut to_event).await {}
-        });
-        Ok(())
-    }
-
     /// Follows one plain file for good, as a level: its present state first, then each new one.
     pub fn follow_file(
         &mut self,

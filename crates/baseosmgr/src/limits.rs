@@ -1,49 +1,32 @@
-//! Waits of this agent, with their defaults; a limits file may change them and tests shorten them.
+//! Waits of this agent, with their defaults; tests shorten some.
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use agent::limits::doubled;
 
-/// Waits in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// How long an image waits on a clustered node for any word of zedkube before it is switched without a
-    /// drain, which is then said and recorded as a skip.
-    pub unknown_wait_ms: u64,
-    /// How long a request of ours may stand while zedkube is at work on nothing, before it counts as failed.
-    pub unanswered_wait_ms: u64,
-    /// The first pause after a failure: of a drain, of a write, of a partition record.
-    pub again_first_ms: u64,
-    /// Pauses double up to this one.
-    pub again_longest_ms: u64,
-}
+/// How long a request of ours may stand while zedkube is at work on nothing, before it counts as failed.
+pub(crate) const UNANSWERED_WAIT: Duration = Duration::from_mins(5);
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            unknown_wait_ms: 300_000,
-            unanswered_wait_ms: 300_000,
-            again_first_ms: 30_000,
-            again_longest_ms: 1_800_000,
-        }
+agent::limits! {
+    /// Waits in milliseconds.
+    #[derive(Copy)]
+    pub struct Limits;
+    waits {
+        /// How long an image waits on a clustered node for any word of zedkube before it is switched without a
+        /// drain, which is then said and recorded as a skip.
+        unknown_wait, unknown_wait_ms = 300_000;
+        /// The first pause after a failure: of a drain, of a write, of a partition record.
+        again_first, again_first_ms = 30_000;
+        /// Pauses double up to this one.
+        again_longest, again_longest_ms = 1_800_000;
     }
+    others {}
 }
 
 impl Limits {
-    pub(crate) const fn unknown_wait(&self) -> Duration {
-        Duration::from_millis(self.unknown_wait_ms)
-    }
-
-    pub(crate) const fn unanswered_wait(&self) -> Duration {
-        Duration::from_millis(self.unanswered_wait_ms)
-    }
-
     /// The pause after the failure number `failures`, which counts from one.
     pub(crate) fn again(&self, failures: u32) -> Duration {
-        let doublings = failures.saturating_sub(1).min(32);
-        let grown = self.again_first_ms.saturating_mul(1 << doublings);
-        Duration::from_millis(grown.min(self.again_longest_ms.max(self.again_first_ms)))
+        doubled(self.again_first(), self.again_longest().max(self.again_first()), failures)
     }
 }
 

@@ -34,6 +34,9 @@ const ANSWER_LIMIT_BYTES: usize = 64 << 20;
 /// As much of an answer that is no `Status` is shown.
 const SHOWN_BYTES: usize = 300;
 
+/// A request, where it could be made.
+pub type Question = Result<Request<Vec<u8>>, request::Error>;
+
 /// A cluster to talk to. Clones share the connection.
 #[derive(Clone)]
 pub struct Cluster {
@@ -120,11 +123,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Every way in which a call comes to nothing, see [`Error`].
-    pub async fn ask<T: DeserializeOwned>(
-        &self,
-        what: &str,
-        request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<T, Error> {
+    pub async fn ask<T: DeserializeOwned>(&self, what: &str, request: Question) -> Result<T, Error> {
         self.ask_within(self.call_limit, what, request).await
     }
 
@@ -136,7 +135,7 @@ impl Cluster {
         &self,
         limit: Duration,
         what: &str,
-        request: Result<Request<Vec<u8>>, request::Error>,
+        request: Question,
     ) -> Result<T, Error> {
         let (body, _) = self.tell(limit, what, request).await?;
         decode(what, &body)
@@ -149,7 +148,7 @@ impl Cluster {
     pub async fn ask_dated<T: DeserializeOwned>(
         &self,
         what: &str,
-        request: Result<Request<Vec<u8>>, request::Error>,
+        request: Question,
     ) -> Result<(T, Timestamp), Error> {
         let (body, date) = self.tell(self.call_limit, what, request).await?;
         Ok((decode(what, &body)?, date.unwrap_or_else(Timestamp::now)))
@@ -159,11 +158,7 @@ impl Cluster {
     ///
     /// # Errors
     /// No answer, or another one than 2xx.
-    pub(crate) async fn read(
-        &self,
-        what: &str,
-        request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<Vec<u8>, Error> {
+    pub(crate) async fn read(&self, what: &str, request: Question) -> Result<Vec<u8>, Error> {
         self.tell(self.call_limit, what, request).await.map(|(body, _)| body)
     }
 
@@ -171,11 +166,7 @@ impl Cluster {
     ///
     /// # Errors
     /// No answer, or another one than 2xx.
-    pub async fn order(
-        &self,
-        what: &str,
-        request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<(), Error> {
+    pub async fn order(&self, what: &str, request: Question) -> Result<(), Error> {
         self.tell(self.call_limit, what, request).await.map(drop)
     }
 
@@ -183,7 +174,7 @@ impl Cluster {
         &self,
         limit: Duration,
         what: &str,
-        request: Result<Request<Vec<u8>>, request::Error>,
+        request: Question,
     ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         let answer = match tokio::time::timeout(limit, self.exchange(what, request)).await {
             Ok(answer) => answer,
@@ -192,11 +183,7 @@ impl Cluster {
         answer.map_err(|error| self.failed(what, error))
     }
 
-    async fn exchange(
-        &self,
-        what: &str,
-        request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
+    async fn exchange(&self, what: &str, request: Question) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
         let client = self.client()?;
@@ -217,7 +204,7 @@ impl Cluster {
     pub async fn watch<K>(
         &self,
         what: &str,
-        request: Result<Request<Vec<u8>>, request::Error>,
+        request: Question,
     ) -> Result<BoxStream<'static, Result<WatchEvent<K>, Error>>, Error>
     where
         K: Clone + DeserializeOwned + Send + 'static,
@@ -243,11 +230,7 @@ impl Cluster {
     ///
     /// # Errors
     /// No answer, or another one than 2xx.
-    pub async fn open(
-        &self,
-        what: &str,
-        request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<(Body, Duration), Error> {
+    pub async fn open(&self, what: &str, request: Question) -> Result<(Body, Duration), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, uri = %request.uri(), "open");
         let opening = async {

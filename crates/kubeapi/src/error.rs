@@ -11,67 +11,29 @@ use crate::reply::{self, Answer, Class, Reach, RefusedBy, Reply};
 
 /// A call to the cluster that failed.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Error {
     /// The kubeconfig is missing, unreadable, or does not make a client.
     #[error("use the kubeconfig {}", path.display())]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: Box<dyn StdError + Send + Sync>,
-    },
+    Kubeconfig { path: PathBuf, source: Box<dyn StdError + Send + Sync> },
     /// The server answered, and not with 2xx.
     #[error("{what}: the server answered {}", answer.line())]
-    Refused {
-        /// The call, as "list pods of node n".
-        what: String,
-        /// The answer.
-        answer: Box<Answer>,
-    },
+    Refused { what: String, answer: Box<Answer> },
     /// There was no whole answer within the limit.
     #[error("{what}: no answer within {} s", limit.as_secs())]
-    Silent {
-        /// The call.
-        what: String,
-        /// The limit.
-        limit: Duration,
-    },
+    Silent { what: String, limit: Duration },
     /// No connection, a cut one, or TLS trouble.
     #[error("{what} with {via}")]
-    Connection {
-        /// The call.
-        what: String,
-        /// Where the address and the certificates came from.
-        via: String,
-        /// What happened.
-        source: Box<dyn StdError + Send + Sync>,
-    },
+    Connection { what: String, via: String, source: Box<dyn StdError + Send + Sync> },
     /// A 2xx answer that is not the object asked for.
     #[error("{what}: the answer is not what the API promises")]
-    Garbled {
-        /// The call.
-        what: String,
-        /// Where the parser stopped.
-        source: serde_json::Error,
-    },
+    Garbled { what: String, source: serde_json::Error },
     /// The call could not be put into a request.
     #[error("{what}: the request cannot be built")]
-    Unaskable {
-        /// The call.
-        what: String,
-        /// Why.
-        source: Box<dyn StdError + Send + Sync>,
-    },
+    Unaskable { what: String, source: Box<dyn StdError + Send + Sync> },
     /// The Node object of our name belongs to another device.
     #[error("find our own node: node {node} has label node-uuid={label}, this device is {device}")]
-    WrongNode {
-        /// The Node object.
-        node: String,
-        /// Its label.
-        label: String,
-        /// Our device.
-        device: String,
-    },
+    WrongNode { node: String, label: String, device: String },
     /// A text that cannot name a node.
     #[error(transparent)]
     Name(#[from] BadName),

@@ -3,7 +3,7 @@
 //!
 //! Who may call: `kubenodeop`, `clusterview`, `nodestatus`, `zedkube`, and `zedbox`, which makes the
 //! client. Not here: what is asked for and why, except the
-//! few calls on Node objects that several of them need (`nodes`); clocks (the caller gives one). The pure files
+//! few calls on Node objects and Leases that several of them need (`nodes`, `lease`); clocks (the caller gives one). The pure files
 //! (`reply`, `pace`, `names`, `objects`) decide nothing but the meaning of a text. Sources: design.md sections 2 and 7,
 //! spec/agents.md 4.3.
 
@@ -11,6 +11,7 @@ pub mod client;
 pub mod connect;
 mod error;
 mod kubeconfig;
+pub mod lease;
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;
 pub mod names;

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Sleep, sleep, timeout};
 use tracing::debug;
 
-use crate::client::{self, Cluster};
+use crate::client::{self, Cluster, Question};
 use crate::error::Error;
 use crate::pace::Pace;
 use crate::reply::Reply;
@@ -77,11 +77,7 @@ impl Scope {
 
     /// A list that is read from the store and not from a cache of any age: no resource version. At most `limit`
     /// objects, after those of the page that named `next`.
-    fn page(
-        &self,
-        limit: Option<u32>,
-        next: Option<String>,
-    ) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    fn page(&self, limit: Option<u32>, next: Option<String>) -> Question {
         Request::new(self.path.as_str()).list(&ListParams {
             field_selector: self.fields.clone(),
             label_selector: self.labels.clone(),
@@ -91,11 +87,7 @@ impl Scope {
         })
     }
 
-    fn watch(
-        &self,
-        version: &str,
-        slot: Duration,
-    ) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    fn watch(&self, version: &str, slot: Duration) -> Question {
         let how = WatchParams {
             field_selector: self.fields.clone(),
             label_selector: self.labels.clone(),

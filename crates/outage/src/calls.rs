@@ -13,13 +13,13 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Resource;
-use kube::api::{GetParams, Patch, PatchParams, PostParams};
-use kube::core::request::Error as Unaskable;
-use kube::core::{ObjectList, Request};
+use kube::api::{GetParams, Patch, PatchParams};
+use kube::core::ObjectList;
+use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
 use kubeapi::nodes::{self, FIELD_MANAGER};
 use kubeapi::objects::{condition, items, text};
-use kubeapi::reply::{Reach, Reply};
+use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
 use kubeapi::watch::{Heard, Manner, News, Scope, follow_in};
 use kubeapi::{Cluster, Error};
@@ -33,8 +33,6 @@ use crate::turn::event::{Trouble, Wrote};
 use crate::turn::record::{Held, LEASE, Order, Record};
 use crate::turn::rule::{IGNORE_ANNOTATION, NodeSeen};
 
-/// The time that one call may take.
-const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// A kubelet whose lease has not moved for so long is away: four of its renewals.
 const UNMOVED: Duration = Duration::from_secs(40);
 /// How long one watch of the Lease is kept open: waiting costs one request in so long.
@@ -43,10 +41,6 @@ const SLOT: Duration = Duration::from_secs(600);
 const KUBELETS: &str = "kube-node-lease";
 /// The taint of a node that an operator vouches to be off.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-
-fn leases() -> Request {
-    Request::new(Lease::url_path(&(), Some(APP_NAMESPACE)))
-}
 
 fn silent(error: &Error) -> Trouble {
     let why = format!("{} ({})", error.line(), error.next_step());
@@ -73,47 +67,35 @@ fn held(lease: Lease) -> Result<Box<Held>, Trouble> {
 /// # Errors
 /// [`Trouble`]: no answer, or an unusable record.
 pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Trouble> {
-    let what = format!("read lease {APP_NAMESPACE}/{LEASE}");
-    match cluster.ask_within(CALL_LIMIT, &what, leases().get(LEASE, &GetParams::default())).await {
-        Ok(lease) => held(lease).map(Some),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
+    match lease::read(cluster, LEASE).await {
+        Ok(lease) => lease.map(held).transpose(),
         Err(error) => Err(silent(&error)),
     }
 }
 
 /// Writes `order`; `wall` is what our wall clock shows, for people.
 pub async fn write(cluster: &Cluster, order: Order, wall: Timestamp) -> Wrote {
-    let create = order.on.is_none();
-    let what = format!("{} lease {APP_NAMESPACE}/{LEASE}", if create { "create" } else { "write" });
-    let request = match object(order, wall) {
-        Ok(body) => {
-            let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-            if create { leases().create(&how, body) } else { leases().replace(LEASE, &how, body) }
-        }
-        Err(source) => Err(Unaskable::SerializeBody(source)),
+    let lease = match object(order, wall) {
+        Ok(lease) => lease,
+        Err(error) => return Wrote::Unknown(format!("no JSON for lease {APP_NAMESPACE}/{LEASE}: {error}")),
     };
-    let wrote = match request {
-        Ok(request) => cluster.ask_within::<Lease>(CALL_LIMIT, &what, Ok(request)).await,
-        Err(source) => Err(Error::Unaskable { what, source: source.into() }),
-    };
-    match wrote.map_err(|error| (error.reply(), error)) {
+    let verb = if lease.metadata.resource_version.is_none() { "create" } else { "write" };
+    match lease::write(cluster, LEASE, verb, &lease).await {
         Ok(lease) => match held(lease) {
             Ok(held) => Wrote::Done(held),
             Err(Trouble::BadRecord(why)) => Wrote::Unknown(why.to_string()),
             Err(Trouble::NoAnswer(why) | Trouble::Refused(why)) => Wrote::Unknown(why),
         },
-        Err((Reply::Conflict { .. } | Reply::UidChanged, _)) => Wrote::Outdated,
-        // Deleted since it was read. The namespace itself comes with the cluster software.
-        Err((Reply::NotFound { .. }, _)) if !create => Wrote::Outdated,
-        Err((_, error)) => Wrote::Unknown(format!("{} ({})", error.line(), error.next_step())),
+        Err(Unwritten::Outdated) => Wrote::Outdated,
+        Err(Unwritten::Unknown(why)) => Wrote::Unknown(why),
     }
 }
 
-fn object(order: Order, wall: Timestamp) -> Result<Vec<u8>, serde_json::Error> {
+fn object(order: Order, wall: Timestamp) -> Result<Lease, serde_json::Error> {
     let Order { on, mut record } = order;
     record.stamp(&wall.to_string());
     let (uid, resource_version) = on.unzip();
-    serde_json::to_vec(&Lease {
+    Ok(Lease {
         metadata: ObjectMeta {
             name: Some(LEASE.to_owned()),
             namespace: Some(APP_NAMESPACE.to_owned()),

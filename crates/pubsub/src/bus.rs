@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::file::{FileRule, FileWatch};
 use crate::lock;
 use crate::watch::Hub;
-use crate::{Codec, Error, FromWire, Name, Publication, SocketSubscription, Subscription, ToWire};
+use crate::{Codec, Error, Name, Publication, Subscription, ToWire};
 
 /// Topics and files under one root directory.
 #[derive(Debug, Clone)]
@@ -78,19 +78,6 @@ impl Bus {
     #[must_use]
     pub fn subscription<T: Clone + PartialEq>(&self, name: &Name, codec: Codec<T>) -> Subscription<T> {
         Subscription::new(Arc::clone(&self.hub), name.dir(&self.root), codec)
-    }
-
-    /// Follows `name` over its publisher's socket, for publishers whose files cannot be seen. To be polled within
-    /// a runtime.
-    ///
-    /// # Errors
-    /// A topic of no agent has no socket.
-    pub fn socket_subscription<T: Clone + PartialEq>(
-        &self,
-        name: &Name,
-        from_wire: FromWire<T>,
-    ) -> Result<SocketSubscription<T>, Error> {
-        SocketSubscription::new(name, &self.root, from_wire)
     }
 
     /// Follows one plain file, whether or not it exists yet.

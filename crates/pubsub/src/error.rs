@@ -11,124 +11,48 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A step that failed. Nothing has changed when it did.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Error {
     /// A key cannot be the name of a file.
     #[error("use key {key:?} of {topic}: {reason}")]
-    Key {
-        /// The topic.
-        topic: String,
-        /// The key.
-        key: String,
-        /// The rule that it breaks, with its limit.
-        reason: &'static str,
-    },
+    Key { topic: String, key: String, reason: &'static str },
     /// A key that nobody has published.
     #[error("unpublish key {key:?} of {topic}: it is not published")]
-    UnknownKey {
-        /// The topic.
-        topic: String,
-        /// The key.
-        key: String,
-    },
+    UnknownKey { topic: String, key: String },
     /// A value has no form on disk.
     #[error("encode key {key:?} of {topic}")]
-    Encode {
-        /// The topic.
-        topic: String,
-        /// The key.
-        key: String,
-        /// The codec's reason.
-        source: BoxError,
-    },
+    Encode { topic: String, key: String, source: BoxError },
     /// A value is too long for its file.
     #[error("publish key {key:?} of {topic}: {bytes} bytes, the limit is {limit}")]
-    TooLong {
-        /// The topic.
-        topic: String,
-        /// The key.
-        key: String,
-        /// Its length.
-        bytes: usize,
-        /// The longest that is read.
-        limit: u64,
-    },
+    TooLong { topic: String, key: String, bytes: usize, limit: u64 },
     /// A value is too long for the message that tells subscribers of it.
     #[error(
         "publish key {key:?} of {topic}: its message has {bytes} bytes, the limit is {limit}; shorten the value"
     )]
-    MessageTooLong {
-        /// The topic.
-        topic: String,
-        /// The key.
-        key: String,
-        /// How long its message would be.
-        bytes: usize,
-        /// The longest message.
-        limit: usize,
-    },
+    MessageTooLong { topic: String, key: String, bytes: usize, limit: usize },
     /// A large member of a value is too long for its file.
     #[error(
         "publish key {key:?} of {topic}: its member {member} has {bytes} bytes, the limit is {limit}; shorten it"
     )]
-    MemberTooLong {
-        /// The topic.
-        topic: String,
-        /// The key.
-        key: String,
-        /// The member, without what all large ones begin with.
-        member: String,
-        /// How long the content of its file would be.
-        bytes: usize,
-        /// The longest content.
-        limit: usize,
-    },
+    MemberTooLong { topic: String, key: String, member: String, bytes: usize, limit: usize },
     /// The path of a socket is too long for the kernel.
     #[error("listen at {}: the path has {bytes} bytes, the limit is {limit}; choose a shorter root", path.display())]
-    SocketPath {
-        /// The path.
-        path: PathBuf,
-        /// Its length.
-        bytes: usize,
-        /// The longest path.
-        limit: usize,
-    },
+    SocketPath { path: PathBuf, bytes: usize, limit: usize },
     /// Another live process listens at the topic's socket.
     #[error(
         "publish {topic}: another process publishes it (it listens at {}); stop that process first",
         socket.display()
     )]
-    Live {
-        /// The topic.
-        topic: String,
-        /// The socket.
-        socket: PathBuf,
-    },
+    Live { topic: String, socket: PathBuf },
     /// Another live process publishes the topic.
     #[error("publish {topic}: another process publishes it (lock {}); stop that process first", lock.display())]
-    Taken {
-        /// The topic.
-        topic: String,
-        /// The lock that it holds.
-        lock: PathBuf,
-    },
+    Taken { topic: String, lock: PathBuf },
     /// A file operation failed.
     #[error("{step} {}", path.display())]
-    Io {
-        /// What was being done, as `write` or `rename to`.
-        step: &'static str,
-        /// The file or directory.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
+    Io { step: &'static str, path: PathBuf, source: io::Error },
     /// A file is not what is read here.
     #[error("read {}: {reason}", path.display())]
-    Refused {
-        /// The file.
-        path: PathBuf,
-        /// The rule that it breaks, and what to do.
-        reason: String,
-    },
+    Refused { path: PathBuf, reason: String },
 }
 
 impl Error {

@@ -11,12 +11,10 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{BoxError, Error, Name, store};
+use crate::{BoxError, Error, Name};
 
 /// The longest content of such a file; one byte more ends a publisher of the reference.
 pub(crate) const MEMBER_LIMIT_BYTES: usize = (1 << 20) - 1;
-/// The longest content that a reader takes for one value, all its members together.
-const VALUE_LIMIT_BYTES: usize = 4 << 20;
 /// A peer that has more than this lie unread loses the oldest files: it is many values behind.
 const UNREAD_LIMIT_BYTES: usize = 16 << 20;
 /// Files of an earlier process that lie here for so long have no reader any more.
@@ -67,35 +65,6 @@ impl Large {
         }
     }
 
-    /// Reads and removes the file of a member, `None` when it is missing or empty. `room` is what may still be
-    /// read for this value.
-    pub(crate) fn fetch(
-        &self,
-        member: &str,
-        path: &str,
-        room: &mut Room,
-    ) -> Result<Option<Vec<u8>>, BoxError> {
-        let path = Path::new(path);
-        let number = path
-            .file_name()
-            .and_then(|name| name.to_str()?.strip_prefix(PREFIX)?.strip_prefix(member))
-            .filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
-        // Compared as text: a path with other parts, as `..`, is another one.
-        if number.is_none_or(|number| path.as_os_str() != self.dir.join(named(member, number)).as_os_str()) {
-            let place = self.dir.join(named(member, "<digits>"));
-            return Err(format!("{} is not {}", path.display(), place.display()).into());
-        }
-        self.refuse_links()?;
-        let limit = u64::try_from(room.0.min(MEMBER_LIMIT_BYTES))?;
-        let Some(content) = store::read(path, limit)? else { return Ok(None) };
-        room.0 -= content.len();
-        // The reader removes the file; that it cannot harms no value.
-        if let Err(error) = fs::remove_file(path) {
-            tracing::debug!(path = %path.display(), %error, "cannot remove the file of a large member");
-        }
-        Ok((!content.is_empty()).then_some(content))
-    }
-
     /// What an earlier process left: no reader needs it once [`LEFT_OVER`] has passed. How old it is by the wall clock
     /// says nothing, as that may have been set.
     pub(crate) fn left_over(&self) -> Result<Vec<PathBuf>, Error> {
@@ -122,16 +91,6 @@ impl Large {
             }
         }
         Ok(())
-    }
-}
-
-/// What may still be read for one value.
-#[derive(Debug)]
-pub(crate) struct Room(usize);
-
-impl Default for Room {
-    fn default() -> Self {
-        Self(VALUE_LIMIT_BYTES)
     }
 }
 

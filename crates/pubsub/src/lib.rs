@@ -8,6 +8,7 @@ mod disk;
 mod error;
 mod large;
 mod lock;
+mod mirror;
 mod name;
 mod publication;
 mod retry;
@@ -17,7 +18,7 @@ mod subscription;
 mod watch;
 
 pub use socket::record;
-use socket::{mirror, peer, remote, server};
+use socket::{peer, server};
 pub use watch::glance;
 use watch::{file, files, folder, removed};
 
@@ -26,7 +27,6 @@ pub use error::{BoxError, Error, Finding};
 pub use file::{Author, FileRule, FileState, FileWatch};
 pub use name::Name;
 pub use publication::{Publication, Published};
-pub use remote::SocketSubscription;
 pub use retry::Retry;
 pub use subscription::{Change, Subscription};
 
@@ -53,13 +53,6 @@ pub type ToWire = fn(&[u8], &mut Store<'_>) -> Result<Vec<u8>, BoxError>;
 
 /// Stores a large member.
 pub type Store<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 'a;
-
-/// Makes a value out of its wire form. A large member is fetched by the function that it is given, with its name
-/// and the path of its file.
-pub type FromWire<T> = fn(&[u8], &mut Fetch<'_>) -> Result<T, BoxError>;
-
-/// Fetches a large member; `None` leaves it at zero.
-pub type Fetch<'a> = dyn FnMut(&str, &str) -> Result<Option<Vec<u8>>, BoxError> + 'a;
 
 /// No topic file is longer; what is longer is reported and not read. A value may have several large members of
 /// nearly 1 MiB each.

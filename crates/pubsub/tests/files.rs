@@ -103,6 +103,19 @@ async fn a_subscriber_that_starts_late_gets_data_then_restarted_then_synced() {
 }
 
 #[tokio::test]
+async fn d_p4_a_counter_that_is_no_number_counts_as_one_start() {
+    let place = Place::volatile();
+    let mut subscription = place.subscription();
+    assert_eq!(next(&mut subscription).await, Change::Synced);
+    for text in ["x", "-1", "99999999999"] {
+        place.write("restarted", text.as_bytes());
+        assert_eq!(next(&mut subscription).await, Change::Restarted(1), "{text}");
+        place.write("restarted", b"2");
+        assert_eq!(next(&mut subscription).await, Change::Restarted(2));
+    }
+}
+
+#[tokio::test]
 async fn d_p1_a_key_removed_while_the_directory_was_away_is_told() {
     let place = Place::volatile();
     place.write("a.json", b"\"1\"");

@@ -187,7 +187,7 @@ fn damaged(content: &str) -> String {
         .replace(&u64::MAX.to_string(), "18446744073709552000")
 }
 
-/// What a socket carries: each sample becomes the reference's bytes, and those become the sample's value.
+/// What a socket carries: each sample becomes the reference's bytes.
 fn wire<T: Topic>(tried: &mut usize, large: &mut usize, repaired: &mut usize) {
     for (path, text) in texts(&golden().join(T::NAME)) {
         let wire = path.parent().unwrap().join("wire").join(path.file_name().unwrap());
@@ -208,13 +208,8 @@ fn wire<T: Topic>(tried: &mut usize, large: &mut usize, repaired: &mut usize) {
         assert_eq!(String::from_utf8(sent).unwrap(), carried, "{}", wire.display());
         assert_eq!(left, [], "{}", wire.display());
 
-        let mut files: BTreeMap<String, String> = files.into_iter().collect();
         *large += usize::from(!files.is_empty());
         *tried += usize::from(files.is_empty());
-        let mut fetch = |_: &str, path: &str| Ok(files.remove(path).map(String::into_bytes));
-        let value: T = go_json::from_wire(carried.as_bytes(), &mut fetch).unwrap();
-        assert_eq!(value, read::<T>(&path, &damaged(&text)), "{}", wire.display());
-        assert!(files.is_empty());
     }
 }
 

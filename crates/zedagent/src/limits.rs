@@ -2,35 +2,27 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use agent::limits::doubled;
 
-/// Waits in milliseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// On a clustered node, how long zedkube may take to say something before an operation goes without it.
-    pub unknown_wait_ms: u64,
-    /// After a failed drain, the first pause before it is asked for again.
-    pub ask_again_first_ms: u64,
-    /// That pause doubles up to this.
-    pub ask_again_most_ms: u64,
-}
+/// The pause before a failed drain is asked for again doubles up to this.
+const ASK_AGAIN_MOST: Duration = Duration::from_mins(30);
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { unknown_wait_ms: 300_000, ask_again_first_ms: 30_000, ask_again_most_ms: 1_800_000 }
+agent::limits! {
+    /// Waits in milliseconds.
+    pub struct Limits;
+    waits {
+        /// On a clustered node, how long zedkube may take to say something before an operation goes without it.
+        unknown_wait, unknown_wait_ms = 300_000;
+        /// After a failed drain, the first pause before it is asked for again.
+        ask_again_first, ask_again_first_ms = 30_000;
     }
+    others {}
 }
 
 impl Limits {
-    pub(crate) const fn unknown_wait(&self) -> Duration {
-        Duration::from_millis(self.unknown_wait_ms)
-    }
-
     /// The pause after the failure number `failures`, from 1.
     pub(crate) fn ask_again(&self, failures: u32) -> Duration {
-        let factor = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
-        Duration::from_millis(self.ask_again_first_ms.saturating_mul(factor).min(self.ask_again_most_ms))
+        doubled(self.ask_again_first(), ASK_AGAIN_MOST, failures)
     }
 }
 

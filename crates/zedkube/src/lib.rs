@@ -77,7 +77,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     };
     let (standing, heard) = (membership.standing(), membership.heard());
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
-    let server = limits.server();
+    let server = nodestatus::Limits { port: limits.server_port, ..nodestatus::Limits::default() };
     let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
     core.count_on(earlier.shown);

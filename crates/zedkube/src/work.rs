@@ -25,6 +25,7 @@ use topics::{NodeDrainRequest, TurnWord};
 
 use crate::core::{Away, Done, Event, Failure, Grant, Learned, RunId, Seen, Stayer};
 use crate::limits::Limits;
+use crate::limits::PROBE_PAUSE;
 use crate::outage::turn_word;
 use kubeapi::Target;
 
@@ -267,7 +268,7 @@ impl Work {
             if (was_silent || silent) && !outbox.send(Event::Away(run, away)).await {
                 return;
             }
-            clock.sleep_until(Some(clock.now() + self.limits.probe_pause())).await;
+            clock.sleep_until(Some(clock.now() + PROBE_PAUSE)).await;
         }
     }
 

@@ -15,6 +15,7 @@ use super::facts::Facts;
 use super::machine::BaseOs;
 use super::pause::Pause;
 use super::stage::Stage;
+use crate::limits::UNANSWERED_WAIT;
 
 /// What the gate is waiting out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl BaseOs {
         let verdict = self.verdict(want);
         let patience = match verdict {
             Verdict::Silent => Some((Waiting::Silent, self.limits.unknown_wait())),
-            Verdict::Unanswered(_) => Some((Waiting::Unanswered, self.limits.unanswered_wait())),
+            Verdict::Unanswered(_) => Some((Waiting::Unanswered, UNANSWERED_WAIT)),
             Verdict::Open(_)
             | Verdict::Ask
             | Verdict::Wait
@@ -226,7 +227,7 @@ impl BaseOs {
         let rivals = stages.iter().any(|(_, _, stage)| *stage == Stage::Rival);
         let since = rivals.then(|| self.rivals_since.unwrap_or(now));
         self.rivals_since = since;
-        let changing = match since.map(|since| since + self.limits.unanswered_wait()) {
+        let changing = match since.map(|since| since + UNANSWERED_WAIT) {
             Some(end) if now < end => {
                 self.wake_at(end);
                 true

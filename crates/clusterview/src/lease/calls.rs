@@ -2,44 +2,24 @@
 //!
 //! Not here: when, and what an answer means for the election (`election`).
 
-use std::time::Duration;
-
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
-use kube::Resource;
-use kube::api::{GetParams, PostParams};
-use kube::core::Request;
-use kube::core::request::Error as Unaskable;
+use kube::api::GetParams;
 
 use super::NAME;
 use super::election::Wrote;
 use super::record::{Held, Order};
-use kubeapi::Cluster;
-use kubeapi::Error;
-use kubeapi::names::APP_NAMESPACE;
-use kubeapi::nodes::{self, FIELD_MANAGER};
+use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
+use kubeapi::nodes;
 use kubeapi::reply::Reply;
-
-/// The time that one call may take. Short against the renew deadline: several tries must have room in it.
-const CALL_LIMIT: Duration = Duration::from_secs(10);
-
-fn leases() -> Request {
-    Request::new(Lease::url_path(&(), Some(APP_NAMESPACE)))
-}
+use kubeapi::{Cluster, Error};
 
 /// The lease as it is now, `None` when there is none.
 ///
 /// # Errors
 /// Those of [`Cluster`].
 pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Error> {
-    let what = format!("read lease {APP_NAMESPACE}/{NAME}");
-    // No resource version in the query: read from the store, not from a cache of any age.
-    match cluster.ask_within(CALL_LIMIT, &what, leases().get(NAME, &GetParams::default())).await {
-        Ok(lease) => Ok(Some(Box::new(Held::new(lease)))),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    Ok(lease::read(cluster, NAME).await?.map(|lease| Box::new(Held::new(lease))))
 }
 
 /// Writes `order`; `wall` is what our wall clock shows. Nobody begins to hold the lease of a cluster that does not know
@@ -54,21 +34,15 @@ pub async fn write(cluster: &Cluster, order: &Order, wall: Timestamp) -> Wrote {
             format!("{} ({})", error.line(), error.next_step())
         });
     }
-    let (what, request) = request(order, wall);
-    let wrote = match request {
-        Ok(request) => cluster.ask_within(CALL_LIMIT, &what, Ok(request)).await,
-        Err(source) => Err(Error::Unaskable { what, source: source.into() }),
+    let verb = match order {
+        Order::Create { .. } => "create",
+        Order::Hold { .. } => "hold",
+        Order::Release { .. } => "release",
     };
-    match wrote {
+    match lease::write(cluster, NAME, verb, &order.object(wall)).await {
         Ok(lease) => Wrote::Done(Box::new(Held::new(lease))),
-        Err(error) => match (order, error.reply()) {
-            // Somebody was first, or the lease is gone: what we have read holds no longer.
-            (_, Reply::Conflict { .. } | Reply::UidChanged)
-            | (Order::Hold { .. } | Order::Release { .. }, Reply::NotFound { .. }) => Wrote::Outdated,
-            // The namespace comes with the cluster software.
-            (Order::Create { .. }, Reply::NotFound { .. }) => Wrote::Unknown(error.line()),
-            _ => Wrote::Unknown(format!("{} ({})", error.line(), error.next_step())),
-        },
+        Err(Unwritten::Outdated) => Wrote::Outdated,
+        Err(Unwritten::Unknown(why)) => Wrote::Unknown(why),
     }
 }
 
@@ -77,19 +51,11 @@ async fn known(cluster: &Cluster, node: &str) -> Result<(), Error> {
     cluster.ask_within::<Node>(CALL_LIMIT, &format!("look for node {node}"), request).await.map(drop)
 }
 
-fn request(order: &Order, wall: Timestamp) -> (String, Result<http::Request<Vec<u8>>, Unaskable>) {
-    let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    let body = serde_json::to_vec(&order.object(wall)).map_err(Unaskable::SerializeBody);
-    let what = |verb: &str| format!("{verb} lease {APP_NAMESPACE}/{NAME}");
-    match order {
-        Order::Create { .. } => (what("create"), body.and_then(|body| leases().create(&how, body))),
-        Order::Hold { .. } => (what("hold"), body.and_then(|body| leases().replace(NAME, &how, body))),
-        Order::Release { .. } => (what("release"), body.and_then(|body| leases().replace(NAME, &how, body))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use kubeapi::names::APP_NAMESPACE;
     use serde_json::json;
 
     use super::*;

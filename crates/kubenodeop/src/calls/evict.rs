@@ -23,7 +23,7 @@ pub async fn evict(cluster: &Cluster, pod: &PodRef, dry: bool) -> Reply {
     }
 }
 
-fn request(pod: &PodRef, dry: bool) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+fn request(pod: &PodRef, dry: bool) -> kubeapi::client::Question {
     let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
     let order = Eviction {
         metadata: ObjectMeta {

@@ -106,10 +106,7 @@ impl Roster {
             }
             let on_hold = many && guards.iter().any(|it| !it.has_room());
             let room = guards.iter().all(|it| it.allowed > taken.get(&it.name).copied().unwrap_or(0));
-            let was = |all: &Vec<BudgetFacts>| {
-                all.iter().filter(|it| it.guards(&track.facts.labels)).eq(guards.iter().copied())
-            };
-            let changed = !before.as_ref().is_some_and(was);
+            let changed = before.as_ref().is_none_or(|before| before.guards(&track.facts.labels) != guards);
             let hurry = changed && room && matches!(track.state, State::Waiting { .. });
             if hurry {
                 for budget in &guards {

@@ -1,5 +1,5 @@
-//! The pods of an attempt with what is asked about them often: counts, and who is due when. Each change of a pod
-//! costs the logarithm of their number, and no question walks over all of them.
+//! The pods of an attempt with what each event asks about them: counts, and who is due when. Each change of a pod costs
+//! the logarithm of their number; only what is rarely asked, and where pods are held, walks over all of them.
 //!
 //! Not here: what changes a pod (`roster`).
 //! Pure: no clock, no I/O, no task.
@@ -42,16 +42,8 @@ pub(super) struct Book {
     overdue: BTreeSet<(Mono, PodUid)>,
     /// Pods on the node by the time since when they are being asked to leave.
     asked: BTreeSet<(Mono, PodUid)>,
-    /// The same, without those that are over a limit already.
-    in_time: BTreeSet<(Mono, PodUid)>,
-    /// Pods for which something is to be said.
-    held: BTreeSet<PodUid>,
-    /// Pods that a budget holds, by namespace and priority.
-    by_budget: BTreeSet<(String, i32, PodUid)>,
     /// Pods that the server refuses for good.
-    ended: BTreeMap<PodUid, Tier>,
-    /// Pods that a rule lets stay.
-    left: BTreeSet<PodUid>,
+    refused: u32,
     /// Claims of pods that are gone.
     pub(super) claims: BTreeSet<Claim>,
 }
@@ -119,26 +111,12 @@ impl Book {
         }
         if let Some(asked) = track.asked.filter(|_| track.is_here()) {
             self.asked.insert((asked, uid.clone()));
-            if track.over.is_none() && !track.sticky {
-                self.in_time.insert((asked, uid.clone()));
+        }
+        if let State::Asking { way, .. } = track.state {
+            self.asking += 1;
+            if way == Way::Remove {
+                self.removing.insert(facts.pod.namespace.clone());
             }
-        }
-        if track.is_here() && (track.refusal.is_some() || track.sticky || track.over.is_some()) {
-            self.held.insert(uid.clone());
-        }
-        if track.is_held_by_budget() {
-            self.by_budget.insert((facts.pod.namespace.clone(), facts.priority, uid.clone()));
-        }
-        match track.state {
-            State::Asking { way, .. } => {
-                self.asking += 1;
-                if way == Way::Remove {
-                    self.removing.insert(facts.pod.namespace.clone());
-                }
-            }
-            State::Ended => drop(self.ended.insert(uid.clone(), facts.tier)),
-            State::Left => drop(self.left.insert(uid.clone())),
-            State::Waiting { .. } | State::Going { .. } | State::Gone => {}
         }
     }
 
@@ -154,22 +132,12 @@ impl Book {
         }
         if let Some(asked) = track.asked {
             self.asked.remove(&(asked, uid.clone()));
-            self.in_time.remove(&(asked, uid.clone()));
         }
-        self.held.remove(uid);
-        if track.is_held_by_budget() {
-            self.by_budget.remove(&(facts.pod.namespace.clone(), facts.priority, uid.clone()));
-        }
-        match track.state {
-            State::Asking { way, .. } => {
-                self.asking -= 1;
-                if way == Way::Remove {
-                    self.removing.remove(&facts.pod.namespace);
-                }
+        if let State::Asking { way, .. } = track.state {
+            self.asking -= 1;
+            if way == Way::Remove {
+                self.removing.remove(&facts.pod.namespace);
             }
-            State::Ended => drop(self.ended.remove(uid)),
-            State::Left => drop(self.left.remove(uid)),
-            State::Waiting { .. } | State::Going { .. } | State::Gone => {}
         }
     }
 
@@ -177,6 +145,7 @@ impl Book {
         let evicted = matches!(track.accepted, Some(Way::Evict | Way::Remove));
         self.evicted = add(self.evicted, u32::from(evicted));
         self.active = add(self.active, u32::from(track.is_active()));
+        self.refused = add(self.refused, u32::from(track.state == State::Ended));
         if track.is_here() {
             let here = self.tiers.entry(track.facts.tier).or_default();
             *here = add(*here, 1);
@@ -256,40 +225,32 @@ impl Book {
         self.asked.range(later).next().map(|(asked, _)| *asked + time)
     }
 
-    /// The pod that is asked for longest and not over a limit yet.
+    /// The pod that is asked for longest and not over a limit yet, and since when.
     pub(super) fn first_in_time(&self) -> Option<&(Mono, PodUid)> {
-        self.in_time.first()
-    }
-
-    /// Pods for which something is to be said at `now`.
-    pub(super) fn to_tell(&self, now: Mono) -> impl Iterator<Item = &Track> {
-        let late = self.overdue.iter().take_while(move |(at, _)| *at <= now).map(|(_, uid)| uid);
-        let uids: BTreeSet<&PodUid> = self.held.iter().chain(late).collect();
-        uids.into_iter().filter_map(|uid| self.pods.get(uid))
+        let in_time = |uid| self.pods.get(uid).is_some_and(|it| it.over.is_none() && !it.sticky);
+        self.asked.iter().find(|(_, uid)| in_time(uid))
     }
 
     /// Pods of a namespace that a budget holds, lower priorities first.
     pub(super) fn held_in(&self, namespace: &str) -> Vec<PodUid> {
-        let from = (namespace.to_owned(), i32::MIN, PodUid::new(""));
-        let in_namespace = self.by_budget.range(from..).take_while(|(of, ..)| of == namespace);
-        in_namespace.map(|(.., uid)| uid.clone()).collect()
+        let held = |it: &Track| it.facts.pod.namespace == namespace && it.is_held_by_budget();
+        let mut held: Vec<_> = self.pods.iter().filter(|(_, it)| held(it)).collect();
+        held.sort_by_key(|(_, it)| it.facts.priority);
+        held.into_iter().map(|(uid, _)| uid.clone()).collect()
     }
 
     /// Whether of the open tier only pods are left that the server refuses for good.
     pub(super) fn only_refused(&self) -> bool {
-        let Some(open) = self.open_tier() else { return false };
-        let refused = self.ended.values().filter(|tier| **tier == open).count();
-        self.tiers.get(&open).is_some_and(|here| u32::try_from(refused) == Ok(*here))
+        let Some(open) = self.open_tier().filter(|_| self.refused > 0) else { return false };
+        self.pods
+            .values()
+            .filter(|it| it.facts.tier == open && it.is_here())
+            .all(|it| it.state == State::Ended)
     }
 
-    /// Pods that the server refuses for good.
-    pub(super) fn refused(&self) -> impl Iterator<Item = &Track> {
-        self.ended.keys().filter_map(|uid| self.pods.get(uid))
-    }
-
-    /// Pods that a rule lets stay.
-    pub(super) fn left(&self) -> impl Iterator<Item = &Track> {
-        self.left.iter().filter_map(|uid| self.pods.get(uid))
+    /// Pods that are in this state.
+    pub(super) fn in_state(&self, state: &State) -> impl Iterator<Item = &Track> {
+        self.pods.values().filter(move |it| it.state == *state)
     }
 }
 

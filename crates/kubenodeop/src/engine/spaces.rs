@@ -10,7 +10,7 @@ use step::Mono;
 
 use super::words::Effect;
 use crate::plan::PodFacts;
-use crate::plan::budget::BudgetFacts;
+use crate::plan::budget::{BudgetFacts, Budgets};
 use crate::plan::hindrance::{Hindrance, Inspected};
 
 /// How long a refusal is kept back while the numbers behind it are being read, so that its sentence changes no
@@ -28,7 +28,13 @@ const SHARED_DOUBLINGS: u32 = 3;
 
 /// Namespaces in which a budget has held a pod.
 #[derive(Debug, Default)]
-pub(super) struct Spaces(BTreeMap<String, Space>);
+pub(super) struct Spaces {
+    all: BTreeMap<String, Space>,
+    /// When to look next at what hinders a budget.
+    due: Option<Mono>,
+    /// That may be another time by now: nobody walks over a thousand budgets at each event.
+    stirred: bool,
+}
 
 #[derive(Debug)]
 struct Space {
@@ -36,7 +42,7 @@ struct Space {
     /// Refusals may be told.
     told: bool,
     /// `None` while they have not been heard of.
-    budgets: Option<Vec<BudgetFacts>>,
+    budgets: Option<Budgets>,
     /// Budgets that hold a pod, or have held one, by name.
     holding: BTreeMap<String, Inspection>,
 }
@@ -76,16 +82,10 @@ impl Inspection {
 }
 
 impl Space {
-    fn budget(&self, name: &str) -> Option<&BudgetFacts> {
-        let budgets = self.budgets.as_ref()?;
-        let at = budgets.binary_search_by(|budget| budget.name.as_str().cmp(name)).ok()?;
-        budgets.get(at)
-    }
-
     /// Budgets that hold a pod and have no room, and when to look at what hinders them.
     fn to_inspect(&self) -> impl Iterator<Item = (&BudgetFacts, Mono)> {
         // Both are in the order of the names: with a thousand budgets a search for each would be felt at every event.
-        let mut budgets = self.budgets.iter().flatten().peekable();
+        let mut budgets = self.budgets.iter().flat_map(Budgets::all).peekable();
         self.holding.iter().filter_map(move |(name, inspection)| {
             while budgets.next_if(|budget| budget.name < *name).is_some() {}
             let budget = budgets.next_if(|budget| budget.name == *name)?;
@@ -100,7 +100,8 @@ impl Space {
     /// Whether all that can be said about its refusals is known.
     fn is_clear(&self) -> bool {
         let inspected = |(name, inspection): (&String, &Inspection)| {
-            inspection.answered || !inspection.wanted || self.budget(name).is_none_or(BudgetFacts::has_room)
+            let budget = || self.budgets.as_ref()?.named(name);
+            inspection.answered || !inspection.wanted || budget().is_none_or(BudgetFacts::has_room)
         };
         self.budgets.is_some() && self.holding.iter().all(inspected)
     }
@@ -113,44 +114,41 @@ fn numbers(budget: &BudgetFacts) -> [i32; 4] {
 impl Spaces {
     /// A budget of this namespace holds a pod. Whether the namespace is new.
     pub(super) fn follow(&mut self, now: Mono, namespace: &str) -> bool {
-        if self.0.contains_key(namespace) {
+        if self.all.contains_key(namespace) {
             return false;
         }
         let space = Space { followed: now, told: false, budgets: None, holding: BTreeMap::new() };
-        self.0.insert(namespace.to_owned(), space);
+        self.all.insert(namespace.to_owned(), space);
         true
     }
 
     /// The known budgets that guard a pod.
     pub(super) fn guards(&self, facts: &PodFacts) -> Vec<&BudgetFacts> {
-        let space = self.0.get(&facts.pod.namespace);
-        let all = space.into_iter().flat_map(|space| space.budgets.iter().flatten());
-        all.filter(|budget| budget.guards(&facts.labels)).collect()
+        let known = || self.all.get(&facts.pod.namespace)?.budgets.as_ref();
+        known().map(|budgets| budgets.guards(&facts.labels)).unwrap_or_default()
     }
 
     /// All budgets, by namespace, as far as they are known.
     pub(super) fn known(&self) -> BTreeMap<String, Vec<BudgetFacts>> {
-        let known = |(namespace, space): (&String, &Space)| Some((namespace.clone(), space.budgets.clone()?));
-        self.0.iter().filter_map(known).collect()
+        let known = |(namespace, space): (&String, &Space)| {
+            Some((namespace.clone(), space.budgets.as_ref()?.all().to_vec()))
+        };
+        self.all.iter().filter_map(known).collect()
     }
 
     /// Takes the budgets of a namespace as they are now, and gives those of before, if they were known.
-    pub(super) fn set(
-        &mut self,
-        now: Mono,
-        namespace: &str,
-        mut after: Vec<BudgetFacts>,
-    ) -> Option<Vec<BudgetFacts>> {
-        after.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    pub(super) fn set(&mut self, now: Mono, namespace: &str, after: Vec<BudgetFacts>) -> Option<Budgets> {
         self.follow(now, namespace);
-        self.0.get_mut(namespace)?.budgets.replace(after)
+        self.stirred = true;
+        self.all.get_mut(namespace)?.budgets.replace(Budgets::new(after))
     }
 
     /// These budgets of the namespace, and no others, hold a pod.
     pub(super) fn hold_only(&mut self, namespace: &str, names: &BTreeSet<String>) {
-        if let Some(space) = self.0.get_mut(namespace) {
+        if let Some(space) = self.all.get_mut(namespace) {
             for (name, inspection) in &mut space.holding {
                 if !names.contains(name) {
+                    self.stirred |= inspection.wanted;
                     inspection.wanted = false;
                     // What hindered it then may be over when it holds a pod again.
                     inspection.found = Inspected::default();
@@ -162,25 +160,30 @@ impl Spaces {
 
     /// These budgets of the namespace hold a pod.
     pub(super) fn hold(&mut self, namespace: &str, names: &BTreeSet<String>) {
-        if let Some(space) = self.0.get_mut(namespace) {
+        if let Some(space) = self.all.get_mut(namespace) {
             for name in names {
-                space.holding.entry(name.clone()).or_default().wanted = true;
+                let inspection = space.holding.entry(name.clone()).or_default();
+                self.stirred |= !std::mem::replace(&mut inspection.wanted, true);
             }
         }
     }
 
     /// These budgets of the namespace hold a pod that others of them guard too.
     pub(super) fn share(&mut self, namespace: &str, names: &BTreeSet<String>) {
-        if let Some(space) = self.0.get_mut(namespace) {
+        if let Some(space) = self.all.get_mut(namespace) {
             for name in names {
-                space.holding.entry(name.clone()).or_default().shared = true;
+                let inspection = space.holding.entry(name.clone()).or_default();
+                self.stirred |= !std::mem::replace(&mut inspection.shared, true);
             }
         }
     }
 
     /// Looks at what hinders budgets, where that is due.
     pub(super) fn inspect(&mut self, now: Mono, effects: &mut Vec<Effect>) {
-        for (namespace, space) in &mut self.0 {
+        if !self.stirred && self.due.is_none_or(|at| at > now) {
+            return;
+        }
+        for (namespace, space) in &mut self.all {
             let due: Vec<BudgetFacts> =
                 space.to_inspect().filter(|(_, at)| *at <= now).map(|(budget, _)| budget.clone()).collect();
             for budget in due {
@@ -195,14 +198,17 @@ impl Spaces {
                 effects.push(Effect::Inspect { namespace: namespace.clone(), budget, selector, shared });
             }
         }
+        self.due = self.all.values().flat_map(Space::to_inspect).map(|(_, at)| at).min();
+        self.stirred = false;
     }
 
     /// The answer to [`Effect::Inspect`]; `None` when it came to nothing, which leaves what was known.
     pub(super) fn inspected(&mut self, namespace: &str, budget: &str, found: Option<Inspected>) {
-        let space = self.0.get_mut(namespace);
+        let space = self.all.get_mut(namespace);
         let inspection = space.and_then(|space| space.holding.get_mut(budget));
         if let Some(inspection) = inspection.filter(|inspection| inspection.flying) {
             inspection.flying = false;
+            self.stirred = true;
             inspection.answered = true;
             if let Some(found) = found.filter(|_| inspection.wanted) {
                 inspection.found = found;
@@ -212,26 +218,26 @@ impl Spaces {
 
     /// What keeps this budget from having room, as far as it is known.
     pub(super) fn hindrances(&self, budget: &BudgetFacts) -> &[Hindrance] {
-        let space = self.0.get(&budget.namespace).filter(|_| !budget.has_room());
+        let space = self.all.get(&budget.namespace).filter(|_| !budget.has_room());
         let inspection = space.and_then(|space| space.holding.get(&budget.name));
         inspection.map_or(&[], |inspection| inspection.found.hindrances.as_slice())
     }
 
     /// How many pods of this budget are Ready, where it counts fewer.
     pub(super) fn ready(&self, budget: &BudgetFacts) -> Option<i32> {
-        let space = self.0.get(&budget.namespace).filter(|_| !budget.has_room())?;
+        let space = self.all.get(&budget.namespace).filter(|_| !budget.has_room())?;
         space.holding.get(&budget.name)?.found.ready.filter(|ready| *ready > budget.healthy)
     }
 
     /// Whether refusals in this namespace may be told.
     pub(super) fn is_told(&self, namespace: &str) -> bool {
-        self.0.get(namespace).is_none_or(|space| space.told)
+        self.all.get(namespace).is_none_or(|space| space.told)
     }
 
     /// Namespaces whose refusals may be told from now on.
     pub(super) fn tell(&mut self, now: Mono) -> Vec<String> {
         let mut told = Vec::new();
-        for (namespace, space) in self.0.iter_mut().filter(|(_, space)| !space.told) {
+        for (namespace, space) in self.all.iter_mut().filter(|(_, space)| !space.told) {
             if space.is_clear() || now.since(space.followed) >= QUIET {
                 space.told = true;
                 told.push(namespace.clone());
@@ -242,8 +248,7 @@ impl Spaces {
 
     /// When time alone changes something here.
     pub(super) fn next_due(&self) -> Option<Mono> {
-        let quiet = self.0.values().filter(|space| !space.told).map(|space| space.followed + QUIET);
-        let inspections = self.0.values().flat_map(Space::to_inspect).map(|(_, at)| at);
-        quiet.chain(inspections).min()
+        let quiet = self.all.values().filter(|space| !space.told).map(|space| space.followed + QUIET);
+        quiet.chain(self.due).min()
     }
 }

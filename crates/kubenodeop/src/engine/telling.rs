@@ -40,7 +40,7 @@ impl Roster {
             let returns = self.returns.count(&track.facts);
             sentence::blocker(now, track, &self.spaces, returns, &self.rules)
         };
-        let mut all: Vec<Blocker> = self.book.to_tell(now).filter_map(of).collect();
+        let mut all: Vec<Blocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
         all.sort_by(|one, other| (one.code.rank(), &one.pod).cmp(&(other.code.rank(), &other.pod)));
         all
     }
@@ -48,7 +48,8 @@ impl Roster {
     /// Why the attempt fails on pods that are still there, if it does.
     pub(super) fn failure(&self) -> Option<String> {
         if self.book.only_refused() {
-            let mut names: Vec<String> = self.book.refused().map(|it| it.facts.pod.to_string()).collect();
+            let mut names: Vec<String> =
+                self.book.in_state(&State::Ended).map(|it| it.facts.pod.to_string()).collect();
             names.sort_unstable();
             return Some(format!("the API server refuses to evict {}", listed(&names, ", ")));
         }
@@ -68,7 +69,7 @@ impl Roster {
             };
             Some(Refused { call, by })
         };
-        self.book.refused().filter_map(of).collect()
+        self.book.in_state(&State::Ended).filter_map(of).collect()
     }
 
     /// The facts about a pod that is known.
@@ -94,7 +95,7 @@ impl Roster {
 
     /// What a rule lets stay, or had deleted.
     pub(super) fn left(&self) -> Vec<Left> {
-        let stay = self.book.left().map(|track| Left {
+        let stay = self.book.in_state(&State::Left).map(|track| Left {
             what: track.facts.pod.to_string(),
             why: format!("it stays: {}", self.why_sticky(track)),
         });
@@ -112,7 +113,7 @@ impl Roster {
         for claim in self.stays.values().flatten() {
             owed.remove(claim);
         }
-        for track in self.book.left() {
+        for track in self.book.in_state(&State::Left) {
             for claim in &track.facts.claims {
                 owed.remove(&(track.facts.pod.namespace.clone(), claim.clone()));
             }

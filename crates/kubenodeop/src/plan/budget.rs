@@ -110,6 +110,54 @@ impl BudgetFacts {
     }
 }
 
+/// The budgets of one namespace in the order of their names, found by the labels of a pod: with as many budgets as pods
+/// nobody asks each of them about each pod.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Budgets {
+    all: Vec<BudgetFacts>,
+    /// Places of those that select by a label, by one such label and its value.
+    by_label: BTreeMap<String, BTreeMap<String, Vec<usize>>>,
+    /// Places of the others that select something.
+    by_more: Vec<usize>,
+}
+
+impl Budgets {
+    pub(crate) fn new(mut all: Vec<BudgetFacts>) -> Self {
+        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let (mut by_label, mut by_more) = (BTreeMap::<_, BTreeMap<_, Vec<_>>>::new(), Vec::new());
+        for (at, budget) in all.iter().enumerate() {
+            match budget.selector.as_ref().map(|it| it.labels.last_key_value()) {
+                Some(Some((label, value))) => {
+                    let places = by_label.entry(label.clone()).or_default();
+                    places.entry(value.clone()).or_default().push(at);
+                }
+                Some(None) => by_more.push(at),
+                None => {}
+            }
+        }
+        Self { all, by_label, by_more }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[BudgetFacts] {
+        &self.all
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Option<&BudgetFacts> {
+        let at = self.all.binary_search_by(|budget| budget.name.as_str().cmp(name)).ok()?;
+        self.all.get(at)
+    }
+
+    /// Those that guard a pod with these labels.
+    pub(crate) fn guards(&self, labels: &BTreeMap<String, String>) -> Vec<&BudgetFacts> {
+        let by_label = labels.iter().filter_map(|(label, value)| self.by_label.get(label)?.get(value));
+        let mut places: Vec<usize> = by_label.flatten().chain(&self.by_more).copied().collect();
+        places.sort_unstable();
+        let found = places.into_iter().filter_map(|at| self.all.get(at));
+        found.filter(|budget| budget.guards(labels)).collect()
+    }
+}
+
 /// For a person: name and numbers.
 impl fmt::Display for BudgetFacts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,9 +211,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_budget_without_selector_guards_nothing() {
-        let mut budget = BudgetFacts {
+    fn budget() -> BudgetFacts {
+        BudgetFacts {
             namespace: "shop".to_owned(),
             name: "web".to_owned(),
             selector: None,
@@ -174,7 +221,12 @@ mod tests {
             desired: 2,
             expected: 3,
             uncounted: String::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_budget_without_selector_guards_nothing() {
+        let mut budget = budget();
         assert!(!budget.guards(&labels(&[])));
         budget.selector = Some(Selector::default());
         assert!(budget.guards(&labels(&[])));
@@ -182,5 +234,38 @@ mod tests {
             budget.to_string(),
             "PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"
         );
+    }
+
+    #[test]
+    fn budgets_found_by_labels_are_those_that_say_so_themselves_in_the_order_of_their_names() {
+        let select = |pairs: &[(&str, &str)]| Some(Selector { labels: labels(pairs), ..Selector::default() });
+        let absent = Condition { key: "app".into(), holds: Holds::Absent };
+        let selectors = [
+            None,
+            select(&[]),
+            select(&[("app", "web")]),
+            select(&[("app", "db")]),
+            select(&[("app", "web"), ("tier", "1")]),
+            Some(Selector { conditions: vec![absent], ..Selector::default() }),
+            select(&[("tier", "1")]),
+        ];
+        let named = |(at, selector): (usize, &Option<Selector>)| BudgetFacts {
+            name: format!("b{}", 9 - at),
+            selector: selector.clone(),
+            ..budget()
+        };
+        let budgets = Budgets::new(selectors.iter().enumerate().map(named).collect());
+        assert!(budgets.all().is_sorted_by_key(|it| &it.name));
+        assert_eq!(budgets.named("b5"), budgets.all().iter().find(|it| it.name == "b5"));
+        for pod in
+            [&[][..], &[("app", "web")], &[("app", "web"), ("tier", "1")], &[("tier", "1"), ("x", "web")]]
+        {
+            let (pod, guards) = (labels(pod), |it: &&BudgetFacts| it.guards(&labels(pod)));
+            assert_eq!(
+                budgets.guards(&pod),
+                budgets.all().iter().filter(guards).collect::<Vec<_>>(),
+                "{pod:?}"
+            );
+        }
     }
 }

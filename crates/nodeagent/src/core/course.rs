@@ -10,6 +10,7 @@ use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole};
 use super::machine::due;
 use super::phase::Phase;
 use super::{Effect, NodeAgent, Note, Order, Resumed, Source, Took, Why, order};
+use crate::limits::{ANSWER_LIMIT, LAST_SYNC, NO_CONTROLLER_TURN, OWN_TURN};
 
 impl NodeAgent {
     /// The operation that the facts call for, strongest first; a shutdown leaves the power on, so it comes last.
@@ -51,10 +52,8 @@ impl NodeAgent {
         }
         if own {
             let limit = match why {
-                Why::Disconnect => self.limits.no_controller_turn(),
-                Why::Command | Why::Update | Why::Fallback | Why::Vault | Why::Resumed => {
-                    self.limits.own_turn()
-                }
+                Why::Disconnect => NO_CONTROLLER_TURN,
+                Why::Command | Why::Update | Why::Fallback | Why::Vault | Why::Resumed => OWN_TURN,
             };
             if !self.may_restart(now, limit, out) {
                 return;
@@ -94,7 +93,7 @@ impl NodeAgent {
                     self.status.all_domains_halted = true;
                     self.tell(now, out);
                     if order.operation == Operation::Shutdown {
-                        self.sync(now, order, out)
+                        sync(now, order, out)
                     } else {
                         out.push(Effect::Sync);
                         Phase::Settling { order, until: now + self.limits.min_reboot_delay() }
@@ -112,17 +111,17 @@ impl NodeAgent {
                 | Phase::Refused { order, again_at: at }
                     if now >= *at =>
                 {
-                    self.sync(now, order.clone(), out)
+                    sync(now, order.clone(), out)
                 }
                 Phase::Syncing { order, until } if now >= *until => {
-                    let secs = self.limits.last_sync().as_secs();
+                    let secs = LAST_SYNC.as_secs();
                     out.push(Effect::Say(Note::NotSynced { secs }));
                     self.check(now, order.clone(), out)
                 }
                 Phase::Looking { order, until } if now >= *until => self.unanswered(now, order.clone(), out),
                 Phase::Turning { order } => {
                     let order = order.clone();
-                    if !self.may_restart(now, self.limits.own_turn(), out) {
+                    if !self.may_restart(now, OWN_TURN, out) {
                         return;
                     }
                     let note = self.talk.take_note();
@@ -155,12 +154,6 @@ impl NodeAgent {
             };
             self.phase = next;
         }
-    }
-
-    /// Before the last look: it may take long, and what was seen before it would be old by its end.
-    fn sync(&self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
-        out.push(Effect::LastSync);
-        Phase::Syncing { order, until: now + self.limits.last_sync() }
     }
 
     /// Everything is on the disks.
@@ -211,7 +204,7 @@ impl NodeAgent {
         self.phase = match held {
             None if ours && !released && self.talk.role() != OutageRole::None => {
                 self.talk.ask(now, OutageKind::LastLook, order.operation, by);
-                Phase::Looking { order, until: now + self.limits.answer_limit() }
+                Phase::Looking { order, until: now + ANSWER_LIMIT }
             }
             None => self.operate(now, order, out),
             Some(status) => {
@@ -265,4 +258,10 @@ impl NodeAgent {
             }
         };
     }
+}
+
+/// Before the last look: it may take long, and what was seen before it would be old by its end.
+fn sync(now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+    out.push(Effect::LastSync);
+    Phase::Syncing { order, until: now + LAST_SYNC }
 }

@@ -16,6 +16,7 @@ use super::phase::Phase;
 use super::trial::{Conditions, Trial};
 use super::vault::Watch;
 use super::{Effect, Event, Found, LABELS, Note, Resumed, Source, Waits, Why, Wish, drain};
+use crate::limits::FIRST_WORD;
 use crate::{Limits, NAME};
 
 /// What nodeagent knows and how far it is.
@@ -94,7 +95,7 @@ impl NodeAgent {
             talk: Talk::new(found.question),
             status,
             said: None,
-            silent_until: Some(now + limits.first_word()),
+            silent_until: Some(now + FIRST_WORD),
             verdicts: LABELS
                 .iter()
                 .map(|label| ((*label).to_owned(), found.tested.contains(*label)))

@@ -17,6 +17,7 @@ use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict
 
 use super::phase::Phase;
 use super::{Effect, NodeAgent, Note, Order};
+use crate::limits::{ANSWER_LIMIT, EMERGENCY, LOOK_LIMIT};
 
 /// Behind the reason of a restart that waited for its turn in vain.
 const LATE: &str = "without its turn, which did not come in time";
@@ -166,9 +167,9 @@ impl NodeAgent {
 
     /// zedkube has not answered in time whether the machine may go down.
     pub(super) fn unanswered(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
-        let asked = Mono::from_start(now.since_start().saturating_sub(self.limits.answer_limit()));
+        let asked = Mono::from_start(now.since_start().saturating_sub(ANSWER_LIMIT));
         let since = *self.talk.silent_since.get_or_insert(asked);
-        let limit = self.limits.look_limit();
+        let limit = LOOK_LIMIT;
         let worker = self.talk.role() == OutageRole::Worker;
         if worker && now.since(since) >= limit {
             let why = format!(
@@ -201,7 +202,7 @@ impl NodeAgent {
         if !self.needs_turn() {
             return true;
         }
-        let look_limit = self.limits.look_limit();
+        let look_limit = LOOK_LIMIT;
         let answer = self.talk.answer().cloned();
         let talk = &mut self.talk;
         match talk.own {
@@ -237,7 +238,7 @@ impl NodeAgent {
                 };
                 if now >= until {
                     talk.ask(now, OutageKind::Emergency, Operation::Reboot, None);
-                    talk.own = Own::Emergency { until: now + self.limits.emergency() };
+                    talk.own = Own::Emergency { until: now + EMERGENCY };
                 }
                 false
             }

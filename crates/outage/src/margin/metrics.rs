@@ -36,18 +36,14 @@ pub struct Metrics {
 
 /// Why a text is not used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum BadMetrics {
     /// Nothing of this name is in it.
     #[error("the metric {0} is missing")]
     Missing(&'static str),
     /// A value or a label that etcd does not write.
     #[error("the metric {metric} has an unexpected line: {line:.100}")]
-    Odd {
-        /// Its name.
-        metric: &'static str,
-        /// The line.
-        line: String,
-    },
+    Odd { metric: &'static str, line: String },
     /// Two different values.
     #[error("the metric {0} has two different values")]
     Twice(&'static str),

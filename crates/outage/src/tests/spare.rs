@@ -98,16 +98,9 @@ fn healthy_node(name: &str) -> NodeSeen {
         uid: format!("{name}-uid"),
         boot_id: "b".to_owned(),
         ready: true,
-        unschedulable: false,
-        tie_breaker: false,
         server: true,
         etcd: true,
-        lease_unmoved: false,
-        being_deleted: false,
-        out_of_service: false,
-        ignored: false,
-        idle: false,
-        mark: None,
+        ..NodeSeen::default()
     }
 }
 

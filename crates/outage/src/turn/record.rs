@@ -270,29 +270,20 @@ pub struct Order {
 
 /// Why a Lease cannot be used as a record of turns. Nobody enters until a person has fixed it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum BadRecord {
     /// An annotation that does not parse.
     #[error(
         "annotation {key} of Lease {APP_NAMESPACE}/{LEASE} is not usable: {why}; no node gets a turn until it is \
          fixed: kubectl -n {APP_NAMESPACE} annotate --overwrite lease {LEASE} {key}{fix}"
     )]
-    Annotation {
-        /// Its key.
-        key: &'static str,
-        /// What is wrong.
-        why: String,
-        /// What follows the key in the command that fixes it.
-        fix: &'static str,
-    },
+    Annotation { key: &'static str, why: String, fix: &'static str },
     /// Written by a newer version of this program.
     #[error(
         "Lease {APP_NAMESPACE}/{LEASE} has format {found}, newer than {FORMAT}, the newest that this node reads \
          (annotation {VERSION}); no turn for this node until its software is updated"
     )]
-    Newer {
-        /// The version in the annotation.
-        found: u32,
-    },
+    Newer { found: u32 },
     /// `spec.leaseTransitions` is negative.
     #[error(
         "spec.leaseTransitions of Lease {APP_NAMESPACE}/{LEASE} is {0}, below 0; type: kubectl -n {APP_NAMESPACE} \

@@ -39,7 +39,7 @@ pub struct Mark {
 }
 
 /// A node as it was read.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
 pub struct NodeSeen {
     /// Name of its Node object.
@@ -388,19 +388,13 @@ pub fn rebuild(reading: &Reading) -> Option<Record> {
 
 /// Why a word of an operator is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Refused {
     /// That grant is not the current one.
     #[error(
         "node {node} does not hold a turn with fence {fence}; current holders: {current}; look again: zedbox lock status"
     )]
-    Stale {
-        /// The node that was named.
-        node: String,
-        /// The fence that was named.
-        fence: Fence,
-        /// Who holds, and with which fence.
-        current: String,
-    },
+    Stale { node: String, fence: Fence, current: String },
     /// A release without a reason.
     #[error("a release needs a reason: add --reason '...'")]
     NoReason,

@@ -2,10 +2,8 @@
 //!
 //! Not here: what a record says, and who is told what.
 
-pub(crate) mod mirror;
 pub(crate) mod peer;
 pub mod record;
-pub(crate) mod remote;
 pub(crate) mod server;
 
 use std::fs;
@@ -124,16 +122,6 @@ impl Listener {
 pub(crate) struct Link(UnixDatagram);
 
 impl Link {
-    /// Connects to whoever listens at `path`.
-    ///
-    /// # Errors
-    /// Nobody does, or too many wait.
-    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
-        let socket = socket()?;
-        connect(&socket, &SocketAddrUnix::new(path)?)?;
-        awaited(socket).map(Self)
-    }
-
     /// Sends one record, once there is room. Dropping it has sent the whole record or nothing.
     ///
     /// # Errors

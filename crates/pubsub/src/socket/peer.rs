@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use crate::error::chain;
 use crate::large::{Large, Unread};
-use crate::record::{Fault, MESSAGE_LIMIT_BYTES, REQUEST_LIMIT_BYTES, Record};
+use crate::record::{Fault, MESSAGE_LIMIT_BYTES, REQUEST_LIMIT_BYTES, Record, parse_request};
 use crate::server::Board;
 use crate::socket::Link;
 use crate::{Name, ToWire};
@@ -92,12 +92,12 @@ impl Peer {
         // Those that only look whether somebody listens close without a word.
         let Ok(bytes @ 1..) = received else { return false };
         let asked = match buffer.get(..bytes) {
-            Some(message) => Record::parse_request(message),
+            Some(message) => parse_request(message),
             None => Err(Fault::TooLong { bytes, limit: REQUEST_LIMIT_BYTES - 1 }),
         };
         match asked {
-            Ok(record) if record.topic() == self.desk.topic => return true,
-            Ok(record) => self.desk.refuse(&format!("it asked for another topic, {:?}", record.topic())),
+            Ok(topic) if topic == self.desk.topic => return true,
+            Ok(topic) => self.desk.refuse(&format!("it asked for another topic, {topic:?}")),
             Err(fault) => self.desk.refuse(&fault.to_string()),
         }
         false
@@ -106,7 +106,7 @@ impl Peer {
     /// Returns once the topic ended.
     async fn talk(&mut self) -> io::Result<()> {
         let topic = || self.desk.topic.clone();
-        let hello = Record::Hello { topic: topic(), persistent: Some(self.desk.persistent) };
+        let hello = Record::Hello { topic: topic(), persistent: self.desk.persistent };
         let complete = Record::Complete { topic: topic() };
         self.say(&hello).await?;
         let restarted = self.bring_up().await?;

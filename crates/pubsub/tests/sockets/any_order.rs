@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use proptest::prelude::*;
-use pubsub::{Change, SocketSubscription};
+use pubsub::record::Record;
 
-use crate::wired::{PATIENCE, Place};
+use crate::wired::{Peer, Place, record};
 
 /// What may happen between two moments.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ enum Step {
     Crash(Option<u8>),
     /// Subscribers get some time.
     Turns(u8),
-    /// A subscriber takes so many changes.
+    /// A subscriber takes so many records.
     Listen(usize, u8),
     /// A subscriber comes again.
     Join(usize),
@@ -37,37 +37,47 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Restart),
         2 => prop::option::of(0..4_u8).prop_map(Step::Crash),
         3 => (1..20_u8).prop_map(Step::Turns),
-        3 => (0..2_usize, 1..4_u8).prop_map(|(who, changes)| Step::Listen(who, changes)),
+        3 => (0..2_usize, 1..4_u8).prop_map(|(who, records)| Step::Listen(who, records)),
         1 => (0..2_usize).prop_map(Step::Join),
     ]
 }
 
-fn held(subscription: &SocketSubscription<String>) -> BTreeMap<String, String> {
-    subscription.iter().map(|(key, value)| (key.to_owned(), value.clone())).collect()
-}
-
-/// Takes changes one by one; the values that they amount to must be the values that are held.
+/// A subscriber that begins again with each connection.
+#[derive(Default)]
 struct Listener {
-    subscription: SocketSubscription<String>,
+    peer: Option<Peer>,
     told: BTreeMap<String, String>,
+    /// It was told of all that there was when it connected.
+    complete: bool,
 }
 
 impl Listener {
-    fn new(place: &Place) -> Self {
-        Self { subscription: place.subscription(), told: BTreeMap::new() }
-    }
-
-    async fn listen(&mut self) {
+    /// Takes one record.
+    async fn listen(&mut self, place: &Place) {
+        let Some(peer) = &self.peer else {
+            *self = Self { peer: Some(place.peer().await), ..Self::default() };
+            return;
+        };
         // By the paused clock, so it is over as soon as nothing can happen any more.
-        let change = tokio::time::timeout(PATIENCE, self.subscription.next()).await;
-        match change.unwrap() {
-            Change::Put { key, value, old } => {
-                assert_ne!(old.as_ref(), Some(&value), "{key} was told again");
-                assert_eq!(self.told.insert(key, value), old);
+        let Some(message) = peer.message().await else {
+            self.peer = None;
+            return;
+        };
+        match record(std::str::from_utf8(&message).unwrap()).unwrap() {
+            Record::Update { key, value, .. } => {
+                let mut value = String::from_utf8(value).unwrap();
+                if let Some(path) = value.strip_prefix("file:").map(str::to_owned) {
+                    value = fs::read_to_string(&path).unwrap();
+                    fs::remove_file(path).unwrap();
+                }
+                let old = self.told.insert(key, value.clone());
+                assert_ne!(old.as_ref(), Some(&value), "told again");
             }
-            Change::Gone { key, old } => assert_eq!(self.told.remove(&key), Some(old)),
-            Change::Synced | Change::Restarted(_) => {}
-            Change::Bad(finding) => panic!("{finding}"),
+            Record::Delete { key, .. } => {
+                assert!(self.told.remove(&key).is_some() || !self.complete, "{key} was not there");
+            }
+            Record::Complete { .. } => self.complete = true,
+            Record::Hello { .. } | Record::Restarted { .. } => {}
         }
     }
 }
@@ -75,7 +85,7 @@ impl Listener {
 async fn run(steps: Vec<Step>) {
     let place = Place::new();
     let mut publication = place.publication();
-    let mut listeners = [Listener::new(&place), Listener::new(&place)];
+    let mut listeners = [Listener::default(), Listener::default()];
     for step in steps {
         match step {
             Step::Publish(key, value, large) => {
@@ -103,17 +113,17 @@ async fn run(steps: Vec<Step>) {
                     tokio::task::yield_now().await;
                 }
             }
-            Step::Listen(who, changes) => {
-                for _ in 0..changes {
+            Step::Listen(who, records) => {
+                for _ in 0..records {
                     // Given up at any point: nothing is lost by that.
                     tokio::select! {
                         biased;
-                        () = listeners[who].listen() => {}
+                        () = listeners[who].listen(&place) => {}
                         () = tokio::task::yield_now() => {}
                     }
                 }
             }
-            Step::Join(who) => listeners[who] = Listener::new(&place),
+            Step::Join(who) => listeners[who] = Listener::default(),
         }
     }
     let last: BTreeMap<String, String> =
@@ -121,14 +131,12 @@ async fn run(steps: Vec<Step>) {
     for listener in &mut listeners {
         // A last key tells that all before it was heard.
         publication.publish("end", &String::from("0")).unwrap();
-        while !held(&listener.subscription).contains_key("end")
-            || listener.told != held(&listener.subscription)
-        {
-            listener.listen().await;
+        while !listener.told.contains_key("end") {
+            listener.listen(&place).await;
         }
         publication.unpublish("end").unwrap();
         while listener.told.contains_key("end") {
-            listener.listen().await;
+            listener.listen(&place).await;
         }
         assert_eq!(listener.told, last);
     }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use pubsub::record::Record;
-use pubsub::{Change, store};
+use pubsub::store;
 
-use crate::wired::{PATIENCE, Place, next, put, restarted, text, update};
+use crate::wired::{PATIENCE, Place, restarted, text, update};
 
 /// The path in the update of a large text.
 fn told(record: Record) -> PathBuf {
@@ -105,96 +105,4 @@ async fn a_file_that_cannot_be_written_costs_its_key_only_and_is_tried_again() {
     publication.publish("b", &text("3")).unwrap();
     assert_eq!(fs::read(told(peer.hear().await)).unwrap(), b"large:1");
     assert_eq!(peer.hear().await, update("b", "3"));
-}
-
-#[tokio::test]
-async fn a_large_value_comes_over_the_socket_and_its_file_is_removed() {
-    let place = Place::new();
-    let mut publication = place.publication();
-    let value = format!("large:{}", "x".repeat(1_000_000));
-    publication.publish("a", &value).unwrap();
-    let mut subscription = place.subscription();
-    assert_eq!(next(&mut subscription).await, put("a", &value, None));
-    assert_eq!(next(&mut subscription).await, Change::Synced);
-    assert_eq!(place.files(), 0);
-}
-
-#[tokio::test]
-async fn only_files_of_the_topic_are_read_and_removed() {
-    let place = Place::new();
-    let foreign = place.foreign();
-    let mut subscription = place.subscription();
-    let large = place.large();
-    let good = large.join("pubsub-file-Text7");
-    let secret = place.root.path().join("persist/secret");
-    let other = place.bus.path("persist/pubsub-large/tester/Other/pubsub-file-Text7");
-    for path in [&good, &secret, &other, &large.join("other"), &large.join("pubsub-file-Name7")] {
-        store::replace(path, b"large:x").unwrap();
-    }
-    symlink(&secret, large.join("pubsub-file-Text8")).unwrap();
-    fs::create_dir(large.join("pubsub-file-Text9")).unwrap();
-    store::replace(&large.join("pubsub-file-Text6"), &vec![b'x'; 1 << 20]).unwrap();
-    let serve = async {
-        let peer = foreign.accept().await;
-        peer.say(b"hello Topic false").await;
-        for (at, path) in [
-            secret.clone(),
-            other.clone(),
-            large.join("other"),
-            large.join("pubsub-file-Name7"),
-            large.join("pubsub-file-Text"),
-            large.join("pubsub-file-Text7/../../../../secret"),
-            large.join("../Other/pubsub-file-Text7"),
-            large.join("./pubsub-file-Text7"),
-            large.join("pubsub-file-Text8"),
-            large.join("pubsub-file-Text9"),
-            large.join("pubsub-file-Text6"),
-            PathBuf::from("pubsub-file-Text7"),
-        ]
-        .iter()
-        .enumerate()
-        {
-            let record = update(&at.to_string(), &format!("file:{}", path.display()));
-            peer.say(record.to_message().as_bytes()).await;
-        }
-        let record = update("good", &format!("file:{}", good.display()));
-        peer.say(record.to_message().as_bytes()).await;
-        let record = update("missing", &format!("file:{}", good.display()));
-        peer.say(record.to_message().as_bytes()).await;
-        peer
-    };
-    let listen = async {
-        for key in 0..12 {
-            let Change::Bad(finding) = next(&mut subscription).await else { panic!("{key} was read") };
-            assert!(finding.reason.contains(&format!("key \"{key}\"")), "{finding}");
-        }
-        assert_eq!(next(&mut subscription).await, put("good", "large:x", None));
-        // Its file went with the first reading: the member is left at zero.
-        assert_eq!(next(&mut subscription).await, put("missing", "", None));
-    };
-    let (_peer, ()) = tokio::join!(serve, listen);
-    assert!(!good.exists() && secret.exists() && other.exists());
-    assert!(large.join("pubsub-file-Text8").is_symlink() && large.join("other").exists());
-}
-
-#[tokio::test]
-async fn a_directory_that_is_a_link_is_not_read() {
-    let place = Place::new();
-    let foreign = place.foreign();
-    let mut subscription = place.subscription();
-    let (real, large) = (place.root.path().join("real"), place.large());
-    store::replace(&real.join("pubsub-file-Text7"), b"large:x").unwrap();
-    fs::create_dir_all(large.parent().unwrap()).unwrap();
-    symlink(&real, &large).unwrap();
-    let serve = async {
-        let peer = foreign.accept().await;
-        let path = large.join("pubsub-file-Text7");
-        let record = update("a", &format!("file:{}", path.display()));
-        peer.say(record.to_message().as_bytes()).await;
-        peer
-    };
-    let (_peer, change) = tokio::join!(serve, next(&mut subscription));
-    let Change::Bad(finding) = change else { panic!("a link was followed") };
-    assert!(finding.reason.contains("no directory"), "{finding}");
-    assert!(real.join("pubsub-file-Text7").exists());
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 
-use crate::wired::{PATIENCE, Peer, Place, codec, delete, from_wire, restarted, text, to_wire, update};
+use crate::wired::{PATIENCE, Peer, Place, codec, delete, restarted, text, to_wire, update};
 use pubsub::record::Record;
 use pubsub::{Name, store};
 
@@ -284,7 +284,7 @@ async fn sockets_lie_beside_volatile_topics_and_under_run_for_persistent_ones() 
     let place = Place::of(Name::global("Topic"));
     let mut publication = place.publication();
     publication.publish("a", &text("1")).unwrap();
-    assert!(place.bus.socket_subscription(&place.name, from_wire).is_err());
+    assert_eq!(place.name.socket(place.root.path()), None);
 }
 
 #[tokio::test]

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use pubsub::record::Record;
-use pubsub::{BoxError, Bus, Change, Codec, Fetch, Name, Publication, SocketSubscription, Store};
+use pubsub::{BoxError, Bus, Codec, Name, Publication, Store};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
@@ -26,15 +28,6 @@ pub(crate) fn to_wire(disk: &[u8], store: &mut Store<'_>) -> Result<Vec<u8>, Box
         return Ok(format!("file:{}", store("Text", disk)?).into_bytes());
     }
     Ok(disk.to_vec())
-}
-
-pub(crate) fn from_wire(wire: &[u8], fetch: &mut Fetch<'_>) -> Result<String, BoxError> {
-    let text = std::str::from_utf8(wire)?;
-    match text.strip_prefix("file:") {
-        Some(path) => Ok(String::from_utf8(fetch("Text", path)?.unwrap_or_default())?),
-        None if text.contains("nonsense") => Err("it is nonsense".into()),
-        None => Ok(text.to_owned()),
-    }
 }
 
 pub(crate) struct Place {
@@ -73,10 +66,6 @@ impl Place {
         publication
     }
 
-    pub(crate) fn subscription(&self) -> SocketSubscription<String> {
-        self.bus.socket_subscription(&self.name, from_wire).unwrap()
-    }
-
     /// A subscriber that has sent its request.
     pub(crate) async fn peer(&self) -> Peer {
         let peer = Peer::connect(&self.socket()).unwrap();
@@ -84,13 +73,13 @@ impl Place {
         peer
     }
 
-    /// A publisher that is not one of ours.
-    pub(crate) fn foreign(&self) -> Foreign {
+    /// A publisher that is not one of ours and lets nobody in.
+    pub(crate) fn foreign(&self) -> std::os::fd::OwnedFd {
         std::fs::create_dir_all(self.socket().parent().unwrap()).unwrap();
         let socket = socket();
         bind(&socket, &SocketAddrUnix::new(self.socket()).unwrap()).unwrap();
         listen(&socket, 8).unwrap();
-        Foreign(UnixDatagram::from_std(socket.into()).unwrap())
+        socket
     }
 }
 
@@ -119,7 +108,9 @@ impl Peer {
     }
 
     pub(crate) async fn hear(&self) -> Record {
-        Record::parse_reply(&self.message().await.unwrap()).unwrap()
+        let message = String::from_utf8(self.message().await.unwrap()).unwrap();
+        assert!(message.len() <= pubsub::record::MESSAGE_LIMIT_BYTES);
+        record(&message).unwrap()
     }
 
     /// Hears everything up to `complete`; the values of it.
@@ -137,21 +128,27 @@ impl Peer {
     }
 }
 
-/// A listening socket that is served by hand.
-pub(crate) struct Foreign(UnixDatagram);
-
-impl Foreign {
-    pub(crate) async fn accept(&self) -> Peer {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let accept = || Ok(rustix::net::accept_with(&self.0, flags)?);
-        let socket = self.0.async_io(tokio::io::Interest::READABLE, accept).await.unwrap();
-        Peer(UnixDatagram::from_std(socket.into()).unwrap())
-    }
-}
-
 fn socket() -> std::os::fd::OwnedFd {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+}
+
+/// What a message says, read as the reference's subscriber reads it.
+pub(crate) fn record(message: &str) -> Option<Record> {
+    let bytes = |word: &str| STANDARD.decode(word).ok();
+    let key = |word: &str| String::from_utf8(bytes(word)?).ok();
+    Some(match message.split(' ').collect::<Vec<_>>()[..] {
+        ["hello", topic, persistent] => {
+            Record::Hello { topic: topic.into(), persistent: persistent.parse().ok()? }
+        }
+        ["update", topic, name, value] => {
+            Record::Update { topic: topic.into(), key: key(name)?, value: bytes(value)? }
+        }
+        ["delete", topic, name] => Record::Delete { topic: topic.into(), key: key(name)? },
+        ["complete", topic] => Record::Complete { topic: topic.into() },
+        ["restarted", topic, count] => Record::Restarted { topic: topic.into(), count: count.parse().ok()? },
+        _ => return None,
+    })
 }
 
 pub(crate) fn update(key: &str, value: &str) -> Record {
@@ -168,17 +165,4 @@ pub(crate) fn restarted(count: u32) -> Record {
 
 pub(crate) fn text(value: &str) -> String {
     value.to_owned()
-}
-
-pub(crate) fn put(key: &str, value: &str, old: Option<&str>) -> Change<String> {
-    Change::Put { key: key.into(), value: value.into(), old: old.map(str::to_owned) }
-}
-
-pub(crate) async fn next(subscription: &mut SocketSubscription<String>) -> Change<String> {
-    tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap()
-}
-
-#[expect(clippy::disallowed_methods, reason = "the paused clock of a test")]
-pub(crate) fn clock() -> tokio::time::Instant {
-    tokio::time::Instant::now()
 }

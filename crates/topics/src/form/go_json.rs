@@ -12,31 +12,22 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use tree::{Fault, Tree};
-pub use wire::{BoxError, Fetch, Store, from_wire, to_wire};
+pub use wire::{BoxError, Store, to_wire};
 pub(crate) use wire::{FILE, LARGE, rest_of};
 
 /// A value that cannot be written or a text that cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the text of each variant says what its members are")]
 pub enum Error {
     /// The text is no JSON; says line and column.
     #[error("read JSON: {0}")]
     Syntax(#[source] serde_json::Error),
     /// A member has another type or range than its topic says.
     #[error("read {}: {text}", if pointer.is_empty() { "the value" } else { pointer.as_str() })]
-    Member {
-        /// JSON pointer (RFC 6901), as `/Nodes/2/Status`; empty for the whole value.
-        pointer: String,
-        /// What was found and what was expected.
-        text: String,
-    },
+    Member { pointer: String, text: String },
     /// A member that goes into a file of its own on a socket.
     #[error("carry member {member} in a file")]
-    Large {
-        /// Its name.
-        member: String,
-        /// What is wrong with it, or with its file.
-        source: BoxError,
-    },
+    Large { member: String, source: BoxError },
     /// A value has no JSON form.
     #[error("write JSON: {0}")]
     Write(#[source] serde_json::Error),

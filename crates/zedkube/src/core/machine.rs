@@ -168,7 +168,7 @@ impl Core for Zedkube {
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,
             Event::Spared(run, result) if run == self.drain.run_id() => {
-                let outcome = self.drain.spared(now, result, &self.node, &mut out);
+                let outcome = self.drain.spared(now, result, &mut out);
                 self.follow(now, outcome);
             }
             Event::Server(server) => self.looks.hear_server(server),

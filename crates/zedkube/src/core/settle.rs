@@ -135,7 +135,7 @@ impl Zedkube {
         if self.can_drain() && !self.drain.is_active() {
             self.begin(now, out);
         }
-        self.answers.name_second(now, self.drain.own_status(), &self.node);
+        self.answers.name_second(now, self.drain.own_status());
     }
 
     /// A forced COMPLETE answers the request that it names; the drain continues for others.

@@ -21,6 +21,7 @@ use crate::Limits;
 use nodestatus::{Membership, Standing};
 
 use crate::core::{blocker, kept_marks, marks, ms, short, shorten};
+use crate::limits::{CONFIG_PATIENCE, LEAVE_UNCHANGED};
 
 /// Longest text of the record, and most pods in it: it is on flash.
 const TEXT_BYTES: usize = 480;
@@ -108,8 +109,8 @@ impl Rules {
             fetch: Fetch::Bad,
             word: None,
             notice: limits.leave_notice(),
-            unchanged: limits.leave_unchanged(),
-            config_patience: limits.config_patience(),
+            unchanged: LEAVE_UNCHANGED,
+            config_patience: CONFIG_PATIENCE,
             boot_id: boot_id.to_owned(),
             booted_at: GoTime::ZERO,
             timed: (false, false),

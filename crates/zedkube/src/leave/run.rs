@@ -18,6 +18,7 @@ use topics::{
 use tracing::{info, warn};
 
 use super::rules::{Fact, Rules};
+use crate::limits::LEAVE_REACH;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
 use kubeapi::Target;
@@ -158,7 +159,7 @@ impl Leaver {
         let started_at = self.rules.record().started_at.to_string();
         async move {
             let clock = station.clock;
-            let late = clock.sleep_until(Some(clock.now() + limits.leave_reach()));
+            let late = clock.sleep_until(Some(clock.now() + LEAVE_REACH));
             let (node, device_uuid) = tokio::select! {
                 known = target.known() => known,
                 () = late => {
@@ -183,7 +184,7 @@ impl Leaver {
                 marks,
                 tries: limits.cordon_tries,
                 pause: limits.cordon_pause(),
-                reach: limits.leave_reach(),
+                reach: LEAVE_REACH,
             };
             let (end, passed_over) = leave(&cluster, &order, || clock.now(), &told).await;
             (end, passed_over, node.to_string())
@@ -311,7 +312,7 @@ mod tests {
         let cluster = Cluster::from_kubeconfig(root.path().join("none"));
         let run = leaver.run(cluster, Target::default(), watch::channel(Duration::ZERO).1);
         let after_a_walk = async || {
-            station.clock.sleep_until(Some(station.clock.now() + limits.leave_reach() * 2)).await;
+            station.clock.sleep_until(Some(station.clock.now() + LEAVE_REACH * 2)).await;
             wire::peek::<NodeLeave>(&bus, NAME, GLOBAL).unwrap().unwrap().phase
         };
         let told = async {

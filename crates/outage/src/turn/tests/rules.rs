@@ -16,16 +16,7 @@ pub(super) fn node(name: &str) -> NodeSeen {
         uid: format!("{name}-uid"),
         boot_id: format!("{name}-boot"),
         ready: true,
-        unschedulable: false,
-        tie_breaker: false,
-        server: false,
-        etcd: false,
-        lease_unmoved: false,
-        being_deleted: false,
-        out_of_service: false,
-        ignored: false,
-        idle: false,
-        mark: None,
+        ..NodeSeen::default()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The form that a value takes on a socket, made of its form on disk, and back.
+//! The form that a value takes on a socket, made of its form on disk.
 //!
 //! The reference passes a value through a generic tree before it sends it: members are sorted at every level,
 //! an empty array becomes `null`, members named `pubsub-large-X` go into files of their own. Its tree also
@@ -7,11 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::DeserializeOwned;
 use serde_json::Number;
 
 use super::tree::Tree;
-use super::{Error, escaped, parsed, value_of};
+use super::{Error, escaped, parsed};
 
 /// What the name of a member begins with that goes into a file of its own.
 pub(crate) const LARGE: &str = "pubsub-large-";
@@ -26,10 +25,6 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Stores a large member, given the rest of its name and the content of its file; returns the file's path.
 pub type Store<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 'a;
 
-/// Fetches a large member, given the rest of its name and the path of its file; `None` when the file is missing
-/// or empty, which leaves the member at zero.
-pub type Fetch<'a> = dyn FnMut(&str, &str) -> Result<Option<Vec<u8>>, BoxError> + 'a;
-
 /// The wire form of a value, out of its form on disk. Large members are handed to `store`.
 ///
 /// A large member within a large one stays inside it, as does one whose name cannot be part of a file name.
@@ -40,17 +35,6 @@ pub fn to_wire(disk: &[u8], store: &mut Store<'_>) -> Result<Vec<u8>, Error> {
     let mut out = String::with_capacity(disk.len());
     write(&parsed(disk)?, &mut out, &mut Some(store))?;
     Ok(out.into_bytes())
-}
-
-/// The value in a wire form, or in a form on disk. Large members are taken from `fetch`.
-///
-/// # Errors
-/// The text is no JSON, has another type or range than its topic says, or the file of a large member is not
-/// what it should be.
-pub fn from_wire<T: DeserializeOwned>(wire: &[u8], fetch: &mut Fetch<'_>) -> Result<T, Error> {
-    let mut tree = parsed(wire)?;
-    restore(&mut tree, fetch)?;
-    value_of(&tree)
 }
 
 fn fault(member: &str, source: BoxError) -> Error {
@@ -144,40 +128,6 @@ fn digits(number: &Number) -> String {
     value.to_string()
 }
 
-/// Puts the large members back in their places.
-fn restore(tree: &mut Tree, fetch: &mut Fetch<'_>) -> Result<(), Error> {
-    match tree {
-        Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) => Ok(()),
-        Tree::List(items) => items.iter_mut().try_for_each(|item| restore(item, fetch)),
-        Tree::Object(members) => {
-            for (name, value) in members {
-                let Some(rest) = rest_of(name, FILE).map(str::to_owned) else {
-                    restore(value, fetch)?;
-                    continue;
-                };
-                *value = fetched(&rest, value, fetch).map_err(|source| fault(name, source))?;
-                *name = format!("{LARGE}{rest}");
-            }
-            Ok(())
-        }
-    }
-}
-
-fn fetched(rest: &str, place: &Tree, fetch: &mut Fetch<'_>) -> Result<Tree, BoxError> {
-    let Tree::Text(quoted) = place else { return Err("its place is no text".into()) };
-    let path: String = serde_json::from_str(quoted)?;
-    let Some(content) = fetch(rest, &path)? else { return Ok(Tree::Null) };
-    match parsed(&content)? {
-        Tree::Object(members) => match <[_; 1]>::try_from(members) {
-            Ok([(name, value)]) if rest_of(&name, LARGE) == Some(rest) => Ok(value),
-            Ok(_) | Err(_) => Err(format!("its file holds another than the one member {LARGE}{rest}").into()),
-        },
-        Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) => {
-            Err("its file holds no object".into())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,10 +138,6 @@ mod tests {
         let mut store =
             |name: &str, content: &[u8]| Ok(format!("/large/{name}<{}>", String::from_utf8_lossy(content)));
         to_wire(disk.as_bytes(), &mut store).map(|bytes| String::from_utf8(bytes).unwrap())
-    }
-
-    fn none(_: &str, _: &str) -> Result<Option<Vec<u8>>, BoxError> {
-        Err("no file was expected".into())
     }
 
     #[test]
@@ -264,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn large_members_leave_their_place_at_any_depth_and_come_back() {
+    fn large_members_leave_their_place_at_any_depth() {
         let disk =
             r#"{"z":[{"pubsub-large-A":[]}],"pubsub-large-B_2":{"y":1,"x":{"pubsub-large-C":3}},"pubsub":0}"#;
         let mut files = BTreeMap::new();
@@ -280,33 +226,6 @@ mod tests {
         );
         assert_eq!(files["/large/<A>"], br#"{"pubsub-large-A":null}"#);
         assert_eq!(files["/large/<B_2>"], br#"{"pubsub-large-B_2":{"x":{"pubsub-large-C":3},"y":1}}"#);
-        let back: Value = from_wire(wired.as_bytes(), &mut |_, path| Ok(files.remove(path))).unwrap();
-        let same = disk.replace("[]", "null");
-        assert_eq!(back, serde_json::from_str::<Value>(&same).unwrap());
-    }
-
-    #[test]
-    fn a_member_whose_file_is_missing_is_left_at_zero() {
-        let back: Value = from_wire(br#"{"pubsub-file-A":"\"/x\"","b":1}"#, &mut |_, _| Ok(None)).unwrap();
-        assert_eq!(back, serde_json::json!({"pubsub-large-A": null, "b": 1}));
-    }
-
-    #[test]
-    fn a_place_or_a_file_that_is_not_what_it_should_be_is_refused() {
-        for (wired, content) in [
-            (r#"{"pubsub-file-A":5}"#, ""),
-            (r#"{"pubsub-file-A":"/x"}"#, ""),
-            (r#"{"pubsub-file-A":"\"/x\""}"#, "{"),
-            (r#"{"pubsub-file-A":"\"/x\""}"#, "[1]"),
-            (r#"{"pubsub-file-A":"\"/x\""}"#, "{}"),
-            (r#"{"pubsub-file-A":"\"/x\""}"#, r#"{"pubsub-large-B":1}"#),
-            (r#"{"pubsub-file-A":"\"/x\""}"#, r#"{"pubsub-large-A":1,"b":2}"#),
-        ] {
-            let told =
-                from_wire::<Value>(wired.as_bytes(), &mut |_, _| Ok(Some(content.into()))).unwrap_err();
-            assert!(told.to_string().contains("pubsub-file-A"), "{told}");
-        }
-        assert!(from_wire::<Value>(br#"{"pubsub-file-A":"\"/x\""}"#, &mut none).is_err());
     }
 
     #[test]
@@ -315,8 +234,6 @@ mod tests {
             let disk = format!(r#"{{"pubsub-large-{rest}":1}}"#);
             assert_eq!(wire(&disk).unwrap(), disk);
         }
-        let wired = r#"{"pubsub-file-../x":"\"/etc/passwd\""}"#;
-        assert!(from_wire::<Value>(wired.as_bytes(), &mut none).is_ok());
         let refused = wire(r#"{"a":[{"pubsub-file-A":"\"/persist/x\""}]}"#).unwrap_err().to_string();
         assert!(refused.contains("pubsub-file-A"), "{refused}");
     }

@@ -12,6 +12,7 @@ use topics::{Answer, Asked, DrainStatus, GoTime, NodeDrainRequest, NodeDrainStat
 
 use crate::core::context::NodeContext;
 use crate::core::facts::Force;
+use crate::limits::ANSWER_DWELL;
 
 /// Requests, force file and answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -278,14 +279,14 @@ impl Answers {
     }
 
     /// With both requests complete, each requester is named for a while: a Go reader looks for its own number.
-    pub(crate) fn name_second(&mut self, now: Mono, drain: DrainStatus, node: &NodeContext) {
+    pub(crate) fn name_second(&mut self, now: Mono, drain: DrainStatus) {
         let complete = drain == DrainStatus::Complete
             && self.completed(Requester::DeviceOp)
             && self.completed(Requester::Update);
         if !complete {
             self.second_from = None;
         } else if !self.second {
-            let from = *self.second_from.get_or_insert(now + node.limits.answer_dwell());
+            let from = *self.second_from.get_or_insert(now + ANSWER_DWELL);
             if now >= from {
                 self.second = true;
                 self.second_from = None;

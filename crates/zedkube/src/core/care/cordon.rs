@@ -14,6 +14,7 @@ use topics::CordonOwner;
 use super::after_boot::AfterBoot;
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, Said, Seen};
+use crate::limits::COMPLETE_POLL;
 
 /// How the node is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,12 +257,12 @@ impl NodeCare {
             Ok(Seen::Foreign) => {
                 self.cordon = CordonOwner::Foreign;
                 self.trouble.clear();
-                if keeps { self.found_well(now, node, out) } else { Check::NotDue }
+                if keeps { self.found_well(now, out) } else { Check::NotDue }
             }
             Ok(Seen::Ours | Seen::Peopled(..)) => {
                 self.cordon = CordonOwner::Ours;
                 self.trouble.clear();
-                if keeps { self.found_well(now, node, out) } else { Check::Due(poll) }
+                if keeps { self.found_well(now, out) } else { Check::Due(poll) }
             }
             Ok(Seen::NotReady) => {
                 self.cordon = CordonOwner::Ours;
@@ -294,8 +295,8 @@ impl NodeCare {
     }
 
     /// The node was just found cordoned, and drained as far as somebody was answered so.
-    fn found_well(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Check {
-        let mut pause = node.limits.complete_poll();
+    fn found_well(&mut self, now: Mono, out: &mut Vec<Effect>) -> Check {
+        let mut pause = COMPLETE_POLL;
         self.guard = match self.guard {
             Guard::Off => {
                 out.push(Effect::Guard);

@@ -17,6 +17,7 @@ use super::life::{Drain, Outcome};
 use super::run::{Away, Run};
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, Said};
+use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
 
 /// Whether the drain may be skipped, as far as this node knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl Drain {
         };
         away.trouble = trouble;
         let limit = self.properties.time(settings::DRAIN_SKIP);
-        let pause = now + node.limits.probe_pause();
+        let pause = now + PROBE_PAUSE;
         // A drain that was under way holds: an API that is away for one cause would release every draining node.
         let under_way = self.resume.is_some();
         if now.since(away.since) < limit || under_way || planted(Fault::K2) {
@@ -99,7 +100,7 @@ impl Drain {
                 return None;
             }
             May::Later | May::WithMargin { .. } => *away.skip_at.get_or_insert_with(|| {
-                let later = by_chance(&node.boot_id, node.limits.skip_spread());
+                let later = by_chance(&node.boot_id, SKIP_SPREAD);
                 out.push(Effect::Say(Said::SkipWaits(later)));
                 now + later
             }),
@@ -119,14 +120,13 @@ impl Drain {
         &mut self,
         now: Mono,
         result: Result<String, String>,
-        node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
         let Run::Probing { again: None, .. } = &self.run else { return None };
         match result {
             Ok(why) => self.skip_away(now, &why, out),
             Err(why) => {
-                self.refuse_skip(why, now + node.limits.probe_pause(), out);
+                self.refuse_skip(why, now + PROBE_PAUSE, out);
                 None
             }
         }

@@ -12,6 +12,7 @@ use super::resume::{Resume, learned};
 use super::run::{End, Run};
 use crate::core::context::NodeContext;
 use crate::core::facts::{Done, Effect, Failure, Said};
+use crate::limits::HOLD_LIMIT;
 
 /// Adds to `all`, in words and each once, what was left in place by policy.
 pub(super) fn add_left(all: &mut Vec<String>, left: &[Left]) {
@@ -116,7 +117,7 @@ impl Drain {
                     replies: last.replies,
                     ..Progress::default()
                 });
-                self.run = Run::Holding { done, attempt, last, until: now + node.limits.hold_limit() };
+                self.run = Run::Holding { done, attempt, last, until: now + HOLD_LIMIT };
                 return self.release(out);
             }
             Err(failure) => *failure,

@@ -12,6 +12,7 @@ use super::life::{Drain, Outcome};
 use super::run::{End, Run};
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, Said};
+use crate::limits::PROBE_PAUSE;
 
 impl Drain {
     /// What the standing of our turn means for the drain.
@@ -85,7 +86,7 @@ impl Drain {
     ) -> Option<Outcome> {
         match &mut self.run {
             Run::Confirming { .. } if ours => self.first_attempt(now, node, out),
-            Run::Confirming { again } => *again = now + node.limits.probe_pause(),
+            Run::Confirming { again } => *again = now + PROBE_PAUSE,
             Run::Cordoning { again, .. } if ours && again.is_some() => {
                 *again = None;
                 return self.send_cordon(node, out);

@@ -11,6 +11,7 @@ use super::run::{Away, End, Run};
 use crate::WAIT;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
+use crate::limits::SKIP_SPREAD;
 
 /// A state in words.
 pub(crate) struct Words {
@@ -137,7 +138,7 @@ impl Drain {
             return (reason, format!("{after}, the drain is skipped"));
         }
         let spared = if may == May::Later { "" } else { ", if etcd can spare this node then" };
-        let later = node.limits.skip_spread().as_secs();
+        let later = SKIP_SPREAD.as_secs();
         if away.skip_at.is_none() {
             return (
                 reason,

@@ -1,4 +1,4 @@
-//! What a subscriber knows of a topic, and what it has still to be told, whichever way it hears of it.
+//! What a subscriber knows of a topic, and what it has still to be told.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;

@@ -1,0 +1,71 @@
+//! One Lease beside the applications: read from the store, and written whole with the version that was read.
+//!
+//! Not here: what it says, when it is written. Every call has a deadline; dropping one leaves open whether it was
+//! carried out.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Resource;
+use kube::api::{GetParams, PostParams};
+use kube::core::Request;
+use kube::core::request::Error as Unaskable;
+
+use crate::names::APP_NAMESPACE;
+use crate::nodes::FIELD_MANAGER;
+use crate::{Cluster, Error, Reply};
+
+/// The time that one call may take. Short against the deadlines of an election: several tries must have room in them.
+pub const CALL_LIMIT: Duration = Duration::from_secs(10);
+
+/// A write that did not come through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unwritten {
+    /// Somebody was first, or the lease is gone: what was read holds no longer.
+    Outdated,
+    /// It is not known whether it was carried out; why, with the next step.
+    Unknown(String),
+}
+
+fn leases() -> Request {
+    Request::new(Lease::url_path(&(), Some(APP_NAMESPACE)))
+}
+
+/// The lease as it is now, `None` when there is none. No resource version in the query: from the store, not from a cache
+/// of any age.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn read(cluster: &Cluster, name: &str) -> Result<Option<Lease>, Error> {
+    let what = format!("read lease {APP_NAMESPACE}/{name}");
+    match cluster.ask_within(CALL_LIMIT, &what, leases().get(name, &GetParams::default())).await {
+        Ok(lease) => Ok(Some(lease)),
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the lease; one without a version is created. `verb` is what is done, for errors.
+///
+/// # Errors
+/// [`Unwritten`].
+pub async fn write(cluster: &Cluster, name: &str, verb: &str, lease: &Lease) -> Result<Lease, Unwritten> {
+    let create = lease.metadata.resource_version.is_none();
+    let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let request = match serde_json::to_vec(lease) {
+        Ok(body) if create => leases().create(&how, body),
+        Ok(body) => leases().replace(name, &how, body),
+        Err(source) => Err(Unaskable::SerializeBody(source)),
+    };
+    let what = format!("{verb} lease {APP_NAMESPACE}/{name}");
+    cluster.ask_within(CALL_LIMIT, &what, request).await.map_err(|error| {
+        let reply = error.reply();
+        // The namespace comes with the cluster software: where it is missing nothing is outdated.
+        let gone = !create && matches!(reply, Reply::NotFound { .. });
+        if gone || matches!(reply, Reply::Conflict { .. } | Reply::UidChanged) {
+            Unwritten::Outdated
+        } else {
+            Unwritten::Unknown(format!("{} ({})", error.line(), error.next_step()))
+        }
+    })
+}
