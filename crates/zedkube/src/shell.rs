@@ -33,6 +33,8 @@ const LEARN_AGAIN: Duration = Duration::from_secs(600);
 const LEARN_SOON: Duration = Duration::from_secs(30);
 /// Name of the task that works on the cluster; there is one at a time.
 const RUN: &str = "run";
+/// Name of the task that looks for what would keep the drain from starting.
+const PREFLIGHT: &str = "preflight";
 /// Name of the task that keeps our turn.
 const TURN: &str = "turn";
 /// Name of the task that looks at the node.
@@ -322,6 +324,7 @@ impl Hands for Shell {
             }
             Effect::Candidacy(_)
             | Effect::Turn(_)
+            | Effect::Preflight(_)
             | Effect::Guard
             | Effect::Look { .. }
             | Effect::Gate(_)
@@ -357,6 +360,7 @@ impl Hands for Shell {
                 let work = self.work.clone();
                 self.tasks.events(RUN, move |outbox| work.probe(run, outbox));
             }
+            Effect::Preflight(run) => self.tasks.start(PREFLIGHT, self.work.clone().preflight(run)),
             Effect::Margin { run, lacks_etcd, trouble } => {
                 self.tasks.start(RUN, self.work.clone().margin(run, lacks_etcd, trouble));
             }
@@ -371,6 +375,7 @@ impl Hands for Shell {
             Effect::Await(run, watched) => self.tasks.start(RUN, self.work.clone().changed(run, watched)),
             Effect::Cancel => {
                 self.tasks.cancel(RUN);
+                self.tasks.cancel(PREFLIGHT);
                 self.tasks.cancel(LOOK);
                 self.tasks.cancel(GUARD);
             }

@@ -22,7 +22,7 @@ use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{NodeDrainRequest, TurnWord};
 
-use crate::core::{Away, Done, Event, Failure, Grant, Learned, RunId, Seen, Stayer};
+use crate::core::{Away, Done, Event, Failure, Grant, Hindered, Learned, RunId, Seen, Stayer};
 use crate::limits::Limits;
 use crate::outage::turn_word;
 use kubeapi::Target;
@@ -170,6 +170,27 @@ impl Work {
             () = keep => {}
             () = tell => {}
         }
+    }
+
+    /// What would keep the drain from starting.
+    pub(crate) async fn preflight(self, run: RunId) -> Option<Event> {
+        let found = match self.target.get() {
+            Ok((node, uuid)) => {
+                let (now, rules) = (self.station.clock.now(), self.limits.rules(Duration::MAX));
+                kubenodeop::preflight(&self.cluster, &node, &uuid, &rules, now).await.map_err(|error| {
+                    Hindered {
+                        why: error.line(),
+                        next_step: error.next_step().to_string(),
+                        away: error.reach() == Reach::Unreachable,
+                    }
+                })
+            }
+            Err(why) => {
+                let next_step = "check the device's name in the config".to_owned();
+                Err(Hindered { why, next_step, away: false })
+            }
+        };
+        Some(Event::Preflighted(run, found))
     }
 
     /// One try to cordon.

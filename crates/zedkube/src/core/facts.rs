@@ -45,6 +45,8 @@ pub enum Event {
     Properties(Properties),
     /// Answer to [`Effect::Probe`]: that the API is there, or how it is not.
     Probed(RunId, Result<(), String>),
+    /// Answer to [`Effect::Preflight`]: the pods that would not leave, or why the drain cannot start at all.
+    Preflighted(RunId, Result<Vec<Blocker>, Hindered>),
     /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
     Cordoned(RunId, Result<CordonOwner, String>),
     /// How far [`Effect::Drain`] is.
@@ -152,6 +154,17 @@ pub struct Done {
     pub left: Vec<Left>,
 }
 
+/// What keeps a drain from starting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hindered {
+    /// In one sentence.
+    pub why: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// It is that the API does not answer.
+    pub away: bool,
+}
+
 /// The API did not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Away {
@@ -220,6 +233,8 @@ pub enum Effect {
     OutageAnswer(Box<OutageAnswer>),
     /// Ask whether the API is there.
     Probe(RunId),
+    /// Look for what would keep the drain from starting.
+    Preflight(RunId),
     /// Ask etcd and the agents of its members whether it can spare this node, without the API.
     Margin {
         /// To be repeated in the answer.
@@ -267,6 +282,8 @@ pub enum Said {
     Taken(NodeDrainRequest),
     /// A run starts.
     Starting,
+    /// The drain cannot start, for this reason, and no turn is asked for.
+    Hindered(String),
     /// It waits for its turn to be down, for this reason.
     WaitsForTurn(String),
     /// Its turn to be down is no longer its own, for this reason.

@@ -137,6 +137,9 @@ impl Core for Zedkube {
                 let outcome = self.drain.probed(now, result, &self.node, &mut out);
                 self.follow(now, outcome);
             }
+            Event::Preflighted(run, found) if run == self.drain.run_id() => {
+                self.drain.preflighted(now, found, &mut out);
+            }
             Event::Cordoned(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.cordoned(now, result, &self.node, &mut out);
                 self.follow(now, outcome);
@@ -175,6 +178,7 @@ impl Core for Zedkube {
             Event::LookedLast(number, result) => self.looked_last(now, number, result, &mut out),
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
+            | Event::Preflighted(..)
             | Event::Spared(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
@@ -194,6 +198,8 @@ impl Core for Zedkube {
         if !self.drain.is_taken() {
             self.advance(now, &mut out);
         }
+        let outcome = self.drain.settle_preflight(now, &self.node, &mut out);
+        self.follow(now, outcome);
         self.care.settle_gate(self.wanted(), self.drain.is_active(), &self.node, &mut out);
         self.settle_turn(&mut out);
         self.settle_look(now, &mut out);

@@ -19,7 +19,7 @@ mod tests;
 pub use clusterview::leader::Candidacy;
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
-    Author, Away, Done, Effect, Event, Failure, Force, Grant, Learned, RunId, Said, Seen, Stayer,
+    Author, Away, Done, Effect, Event, Failure, Force, Grant, Hindered, Learned, RunId, Said, Seen, Stayer,
 };
 pub use machine::Zedkube;
 pub use nodestatus::Membership;

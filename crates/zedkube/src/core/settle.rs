@@ -235,6 +235,7 @@ impl Zedkube {
         let levels = Levels {
             wanted: drain || own.is_some(),
             own,
+            fit: self.drain.is_fit(),
             serves: self.drain.serves(),
             sound: self.care.is_sound(),
             phase: self.drain.turn_phase(),

@@ -11,6 +11,7 @@ use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainRequest};
 
 use super::api_lost::Silence;
+use super::preflight::Preflight;
 use super::resume::{Before, Resume, some};
 use super::run::{End, Run};
 use crate::core::answers::Answers;
@@ -48,6 +49,8 @@ pub(crate) struct Drain {
     pub(super) left: Vec<String>,
     /// What was shown before this agent restarted, while the run catches up.
     pub(super) floor: Option<DrainStatus>,
+    /// What was looked at before a turn is asked for.
+    pub(super) preflight: Preflight,
 }
 
 /// What the rest of the core has to know of a step of the drain.
@@ -90,6 +93,7 @@ impl Drain {
             before: Before::default(),
             left: journal.map(|it| it.left.clone()).unwrap_or_default(),
             floor: None,
+            preflight: Preflight::Due,
         }
     }
 
@@ -188,7 +192,7 @@ impl Drain {
 
     /// When it must be looked at again.
     pub(crate) fn due(&self) -> Option<Mono> {
-        self.run.due()
+        self.run.due().into_iter().chain(self.preflight_due()).min()
     }
 
     /// Ends whatever is under way, with every task; `None` leaves no drain at all.
@@ -199,6 +203,7 @@ impl Drain {
         self.serves = None;
         self.floor = None;
         self.resume = None;
+        self.preflight = Preflight::Due;
         self.run = end.map_or(Run::Idle, Run::Ended);
         out.push(Effect::Cancel);
     }

@@ -42,6 +42,16 @@ impl Drain {
                     ),
                 )
             }
+            Run::Waiting { .. } if let Some((what, _)) = self.hindered() => words(
+                DrainPhase::Checking,
+                format!("its drain cannot start, so it does not wait for its turn yet: {}", what.why),
+                format!("{}; it is looked at again every 30 s", what.next_step),
+            ),
+            Run::Waiting { .. } if !self.is_fit() => words(
+                DrainPhase::Checking,
+                "looks for what would keep the drain from starting, before it asks for its turn to be down",
+                "nothing",
+            ),
             Run::Waiting { .. } => match node.turn.waiting() {
                 Some(waiting) => words(
                     DrainPhase::WaitingForTurn,

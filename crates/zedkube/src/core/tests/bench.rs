@@ -153,6 +153,7 @@ impl Bench {
     pub(super) fn run(&self) -> RunId {
         let of = |it: &Effect| {
             let (Effect::Probe(run)
+            | Effect::Preflight(run)
             | Effect::Margin { run, .. }
             | Effect::Cordon(run, ..)
             | Effect::Drain(run, ..)) = it

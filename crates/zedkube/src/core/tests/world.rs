@@ -230,7 +230,7 @@ impl World {
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
                 // Nodes take no turns here.
-                Effect::Margin { .. } => panic!("asks for the margin"),
+                Effect::Preflight(_) | Effect::Margin { .. } => panic!("asks for a turn"),
                 Effect::Turn(_) | Effect::OutageAnswer(_) | Effect::Say(_) => {}
             }
         }

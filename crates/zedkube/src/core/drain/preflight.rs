@@ -1,0 +1,148 @@
+//! What is looked at before a turn is asked for: a node whose drain cannot start would hold the turn of the cluster for
+//! nothing. It is looked at again until nothing is found, for as long as an attempt may last.
+//!
+//! Only a node that waits for a turn looks; one that has one, or continues what it was in, drains. Not here: the look
+//! (`kubenodeop::preflight`), and that the queue is not entered before (`outage`). Sources: spec/cluster-lock.md 3.4;
+//! goals U6. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use agent::settings;
+use kubenodeop::{Blocker, Progress};
+use outage::keeper::Ask;
+use step::Mono;
+use topics::DrainStatus;
+
+use super::life::{Drain, Outcome};
+use super::run::{End, Run};
+use crate::core::context::NodeContext;
+use crate::core::facts::{Effect, Hindered, Said};
+
+/// Pause before it is looked again at what was found.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// How far the preflight is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) enum Preflight {
+    /// Nothing was looked at.
+    #[default]
+    Due,
+    /// The first look is under way.
+    Looking,
+    /// Nothing was found.
+    Clean,
+    /// The drain cannot start.
+    Found {
+        /// Why.
+        what: Hindered,
+        /// What was found of pods.
+        blockers: Vec<Blocker>,
+        /// When it is looked again; `None` while it is.
+        again: Option<Mono>,
+        /// When the drain fails of it.
+        until: Mono,
+    },
+}
+
+impl Drain {
+    /// Nothing is known that would keep it from starting.
+    pub(crate) fn is_fit(&self) -> bool {
+        let waits = matches!(self.run, Run::Waiting { .. } | Run::Probing { .. });
+        !waits || self.preflight == Preflight::Clean || self.resume.is_some() || self.floor.is_some()
+    }
+
+    /// What keeps it from starting, while it waits for that.
+    pub(super) fn hindered(&self) -> Option<(&Hindered, &[Blocker])> {
+        match &self.preflight {
+            Preflight::Found { what, blockers, .. } if matches!(self.run, Run::Waiting { .. }) => {
+                Some((what, blockers))
+            }
+            Preflight::Due | Preflight::Looking | Preflight::Clean | Preflight::Found { .. } => None,
+        }
+    }
+
+    /// When it is looked again, or given up.
+    pub(super) fn preflight_due(&self) -> Option<Mono> {
+        match (&self.preflight, &self.run) {
+            (Preflight::Found { again, until, .. }, Run::Waiting { .. }) => {
+                Some(again.map_or(*until, |again| again.min(*until)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Looks when that is due; gives the drain up when it could not start for as long as an attempt may last.
+    pub(crate) fn settle_preflight(
+        &mut self,
+        now: Mono,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        match self.run {
+            Run::Waiting { .. } if node.limits.take_turns && node.grant().is_none() => {}
+            Run::Waiting { .. } | Run::Probing { .. } => return None,
+            _ => {
+                self.preflight = Preflight::Due;
+                return None;
+            }
+        }
+        let due = match &mut self.preflight {
+            Preflight::Found { what, blockers, until, .. } if now >= *until => {
+                let (reason, blockers) = (what.why.clone(), std::mem::take(blockers));
+                out.push(Effect::Say(Said::GivingUp(reason.clone())));
+                let last = Box::new(Progress { blockers, ..Progress::default() });
+                self.preflight = Preflight::Due;
+                return Some(
+                    self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt: 0, reason, last }),
+                );
+            }
+            Preflight::Found { again, .. } => again.take_if(|at| now >= *at).is_some(),
+            // Whatever continues what it was in is not kept from it.
+            Preflight::Due if self.resume.is_none() && self.floor.is_none() => {
+                self.preflight = Preflight::Looking;
+                true
+            }
+            Preflight::Due | Preflight::Looking | Preflight::Clean => false,
+        };
+        if due {
+            out.push(Effect::Preflight(self.run_id));
+        }
+        None
+    }
+
+    /// Hears what a look has found.
+    pub(crate) fn preflighted(
+        &mut self,
+        now: Mono,
+        found: Result<Vec<Blocker>, Hindered>,
+        out: &mut Vec<Effect>,
+    ) {
+        let (before, until) = match &self.preflight {
+            Preflight::Looking => (None, now + self.properties.time(settings::DRAIN_TIMEOUT)),
+            Preflight::Found { what, again: None, until, .. } => (Some(what.why.clone()), *until),
+            Preflight::Due | Preflight::Clean | Preflight::Found { .. } => return,
+        };
+        let (what, blockers) = match found {
+            Ok(blockers) => match blockers.first() {
+                None => {
+                    self.preflight = Preflight::Clean;
+                    return;
+                }
+                Some(first) => {
+                    let next_step = format!("{}: {}", first.pod, first.next_step());
+                    let what = Hindered { why: first.reason.clone(), next_step, away: false };
+                    (what, blockers)
+                }
+            },
+            Err(what) => (what, Vec::new()),
+        };
+        if before.as_ref() != Some(&what.why) {
+            out.push(Effect::Say(Said::Hindered(what.why.clone())));
+        }
+        if what.away {
+            // Whether the drain is skipped is decided by what the keeper of the turn meets.
+            out.push(Effect::Turn(Ask::Look));
+        }
+        self.preflight = Preflight::Found { what, blockers, again: Some(now + AGAIN), until };
+    }
+}
