@@ -7,6 +7,7 @@
 //! pkg/pillar/cmd/zedkube.
 
 pub mod core;
+mod k3s;
 mod leave;
 mod limits;
 mod log;
@@ -61,9 +62,10 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         let membership = leave::Leaver::open(&station, &troubles, &limits)?;
         let sites = site::Sites::open(&station, &troubles, &limits)?;
         let opened = shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?;
-        Ok((inbox, membership, sites, opened))
+        let updates = k3s::Updates::open(&station, &limits, cluster.clone(), target.clone())?;
+        Ok((inbox, membership, sites, updates, opened))
     };
-    let Some((inbox, membership, sites, (mut shell, earlier))) =
+    let Some((inbox, membership, sites, updates, (mut shell, earlier))) =
         outlet::started(&station, &troubles, open).await?
     else {
         return Ok(());
@@ -84,11 +86,16 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     // Nor does one that a whole-site operation holds begin anything before it is known how far that is.
     let held = sites.hold().borrow().clone();
     first.extend(core.step(now, Event::Site(held)));
+    // Nor is a turn given back before the k3s that it was taken for runs.
+    let held = updates.hold().borrow().clone();
+    first.extend(core.step(now, Event::K3s(held)));
     let attempt = shell.attempt_limit();
     let says = shell.statement();
     shell.follow(standing.clone(), heard);
     shell.follow_site(sites.hold());
+    shell.follow_k3s(updates.hold());
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
+    let standing_of_updates = standing.clone();
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let leave = membership.run(cluster.clone(), target.clone(), attempt);
     let sites = sites.run(cluster.clone(), target.clone(), standing.clone());
@@ -105,7 +112,8 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         Ok(())
     });
     // In one task: if any hangs, the machine's watchdog sees it.
-    tokio::try_join!(drain, beside).map(|((), ())| ())
+    let updates = Box::pin(updates.run(standing_of_updates, &troubles));
+    tokio::try_join!(drain, updates, beside).map(|((), (), ())| ())
 }
 
 /// Passes on the config of the cluster, as far as it is valid, until the station says stop.

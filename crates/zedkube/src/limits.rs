@@ -119,6 +119,11 @@ pub struct Limits {
     pub sticky_returns: u32,
     /// How often the Lease of turns is read while there is a whole-site operation.
     pub site_step_ms: u64,
+    /// How long an update of k3s may take, from the moment that it is handed to the kube container until the kubelet reports
+    /// it and the node is sound; then it counts as failed, and the turn of this node stays.
+    pub k3s_update_ms: u64,
+    /// How long the kube container has to take notice of what shows in no version, before the node is looked at.
+    pub k3s_settle_ms: u64,
     /// TCP port of the status server; 0 for any that is free.
     pub server_port: u16,
     /// How long one request to it may take, from the start of its connection to the end.
@@ -190,6 +195,8 @@ impl Default for Limits {
             sticky_then: rules.sticky,
             sticky_returns: rules.sticky_returns,
             site_step_ms: 2_000,
+            k3s_update_ms: 1_800_000,
+            k3s_settle_ms: 60_000,
             server_port: server.port,
             server_request_ms: ms(server.request),
             server_cluster_ms: ms(server.cluster),
@@ -358,6 +365,8 @@ as_durations! {
     leave_unchanged: leave_unchanged_ms,
     leave_reach: leave_reach_ms,
     site_step: site_step_ms,
+    k3s_update: k3s_update_ms,
+    k3s_settle: k3s_settle_ms,
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{Author, Effect, Event, Force, SiteHold};
+use crate::core::{Author, Effect, Event, Force, K3sHold, SiteHold};
 use crate::limits::Limits;
 use crate::log::say;
 use crate::work::Work;
@@ -193,6 +193,18 @@ impl Shell {
             while hold.changed().await.is_ok() {
                 let now = hold.borrow_and_update().clone();
                 if !outbox.send(Event::Site(now)).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// What an update of k3s says of this node, and each change of it.
+    pub(crate) fn follow_k3s(&mut self, mut hold: watch::Receiver<K3sHold>) {
+        self.tasks.events("follow the update of k3s", move |outbox| async move {
+            while hold.changed().await.is_ok() {
+                let now = hold.borrow_and_update().clone();
+                if !outbox.send(Event::K3s(now)).await {
                     return;
                 }
             }
@@ -385,7 +397,7 @@ impl Hands for Shell {
             }
             Effect::Gate(true) => {
                 let work = self.work.clone();
-                self.tasks.events(GATE, move |outbox| work.gate(outbox));
+                self.tasks.events(GATE, move |outbox| work.gate(outbox, Event::Gate));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),

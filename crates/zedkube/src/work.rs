@@ -308,7 +308,7 @@ impl Work {
     }
 
     /// Watches over the gate after the boot, and removes stale taints; the newest report counts. It never ends.
-    pub(crate) async fn gate(self, outbox: Outbox<Event>) {
+    pub(crate) async fn gate<E>(self, outbox: Outbox<E>, event: fn(Box<Report>) -> E) {
         let Ok(boot) = self.boot() else { return };
         let bus = self.station.bus.clone();
         let missing = || {
@@ -320,7 +320,7 @@ impl Work {
         let told = async {
             while receiver.changed().await.is_ok() {
                 let newest = receiver.borrow_and_update().clone();
-                if !outbox.send(Event::Gate(Box::new(newest))).await {
+                if !outbox.send(event(Box::new(newest))).await {
                     return;
                 }
             }

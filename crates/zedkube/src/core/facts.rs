@@ -12,6 +12,7 @@ use topics::{
     OutageAnswer, OutageQuestion, Requester,
 };
 
+use super::k3s::K3sHold;
 use super::site::SiteHold;
 use clusterview::leader::Candidacy;
 use nodestatus::Membership;
@@ -80,6 +81,8 @@ pub enum Event {
     Spared(RunId, Result<String, String>),
     /// What a shutdown or reboot of the whole site holds this node to.
     Site(SiteHold),
+    /// What an update of k3s that is handed over says of this node.
+    K3s(K3sHold),
     /// Whether our node is a control-plane node or a member of etcd.
     Server(bool),
     /// What nodeagent asks before the machine goes down.

@@ -200,7 +200,11 @@ impl Zedkube {
             Requester::Update => "update",
             Requester::DeviceOp => "reboot",
             // It does not wait for ever.
-            Requester::Unset | Requester::None | Requester::Operator | Requester::Stranger(_) => {
+            Requester::Unset
+            | Requester::None
+            | Requester::Operator
+            | Requester::K3sUpdate
+            | Requester::Stranger(_) => {
                 return first.to_owned();
             }
         };

@@ -52,6 +52,7 @@ impl Zedkube {
                 booted_at: wrote.unwrap_or(booted_at),
                 member: Membership::default(),
                 site: super::site::SiteState::default(),
+                k3s: super::k3s::K3sHold::default(),
                 node_known: false,
                 turn: super::turn::Turns::default(),
                 known: journal.known.clone(),
@@ -115,6 +116,7 @@ impl Core for Zedkube {
                 self.member_heard(now, member, &mut out);
             }
             Event::Site(hold) => self.site_heard(now, hold, &mut out),
+            Event::K3s(hold) => self.node.k3s = hold,
             Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
             Event::Request(from, request) => {
                 if planted(Fault::K3) && request.is_some() && self.drain.is_active() {
@@ -165,7 +167,8 @@ impl Core for Zedkube {
             Event::Tainted(taints) => self.care.tainted(taints, &mut out),
             Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
             Event::TurnConfirmed(result) => {
-                self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
+                let outcome = self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
+                self.follow(now, outcome);
             }
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,

@@ -125,6 +125,7 @@ fn wish(request: &NodeDrainRequest, fit: bool) -> Wish {
         Requester::DeviceOp if request.context == "shutdown" => Op::Shutdown,
         Requester::DeviceOp => Op::Reboot,
         Requester::Update => Op::OsUpdate,
+        Requester::K3sUpdate => Op::K3sUpdate,
         Requester::Operator | Requester::Unset | Requester::None | Requester::Stranger(_) => Op::Drain,
     };
     // What tells one request from the next: a later one has its own time at the front of the queue.

@@ -51,6 +51,8 @@ pub(crate) struct Drain {
     pub(super) floor: Option<DrainStatus>,
     /// What was looked at before a turn is asked for.
     pub(super) preflight: Preflight,
+    /// Whoever waits needs a turn, and no drain.
+    pub(super) turn_alone: bool,
 }
 
 /// What the rest of the core has to know of a step of the drain.
@@ -68,6 +70,8 @@ pub(crate) enum Outcome {
     Failed(DrainStatus),
     /// Its turn to be down is no longer its own, for this reason.
     TurnLost(String),
+    /// The turn is its own, and it needs no more.
+    TurnAlone,
     /// It was under way before this agent restarted, and has to wait for another turn.
     TurnRefused,
 }
@@ -94,6 +98,7 @@ impl Drain {
             left: journal.map(|it| it.left.clone()).unwrap_or_default(),
             floor: None,
             preflight: Preflight::Due,
+            turn_alone: false,
         }
     }
 
@@ -111,6 +116,11 @@ impl Drain {
     /// Hears config properties.
     pub(crate) fn hear_properties(&mut self, properties: Properties) {
         self.properties = properties;
+    }
+
+    /// Hears whether whoever waits needs a turn alone.
+    pub(crate) fn hear_turn_alone(&mut self, turn_alone: bool) {
+        self.turn_alone = turn_alone;
     }
 
     /// Config properties as they were heard last.
@@ -165,7 +175,9 @@ impl Drain {
             Run::Taken { .. } | Run::Probing { .. } | Run::Waiting { .. } => {
                 node.grant().is_some() || self.resume.is_some() || self.floor.is_some()
             }
-            Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
+            Run::Idle | Run::Entering { .. } | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => {
+                false
+            }
             Run::Ended(End::Resumed(status)) => {
                 !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
             }
@@ -268,7 +280,7 @@ impl Drain {
                 *again = None;
                 return self.turn(now, node, out);
             }
-            Run::Confirming { again } if now >= *again => {
+            Run::Confirming { again } | Run::Entering { again } if now >= *again => {
                 *again = now + CONFIRM_AGAIN;
                 out.push(Effect::Turn(Ask::Confirm));
             }
@@ -294,6 +306,7 @@ impl Drain {
             | Run::Probing { .. }
             | Run::Waiting { .. }
             | Run::Cordoning { .. }
+            | Run::Entering { .. }
             | Run::Confirming { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
@@ -314,7 +327,17 @@ impl Drain {
     }
 
     /// The way to the cordon is free.
-    pub(super) fn begin_cordon(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+    pub(super) fn begin_cordon(
+        &mut self,
+        now: Mono,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        if self.turn_alone && node.limits.take_turns {
+            out.push(Effect::Turn(Ask::Confirm));
+            self.run = Run::Entering { again: now + CONFIRM_AGAIN };
+            return None;
+        }
         self.run = Run::Cordoning { tried: 1, again: None, trouble: String::new() };
         self.send_cordon(node, out)
     }

@@ -48,7 +48,11 @@ impl Drain {
     /// Nothing is known that would keep it from starting.
     pub(crate) fn is_fit(&self) -> bool {
         let waits = matches!(self.run, Run::Waiting { .. } | Run::Probing { .. });
-        !waits || self.preflight == Preflight::Clean || self.resume.is_some() || self.floor.is_some()
+        !waits
+            || self.turn_alone
+            || self.preflight == Preflight::Clean
+            || self.resume.is_some()
+            || self.floor.is_some()
     }
 
     /// What keeps it from starting, while it waits for that.
@@ -79,7 +83,7 @@ impl Drain {
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
         match self.run {
-            Run::Waiting { .. } if node.limits.take_turns && node.grant().is_none() => {}
+            Run::Waiting { .. } if node.limits.take_turns && !self.turn_alone && node.grant().is_none() => {}
             Run::Waiting { .. } | Run::Probing { .. } => return None,
             _ => {
                 self.preflight = Preflight::Due;

@@ -55,6 +55,7 @@ impl Drain {
             Run::Idle
             | Run::Taken { .. }
             | Run::Waiting { .. }
+            | Run::Entering { .. }
             | Run::Cordoning { .. }
             | Run::Confirming { .. }
             | Run::Ended(_) => (None, None, None),
@@ -157,6 +158,7 @@ impl Drain {
             Run::Taken { .. }
             | Run::Probing { .. }
             | Run::Waiting { .. }
+            | Run::Entering { .. }
             | Run::Cordoning { .. }
             | Run::Confirming { .. }
             | Run::Draining { .. }

@@ -12,6 +12,7 @@ use super::life::{Drain, Outcome};
 use super::run::{End, Run};
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, Said};
+use crate::core::k3s::TURN_ALONE;
 
 impl Drain {
     /// What the standing of our turn means for the drain.
@@ -30,7 +31,7 @@ impl Drain {
         }
         let Run::Waiting { tried, again } = self.run else { return None };
         if node.grant().is_some() {
-            return self.begin_cordon(node, out);
+            return self.begin_cordon(now, node, out);
         }
         if node.turn.is_unreachable() {
             if again.is_some() {
@@ -57,7 +58,7 @@ impl Drain {
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
         if node.grant().is_some() {
-            return self.begin_cordon(node, out);
+            return self.begin_cordon(now, node, out);
         }
         let trouble = node.turn.waiting().filter(|_| node.turn.is_unreachable()).map(|it| it.why.clone());
         let Some(trouble) = trouble else {
@@ -81,14 +82,25 @@ impl Drain {
         ours: bool,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) {
-        if let Run::Confirming { again } = &mut self.run {
-            if ours {
-                self.first_attempt(now, node, out);
-            } else {
-                *again = now + node.limits.probe_pause();
+    ) -> Option<Outcome> {
+        match &mut self.run {
+            Run::Confirming { .. } if ours => self.first_attempt(now, node, out),
+            Run::Entering { .. } if ours => {
+                self.run = Run::Ended(End::Skipped(TURN_ALONE.to_owned()));
+                return Some(Outcome::TurnAlone);
             }
+            Run::Confirming { again } | Run::Entering { again } => *again = now + node.limits.probe_pause(),
+            Run::Idle
+            | Run::Taken { .. }
+            | Run::Probing { .. }
+            | Run::Waiting { .. }
+            | Run::Cordoning { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. }
+            | Run::Ended(_) => {}
         }
+        None
     }
 
     /// Whether a turn is needed as the drain is, or kept if there is one.

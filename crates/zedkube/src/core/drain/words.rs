@@ -60,6 +60,11 @@ impl Drain {
                 ),
                 None => words(DrainPhase::WaitingForTurn, "asks for its turn to be down", "nothing"),
             },
+            Run::Entering { .. } => words(
+                DrainPhase::Checking,
+                "has its turn, which is all that it needs; checks that it is still its own",
+                "nothing",
+            ),
             Run::Confirming { .. } => {
                 words(DrainPhase::Cordoning, "cordoned; checks that it is still its turn", "nothing")
             }

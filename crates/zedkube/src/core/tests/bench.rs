@@ -104,6 +104,7 @@ impl Bench {
             Event::RequestsRead(Requester::DeviceOp),
             Event::RequestsRead(Requester::Update),
             Event::RequestsRead(Requester::Operator),
+            Event::RequestsRead(Requester::K3sUpdate),
         ] {
             self.hear(event);
         }

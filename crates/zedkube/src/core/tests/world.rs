@@ -18,7 +18,8 @@ use super::bench::{alone, booted_at, done_with, failed};
 use super::{Candidacy, Effect, Event, Force, Membership, RunId, Zedkube};
 use crate::limits::Limits;
 
-pub(super) const ALL: [Requester; 3] = [Requester::DeviceOp, Requester::Update, Requester::Operator];
+pub(super) const ALL: [Requester; 4] =
+    [Requester::DeviceOp, Requester::Update, Requester::Operator, Requester::K3sUpdate];
 /// More than this many waits and answers and the core will never come to rest.
 const ENOUGH: usize = 300;
 /// A write whose caller has gone arrives within this time or never.
@@ -144,6 +145,7 @@ impl World {
             topic(ALL[0], self.requests.get(&ALL[0])),
             topic(ALL[1], self.requests.get(&ALL[1])),
             topic(ALL[2], self.requests.get(&ALL[2])),
+            topic(ALL[3], self.requests.get(&ALL[3])),
             vec![Event::Force(self.force.clone())],
             vec![Event::Hold(self.hold)],
         ];
