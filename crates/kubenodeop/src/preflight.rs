@@ -23,20 +23,39 @@ const AT_ONCE: usize = 8;
 /// What the server says for a webhook that knows no dry runs: that says nothing about the real call.
 const NO_DRY_RUN: &str = "does not support dry run";
 
+/// Why it cannot be looked, or more than single pods stands in the way.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The node cannot be read, or may not be changed: no cordon.
+    Node(Error),
+    /// Its pods cannot be read.
+    Pods(Error),
+}
+
+impl Refusal {
+    /// What happened.
+    #[must_use]
+    pub const fn error(&self) -> &Error {
+        match self {
+            Self::Node(error) | Self::Pods(error) => error,
+        }
+    }
+}
+
 /// The pods that would not leave, one of each workload. `now` is since when they count as held.
 ///
 /// # Errors
-/// The node or its pods cannot be read, or the node may not be changed; the caller says what follows.
+/// [`Refusal`]; the caller says what follows.
 pub async fn preflight(
     cluster: &Cluster,
     node: &NodeName,
     device_uuid: &str,
     rules: &Rules,
     now: Mono,
-) -> Result<Vec<Blocker>, Error> {
-    node::read(cluster, node, device_uuid).await?;
-    node::rehearse_patch(cluster, node).await.or_else(unknown)?;
-    let all = pods::list(cluster, node).await?;
+) -> Result<Vec<Blocker>, Refusal> {
+    node::read(cluster, node, device_uuid).await.map_err(Refusal::Node)?;
+    node::rehearse_patch(cluster, node).await.or_else(unknown).map_err(Refusal::Node)?;
+    let all = pods::list(cluster, node).await.map_err(Refusal::Pods)?;
     if [&rules.pod, &rules.tier].into_iter().any(ends_otherwise) {
         return Ok(Vec::new());
     }
@@ -113,7 +132,7 @@ mod tests {
         evict: fn(&str) -> Answer,
         patch: fn() -> Answer,
         rules: &Rules,
-    ) -> (Result<Vec<Blocker>, Error>, Vec<String>) {
+    ) -> (Result<Vec<Blocker>, Refusal>, Vec<String>) {
         let (cluster, calls) = site(evict, patch);
         let node = NodeName::parse("n1").unwrap();
         (preflight(&cluster, &node, "u", rules, Mono::START).await, calls.lines())
@@ -158,7 +177,7 @@ mod tests {
     async fn a_node_that_may_not_be_changed_is_an_error_and_a_webhook_without_dry_runs_is_nothing() {
         let (found, _) =
             look(|_| fine(), || mock::status(403, "nodes \"n1\" is forbidden"), &Rules::default()).await;
-        assert!(found.unwrap_err().line().contains("as a dry run"));
+        assert!(matches!(found, Err(Refusal::Node(error)) if error.line().contains("as a dry run")));
         let without = || mock::status(400, "admission webhook \"a.b\" does not support dry run");
         let (found, _) = look(
             |_| mock::status(400, "admission webhook \"a.b\" does not support dry run"),

@@ -13,7 +13,7 @@ use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
-use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Watched, node};
+use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Refusal, Watched, node};
 use outage::keeper::{self, Ask, Ours, Told};
 use outage::margin::calls::Source;
 use outage::margin::facts::{Data, Kubernetes};
@@ -177,17 +177,20 @@ impl Work {
         let found = match self.target.get() {
             Ok((node, uuid)) => {
                 let (now, rules) = (self.station.clock.now(), self.limits.rules(Duration::MAX));
-                kubenodeop::preflight(&self.cluster, &node, &uuid, &rules, now).await.map_err(|error| {
+                let found = kubenodeop::preflight(&self.cluster, &node, &uuid, &rules, now).await;
+                found.map_err(|refusal| {
+                    let error = refusal.error();
                     Hindered {
                         why: error.line(),
                         next_step: error.next_step().to_string(),
                         away: error.reach() == Reach::Unreachable,
+                        of_node: matches!(refusal, Refusal::Node(_)),
                     }
                 })
             }
             Err(why) => {
                 let next_step = "check the device's name in the config".to_owned();
-                Err(Hindered { why, next_step, away: false })
+                Err(Hindered { why, next_step, away: false, of_node: true })
             }
         };
         Some(Event::Preflighted(run, found))

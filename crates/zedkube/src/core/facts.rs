@@ -166,6 +166,8 @@ pub struct Hindered {
     pub next_step: String,
     /// It is that the API does not answer.
     pub away: bool,
+    /// It keeps the node from being cordoned, rather than its pods from leaving.
+    pub of_node: bool,
 }
 
 /// The API did not answer.

@@ -140,7 +140,7 @@ impl Core for Zedkube {
                 self.follow(now, outcome);
             }
             Event::Preflighted(run, found) if run == self.drain.run_id() => {
-                self.drain.preflighted(now, found, &mut out);
+                self.drain.preflighted(now, found, &self.node, &mut out);
             }
             Event::Cordoned(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.cordoned(now, result, &self.node, &mut out);

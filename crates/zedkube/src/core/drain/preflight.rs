@@ -1,5 +1,6 @@
 //! What is looked at before a turn is asked for: a node whose drain cannot start would hold the turn of the cluster for
-//! nothing. It is looked at again until nothing is found, for as long as an attempt may last.
+//! nothing. It is looked at again until nothing is found, for as long as the tries to cordon, or to drain, would have
+//! taken; then the drain fails as it would have with them.
 //!
 //! Only a node that waits for a turn looks; one that has one, or continues what it was in, drains. Not here: the look
 //! (`kubenodeop::preflight`), and that the queue is not entered before (`outage`). Sources: spec/cluster-lock.md 3.4;
@@ -7,7 +8,6 @@
 
 use std::time::Duration;
 
-use agent::settings;
 use kubenodeop::{Blocker, Progress};
 use outage::keeper::Ask;
 use step::Mono;
@@ -18,7 +18,7 @@ use super::run::{End, Run};
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, Hindered, Said};
 
-/// Pause before it is looked again at what was found.
+/// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// How far the preflight is.
@@ -39,8 +39,8 @@ pub(crate) enum Preflight {
         blockers: Vec<Blocker>,
         /// When it is looked again; `None` while it is.
         again: Option<Mono>,
-        /// When the drain fails of it.
-        until: Mono,
+        /// When the drain fails of it; never of an API that does not answer.
+        until: Option<Mono>,
     },
 }
 
@@ -69,13 +69,13 @@ impl Drain {
     pub(super) fn preflight_due(&self) -> Option<Mono> {
         match (&self.preflight, &self.run) {
             (Preflight::Found { again, until, .. }, Run::Waiting { .. }) => {
-                Some(again.map_or(*until, |again| again.min(*until)))
+                again.iter().chain(until).min().copied()
             }
             _ => None,
         }
     }
 
-    /// Looks when that is due; gives the drain up when it could not start for as long as an attempt may last.
+    /// Looks when that is due; gives the drain up when it could not start for too long.
     pub(crate) fn settle_preflight(
         &mut self,
         now: Mono,
@@ -91,11 +91,15 @@ impl Drain {
             }
         }
         let due = match &mut self.preflight {
-            Preflight::Found { what, blockers, until, .. } if now >= *until => {
+            Preflight::Found { what, blockers, until, .. } if until.is_some_and(|at| now >= at) => {
                 let (reason, blockers) = (what.why.clone(), std::mem::take(blockers));
+                let of_node = what.of_node;
+                self.preflight = Preflight::Due;
+                if of_node {
+                    return Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(reason)));
+                }
                 out.push(Effect::Say(Said::GivingUp(reason.clone())));
                 let last = Box::new(Progress { blockers, ..Progress::default() });
-                self.preflight = Preflight::Due;
                 return Some(
                     self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt: 0, reason, last }),
                 );
@@ -119,11 +123,12 @@ impl Drain {
         &mut self,
         now: Mono,
         found: Result<Vec<Blocker>, Hindered>,
+        node: &NodeContext,
         out: &mut Vec<Effect>,
     ) {
-        let (before, until) = match &self.preflight {
-            Preflight::Looking => (None, now + self.properties.time(settings::DRAIN_TIMEOUT)),
-            Preflight::Found { what, again: None, until, .. } => (Some(what.why.clone()), *until),
+        let before = match &self.preflight {
+            Preflight::Looking => None,
+            Preflight::Found { what, again: None, until, .. } => Some((what.clone(), *until)),
             Preflight::Due | Preflight::Clean | Preflight::Found { .. } => return,
         };
         let (what, blockers) = match found {
@@ -134,19 +139,28 @@ impl Drain {
                 }
                 Some(first) => {
                     let next_step = format!("{}: {}", first.pod, first.next_step());
-                    let what = Hindered { why: first.reason.clone(), next_step, away: false };
+                    let why = first.reason.clone();
+                    let what = Hindered { why, next_step, away: false, of_node: false };
                     (what, blockers)
                 }
             },
             Err(what) => (what, Vec::new()),
         };
-        if before.as_ref() != Some(&what.why) {
+        if before.as_ref().is_none_or(|(it, _)| it.why != what.why) {
             out.push(Effect::Say(Said::Hindered(what.why.clone())));
         }
         if what.away {
             // Whether the drain is skipped is decided by what the keeper of the turn meets.
             out.push(Effect::Turn(Ask::Look));
         }
-        self.preflight = Preflight::Found { what, blockers, again: Some(now + AGAIN), until };
+        let limits = &node.limits;
+        let (pause, limit) = if what.of_node {
+            (limits.cordon_pause(), limits.cordon_pause() * limits.cordon_tries.saturating_sub(1))
+        } else {
+            (AGAIN, limits.drain_pause() * limits.drain_tries.saturating_sub(1))
+        };
+        let same = before.filter(|(it, _)| (it.of_node, it.away) == (what.of_node, what.away));
+        let until = same.map_or_else(|| (!what.away).then_some(now + limit), |(_, until)| until);
+        self.preflight = Preflight::Found { what, blockers, again: Some(now + pause), until };
     }
 }

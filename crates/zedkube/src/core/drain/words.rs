@@ -45,7 +45,7 @@ impl Drain {
             Run::Waiting { .. } if let Some((what, _)) = self.hindered() => words(
                 DrainPhase::Checking,
                 format!("its drain cannot start, so it does not wait for its turn yet: {}", what.why),
-                format!("{}; it is looked at again every 30 s", what.next_step),
+                format!("{}; it is looked at again by itself", what.next_step),
             ),
             Run::Waiting { .. } if !self.is_fit() => words(
                 DrainPhase::Checking,

@@ -64,25 +64,26 @@ fn no_place_in_the_queue_before_the_preflight_is_clean_and_what_it_finds_has_a_n
 }
 
 #[test]
-fn a_drain_that_cannot_start_for_as_long_as_an_attempt_may_last_fails_with_the_reason() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.run();
-    let begun = bench.now;
-    for _ in 0..10_000 {
-        if bench.status().0 == 8 {
-            break;
+fn a_drain_that_cannot_start_fails_when_its_tries_would_have_failed() {
+    for (of_node, status, secs) in [(false, 8, 4 * 300), (true, 6, 9 * 5)] {
+        let mut bench = idle();
+        bench.ask(&request(Requester::DeviceOp, 1));
+        let run = bench.run();
+        let begun = bench.now;
+        while bench.status().0 != status {
+            if looks(&bench) {
+                let (why, next_step) = ("web-0 cannot be evicted".to_owned(), "look".to_owned());
+                let what = Hindered { why, next_step, away: false, of_node };
+                let blocker = refused(&bench);
+                bench.hear(Event::Preflighted(run, if of_node { Err(what) } else { Ok(vec![blocker]) }));
+            } else {
+                bench.wait();
+            }
         }
-        if looks(&bench) {
-            let blocker = refused(&bench);
-            bench.hear(Event::Preflighted(run, Ok(vec![blocker])));
-        } else {
-            bench.wait();
-        }
+        assert_eq!(bench.now.since(begun), Duration::from_secs(secs));
+        assert!(bench.core.progress().reason.contains("web-0 cannot be evicted"));
+        assert!(asked(&bench, &Ask::Want(None)));
     }
-    assert_eq!((bench.status().0, bench.now.since(begun)), (8, Duration::from_hours(24)));
-    assert!(bench.core.progress().reason.contains("web-0 cannot be evicted"));
-    assert!(asked(&bench, &Ask::Want(None)));
 }
 
 #[test]
@@ -90,7 +91,12 @@ fn an_api_that_is_away_is_the_keepers_to_judge_and_a_look_that_is_lost_with_it_i
     let mut bench = idle();
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.run();
-    let why = Hindered { why: "no route to host".into(), next_step: "check the network".into(), away: true };
+    let why = Hindered {
+        why: "no route to host".into(),
+        next_step: "check the network".into(),
+        away: true,
+        of_node: true,
+    };
     bench.hear(Event::Preflighted(run, Err(why)));
     assert!(asked(&bench, &Ask::Look));
     bench.hear(waits(Rule::Api));
