@@ -145,6 +145,7 @@ fn our_own_topics_are_written_back_byte_for_byte() {
     one::<topics::NodeLeave>();
     one::<topics::NodeOutage>();
     one::<topics::SiteOperation>();
+    one::<topics::K3sUpdate>();
     one::<topics::ClusterDecision>();
     one::<topics::OutageAnswer>();
     one::<topics::OutageQuestion>();

@@ -18,6 +18,8 @@ use serde::{Deserialize, Deserializer};
 pub struct Limits {
     /// Whether this node waits for its turn before it is cordoned, so that no two nodes of the cluster are down by it.
     pub take_turns: bool,
+    /// Whether it looks for what would keep the drain from ever being done, before it waits for its turn.
+    pub preflight: bool,
     /// Where etcd of this node serves metrics and health, without a login.
     pub etcd_metrics: String,
     /// Where it serves JSON calls, with a client certificate.
@@ -148,6 +150,7 @@ impl Default for Limits {
         let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
         Self {
             take_turns: true,
+            preflight: true,
             etcd_metrics: Addresses::default().metrics,
             etcd_gateway: Addresses::default().gateway,
             etcd_data: String::new(),

@@ -183,7 +183,7 @@ impl Work {
                     Hindered {
                         why: error.line(),
                         next_step: error.next_step().to_string(),
-                        away: error.reach() == Reach::Unreachable,
+                        away: error.reach() != Reach::Reachable,
                         of_node: matches!(refusal, Refusal::Node(_)),
                     }
                 })

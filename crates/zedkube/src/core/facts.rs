@@ -164,7 +164,7 @@ pub struct Hindered {
     pub why: String,
     /// What a person can do.
     pub next_step: String,
-    /// It is that the API does not answer.
+    /// It is that the API does not answer, or has too much to do: that passes by itself.
     pub away: bool,
     /// It keeps the node from being cordoned, rather than its pods from leaving.
     pub of_node: bool,

@@ -241,7 +241,7 @@ impl Zedkube {
         let levels = Levels {
             wanted: drain || own.is_some(),
             own,
-            fit: self.drain.is_fit(),
+            fit: self.drain.is_fit(&self.node),
             serves: self.drain.serves(),
             sound: self.care.is_sound() && !self.node.k3s.holds(),
             phase: if self.node.k3s.failed { Some(Phase::Failed) } else { self.drain.turn_phase() },

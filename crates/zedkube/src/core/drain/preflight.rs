@@ -46,13 +46,12 @@ pub(crate) enum Preflight {
 
 impl Drain {
     /// Nothing is known that would keep it from starting.
-    pub(crate) fn is_fit(&self) -> bool {
+    pub(crate) fn is_fit(&self, node: &NodeContext) -> bool {
         let waits = matches!(self.run, Run::Waiting { .. } | Run::Probing { .. });
-        !waits
-            || self.turn_alone
-            || self.preflight == Preflight::Clean
-            || self.resume.is_some()
-            || self.floor.is_some()
+        let looks = node.limits.preflight && !self.turn_alone;
+        // Whatever continues what it was in is not kept from it.
+        let continues = self.resume.is_some() || self.floor.is_some();
+        !waits || !looks || continues || self.preflight == Preflight::Clean
     }
 
     /// What keeps it from starting, while it waits for that.
@@ -83,7 +82,8 @@ impl Drain {
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
         match self.run {
-            Run::Waiting { .. } if node.limits.take_turns && !self.turn_alone && node.grant().is_none() => {}
+            Run::Waiting { .. } if node.limits.take_turns && !self.is_fit(node) && node.grant().is_none() => {
+            }
             Run::Waiting { .. } | Run::Probing { .. } => return None,
             _ => {
                 self.preflight = Preflight::Due;
@@ -105,12 +105,11 @@ impl Drain {
                 );
             }
             Preflight::Found { again, .. } => again.take_if(|at| now >= *at).is_some(),
-            // Whatever continues what it was in is not kept from it.
-            Preflight::Due if self.resume.is_none() && self.floor.is_none() => {
+            Preflight::Due => {
                 self.preflight = Preflight::Looking;
                 true
             }
-            Preflight::Due | Preflight::Looking | Preflight::Clean => false,
+            Preflight::Looking | Preflight::Clean => false,
         };
         if due {
             out.push(Effect::Preflight(self.run_id));
@@ -154,7 +153,9 @@ impl Drain {
             out.push(Effect::Turn(Ask::Look));
         }
         let limits = &node.limits;
-        let (pause, limit) = if what.of_node {
+        let (pause, limit) = if what.away {
+            (limits.probe_pause(), Duration::ZERO)
+        } else if what.of_node {
             (limits.cordon_pause(), limits.cordon_pause() * limits.cordon_tries.saturating_sub(1))
         } else {
             (AGAIN, limits.drain_pause() * limits.drain_tries.saturating_sub(1))

@@ -47,7 +47,7 @@ impl Drain {
                 format!("its drain cannot start, so it does not wait for its turn yet: {}", what.why),
                 format!("{}; it is looked at again by itself", what.next_step),
             ),
-            Run::Waiting { .. } if !self.is_fit() => words(
+            Run::Waiting { .. } if !self.is_fit(node) => words(
                 DrainPhase::Checking,
                 "looks for what would keep the drain from starting, before it asks for its turn to be down",
                 "nothing",

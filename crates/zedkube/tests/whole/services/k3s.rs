@@ -73,6 +73,7 @@ async fn d_v35_another_k3s_waits_for_the_drain_and_the_turn_ends_with_the_kubele
     assert_eq!((told(&device).k3s_version.as_str(), stage(&device)), (BEFORE, K3sStage::Held));
     assert!(device.text(REQUEST).unwrap().contains("k3s v1.33.4+k3s1"));
     device.until(DrainStatus::Complete, US, 1).await;
+    device.until_line("handed to the kube container", 1).await;
     device.rest().await;
     assert_eq!(device.pods_to_leave(), [""; 0]);
     let config = told(&device);
@@ -113,6 +114,7 @@ async fn an_override_file_takes_a_turn_and_leaves_the_pods_where_they_are() {
         it["metadata"]["annotations"]["pillar-rs/outage-holders"] = "[]".into();
     });
     device.until(DrainStatus::Complete, US, 1).await;
+    device.until_line("handed to the kube container", 1).await;
     device.rest().await;
     assert_eq!(device.text(FILE).as_deref(), Some("debug: true\n"));
     assert_eq!((device.cordoned(), device.pods_to_leave()), (false, before.clone()));
@@ -127,7 +129,7 @@ async fn an_override_file_takes_a_turn_and_leaves_the_pods_where_they_are() {
     assert_eq!(lease["metadata"]["annotations"]["pillar-rs/outage-holders"], "[]");
     assert_eq!(device.pods_to_leave(), before);
     wants(&mut device, BEFORE, "").await;
-    device.until(DrainStatus::Complete, US, 2).await;
+    device.until_line("handed to the kube container", 2).await;
     device.rest().await;
     assert_eq!(device.text(FILE), None);
 }
