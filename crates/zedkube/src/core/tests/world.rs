@@ -142,13 +142,10 @@ impl World {
         let mut groups = vec![
             vec![Event::Member(self.member)],
             vec![Event::NodeKnown { name: "n1".into() }],
-            topic(ALL[0], self.requests.get(&ALL[0])),
-            topic(ALL[1], self.requests.get(&ALL[1])),
-            topic(ALL[2], self.requests.get(&ALL[2])),
-            topic(ALL[3], self.requests.get(&ALL[3])),
             vec![Event::Force(self.force.clone())],
             vec![Event::Hold(self.hold)],
         ];
+        groups.extend(ALL.map(|who| topic(who, self.requests.get(&who))));
         while !groups.is_empty() {
             let next = groups.remove(order % groups.len());
             order /= groups.len() + 1;
