@@ -397,7 +397,7 @@ impl Hands for Shell {
             }
             Effect::Gate(true) => {
                 let work = self.work.clone();
-                self.tasks.events(GATE, move |outbox| work.gate(outbox, Event::Gate));
+                self.tasks.events(GATE, move |outbox| work.gate(outbox, |it| Event::Gate(Box::new(it))));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),

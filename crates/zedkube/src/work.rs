@@ -182,7 +182,7 @@ impl Work {
                     let error = refusal.error();
                     Hindered {
                         why: error.line(),
-                        next_step: error.next_step().to_string(),
+                        next_step: error.next_step(),
                         away: error.reach() != Reach::Reachable,
                         of_node: matches!(refusal, Refusal::Node(_)),
                     }
@@ -311,7 +311,7 @@ impl Work {
     }
 
     /// Watches over the gate after the boot, and removes stale taints; the newest report counts. It never ends.
-    pub(crate) async fn gate<E>(self, outbox: Outbox<E>, event: fn(Box<Report>) -> E) {
+    pub(crate) async fn gate<E>(self, outbox: Outbox<E>, event: fn(Report) -> E) {
         let Ok(boot) = self.boot() else { return };
         let bus = self.station.bus.clone();
         let missing = || {
@@ -323,7 +323,7 @@ impl Work {
         let told = async {
             while receiver.changed().await.is_ok() {
                 let newest = receiver.borrow_and_update().clone();
-                if !outbox.send(event(Box::new(newest))).await {
+                if !outbox.send(event(newest)).await {
                     return;
                 }
             }

@@ -166,10 +166,7 @@ impl Core for Zedkube {
             Event::Gate(report) => self.care.gate(now, report, &mut out),
             Event::Tainted(taints) => self.care.tainted(taints, &mut out),
             Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
-            Event::TurnConfirmed(result) => {
-                let outcome = self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
-                self.follow(now, outcome);
-            }
+            Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,
             Event::Spared(run, result) if run == self.drain.run_id() => {
@@ -201,8 +198,7 @@ impl Core for Zedkube {
         if !self.drain.is_taken() {
             self.advance(now, &mut out);
         }
-        let outcome = self.drain.settle_preflight(now, &self.node, &mut out);
-        self.follow(now, outcome);
+        self.settle_preflight(now, &mut out);
         self.care.settle_gate(self.wanted(), self.drain.is_active(), &self.node, &mut out);
         self.settle_turn(&mut out);
         self.settle_look(now, &mut out);

@@ -226,6 +226,18 @@ impl Zedkube {
         self.follow(now, outcome);
     }
 
+    /// Hears whether the turn is still its own.
+    pub(super) fn turn_confirmed(&mut self, now: Mono, ours: bool, out: &mut Vec<Effect>) {
+        let outcome = self.drain.turn_confirmed(now, ours, &self.node, out);
+        self.follow(now, outcome);
+    }
+
+    /// Looks for what would keep the drain from starting, before a turn is asked for.
+    pub(super) fn settle_preflight(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let outcome = self.drain.settle_preflight(now, &self.node, out);
+        self.follow(now, outcome);
+    }
+
     /// Tells the keeper of the turn what is wanted now, once that is known.
     pub(super) fn settle_turn(&mut self, out: &mut Vec<Effect>) {
         let knows = self.is_member() && self.may_look() && self.care.knows_cordon();

@@ -114,7 +114,9 @@ impl Shell {
             Change::Put { value, .. } => {
                 let (wanted, refused) = wanted(&value);
                 if refused != told {
-                    refused.iter().for_each(|line| error!("config property {line}"));
+                    for line in &refused {
+                        error!("config property {line}");
+                    }
                     told = refused;
                 }
                 Some(Event::Wanted(wanted))
@@ -155,9 +157,8 @@ fn hold(record: Option<&K3sUpdate>) -> K3sHold {
     })
 }
 
-fn report(report: Box<Report>) -> Event {
-    let verdict = report.verdict;
-    Event::Gate(match verdict {
+fn report(report: Report) -> Event {
+    Event::Gate(match report.verdict {
         Some(it) if it.is_open() => None,
         Some(it) if it.words.is_empty() => Some("the first check is under way".to_owned()),
         Some(it) => Some(it.words),
@@ -258,7 +259,7 @@ fn say(said: &Said) {
         }
         Said::TakenBack => info!("the other k3s is wanted no more"),
         Said::Refused(why, secs) => {
-            warn!(why, pause_secs = secs, "no turn for the update of k3s: asked for again")
+            warn!(why, pause_secs = secs, "no turn for the update of k3s: asked for again");
         }
         Said::Applied(to, skip) if skip.is_empty() => info!(to, "handed to the kube container"),
         Said::Applied(to, skip) => warn!(to, skip, "handed to the kube container without a drain"),

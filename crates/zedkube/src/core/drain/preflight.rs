@@ -85,7 +85,15 @@ impl Drain {
             Run::Waiting { .. } if node.limits.take_turns && !self.is_fit(node) && node.grant().is_none() => {
             }
             Run::Waiting { .. } | Run::Probing { .. } => return None,
-            _ => {
+            Run::Idle
+            | Run::Taken { .. }
+            | Run::Entering { .. }
+            | Run::Cordoning { .. }
+            | Run::Confirming { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. }
+            | Run::Ended(_) => {
                 self.preflight = Preflight::Due;
                 return None;
             }

@@ -20,10 +20,7 @@ fn looks(bench: &Bench) -> bool {
 
 /// What the keeper was asked last: whether the drain can start.
 fn fit(bench: &Bench) -> Option<bool> {
-    let of = |it: &Effect| match it {
-        Effect::Turn(Ask::Want(Some(wish))) => Some(wish.fit),
-        _ => None,
-    };
+    let of = |it: &Effect| if let Effect::Turn(Ask::Want(Some(wish))) = it { Some(wish.fit) } else { None };
     bench.last.iter().filter_map(of).next_back()
 }
 
