@@ -62,7 +62,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         let membership = leave::Leaver::open(&station, &troubles, &limits)?;
         let sites = site::Sites::open(&station, &troubles, &limits)?;
         let opened = shell::Shell::open(&station, &limits, cluster.clone(), tasks, target.clone(), door)?;
-        let updates = k3s::Updates::open(&station, &limits, cluster.clone(), target.clone())?;
+        let updates = Box::new(k3s::Updates::open(&station, &limits, cluster.clone(), target.clone())?);
         Ok((inbox, membership, sites, updates, opened))
     };
     let Some((inbox, membership, sites, updates, (mut shell, earlier))) =

@@ -94,11 +94,11 @@ impl Updates {
     /// # Errors
     /// What could not be performed and is not tried again.
     pub(crate) async fn run(
-        self,
+        self: Box<Self>,
         standing: watch::Receiver<Standing>,
         troubles: &Troubles,
     ) -> Result<(), Error> {
-        let Self { station, limits, mut shell, inbox, found } = self;
+        let Self { station, limits, mut shell, inbox, found } = *self;
         shell.follow(&station, standing);
         let core = K3s::new(limits, found, station.clock.now());
         turn::beside(core, shell, inbox, &station, troubles).await
