@@ -201,7 +201,7 @@ impl K3s {
             if lost {
                 out.push(Effect::Say(Said::Released));
                 self.withdraw(out);
-                let next_step = "set k3s.version in the device config anew".to_owned();
+                let next_step = "set k3s.version in the device config again".to_owned();
                 self.keep(K3sUpdate { released: true, next_step, ..record }, out);
             }
             return;
