@@ -37,6 +37,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "nodestatus",
             "outage",
             "pubsub",
+            "requester",
             "step",
             "topics",
         ],

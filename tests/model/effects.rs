@@ -205,7 +205,8 @@ impl State {
                 Effect::Gate(false) => self.under().gate.watched = false,
                 Effect::Guard => self.under().guard = Some(false),
                 // Nodes take no turns here: `outage` has a model of its own.
-                Effect::Margin { .. }
+                Effect::Preflight(_)
+                | Effect::Margin { .. }
                 | Effect::Turn(_)
                 | Effect::OutageAnswer(_)
                 | Effect::Say(_)

@@ -95,7 +95,11 @@ impl State {
         let nth = match answer.requested_by {
             Requester::Update => 1,
             Requester::Operator => 2,
-            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => 0,
+            Requester::DeviceOp
+            | Requester::Unset
+            | Requester::None
+            | Requester::K3sUpdate
+            | Requester::Stranger(_) => 0,
         };
         let stands = self.request_of(nth).is_some_and(|it| it.id() == answer.id());
         if !stands {
@@ -247,6 +251,7 @@ impl State {
             | Requester::Unset
             | Requester::None
             | Requester::Operator
+            | Requester::K3sUpdate
             | Requester::Stranger(_) => commanded,
         };
         if order.requested_by != by || !used {
@@ -313,9 +318,11 @@ impl State {
         let link = match by {
             Requester::Update => Link::UpdateRequestToZedkube,
             Requester::Operator => Link::OperatorRequestToZedkube,
-            Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
-                Link::DeviceRequestToZedkube
-            }
+            Requester::DeviceOp
+            | Requester::Unset
+            | Requester::None
+            | Requester::K3sUpdate
+            | Requester::Stranger(_) => Link::DeviceRequestToZedkube,
         };
         self.heard_request(link).is_some_and(|it| it.requested_by == by)
     }

@@ -267,7 +267,10 @@ impl Link {
             Self::StatusToNodeagent => vec![Fact::Nodeagent(nodeagent::core::Event::Heard(Source::Drain))],
             Self::DeviceRequestToZedkube => read(Requester::DeviceOp),
             Self::UpdateRequestToZedkube => read(Requester::Update),
-            Self::OperatorRequestToZedkube => read(Requester::Operator),
+            // Nobody asks for another k3s here.
+            Self::OperatorRequestToZedkube => {
+                [Requester::Operator, Requester::K3sUpdate].into_iter().flat_map(read).collect()
+            }
             Self::ImageToBaseosmgr => heard(From::Configs),
             Self::StatusToBaseosmgr => heard(From::Drain),
             Self::MemberToBaseosmgr => heard(From::Cluster),

@@ -218,7 +218,7 @@ async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
         let mut until = async |is: &dyn Fn(&Standing) -> bool| {
             while !matches!(told.recv().await.unwrap(), Told::Standing(it) if is(&it)) {}
         };
-        ask.send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false }))).unwrap();
+        ask.send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false, fit: true }))).unwrap();
         until(&|it| matches!(it, Standing::Held { .. })).await;
         // Only the watch shows that somebody took it away.
         world.cluster.sim().edit("coordination/leases", "eve-kube-app", LEASE, |it| {

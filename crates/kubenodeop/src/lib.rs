@@ -14,6 +14,7 @@ pub mod engine;
 pub mod leave;
 pub mod node;
 pub mod plan;
+pub mod preflight;
 pub mod progress;
 
 pub use calls::pods;
@@ -23,4 +24,5 @@ pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 pub use leave::last_of_volume;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
+pub use preflight::{Refusal, preflight};
 pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};

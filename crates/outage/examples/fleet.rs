@@ -65,7 +65,9 @@ impl Node {
 
     /// Asks, waits, is down for its time, and is back.
     async fn life(mut self, sim: Sim) -> Option<Self> {
-        self.asks.send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false }))).ok()?;
+        self.asks
+            .send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false, fit: true })))
+            .ok()?;
         let held = self.until(|it| matches!(it, Told::Standing(Standing::Held { .. }))).await?;
         let Told::Standing(Standing::Held { fence, lease_uid, .. }) = held else { return None };
         cordon(&sim, &self.name, Some((fence, lease_uid)));

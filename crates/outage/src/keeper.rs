@@ -41,6 +41,8 @@ pub struct Wish {
     pub counter: u64,
     /// It happens whatever the record says: the entry is for the others to see.
     pub emergency: bool,
+    /// Nothing is known that would keep the drain from starting; before that it does not even wait in the queue.
+    pub fit: bool,
 }
 
 /// What the keeper is asked.
@@ -304,14 +306,14 @@ impl Keeper<'_> {
         false
     }
 
-    fn want(&self, Wish { op, counter, emergency }: Wish) -> Want {
+    fn want(&self, Wish { op, counter, emergency, fit }: Wish) -> Want {
         let class = match (self.leads, self.tie_breaker, self.me.server) {
             (Some(true), _, true) => Class::Leader,
             (_, true, _) => Class::TieBreaker,
             (_, false, false) => Class::Worker,
             (_, false, true) => Class::Follower,
         };
-        Want { op, counter, class, emergency }
+        Want { op, counter, class, emergency, fit }
     }
 
     /// Asks our member of etcd whether it leads: who leads goes last, and others read that in the queue.

@@ -90,7 +90,7 @@ fn keeper_with(
 }
 
 fn reboot() -> Ask {
-    Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false }))
+    Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false, fit: true }))
 }
 
 fn cordon(sim: &Sim, nth: usize, held: Option<(u32, String)>) {

@@ -45,6 +45,8 @@ pub enum Fault {
     Aging,
     /// A turn that somebody else holds ends by its age.
     TurnExpiry,
+    /// A turn is asked for before the preflight of the drain is clean.
+    TurnPreflight,
     /// A turn is released after the boot without waiting for the gate.
     TurnGate,
     /// A holder does not look at the record again before it acts.

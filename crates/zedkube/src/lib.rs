@@ -7,6 +7,7 @@
 //! pkg/pillar/cmd/zedkube.
 
 pub mod core;
+mod k3s;
 mod leave;
 mod limits;
 mod log;
@@ -63,14 +64,12 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         let (tasks, door) = (Tasks::new(outbox), view.door());
         let membership = leave::Leaver::open(&station, &troubles, &limits)?;
         let sites = site::Sites::open(&station, &troubles, &limits)?;
-        let opened = {
-            let work =
-                Work::new(cluster.clone(), station.clone(), limits.clone(), target.clone(), lease.clone());
-            shell::Shell::open(&station, work, tasks, door)?
-        };
-        Ok((inbox, membership, sites, opened))
+        let work = Work::new(cluster.clone(), station.clone(), limits.clone(), target.clone(), lease.clone());
+        let opened = shell::Shell::open(&station, work.clone(), tasks, door)?;
+        let updates = Box::new(k3s::Updates::open(&station, &limits, work, cluster.clone(), target.clone())?);
+        Ok((inbox, membership, sites, updates, opened))
     };
-    let Some((inbox, membership, sites, (mut shell, earlier))) =
+    let Some((inbox, membership, sites, updates, (mut shell, earlier))) =
         outlet::started(&station, &troubles, open).await?
     else {
         return Ok(());
@@ -91,11 +90,16 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     // Nor does one that a whole-site operation holds begin anything before it is known how far that is.
     let held = sites.hold().borrow().clone();
     first.extend(core.step(now, Event::Site(held)));
+    // Nor is a turn given back before the k3s that it was taken for runs.
+    let held = updates.hold().borrow().clone();
+    first.extend(core.step(now, Event::K3s(held)));
     let attempt = shell.attempt_limit();
     let says = shell.statement();
     shell.follow(standing.clone(), heard);
     shell.follow_site(sites.hold());
+    shell.follow_k3s(updates.hold());
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
+    let standing_of_updates = standing.clone();
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let leave = membership.run(cluster.clone(), target.clone(), attempt);
     let sites = sites.run(cluster.clone(), target.clone(), lease, standing.clone());
@@ -114,7 +118,8 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         Ok(())
     });
     // In one task: if any hangs, the machine's watchdog sees it.
-    tokio::try_join!(drain, beside).map(|((), ())| ())
+    let updates = Box::pin(updates.run(standing_of_updates, &troubles));
+    tokio::try_join!(drain, updates, beside).map(|((), (), ())| ())
 }
 
 /// Keeps one watch of the Lease of turns for all who read it, while this node is in a cluster, until the station says

@@ -77,10 +77,17 @@ agent::limits! {
         leave_notice, leave_notice_ms = 60_000;
         /// How often the Lease of turns is read while there is a whole-site operation.
         site_step, site_step_ms = 2_000;
+        /// How long an update of k3s may take, from when it is handed to the kube container until the kubelet reports it
+        /// and the node is sound.
+        k3s_update, k3s_update_ms = 1_800_000;
+        /// How long the kube container has to take notice of what shows in no version, before the node is looked at.
+        k3s_settle, k3s_settle_ms = 60_000;
     }
     others {
         /// Whether this node waits for its turn before it is cordoned, so that no two nodes of the cluster are down by it.
         take_turns: bool = true;
+        /// Whether it looks for what would keep the drain from ever being done, before it waits for its turn.
+        preflight: bool = true;
         /// Where etcd of this node serves metrics and health, without a login.
         etcd_metrics: String = Addresses::default().metrics;
         /// Where it serves JSON calls, with a client certificate.

@@ -18,6 +18,7 @@ pub(crate) fn say(said: &Said) {
             info!(request = %request.id(), context = request.context, "nodedrain-step:drain-request-handle NodeDrainRequest taken");
         }
         Said::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
+        Said::Hindered(why) => warn!(why, "the drain cannot start, and no turn is asked for"),
         Said::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
         Said::TurnLost(why) => {
             warn!(

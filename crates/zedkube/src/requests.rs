@@ -1,4 +1,4 @@
-//! Who asks for a drain of this node: both agents by their topics, and a person by a file.
+//! Who asks for a drain of this node: both agents and our own updates of k3s by their topics, and a person by a file.
 //!
 //! A request that vanishes is withdrawn only when it stays away: a lost file is written again by its publisher within a
 //! second, and a person's file may be replaced by removing it first. Not here: what follows from a request (`core`).
@@ -19,7 +19,11 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Follows all requests for good.
 pub(crate) fn follow(tasks: &mut Tasks<Event>, bus: &Bus, clock: Clock) {
-    for (agent, from) in [("zedagent", Requester::DeviceOp), ("baseosmgr", Requester::Update)] {
+    for (agent, from) in [
+        ("zedagent", Requester::DeviceOp),
+        ("baseosmgr", Requester::Update),
+        (wire::ZEDKUBE, Requester::K3sUpdate),
+    ] {
         let bus = bus.clone();
         tasks.events(format!("follow {agent}/{}", NodeDrainRequest::NAME), move |outbox| {
             of_agent(bus, agent, Asked::new(from, clock, outbox))
@@ -144,7 +148,8 @@ mod tests {
     use agent::turn::{self, Inbox};
     use pubsub::store;
 
-    const FILES: [(Requester, &str); 3] = [
+    const FILES: [(Requester, &str); 4] = [
+        (Requester::K3sUpdate, "run/zedkube/NodeDrainRequest/global.json"),
         (Requester::DeviceOp, "run/zedagent/NodeDrainRequest/global.json"),
         (Requester::Update, "run/baseosmgr/NodeDrainRequest/global.json"),
         (Requester::Operator, operator::FILE),

@@ -17,7 +17,7 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{Author, Effect, Event, Force, SiteHold};
+use crate::core::{Author, Effect, Event, Force, K3sHold, SiteHold};
 use crate::log::say;
 use crate::work::Work;
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, requests};
@@ -32,6 +32,8 @@ const LEARN_AGAIN: Duration = Duration::from_secs(600);
 const LEARN_SOON: Duration = Duration::from_secs(30);
 /// Name of the task that works on the cluster; there is one at a time.
 const RUN: &str = "run";
+/// Name of the task that looks for what would keep the drain from starting.
+const PREFLIGHT: &str = "preflight";
 /// Name of the task that keeps our turn.
 const TURN: &str = "turn";
 /// Name of the task that looks at the node.
@@ -194,6 +196,18 @@ impl Shell {
         });
     }
 
+    /// What an update of k3s says of this node, and each change of it.
+    pub(crate) fn follow_k3s(&mut self, mut hold: watch::Receiver<K3sHold>) {
+        self.tasks.events("follow the update of k3s", move |outbox| async move {
+            while hold.changed().await.is_ok() {
+                let now = hold.borrow_and_update().clone();
+                if !outbox.send(Event::K3s(now)).await {
+                    return;
+                }
+            }
+        });
+    }
+
     /// Asks the keeper of our turn, who starts with the first question.
     fn ask_keeper(&mut self, ask: Ask) {
         let unheard = match &self.keeper {
@@ -319,6 +333,7 @@ impl Hands for Shell {
             }
             Effect::Candidacy(_)
             | Effect::Turn(_)
+            | Effect::Preflight(_)
             | Effect::Guard
             | Effect::Look { .. }
             | Effect::Gate(_)
@@ -354,6 +369,7 @@ impl Hands for Shell {
                 let work = self.work.clone();
                 self.tasks.events(RUN, move |outbox| work.probe(run, outbox));
             }
+            Effect::Preflight(run) => self.tasks.start(PREFLIGHT, self.work.clone().preflight(run)),
             Effect::Margin { run, lacks_etcd, trouble } => {
                 self.tasks.start(RUN, self.work.clone().margin(run, lacks_etcd, trouble));
             }
@@ -368,6 +384,7 @@ impl Hands for Shell {
             Effect::Await(run, watched) => self.tasks.start(RUN, self.work.clone().changed(run, watched)),
             Effect::Cancel => {
                 self.tasks.cancel(RUN);
+                self.tasks.cancel(PREFLIGHT);
                 self.tasks.cancel(LOOK);
                 self.tasks.cancel(GUARD);
             }
@@ -377,7 +394,7 @@ impl Hands for Shell {
             }
             Effect::Gate(true) => {
                 let work = self.work.clone();
-                self.tasks.events(GATE, move |outbox| work.gate(outbox));
+                self.tasks.events(GATE, move |outbox| work.gate(outbox, |it| Event::Gate(Box::new(it))));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),

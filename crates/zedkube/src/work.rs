@@ -13,7 +13,7 @@ use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
-use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Watched, node};
+use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Refusal, Watched, node};
 use outage::calls::Newest;
 use outage::keeper::{self, Ask, Ours, Told};
 use outage::margin::calls::Source;
@@ -23,7 +23,7 @@ use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{NodeDrainRequest, TurnWord};
 
-use crate::core::{Away, Done, Event, Failure, Grant, Learned, RunId, Seen, Stayer};
+use crate::core::{Away, Done, Event, Failure, Grant, Hindered, Learned, RunId, Seen, Stayer};
 use crate::limits::Limits;
 use crate::limits::PROBE_PAUSE;
 use crate::outage::turn_word;
@@ -182,6 +182,30 @@ impl Work {
         }
     }
 
+    /// What would keep the drain from starting.
+    pub(crate) async fn preflight(self, run: RunId) -> Option<Event> {
+        let found = match self.target.get() {
+            Ok((node, uuid)) => {
+                let (now, rules) = (self.station.clock.now(), self.limits.rules(Duration::MAX));
+                let found = kubenodeop::preflight(&self.cluster, &node, &uuid, &rules, now).await;
+                found.map_err(|refusal| {
+                    let error = refusal.error();
+                    Hindered {
+                        why: error.line(),
+                        next_step: error.next_step(),
+                        away: error.reach() != Reach::Reachable,
+                        of_node: matches!(refusal, Refusal::Node(_)),
+                    }
+                })
+            }
+            Err(why) => {
+                let next_step = "check the device's name in the config".to_owned();
+                Err(Hindered { why, next_step, away: false, of_node: true })
+            }
+        };
+        Some(Event::Preflighted(run, found))
+    }
+
     /// One try to cordon.
     pub(crate) async fn cordon(self, run: RunId, request: NodeDrainRequest, grant: Grant) -> Option<Event> {
         let owner = self.owner(&request, grant);
@@ -297,7 +321,7 @@ impl Work {
     }
 
     /// Watches over the gate after the boot, and removes stale taints; the newest report counts. It never ends.
-    pub(crate) async fn gate(self, outbox: Outbox<Event>) {
+    pub(crate) async fn gate<E>(self, outbox: Outbox<E>, event: fn(Report) -> E) {
         let Ok(boot) = self.boot() else { return };
         let bus = self.station.bus.clone();
         let missing = || {
@@ -309,7 +333,7 @@ impl Work {
         let told = async {
             while receiver.changed().await.is_ok() {
                 let newest = receiver.borrow_and_update().clone();
-                if !outbox.send(Event::Gate(Box::new(newest))).await {
+                if !outbox.send(event(newest)).await {
                     return;
                 }
             }

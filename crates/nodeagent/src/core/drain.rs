@@ -30,6 +30,7 @@ pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, Note)> {
         | Requester::None
         | Requester::Update
         | Requester::Operator
+        | Requester::K3sUpdate
         | Requester::Stranger(_) => false,
     };
     match status.status {

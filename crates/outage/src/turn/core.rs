@@ -250,7 +250,7 @@ impl Turn {
                     self.grant = Grant::None;
                 }
             }
-            Wanted::Turn(_) => {}
+            Wanted::Turn(_) => self.refusal.take_if(|it| it.rule == Rule::Preflight).map_or((), drop),
         }
         // A turn that is held serves the next request as well.
         let serves = matches!(self.grant, Grant::Held { .. })
@@ -276,7 +276,7 @@ impl Turn {
             return;
         }
         let ours = |held: &Held| held.record.holder(&self.me.node, &self.me.uid).is_some();
-        if self.idle && self.call.is_none() && !value.as_deref().is_some_and(ours) {
+        if (self.idle || self.stays_out()) && self.call.is_none() && !value.as_deref().is_some_and(ours) {
             self.seen = value.map_or(Seen::Absent, Seen::There);
             return;
         }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use step::Mono;
+use step::{Fault, Mono, planted};
 
 use super::core::{Grant, Seen, Turn, Wanted};
 use super::event::{Effect, Want};
@@ -101,6 +101,10 @@ impl Turn {
             record.release(&self.me.node, &self.me.uid);
             passed.extend(record.queue.iter().map(|it| it.node.clone()));
         }
+        if Self::is_unfit(&want) {
+            self.stay_out(record, out);
+            return;
+        }
         if self.seen == Seen::Absent {
             // A creation names no version: the Lease may have been created, used and deleted since the nodes were
             // read. So it grants nothing, and the nodes are read again after it.
@@ -117,6 +121,34 @@ impl Turn {
         match may {
             Ok(()) => self.enter(now, record, &want, out),
             Err(refusal) => self.wait(now, record, mine, refusal, out),
+        }
+    }
+
+    /// Whether its drain is not known to be able to start: a node like that holds the turn of the cluster for nothing.
+    pub(super) fn is_unfit(want: &Want) -> bool {
+        !want.fit && !want.emergency && !planted(Fault::TurnPreflight)
+    }
+
+    /// It has said so, and nothing in the record changes that.
+    pub(super) fn stays_out(&self) -> bool {
+        self.grant == Grant::None
+            && matches!(&self.want, Wanted::Turn(want) if Self::is_unfit(want))
+            && self.refusal.as_ref().is_some_and(|it| it.rule == Rule::Preflight)
+    }
+
+    /// Neither in the queue nor among the holders, until the drain can start.
+    pub(super) fn stay_out(&mut self, mut record: Record, out: &mut Vec<Effect>) {
+        record.release(&self.me.node, &self.me.uid);
+        record.queue.retain(|it| it.node != self.me.node);
+        self.refusal = Some(Refusal {
+            rule: Rule::Preflight,
+            nodes: Vec::new(),
+            why: "the preflight of its drain is not clean yet".to_owned(),
+            next: "zedbox drain status".to_owned(),
+        });
+        (self.again, self.far, self.due) = (None, None, None);
+        if record != self.record() {
+            self.write(record, false, out);
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Want {
     pub class: Class,
     /// It restarts whatever the record says: the entry is for the others to see.
     pub emergency: bool,
+    /// Nothing is known that would keep its drain from starting. Until then it neither waits in the queue nor enters.
+    pub fit: bool,
 }
 
 /// Why a reading is not there.

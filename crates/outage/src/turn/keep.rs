@@ -78,6 +78,9 @@ impl Turn {
             (Grant::Held { .. }, Wanted::Turn(_)) if self.paused.is_some() => self.leave(None, out),
             (Grant::None, Wanted::Turn(want)) if want.emergency => self.enter(now, self.record(), &want, out),
             (Grant::None, Wanted::Turn(_)) if self.is_paused(now) => self.leave(self.paused, out),
+            (Grant::None, Wanted::Turn(want)) if Self::is_unfit(&want) && self.own().is_none() => {
+                self.stay_out(self.record(), out);
+            }
             (Grant::None, Wanted::Turn(want)) => self.seek(now, &want, out),
             (Grant::Held { .. } | Grant::None, Wanted::Nothing) => {
                 self.leave(self.doubt.filter(|until| now < *until), out);

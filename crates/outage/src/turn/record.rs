@@ -108,6 +108,8 @@ words! {
         Booted = "booted",
         /// It is back and the checks after boot are not passed yet.
         Gate = "gate",
+        /// What it has its turn for has failed, and its turn stays until a person has looked.
+        Failed = "failed",
         /// It restarts without having waited.
         Emergency = "emergency",
     }

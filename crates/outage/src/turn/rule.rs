@@ -103,6 +103,8 @@ pub enum Rule {
     Api,
     /// The record is unusable or of a newer version.
     Record,
+    /// The preflight of this node's drain is not done, or has found what keeps it from starting.
+    Preflight,
     /// The last attempt failed; the next one comes after a pause.
     Pause,
     /// A whole-cluster operation is in progress.
@@ -129,6 +131,7 @@ impl Rule {
             Self::Reading => "reading",
             Self::Api => "api",
             Self::Record => "record",
+            Self::Preflight => "preflight",
             Self::Pause => "pause",
             Self::Mode => "mode",
             Self::NotListed => "not-listed",

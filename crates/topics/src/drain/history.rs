@@ -146,6 +146,8 @@ pub enum StepWord {
     Restarted,
     /// The Kubernetes API answered.
     ApiReached,
+    /// It could not start, and asked for no turn.
+    Hindered,
     /// It waits until this node may be down.
     WaitsForTurn,
     /// Its turn to be down was taken from it.
@@ -184,6 +186,7 @@ impl StepWord {
             Self::Taken => "request accepted",
             Self::Restarted => "zedkube restarted and continues",
             Self::ApiReached => "Kubernetes API reachable",
+            Self::Hindered => "could not start",
             Self::WaitsForTurn => "waits for its turn to be down",
             Self::TurnLost => "lost its turn to be down",
             Self::Cordoned => "node cordoned",

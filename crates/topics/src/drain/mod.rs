@@ -1,5 +1,5 @@
 //! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
-//! beside them our own topics: `progress`, `journal`, `history`, `leave`, `outage`, `site`, `trouble`.
+//! beside them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `site`, `trouble`.
 //!
 //! Not here: who drains and when.
 //!
@@ -7,6 +7,7 @@
 
 mod history;
 mod journal;
+mod k3s;
 mod leave;
 mod outage;
 mod progress;
@@ -15,6 +16,7 @@ mod trouble;
 
 pub use history::*;
 pub use journal::*;
+pub use k3s::*;
 pub use leave::*;
 pub use outage::*;
 pub use progress::*;
@@ -37,7 +39,8 @@ pub struct NodeDrainRequest {
     pub requested_at: GoTime,
     /// Who asks.
     pub requested_by: Requester,
-    /// `reboot` or `shutdown` from zedagent, the content tree UUID of an image from baseosmgr.
+    /// `reboot` or `shutdown` from zedagent, the content tree UUID of an image from baseosmgr, `k3s` and its version from
+    /// zedkube.
     pub context: String,
 }
 
@@ -104,6 +107,8 @@ numbers! {
         Update = 3,
         /// A person with a shell, for work on the node (ours; the reference knows no such number and leaves it).
         Operator = 4,
+        /// zedkube itself, for an update of k3s (ours as well).
+        K3sUpdate = 5,
     }
 }
 
@@ -253,6 +258,11 @@ pub fn read_force(bytes: &[u8]) -> Result<NodeDrainStatus, ForceError> {
         (_, Requester::Operator) => refuse(
             "requester 4 is a person who can withdraw the request (zedbox drain cancel); write RequestedBy 2 \
              (reboot, shutdown) or 3 (update)"
+                .to_owned(),
+        ),
+        (_, Requester::K3sUpdate) => refuse(
+            "requester 5 is an update of k3s, which the device config withdraws (k3s.version, k3s.config.override); \
+             write RequestedBy 2 (reboot, shutdown) or 3 (update)"
                 .to_owned(),
         ),
         (_, Requester::Stranger(number)) => {

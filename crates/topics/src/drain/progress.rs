@@ -164,7 +164,7 @@ pub enum DrainPhase {
     /// Nothing is asked for.
     #[default]
     Idle,
-    /// Looks for the API and the node.
+    /// Looks for the API and the node, and for what would keep the drain from starting, see `Blockers`.
     Checking,
     /// Waits until this node may be down, see `Turn`.
     WaitingForTurn,
@@ -205,7 +205,7 @@ pub enum DrainPhase {
 pub struct TurnShown {
     /// Number of the grant while it is held; 0 while not.
     pub fence: u32,
-    /// The rule that makes it wait: `reading`, `api`, `record`, `pause`, `mode`, `not-listed`, `holder`, `server`, `down`,
+    /// The rule that makes it wait: `reading`, `api`, `record`, `preflight`, `pause`, `mode`, `not-listed`, `holder`, `server`, `down`,
     /// `order`, `margin`; empty when it does not wait.
     pub rule: String,
     /// The nodes that it waits for.

@@ -48,6 +48,7 @@ pub(super) fn purpose(by: Requester, context: &str) -> String {
     match by {
         Requester::Update => format!("for OS image {context}"),
         Requester::Operator => format!("by {context}"),
+        Requester::K3sUpdate => format!("for {context}"),
         Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
             format!("for a {context}")
         }

@@ -97,7 +97,13 @@ impl<'a> Look<'a> {
             },
             Rule::Order => "nothing: those before it come first".to_owned(),
             Rule::Mode => "wait until that operation is over".to_owned(),
-            Rule::Reading | Rule::Api | Rule::Record | Rule::Pause | Rule::NotListed | Rule::Margin => next,
+            Rule::Reading
+            | Rule::Api
+            | Rule::Record
+            | Rule::Preflight
+            | Rule::Pause
+            | Rule::NotListed
+            | Rule::Margin => next,
         };
         (format!("node {node} waits for a turn ({}): {why}", op.text()), next)
     }

@@ -26,6 +26,8 @@ pub(crate) struct NodeContext {
     pub(crate) member: Membership,
     /// What a whole-site operation holds it to.
     pub(crate) site: super::site::SiteState,
+    /// What an update of k3s says of it.
+    pub(crate) k3s: super::k3s::K3sHold,
     /// Whether the name of our Node object is known.
     pub(crate) node_known: bool,
     /// The turn of this node to be down.

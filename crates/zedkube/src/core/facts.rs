@@ -12,6 +12,7 @@ use topics::{
     OutageAnswer, OutageQuestion, Requester,
 };
 
+use super::k3s::K3sHold;
 use super::site::SiteHold;
 use clusterview::leader::Candidacy;
 use nodestatus::Membership;
@@ -45,6 +46,8 @@ pub enum Event {
     Properties(Properties),
     /// Answer to [`Effect::Probe`]: that the API is there, or how it is not.
     Probed(RunId, Result<(), String>),
+    /// Answer to [`Effect::Preflight`]: the pods that would not leave, or why the drain cannot start at all.
+    Preflighted(RunId, Result<Vec<Blocker>, Hindered>),
     /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
     Cordoned(RunId, Result<CordonOwner, String>),
     /// How far [`Effect::Drain`] is.
@@ -78,6 +81,8 @@ pub enum Event {
     Spared(RunId, Result<String, String>),
     /// What a shutdown or reboot of the whole site holds this node to.
     Site(SiteHold),
+    /// What an update of k3s that is handed over says of this node.
+    K3s(K3sHold),
     /// Whether our node is a control-plane node or a member of etcd.
     Server(bool),
     /// What nodeagent asks before the machine goes down.
@@ -152,6 +157,19 @@ pub struct Done {
     pub left: Vec<Left>,
 }
 
+/// What keeps a drain from starting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hindered {
+    /// In one sentence.
+    pub why: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// It is that the API does not answer, or has too much to do: that passes by itself.
+    pub away: bool,
+    /// It keeps the node from being cordoned, rather than its pods from leaving.
+    pub of_node: bool,
+}
+
 /// The API did not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Away {
@@ -220,6 +238,8 @@ pub enum Effect {
     OutageAnswer(Box<OutageAnswer>),
     /// Ask whether the API is there.
     Probe(RunId),
+    /// Look for what would keep the drain from starting.
+    Preflight(RunId),
     /// Ask etcd and the agents of its members whether it can spare this node, without the API.
     Margin {
         /// To be repeated in the answer.
@@ -267,6 +287,8 @@ pub enum Said {
     Taken(NodeDrainRequest),
     /// A run starts.
     Starting,
+    /// The drain cannot start, for this reason, and no turn is asked for.
+    Hindered(String),
     /// It waits for its turn to be down, for this reason.
     WaitsForTurn(String),
     /// Its turn to be down is no longer its own, for this reason.

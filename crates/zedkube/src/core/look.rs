@@ -91,7 +91,7 @@ impl Zedkube {
             OutageKind::LastLook if self.is_undrained(question.requested_by) => (0, false),
             OutageKind::None | OutageKind::LastLook => return None,
         };
-        Some(Wish { op: Op::Restart, counter, emergency })
+        Some(Wish { op: Op::Restart, counter, emergency, fit: true })
     }
 
     /// Nobody has asked for a drain, and nobody was answered one.
@@ -200,7 +200,11 @@ impl Zedkube {
             Requester::Update => "update",
             Requester::DeviceOp => "reboot",
             // It does not wait for ever.
-            Requester::Unset | Requester::None | Requester::Operator | Requester::Stranger(_) => {
+            Requester::Unset
+            | Requester::None
+            | Requester::Operator
+            | Requester::K3sUpdate
+            | Requester::Stranger(_) => {
                 return first.to_owned();
             }
         };

@@ -52,6 +52,7 @@ impl Zedkube {
                 booted_at: wrote.unwrap_or(booted_at),
                 member: Membership::default(),
                 site: super::site::SiteState::default(),
+                k3s: super::k3s::K3sHold::default(),
                 node_known: false,
                 turn: super::turn::Turns::default(),
                 known: journal.known.clone(),
@@ -115,6 +116,7 @@ impl Core for Zedkube {
                 self.member_heard(now, member, &mut out);
             }
             Event::Site(hold) => self.site_heard(now, hold, &mut out),
+            Event::K3s(hold) => self.node.k3s = hold,
             Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
             Event::Request(from, request) => {
                 if planted(Fault::K3) && request.is_some() && self.drain.is_active() {
@@ -136,6 +138,9 @@ impl Core for Zedkube {
             Event::Probed(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.probed(now, result, &self.node, &mut out);
                 self.follow(now, outcome);
+            }
+            Event::Preflighted(run, found) if run == self.drain.run_id() => {
+                self.drain.preflighted(now, found, &self.node, &mut out);
             }
             Event::Cordoned(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.cordoned(now, result, &self.node, &mut out);
@@ -161,10 +166,7 @@ impl Core for Zedkube {
             Event::Gate(report) => self.care.gate(now, report, &mut out),
             Event::Tainted(taints) => self.care.tainted(taints, &mut out),
             Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
-            Event::TurnConfirmed(result) => {
-                let outcome = self.drain.turn_confirmed(now, result.is_ok(), &self.node, &mut out);
-                self.follow(now, outcome);
-            }
+            Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,
             Event::Spared(run, result) if run == self.drain.run_id() => {
@@ -176,6 +178,7 @@ impl Core for Zedkube {
             Event::LookedLast(number, result) => self.looked_last(now, number, result, &mut out),
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
+            | Event::Preflighted(..)
             | Event::Spared(..)
             | Event::Cordoned(..)
             | Event::Draining(..)
@@ -195,6 +198,7 @@ impl Core for Zedkube {
         if !self.drain.is_taken() {
             self.advance(now, &mut out);
         }
+        self.settle_preflight(now, &mut out);
         self.care.settle_gate(self.wanted(), self.drain.is_active(), &self.node, &mut out);
         self.settle_turn(&mut out);
         self.settle_look(now, &mut out);

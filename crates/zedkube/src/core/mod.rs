@@ -5,6 +5,7 @@ mod care;
 mod context;
 mod drain;
 mod facts;
+mod k3s;
 mod look;
 mod machine;
 mod records;
@@ -19,8 +20,9 @@ mod tests;
 pub use clusterview::leader::Candidacy;
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
-    Author, Away, Done, Effect, Event, Failure, Force, Grant, Learned, RunId, Said, Seen, Stayer,
+    Author, Away, Done, Effect, Event, Failure, Force, Grant, Hindered, Learned, RunId, Said, Seen, Stayer,
 };
+pub use k3s::K3sHold;
 pub use machine::Zedkube;
 pub use nodestatus::Membership;
 pub(crate) use records::{short, shorten};

@@ -6,6 +6,7 @@
 
 use nodestatus::Membership;
 use outage::turn::event::Standing;
+use outage::turn::record::Phase;
 use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus};
 
@@ -91,6 +92,7 @@ impl Zedkube {
                 // At once: with the first check the watch begins.
                 self.care.check_at(now);
             }
+            Some(Outcome::TurnAlone) => self.turn_alone(now),
             Some(Outcome::Skipped(skip)) => self.answers.give(now, DrainStatus::Complete, &skip, &self.node),
             Some(Outcome::TurnLost(_) | Outcome::TurnRefused) => self.uncordon_soon(now),
             Some(Outcome::Failed(status)) => {
@@ -132,6 +134,7 @@ impl Zedkube {
             self.settle_leaving(out);
             self.settle_site(now, out);
         }
+        self.drain.hear_turn_alone(self.answers.needs_turn_alone());
         if self.can_drain() && !self.drain.is_active() {
             self.begin(now, out);
         }
@@ -223,6 +226,18 @@ impl Zedkube {
         self.follow(now, outcome);
     }
 
+    /// Hears whether the turn is still its own.
+    pub(super) fn turn_confirmed(&mut self, now: Mono, ours: bool, out: &mut Vec<Effect>) {
+        let outcome = self.drain.turn_confirmed(now, ours, &self.node, out);
+        self.follow(now, outcome);
+    }
+
+    /// Looks for what would keep the drain from starting, before a turn is asked for.
+    pub(super) fn settle_preflight(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let outcome = self.drain.settle_preflight(now, &self.node, out);
+        self.follow(now, outcome);
+    }
+
     /// Tells the keeper of the turn what is wanted now, once that is known.
     pub(super) fn settle_turn(&mut self, out: &mut Vec<Effect>) {
         let knows = self.is_member() && self.may_look() && self.care.knows_cordon();
@@ -231,13 +246,17 @@ impl Zedkube {
         }
         let cordoned = self.care.cordon() == CordonOwner::Ours && !self.care.is_of_earlier_boot();
         let own = self.own_wish();
-        let drain = self.drain.wants_turn(&self.node) || self.wanted() == Wanted::Drained || cordoned;
+        let drain = self.drain.wants_turn(&self.node)
+            || self.wanted() == Wanted::Drained
+            || cordoned
+            || self.answers.keeps_turn();
         let levels = Levels {
             wanted: drain || own.is_some(),
             own,
+            fit: self.drain.is_fit(&self.node),
             serves: self.drain.serves(),
-            sound: self.care.is_sound(),
-            phase: self.drain.turn_phase(),
+            sound: self.care.is_sound() && !self.node.k3s.holds(),
+            phase: if self.node.k3s.failed { Some(Phase::Failed) } else { self.drain.turn_phase() },
             cordoned,
         };
         self.node.turn.settle(&levels, out);

@@ -30,6 +30,8 @@ pub(crate) struct Levels<'a> {
     pub(crate) wanted: bool,
     /// For a restart on the node's own account.
     pub(crate) own: Option<Wish>,
+    /// Nothing is known that would keep the drain from starting.
+    pub(crate) fit: bool,
     /// In whose name.
     pub(crate) serves: Option<&'a NodeDrainRequest>,
     /// The gate after the boot is open and no cordon of ours is on the node.
@@ -67,7 +69,9 @@ impl Turns {
 
     /// It waits for somebody else, by a rule that was looked at: nothing of before counts any more.
     pub(crate) fn is_refused(&self) -> bool {
-        self.waiting().is_some_and(|it| !matches!(it.rule, Rule::Reading | Rule::Api | Rule::NotListed))
+        self.waiting().is_some_and(|it| {
+            !matches!(it.rule, Rule::Reading | Rule::Preflight | Rule::Api | Rule::NotListed)
+        })
     }
 
     /// It waits because the API does not answer, or knows no such node.
@@ -89,9 +93,9 @@ impl Turns {
     pub(crate) fn settle(&mut self, now: &Levels<'_>, out: &mut Vec<Effect>) {
         let wish = now.wanted.then(|| match (&now.own, now.serves, &self.want) {
             (Some(own), serves, _) if own.emergency || serves.is_none() => own.clone(),
-            (_, Some(request), _) => wish(request),
+            (_, Some(request), _) => wish(request, now.fit),
             (_, None, Some(Some(before))) => before.clone(),
-            (_, None, _) => Wish { op: Op::Drain, counter: 0, emergency: false },
+            (_, None, _) => Wish { op: Op::Drain, counter: 0, emergency: false, fit: true },
         });
         if self.gate != Some(now.sound) {
             self.gate = Some(now.sound);
@@ -116,14 +120,15 @@ impl Turns {
     }
 }
 
-fn wish(request: &NodeDrainRequest) -> Wish {
+fn wish(request: &NodeDrainRequest, fit: bool) -> Wish {
     let op = match request.requested_by {
         Requester::DeviceOp if request.context == "shutdown" => Op::Shutdown,
         Requester::DeviceOp => Op::Reboot,
         Requester::Update => Op::OsUpdate,
+        Requester::K3sUpdate => Op::K3sUpdate,
         Requester::Operator | Requester::Unset | Requester::None | Requester::Stranger(_) => Op::Drain,
     };
     // What tells one request from the next: a later one has its own time at the front of the queue.
     let counter = u64::try_from(request.requested_at.to_timestamp().as_millisecond()).unwrap_or_default();
-    Wish { op, counter, emergency: false }
+    Wish { op, counter, emergency: false, fit }
 }

@@ -111,6 +111,7 @@ impl Zedkube {
     fn words(&self) -> Words {
         let drain = self.drain.words(&self.answers, &self.node);
         let mut words = drain.unwrap_or_else(|| self.idle_words());
+        self.node.k3s.beside(&mut words);
         match self.answers.force() {
             Force::Order(order) if order.status != DrainStatus::Complete => {
                 words.phase = DrainPhase::Forced;

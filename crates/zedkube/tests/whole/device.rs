@@ -29,6 +29,11 @@ pub(crate) const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
 const CLUSTER: &str = "run/zedagent/EdgeNodeClusterConfig/global.json";
 pub(crate) const DECISION: &str = "run/zedagent/ClusterDecision/global.json";
 const BUDGETS: &str = "policy/poddisruptionbudgets";
+/// What is refused is met by the attempts that most tests are about; the preflight has tests of its own.
+pub(crate) fn limits() -> Limits {
+    Limits { preflight: false, ..Limits::default() }
+}
+
 /// What does not come within this time of the paused clock does not come.
 const PATIENCE: Duration = Duration::from_hours(48);
 
@@ -91,7 +96,7 @@ impl Device {
             diary,
             _ear: ear,
             boot: "b1".to_owned(),
-            limits: Limits::default(),
+            limits: limits(),
             agent: None,
             marks: 0,
         };
@@ -397,6 +402,7 @@ pub(crate) fn request_file(by: Requester) -> &'static str {
     match by {
         Requester::Update => "run/baseosmgr/NodeDrainRequest/global.json",
         Requester::Operator => "run/zedbox/NodeDrainRequest/global.json",
+        Requester::K3sUpdate => "run/zedkube/NodeDrainRequest/global.json",
         Requester::Unset | Requester::None | Requester::DeviceOp | Requester::Stranger(_) => {
             "run/zedagent/NodeDrainRequest/global.json"
         }

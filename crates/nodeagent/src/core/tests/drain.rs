@@ -2,12 +2,13 @@
 
 use super::*;
 
-const REQUESTERS: [Requester; 6] = [
+const REQUESTERS: [Requester; 7] = [
     Requester::Unset,
     Requester::None,
     Requester::DeviceOp,
     Requester::Update,
     Requester::Operator,
+    Requester::K3sUpdate,
     Requester::Stranger(9),
 ];
 

@@ -9,5 +9,6 @@ mod records;
 mod rules;
 mod simulation;
 mod stage;
+mod unfit;
 mod ways;
 mod world;

@@ -97,6 +97,7 @@ fn no_order_of_events_brings_two_down_or_leaves_one_waiting() {
         (2, 0, Budget { emergencies: 1, restarts: 1, ..none }, Step::Back),
         (3, 3, none, Step::Wants),
         (3, 0, Budget { late: 1, withdrawn: 1, ..none }, Step::Idle),
+        (2, 1, Budget { findings: 2, restarts: 1, ..none }, Step::Idle),
     ];
     for (nodes, servers, budget, first) in worlds {
         let (states, found) =
@@ -114,9 +115,12 @@ fn the_model_catches_each_planted_fault() {
         (Fault::TurnGate, Budget { uncordons: 1, ..none }, Step::Off),
         (Fault::TurnLastLook, Budget { releases: 1, ..none }, Step::Wants),
         (Fault::TurnFence, Budget { restores: 1, uncordons: 1, ..none }, Step::Out),
+        (Fault::TurnPreflight, Budget { findings: 1, ..none }, Step::Idle),
     ];
     for (fault, budget, first) in faults {
-        let model = |fault| Cluster { nodes: 2, servers: 0, budget, fault, first, queued: true };
+        // Who waits already has passed its preflight.
+        let queued = fault != Fault::TurnPreflight;
+        let model = |fault| Cluster { nodes: 2, servers: 0, budget, fault, first, queued };
         let (states, found) = search(model(Some(fault)), 100_000);
         println!("{fault:?}: {states} states, {found:?}");
         assert!(

@@ -8,7 +8,7 @@ use step::Fault;
 use super::world::{Budget, World};
 
 fn budget() -> impl Strategy<Value = Budget> {
-    vec(0_u8..=1, 13).prop_map(|it| Budget {
+    vec(0_u8..=1, 14).prop_map(|it| Budget {
         lost: it[0] * 3,
         late: it[1],
         restarts: it[2] * 2,
@@ -22,6 +22,7 @@ fn budget() -> impl Strategy<Value = Budget> {
         uncordons: it[10],
         cuts: it[11] * 2,
         gone: it[12],
+        findings: it[13],
     })
 }
 

@@ -15,7 +15,7 @@ pub(super) fn at(secs: u64) -> Mono {
 }
 
 pub(super) fn want() -> Want {
-    Want { op: Op::Reboot, counter: 1, class: Class::Worker, emergency: false }
+    Want { op: Op::Reboot, counter: 1, class: Class::Worker, emergency: false, fit: true }
 }
 
 /// Node `a` in a cluster in memory.

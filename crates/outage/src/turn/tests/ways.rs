@@ -108,6 +108,17 @@ impl World {
                 self.nodes[nth].cut = true;
             }
             Action::Join(nth) => self.nodes[nth].cut = false,
+            Action::Find(nth) => {
+                budget.findings = budget.findings.saturating_sub(1);
+                self.nodes[nth].found = true;
+            }
+            Action::Mend(nth) => {
+                self.nodes[nth].found = false;
+                if self.nodes[nth].step == Step::Wants {
+                    let want = self.nodes[nth].want(false);
+                    self.hear(nth, Event::Want(Some(want)));
+                }
+            }
             Action::DeleteNode(nth) => {
                 budget.gone = budget.gone.saturating_sub(1);
                 let node = &mut self.nodes[nth];
@@ -154,6 +165,8 @@ impl World {
             may(node.unschedulable && budget.uncordons > 0, Action::UncordonByHand(nth));
             may(!node.cut && budget.cuts > 0, Action::Cut(nth));
             may(node.cut, Action::Join(nth));
+            may(node.step == Step::Idle && node.jobs > 0 && budget.findings > 0, Action::Find(nth));
+            may(node.found, Action::Mend(nth));
             may(node.is_off() && budget.gone > 0, Action::DeleteNode(nth));
             let holds =
                 self.lease.as_ref().is_some_and(|it| it.record.holder(&node.name, &node.uid).is_some());

@@ -53,6 +53,8 @@ pub(super) struct Node {
     pub(super) covered: bool,
     pub(super) cut: bool,
     pub(super) deleted: bool,
+    /// Its preflight has found what keeps its drain from starting.
+    pub(super) found: bool,
 }
 
 /// How often what may still happen.
@@ -70,6 +72,7 @@ pub(super) struct Budget {
     pub(super) releases: u8,
     pub(super) uncordons: u8,
     pub(super) cuts: u8,
+    pub(super) findings: u8,
     pub(super) gone: u8,
 }
 
@@ -98,6 +101,9 @@ pub(super) enum Action {
     UncordonByHand(usize),
     Cut(usize),
     Join(usize),
+    /// Something keeps the drain of a node from starting, and then no longer.
+    Find(usize),
+    Mend(usize),
     DeleteNode(usize),
     Wait,
 }
@@ -153,7 +159,7 @@ impl Node {
 
     pub(super) fn want(&self, emergency: bool) -> Want {
         let class = if self.server { Class::Follower } else { Class::Worker };
-        Want { op: Op::Reboot, counter: u64::from(self.jobs), class, emergency }
+        Want { op: Op::Reboot, counter: u64::from(self.jobs), class, emergency, fit: !self.found }
     }
 
     /// Whether [`World::go`] does anything.
@@ -208,6 +214,7 @@ impl World {
             covered: false,
             cut: false,
             deleted: false,
+            found: false,
         };
         let mut world = Self {
             now: at(1_000),
@@ -347,6 +354,11 @@ impl World {
         let granted = |it: &&super::super::record::Holder| {
             it.phase == Phase::Granted && !before.contains(&(it.node_uid.clone(), it.fence))
         };
+        let found = |it: &String| self.nodes.iter().any(|node| node.found && node.name == *it);
+        let named = order.record.holders.iter().filter(granted).map(|it| &it.node);
+        if let Some(node) = named.chain(order.record.queue.iter().map(|it| &it.node)).find(|it| found(it)) {
+            self.wrong.get_or_insert(format!("{node} is in the record, and its drain cannot start"));
+        }
         let Some(new) = order.record.holders.iter().find(granted) else { return };
         let down: Vec<&str> = self
             .nodes

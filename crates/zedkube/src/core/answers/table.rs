@@ -36,9 +36,9 @@ pub(crate) fn is_drained(answer: &Answer) -> bool {
     answer.status == DrainStatus::Complete && answer.skip.is_empty()
 }
 
-/// An operation that acts on COMPLETE; a person has the node for as long as it takes.
+/// An operation that acts on COMPLETE; a person, and an update of k3s, have the node for as long as it takes.
 pub(crate) fn is_operation(answer: &Answer) -> bool {
-    answer.requested_by != Requester::Operator
+    Answers::OPERATIONS.contains(&answer.requested_by)
 }
 
 pub(super) fn is_complete(answer: &Answer) -> bool {
@@ -47,8 +47,10 @@ pub(super) fn is_complete(answer: &Answer) -> bool {
 
 impl Answers {
     /// Who may ask, in the order in which they are named.
-    pub(super) const REQUESTERS: [Requester; 3] =
-        [Requester::DeviceOp, Requester::Update, Requester::Operator];
+    pub(super) const REQUESTERS: [Requester; 4] =
+        [Requester::DeviceOp, Requester::Update, Requester::Operator, Requester::K3sUpdate];
+    /// Those of them that take the machine down, and that agents of the reference know.
+    pub(super) const OPERATIONS: [Requester; 2] = [Requester::DeviceOp, Requester::Update];
 
     /// After a start: with what an earlier run in the same boot was asked and had answered, if there was one.
     pub(crate) fn new(now: Mono, same_boot: Option<(Vec<Answer>, Vec<Asked>)>) -> Self {

@@ -208,6 +208,9 @@ impl Drain {
     pub(super) fn force_words(&self, answers: &Answers) -> &'static str {
         match answers.shown(self.serves.as_ref()).requested_by {
             Requester::Operator => "`zedbox drain cancel` withdraws your request",
+            Requester::K3sUpdate => {
+                "k3s.version and k3s.config.override as before in the device config withdraw it"
+            }
             Requester::Update => {
                 "`zedbox drain force complete --for update` lets the update go ahead without the rest of the drain"
             }

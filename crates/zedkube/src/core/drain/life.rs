@@ -11,6 +11,7 @@ use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainRequest};
 
 use super::api_lost::Silence;
+use super::preflight::Preflight;
 use super::resume::{Before, Resume, some};
 use super::run::{End, Run};
 use crate::core::answers::Answers;
@@ -48,6 +49,10 @@ pub(crate) struct Drain {
     pub(super) left: Vec<String>,
     /// What was shown before this agent restarted, while the run catches up.
     pub(super) floor: Option<DrainStatus>,
+    /// What was looked at before a turn is asked for.
+    pub(super) preflight: Preflight,
+    /// Whoever waits needs a turn, and no drain.
+    pub(super) turn_alone: bool,
 }
 
 /// What the rest of the core has to know of a step of the drain.
@@ -65,6 +70,8 @@ pub(crate) enum Outcome {
     Failed(DrainStatus),
     /// Its turn to be down is no longer its own, for this reason.
     TurnLost(String),
+    /// The turn is its own, and it needs no more.
+    TurnAlone,
     /// It was under way before this agent restarted, and has to wait for another turn.
     TurnRefused,
 }
@@ -90,6 +97,8 @@ impl Drain {
             before: Before::default(),
             left: journal.map(|it| it.left.clone()).unwrap_or_default(),
             floor: None,
+            preflight: Preflight::Due,
+            turn_alone: false,
         }
     }
 
@@ -107,6 +116,11 @@ impl Drain {
     /// Hears config properties.
     pub(crate) fn hear_properties(&mut self, properties: Properties) {
         self.properties = properties;
+    }
+
+    /// Hears whether whoever waits needs a turn alone.
+    pub(crate) fn hear_turn_alone(&mut self, turn_alone: bool) {
+        self.turn_alone = turn_alone;
     }
 
     /// Config properties as they were heard last.
@@ -161,7 +175,9 @@ impl Drain {
             Run::Taken { .. } | Run::Probing { .. } | Run::Waiting { .. } => {
                 node.grant().is_some() || self.resume.is_some() || self.floor.is_some()
             }
-            Run::Idle | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
+            Run::Idle | Run::Entering { .. } | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => {
+                false
+            }
             Run::Ended(End::Resumed(status)) => {
                 !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
             }
@@ -188,7 +204,7 @@ impl Drain {
 
     /// When it must be looked at again.
     pub(crate) fn due(&self) -> Option<Mono> {
-        self.run.due()
+        self.run.due().into_iter().chain(self.preflight_due()).min()
     }
 
     /// Ends whatever is under way, with every task; `None` leaves no drain at all.
@@ -199,6 +215,7 @@ impl Drain {
         self.serves = None;
         self.floor = None;
         self.resume = None;
+        self.preflight = Preflight::Due;
         self.run = end.map_or(Run::Idle, Run::Ended);
         out.push(Effect::Cancel);
     }
@@ -263,7 +280,7 @@ impl Drain {
                 *again = None;
                 return self.turn(now, node, out);
             }
-            Run::Confirming { again } if now >= *again => {
+            Run::Confirming { again } | Run::Entering { again } if now >= *again => {
                 *again = now + CONFIRM_AGAIN;
                 out.push(Effect::Turn(Ask::Confirm));
             }
@@ -295,6 +312,7 @@ impl Drain {
             | Run::Probing { .. }
             | Run::Waiting { .. }
             | Run::Cordoning { .. }
+            | Run::Entering { .. }
             | Run::Confirming { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
@@ -315,7 +333,17 @@ impl Drain {
     }
 
     /// The way to the cordon is free.
-    pub(super) fn begin_cordon(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+    pub(super) fn begin_cordon(
+        &mut self,
+        now: Mono,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        if self.turn_alone && node.limits.take_turns {
+            out.push(Effect::Turn(Ask::Confirm));
+            self.run = Run::Entering { again: now + CONFIRM_AGAIN };
+            return None;
+        }
         self.run = Run::Cordoning { tried: 1, again: None, trouble: String::new() };
         self.send_cordon(node, out)
     }

@@ -7,6 +7,7 @@ mod api_away;
 mod api_lost;
 mod attempts;
 mod life;
+mod preflight;
 mod resume;
 mod run;
 mod shown;

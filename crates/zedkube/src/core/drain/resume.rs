@@ -110,6 +110,7 @@ impl Kept {
             | Run::Probing { .. }
             | Run::Waiting { .. }
             | Run::Cordoning { .. }
+            | Run::Entering { .. }
             | Run::Confirming { .. }
             | Run::Ended(_) => match resume {
                 Some(Resume { attempt, marks, pause, .. }) => {

@@ -41,6 +41,11 @@ pub(crate) enum Run {
         /// Why the last try failed, or empty.
         trouble: String,
     },
+    /// The turn is its own, and all that is needed; it is looked at once more.
+    Entering {
+        /// When the question is asked again.
+        again: Mono,
+    },
     /// Cordoned; the turn is looked at once more.
     Confirming {
         /// When the question is asked again.
@@ -124,9 +129,10 @@ impl Run {
             Self::Idle => DrainStatus::NotRequested,
             Self::Taken { .. } => DrainStatus::Requested,
             Self::Waiting { .. } => floor.unwrap_or(DrainStatus::Requested),
-            Self::Probing { .. } | Self::Cordoning { .. } | Self::Confirming { .. } => {
-                floor.unwrap_or(DrainStatus::Starting)
-            }
+            Self::Probing { .. }
+            | Self::Entering { .. }
+            | Self::Cordoning { .. }
+            | Self::Confirming { .. } => floor.unwrap_or(DrainStatus::Starting),
             Self::Draining { .. } | Self::Holding { .. } => DrainStatus::Cordoned,
             Self::Pausing { .. } => DrainStatus::DrainRetrying,
             Self::Ended(End::Drained { .. } | End::Skipped(_)) => DrainStatus::Complete,
@@ -158,7 +164,8 @@ impl Run {
     /// Whether it does what only the holder of a turn may do: the way to the cordon, and all after it.
     pub(super) fn is_under_turn(&self) -> bool {
         match self {
-            Self::Cordoning { .. }
+            Self::Entering { .. }
+            | Self::Cordoning { .. }
             | Self::Confirming { .. }
             | Self::Draining { .. }
             | Self::Pausing { .. }
@@ -189,6 +196,7 @@ impl Run {
             | Self::Taken { .. }
             | Self::Probing { .. }
             | Self::Waiting { .. }
+            | Self::Entering { .. }
             | Self::Cordoning { .. }
             | Self::Confirming { .. }
             | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => None,
@@ -212,7 +220,7 @@ impl Run {
             Self::Probing { again, .. } | Self::Waiting { again, .. } | Self::Cordoning { again, .. } => {
                 *again
             }
-            Self::Confirming { again } => Some(*again),
+            Self::Entering { again } | Self::Confirming { again } => Some(*again),
             Self::Pausing { until, .. } | Self::Holding { until, .. } => Some(*until),
             Self::Idle | Self::Draining { .. } | Self::Ended(_) => None,
         }

@@ -25,8 +25,12 @@ pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
     }
 }
 
+fn shown(all: &[kubenodeop::Blocker], node: &NodeContext) -> Vec<Blocker> {
+    all.iter().map(|it| blocker(it, node.wall(it.since))).collect()
+}
+
 fn blockers(pods: &Progress, node: &NodeContext) -> Vec<Blocker> {
-    pods.blockers.iter().map(|it| blocker(it, node.wall(it.since))).collect()
+    shown(&pods.blockers, node)
 }
 
 impl Drain {
@@ -51,6 +55,7 @@ impl Drain {
             Run::Idle
             | Run::Taken { .. }
             | Run::Waiting { .. }
+            | Run::Entering { .. }
             | Run::Cordoning { .. }
             | Run::Confirming { .. }
             | Run::Ended(_) => (None, None, None),
@@ -65,7 +70,7 @@ impl Drain {
             attempt: Kept::of(&self.run, self.resume.as_ref()).attempt,
             tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
             counts: self.counts(),
-            blockers: blockers(&pods, node),
+            blockers: self.hindered().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
             left: self.all_left(),
             volumes: pods.volumes,
             evicted,
@@ -153,6 +158,7 @@ impl Drain {
             Run::Taken { .. }
             | Run::Probing { .. }
             | Run::Waiting { .. }
+            | Run::Entering { .. }
             | Run::Cordoning { .. }
             | Run::Confirming { .. }
             | Run::Draining { .. }

@@ -12,6 +12,7 @@ use super::life::{Drain, Outcome};
 use super::run::{End, Run};
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, Said};
+use crate::core::k3s::TURN_ALONE;
 use crate::limits::PROBE_PAUSE;
 
 impl Drain {
@@ -31,7 +32,7 @@ impl Drain {
         }
         let Run::Waiting { tried, again } = self.run else { return None };
         if node.grant().is_some() {
-            return self.begin_cordon(node, out);
+            return self.begin_cordon(now, node, out);
         }
         if node.turn.is_unreachable() {
             if again.is_some() {
@@ -58,7 +59,7 @@ impl Drain {
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
         if node.grant().is_some() {
-            return self.begin_cordon(node, out);
+            return self.begin_cordon(now, node, out);
         }
         let trouble = node.turn.waiting().filter(|_| node.turn.is_unreachable()).map(|it| it.why.clone());
         let Some(trouble) = trouble else {
@@ -86,11 +87,16 @@ impl Drain {
     ) -> Option<Outcome> {
         match &mut self.run {
             Run::Confirming { .. } if ours => self.first_attempt(now, node, out),
-            Run::Confirming { again } => *again = now + PROBE_PAUSE,
+            Run::Confirming { again } | Run::Entering { again } if !ours => *again = now + PROBE_PAUSE,
             Run::Cordoning { again, .. } if ours && again.is_some() => {
                 *again = None;
                 return self.send_cordon(node, out);
             }
+            Run::Entering { .. } => {
+                self.run = Run::Ended(End::Skipped(TURN_ALONE.to_owned()));
+                return Some(Outcome::TurnAlone);
+            }
+            Run::Confirming { .. } => {}
             Run::Idle
             | Run::Taken { .. }
             | Run::Probing { .. }

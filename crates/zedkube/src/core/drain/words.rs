@@ -43,14 +43,12 @@ impl Drain {
                     ),
                 )
             }
-            Run::Waiting { .. } => match node.turn.waiting() {
-                Some(waiting) => words(
-                    DrainPhase::WaitingForTurn,
-                    format!("waits for its turn to be down: {}", waiting.why),
-                    format!("wait, or look who is before it: `zedbox lock status`; `{}`", waiting.next),
-                ),
-                None => words(DrainPhase::WaitingForTurn, "asks for its turn to be down", "nothing"),
-            },
+            Run::Waiting { .. } => self.waiting_words(node),
+            Run::Entering { .. } => words(
+                DrainPhase::Checking,
+                "has its turn, which is all that it needs; checks that it is still its own",
+                "nothing",
+            ),
             Run::Confirming { .. } => {
                 words(DrainPhase::Cordoning, "cordoned; checks that it is still its turn", "nothing")
             }
@@ -113,6 +111,32 @@ impl Drain {
                 words(resumed_phase(*status), "zedkube restarted and is catching up", "nothing")
             }
         })
+    }
+
+    /// What it waits for before it may be cordoned.
+    fn waiting_words(&self, node: &NodeContext) -> Words {
+        if let Some((what, _)) = self.hindered() {
+            return words(
+                DrainPhase::Checking,
+                format!("its drain cannot start, so it does not wait for its turn yet: {}", what.why),
+                format!("{}; it is looked at again by itself", what.next_step),
+            );
+        }
+        if !self.is_fit(node) {
+            return words(
+                DrainPhase::Checking,
+                "looks for what would keep the drain from starting, before it asks for its turn to be down",
+                "nothing",
+            );
+        }
+        match node.turn.waiting() {
+            Some(waiting) => words(
+                DrainPhase::WaitingForTurn,
+                format!("waits for its turn to be down: {}", waiting.why),
+                format!("wait, or look who is before it: `zedbox lock status`; `{}`", waiting.next),
+            ),
+            None => words(DrainPhase::WaitingForTurn, "asks for its turn to be down", "nothing"),
+        }
     }
 
     /// An API that is away before the drain has begun: what that leads to.

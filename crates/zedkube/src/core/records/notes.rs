@@ -30,7 +30,8 @@ impl History {
         for effect in turn {
             match effect {
                 Effect::Cordon(..) => {
-                    let after = [StepWord::Taken, StepWord::Restarted, StepWord::WaitsForTurn];
+                    let after =
+                        [StepWord::Taken, StepWord::Restarted, StepWord::Hindered, StepWord::WaitsForTurn];
                     self.once(StepWord::ApiReached, &after, 0, at, "");
                 }
                 Effect::Say(said) => end = self.note(at, said, drain, answers, node).or(end),
@@ -41,6 +42,7 @@ impl History {
                 | Effect::Candidacy(_)
                 | Effect::OutageAnswer(_)
                 | Effect::Probe(_)
+                | Effect::Preflight(_)
                 | Effect::Margin { .. }
                 | Effect::Turn(_)
                 | Effect::Drain(..)
@@ -81,8 +83,18 @@ impl History {
             Said::Taken(request) => {
                 self.taken(request, &node.boot_id, at, drain.catches_up());
             }
-            Said::WaitsForTurn(why) => {
+            Said::Hindered(why) => {
                 let after = [StepWord::Taken, StepWord::Restarted, StepWord::ApiReached, StepWord::TurnLost];
+                self.once(StepWord::Hindered, &after, 0, at, why);
+            }
+            Said::WaitsForTurn(why) => {
+                let after = [
+                    StepWord::Taken,
+                    StepWord::Restarted,
+                    StepWord::Hindered,
+                    StepWord::ApiReached,
+                    StepWord::TurnLost,
+                ];
                 self.once(StepWord::WaitsForTurn, &after, 0, at, why);
             }
             Said::TurnLost(why) => self.step(StepWord::TurnLost, 0, at, why),

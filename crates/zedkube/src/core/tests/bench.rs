@@ -104,6 +104,7 @@ impl Bench {
             Event::RequestsRead(Requester::DeviceOp),
             Event::RequestsRead(Requester::Update),
             Event::RequestsRead(Requester::Operator),
+            Event::RequestsRead(Requester::K3sUpdate),
         ] {
             self.hear(event);
         }
@@ -153,6 +154,7 @@ impl Bench {
     pub(super) fn run(&self) -> RunId {
         let of = |it: &Effect| {
             let (Effect::Probe(run)
+            | Effect::Preflight(run)
             | Effect::Margin { run, .. }
             | Effect::Cordon(run, ..)
             | Effect::Drain(run, ..)) = it

@@ -123,6 +123,7 @@ fn until_the_persons_request_is_read_nothing_begins() {
     bench.hear(Event::Member(Membership::Member));
     bench.hear(Event::RequestsRead(Requester::DeviceOp));
     bench.hear(Event::RequestsRead(Requester::Update));
+    bench.hear(Event::RequestsRead(Requester::K3sUpdate));
     bench.ask(&request(Requester::DeviceOp, 1));
     assert_eq!(bench.status(), (2, 1));
     bench.hear(Event::RequestsRead(Requester::Operator));

@@ -39,6 +39,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         Effect::Status(_) => Some("status"),
         Effect::Drain(..) | Effect::Probe(_) | Effect::Cordon(..) => Some("call"),
         Effect::Candidacy(_)
+        | Effect::Preflight(_)
         | Effect::Margin { .. }
         | Effect::Turn(_)
         | Effect::OutageAnswer(_)

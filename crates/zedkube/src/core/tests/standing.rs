@@ -68,6 +68,7 @@ fn a_device_in_no_cluster_looks_once_and_is_then_left_alone_until_it_joins() {
     bench.hear(Event::RequestsRead(Requester::DeviceOp));
     bench.hear(Event::RequestsRead(Requester::Update));
     bench.hear(Event::RequestsRead(Requester::Operator));
+    bench.hear(Event::RequestsRead(Requester::K3sUpdate));
     let looks = |bench: &Bench| bench.last.iter().any(|it| matches!(it, Effect::Look { .. }));
     assert!(looks(&bench));
     bench.hear(Event::Looked(1, Err("there is no kubeconfig".into())));

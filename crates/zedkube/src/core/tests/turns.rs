@@ -3,6 +3,7 @@
 //! Pure: no clock, no I/O, no task.
 
 mod away;
+mod preflight;
 
 use std::time::Duration;
 
@@ -59,6 +60,12 @@ fn asked(bench: &Bench, ask: &Ask) -> bool {
     has(bench, |it| matches!(it, Effect::Turn(asked) if asked == ask))
 }
 
+/// Nothing keeps the drain from starting.
+fn clean(bench: &mut Bench) {
+    let run = bench.core.drain.run_id();
+    bench.hear(Event::Preflighted(run, Ok(Vec::new())));
+}
+
 fn gives_back(bench: &Bench) -> bool {
     has(bench, |it| matches!(it, Effect::Look { give_back: true, .. }))
 }
@@ -88,8 +95,9 @@ fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_t
     bench.ask(&request(Requester::DeviceOp, 1));
     assert!(asked(
         &bench,
-        &Ask::Want(Some(Wish { op: Op::Reboot, counter: 1_773_480_414_000, emergency: false }))
+        &Ask::Want(Some(Wish { op: Op::Reboot, counter: 1_773_480_414_000, emergency: false, fit: false }))
     ));
+    clean(&mut bench);
     bench.hear(waits(Rule::Holder));
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
     let progress = bench.core.progress();
@@ -159,6 +167,7 @@ fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts
     assert!(!asked(&bench, &Ask::Retry("an operator released it".into())), "the cordon is still there");
     bench.look(Seen::Open);
     assert!(asked(&bench, &Ask::Retry("an operator released it".into())));
+    clean(&mut bench);
     bench.hear(waits(Rule::Pause));
     assert_eq!(bench.core.progress().phase, DrainPhase::WaitingForTurn);
     bench.hear(held(9));
@@ -427,7 +436,7 @@ fn what_is_not_complete_is_held_and_what_is_not_known_yet_waits() {
 }
 
 fn restart(number: u64, emergency: bool) -> Ask {
-    Ask::Want(Some(Wish { op: Op::Restart, counter: number, emergency }))
+    Ask::Want(Some(Wish { op: Op::Restart, counter: number, emergency, fit: true }))
 }
 
 #[test]

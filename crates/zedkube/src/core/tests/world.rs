@@ -18,7 +18,8 @@ use super::bench::{alone, booted_at, done_with, failed};
 use super::{Candidacy, Effect, Event, Force, Membership, RunId, Zedkube};
 use crate::limits::Limits;
 
-pub(super) const ALL: [Requester; 3] = [Requester::DeviceOp, Requester::Update, Requester::Operator];
+pub(super) const ALL: [Requester; 4] =
+    [Requester::DeviceOp, Requester::Update, Requester::Operator, Requester::K3sUpdate];
 /// More than this many waits and answers and the core will never come to rest.
 const ENOUGH: usize = 300;
 /// A write whose caller has gone arrives within this time or never.
@@ -141,12 +142,10 @@ impl World {
         let mut groups = vec![
             vec![Event::Member(self.member)],
             vec![Event::NodeKnown { name: "n1".into() }],
-            topic(ALL[0], self.requests.get(&ALL[0])),
-            topic(ALL[1], self.requests.get(&ALL[1])),
-            topic(ALL[2], self.requests.get(&ALL[2])),
             vec![Event::Force(self.force.clone())],
             vec![Event::Hold(self.hold)],
         ];
+        groups.extend(ALL.map(|who| topic(who, self.requests.get(&who))));
         while !groups.is_empty() {
             let next = groups.remove(order % groups.len());
             order /= groups.len() + 1;
@@ -230,7 +229,7 @@ impl World {
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
                 // Nodes take no turns here.
-                Effect::Margin { .. } => panic!("asks for the margin"),
+                Effect::Preflight(_) | Effect::Margin { .. } => panic!("asks for a turn"),
                 Effect::Turn(_) | Effect::OutageAnswer(_) | Effect::Say(_) => {}
             }
         }

@@ -24,7 +24,7 @@ async fn k1_a_thousand_blocked_pods_are_told_as_the_worst_by_name_and_the_rest_a
         progress_gap_ms: 10_000,
         pod_limit_ms: 20_000,
         pod_limit_then: PodAction::GiveUp,
-        ..Limits::default()
+        ..crate::device::limits()
     };
     for nth in 0..PODS {
         let name = format!("worker-with-a-name-as-long-as-names-are-{nth:04}");

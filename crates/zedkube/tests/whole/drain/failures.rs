@@ -15,7 +15,7 @@ const US: Requester = Requester::DeviceOp;
 const ALWAYS: u32 = u32::MAX;
 
 fn limits() -> Limits {
-    Limits::default()
+    crate::device::limits()
 }
 
 /// A device at rest with attempts of an hour.

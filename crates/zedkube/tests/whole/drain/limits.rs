@@ -46,8 +46,9 @@ async fn d15_an_attempts_time_goes_on_through_restarts() {
 
 #[tokio::test(start_paused = true)]
 async fn d15_a_pods_and_a_tiers_time_go_on_through_restarts() {
-    let pod = Limits { pod_limit_ms: 600_000, pod_limit_then: PodAction::GiveUp, ..Limits::default() };
-    let tier = Limits { tier_limit_ms: 600_000, tier_limit_then: PodAction::GiveUp, ..Limits::default() };
+    let pod = Limits { pod_limit_ms: 600_000, pod_limit_then: PodAction::GiveUp, ..crate::device::limits() };
+    let tier =
+        Limits { tier_limit_ms: 600_000, tier_limit_then: PodAction::GiveUp, ..crate::device::limits() };
     for limits in [pod, tier] {
         let mut device = held(limits).await;
         device.pass(Duration::from_mins(6)).await;

@@ -19,7 +19,7 @@ type Prepare<'a> = &'a dyn Fn(&Device);
 
 /// Ten minutes of silence are enough.
 fn limits() -> Limits {
-    Limits { api_lost_skip_ms: 600_000, ..Limits::default() }
+    Limits { api_lost_skip_ms: 600_000, ..crate::device::limits() }
 }
 
 /// A drain that a budget holds.

@@ -8,4 +8,5 @@ mod flapping;
 mod limits;
 mod lost;
 mod pauses;
+mod preflight;
 mod restarts;

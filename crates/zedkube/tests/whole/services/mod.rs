@@ -2,6 +2,7 @@
 
 mod apps;
 mod duties;
+mod k3s;
 mod leader;
 mod server;
 mod writes;

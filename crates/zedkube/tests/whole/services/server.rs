@@ -52,7 +52,7 @@ impl Site {
         sim.add_node("n2", "22222222-2222-4222-8222-222222222222");
         let (stopper, stop) = Stop::new();
         let station = Station { bus: bus.clone(), clock, stop, boot_id: "b1".to_owned() };
-        let limits = Limits { server_port: 0, leave_notice_ms: 0, ..Limits::default() };
+        let limits = Limits { server_port: 0, leave_notice_ms: 0, ..crate::device::limits() };
         let cluster = kubeapi::Cluster::from_client(Client::new(sim.service(), "default"));
         let mut agent = JoinSet::new();
         agent.spawn(async move { zedkube::run(station, limits, cluster).await.unwrap() });

@@ -1,0 +1,190 @@
+//! What can be known before a drain begins and would keep it from ever being done: asked as dry runs, so that a node finds
+//! it before it takes the turn of the cluster.
+//!
+//! Not here: what passes by itself, as a budget without room does; when it is asked, and what follows (zedkube). Source:
+//! kubereboot/kured#792. Dropping the future loses nothing.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt};
+use step::Mono;
+
+use crate::calls::{evict, pods};
+use crate::engine::{Limit, PodAction, Rules};
+use crate::node;
+use crate::plan::{Class, PodFacts};
+use crate::progress::{BlockCode, Blocker};
+use kubeapi::names::NodeName;
+use kubeapi::reply::{RefusedBy, Reply};
+use kubeapi::{Cluster, Error};
+
+/// So many dry runs are under way at once.
+const AT_ONCE: usize = 8;
+/// What the server says for a webhook that knows no dry runs: that says nothing about the real call.
+const NO_DRY_RUN: &str = "does not support dry run";
+
+/// Why it cannot be looked, or more than single pods stands in the way.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The node cannot be read, or may not be changed: no cordon.
+    Node(Error),
+    /// Its pods cannot be read.
+    Pods(Error),
+}
+
+impl Refusal {
+    /// What happened.
+    #[must_use]
+    pub const fn error(&self) -> &Error {
+        match self {
+            Self::Node(error) | Self::Pods(error) => error,
+        }
+    }
+}
+
+/// The pods that would not leave, one of each workload. `now` is since when they count as held.
+///
+/// # Errors
+/// [`Refusal`]; the caller says what follows.
+pub async fn preflight(
+    cluster: &Cluster,
+    node: &NodeName,
+    device_uuid: &str,
+    rules: &Rules,
+    now: Mono,
+) -> Result<Vec<Blocker>, Refusal> {
+    node::read(cluster, node, device_uuid).await.map_err(Refusal::Node)?;
+    node::rehearse_patch(cluster, node).await.or_else(unknown).map_err(Refusal::Node)?;
+    let all = pods::list(cluster, node).await.map_err(Refusal::Pods)?;
+    if [&rules.pod, &rules.tier].into_iter().any(ends_otherwise) {
+        return Ok(Vec::new());
+    }
+    let mut workloads: BTreeMap<(String, String), PodFacts> = BTreeMap::new();
+    for pod in all.into_iter().filter(|it| it.class() == Class::Leave) {
+        let workload = if pod.workload.is_empty() { &pod.pod.name } else { &pod.workload };
+        workloads.entry((pod.pod.namespace.clone(), workload.clone())).or_insert(pod);
+    }
+    let asked = stream::iter(workloads.into_values())
+        .map(|it| async move { (evict::evict(cluster, &it.pod, true).await, it) })
+        .buffered(AT_ONCE);
+    let held = asked.filter_map(async |(reply, it)| blocker(&it, &reply, now));
+    Ok(held.collect().await)
+}
+
+/// A pod that is refused is deleted after its limit.
+fn ends_otherwise(limit: &Limit<PodAction>) -> bool {
+    limit.after.is_some() && limit.then == PodAction::Delete
+}
+
+/// A webhook that knows no dry runs is no finding.
+fn unknown(error: Error) -> Result<(), Error> {
+    if error.line().contains(NO_DRY_RUN) { Ok(()) } else { Err(error) }
+}
+
+fn blocker(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<Blocker> {
+    let Reply::Permanent { text, by } = reply else { return None };
+    if text.contains(NO_DRY_RUN) {
+        return None;
+    }
+    let code = match by {
+        RefusedBy::Credentials => BlockCode::Unauthorized,
+        RefusedBy::Webhook => BlockCode::Webhook,
+        RefusedBy::Role | RefusedBy::Other => BlockCode::Refused,
+    };
+    let pod = pod.pod.clone();
+    let reason = format!("pod {pod} cannot be evicted: {text}");
+    Some(Blocker { pod, code, reason, since })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kubeapi::mock::{self, Answer, Call};
+    use serde_json::{Value, json};
+
+    fn pod(name: &str, owner: Option<&str>) -> Value {
+        let owner = owner.map(|it| {
+            json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": it, "uid": it,
+            "controller": true }])
+        });
+        json!({ "metadata": { "namespace": "shop", "name": name, "uid": name, "ownerReferences": owner },
+            "spec": { "nodeName": "n1", "containers": [] }, "status": { "phase": "Running" } })
+    }
+
+    /// A node with two pods of a set and one alone; what an eviction and a change of the node are answered.
+    fn site(evict: fn(&str) -> Answer, patch: fn() -> Answer) -> (Cluster, kubeapi::mock::Calls) {
+        mock::server(move |call: &Call| {
+            let line = call.line.as_str();
+            if line.starts_with("PATCH") {
+                patch()
+            } else if line.contains("/eviction") {
+                evict(line)
+            } else if line.contains("/nodes/") {
+                let node = json!({ "metadata": { "name": "n1", "labels": { "node-uuid": "u" }, "resourceVersion": "1" } });
+                Answer::Full(200, vec![], node.to_string())
+            } else {
+                mock::list("9", &[pod("web-0", Some("web")), pod("web-1", Some("web")), pod("solo", None)])
+            }
+        })
+    }
+
+    async fn look(
+        evict: fn(&str) -> Answer,
+        patch: fn() -> Answer,
+        rules: &Rules,
+    ) -> (Result<Vec<Blocker>, Refusal>, Vec<String>) {
+        let (cluster, calls) = site(evict, patch);
+        let node = NodeName::parse("n1").unwrap();
+        (preflight(&cluster, &node, "u", rules, Mono::START).await, calls.lines())
+    }
+
+    fn fine() -> Answer {
+        mock::status(200, "")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_pod_of_each_workload_is_asked_for_as_a_dry_run_and_what_passes_by_itself_is_no_finding() {
+        let full =
+            |_: &str| mock::status(429, "Cannot evict pod as it would violate the pod's disruption budget.");
+        let (found, lines) = look(full, fine, &Rules::default()).await;
+        assert_eq!(found.unwrap(), []);
+        let evictions: Vec<&String> = lines.iter().filter(|it| it.contains("/eviction")).collect();
+        assert_eq!(evictions.len(), 2, "{lines:?}");
+        assert!(
+            lines.iter().filter(|it| !it.starts_with("GET")).all(|it| it.contains("dryRun=All")),
+            "{lines:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_is_refused_is_named_with_its_code_and_the_next_step() {
+        let refused = |line: &str| {
+            if line.contains("/solo/") { mock::status(403, "pods \"solo\" is forbidden") } else { fine() }
+        };
+        let (found, _) = look(refused, fine, &Rules::default()).await;
+        let found = found.unwrap();
+        assert_eq!((found.len(), found[0].code, found[0].pod.name.as_str()), (1, BlockCode::Refused, "solo"));
+        assert!(found[0].reason.contains("forbidden") && found[0].next_step().contains("role"), "{found:?}");
+        // Where a limit has it deleted, the drain gets past it.
+        let lenient = Rules {
+            pod: Limit { after: Some(std::time::Duration::from_secs(60)), then: PodAction::Delete },
+            ..Rules::default()
+        };
+        assert_eq!(look(refused, fine, &lenient).await.0.unwrap(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_may_not_be_changed_is_an_error_and_a_webhook_without_dry_runs_is_nothing() {
+        let (found, _) =
+            look(|_| fine(), || mock::status(403, "nodes \"n1\" is forbidden"), &Rules::default()).await;
+        assert!(matches!(found, Err(Refusal::Node(error)) if error.line().contains("as a dry run")));
+        let without = || mock::status(400, "admission webhook \"a.b\" does not support dry run");
+        let (found, _) = look(
+            |_| mock::status(400, "admission webhook \"a.b\" does not support dry run"),
+            without,
+            &Rules::default(),
+        )
+        .await;
+        assert_eq!(found.unwrap(), []);
+    }
+}

@@ -1,0 +1,176 @@
+//! What is looked at before a turn is asked for: a node whose drain cannot start would hold the turn of the cluster for
+//! nothing. It is looked at again until nothing is found, for as long as the tries to cordon, or to drain, would have
+//! taken; then the drain fails as it would have with them.
+//!
+//! Only a node that waits for a turn looks; one that has one, or continues what it was in, drains. Not here: the look
+//! (`kubenodeop::preflight`), and that the queue is not entered before (`outage`). Sources: spec/cluster-lock.md 3.4;
+//! goals U6. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubenodeop::{Blocker, Progress};
+use outage::keeper::Ask;
+use step::Mono;
+use topics::DrainStatus;
+
+use super::life::{Drain, Outcome};
+use super::run::{End, Run};
+use crate::core::context::NodeContext;
+use crate::core::facts::{Effect, Hindered, Said};
+use crate::limits::PROBE_PAUSE;
+
+/// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// How far the preflight is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) enum Preflight {
+    /// Nothing was looked at.
+    #[default]
+    Due,
+    /// The first look is under way.
+    Looking,
+    /// Nothing was found.
+    Clean,
+    /// The drain cannot start.
+    Found {
+        /// Why.
+        what: Hindered,
+        /// What was found of pods.
+        blockers: Vec<Blocker>,
+        /// When it is looked again; `None` while it is.
+        again: Option<Mono>,
+        /// When the drain fails of it; never of an API that does not answer.
+        until: Option<Mono>,
+    },
+}
+
+impl Drain {
+    /// Nothing is known that would keep it from starting.
+    pub(crate) fn is_fit(&self, node: &NodeContext) -> bool {
+        let waits = matches!(self.run, Run::Waiting { .. } | Run::Probing { .. });
+        let looks = node.limits.preflight && !self.turn_alone;
+        // Whatever continues what it was in is not kept from it.
+        let continues = self.resume.is_some() || self.floor.is_some();
+        !waits || !looks || continues || self.preflight == Preflight::Clean
+    }
+
+    /// What keeps it from starting, while it waits for that.
+    pub(super) fn hindered(&self) -> Option<(&Hindered, &[Blocker])> {
+        match &self.preflight {
+            Preflight::Found { what, blockers, .. } if matches!(self.run, Run::Waiting { .. }) => {
+                Some((what, blockers))
+            }
+            Preflight::Due | Preflight::Looking | Preflight::Clean | Preflight::Found { .. } => None,
+        }
+    }
+
+    /// When it is looked again, or given up.
+    pub(super) fn preflight_due(&self) -> Option<Mono> {
+        match (&self.preflight, &self.run) {
+            (Preflight::Found { again, until, .. }, Run::Waiting { .. }) => {
+                again.iter().chain(until).min().copied()
+            }
+            _ => None,
+        }
+    }
+
+    /// Looks when that is due; gives the drain up when it could not start for too long.
+    pub(crate) fn settle_preflight(
+        &mut self,
+        now: Mono,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        match self.run {
+            Run::Waiting { .. } if node.limits.take_turns && !self.is_fit(node) && node.grant().is_none() => {
+            }
+            Run::Waiting { .. } | Run::Probing { .. } => return None,
+            Run::Idle
+            | Run::Taken { .. }
+            | Run::Entering { .. }
+            | Run::Cordoning { .. }
+            | Run::Confirming { .. }
+            | Run::Draining { .. }
+            | Run::Pausing { .. }
+            | Run::Holding { .. }
+            | Run::Ended(_) => {
+                self.preflight = Preflight::Due;
+                return None;
+            }
+        }
+        let due = match &mut self.preflight {
+            Preflight::Found { what, blockers, until, .. } if until.is_some_and(|at| now >= at) => {
+                let (reason, blockers) = (what.why.clone(), std::mem::take(blockers));
+                let of_node = what.of_node;
+                self.preflight = Preflight::Due;
+                if of_node {
+                    return Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(reason)));
+                }
+                out.push(Effect::Say(Said::GivingUp(reason.clone())));
+                let last = Box::new(Progress { blockers, ..Progress::default() });
+                return Some(
+                    self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt: 0, reason, last }),
+                );
+            }
+            Preflight::Found { again, .. } => again.take_if(|at| now >= *at).is_some(),
+            Preflight::Due => {
+                self.preflight = Preflight::Looking;
+                true
+            }
+            Preflight::Looking | Preflight::Clean => false,
+        };
+        if due {
+            out.push(Effect::Preflight(self.run_id));
+        }
+        None
+    }
+
+    /// Hears what a look has found.
+    pub(crate) fn preflighted(
+        &mut self,
+        now: Mono,
+        found: Result<Vec<Blocker>, Hindered>,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) {
+        let before = match &self.preflight {
+            Preflight::Looking => None,
+            Preflight::Found { what, again: None, until, .. } => Some((what.clone(), *until)),
+            Preflight::Due | Preflight::Clean | Preflight::Found { .. } => return,
+        };
+        let (what, blockers) = match found {
+            Ok(blockers) => match blockers.first() {
+                None => {
+                    self.preflight = Preflight::Clean;
+                    return;
+                }
+                Some(first) => {
+                    let next_step = format!("{}: {}", first.pod, first.next_step());
+                    let why = first.reason.clone();
+                    let what = Hindered { why, next_step, away: false, of_node: false };
+                    (what, blockers)
+                }
+            },
+            Err(what) => (what, Vec::new()),
+        };
+        if before.as_ref().is_none_or(|(it, _)| it.why != what.why) {
+            out.push(Effect::Say(Said::Hindered(what.why.clone())));
+        }
+        if what.away {
+            // Whether the drain is skipped is decided by what the keeper of the turn meets.
+            out.push(Effect::Turn(Ask::Look));
+        }
+        let limits = &node.limits;
+        let (pause, limit) = if what.away {
+            (PROBE_PAUSE, Duration::ZERO)
+        } else if what.of_node {
+            (limits.cordon_pause(), limits.cordon_pause() * limits.cordon_tries.saturating_sub(1))
+        } else {
+            (AGAIN, limits.drain_pause() * limits.drain_tries.saturating_sub(1))
+        };
+        let same = before.filter(|(it, _)| (it.of_node, it.away) == (what.of_node, what.away));
+        let until = same.map_or_else(|| (!what.away).then_some(now + limit), |(_, until)| until);
+        self.preflight = Preflight::Found { what, blockers, again: Some(now + pause), until };
+    }
+}

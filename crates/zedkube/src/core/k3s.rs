@@ -1,0 +1,63 @@
+//! An update of k3s, as far as the drain of this node is concerned: its request may need a turn alone, and a turn is not
+//! released after a boot before the node is sound with the k3s that it was taken for.
+//!
+//! Not here: how far the update is (`crate::k3s`). Source: goals U7, U10. Pure: no clock, no I/O, no task.
+
+use step::Mono;
+use topics::{DrainStatus, NodeDrainRequest, Requester};
+
+use super::answers::Answers;
+use super::drain::Words;
+use super::machine::Zedkube;
+
+/// Why the node was not drained for it.
+pub(super) const TURN_ALONE: &str = "k3s restarts and its pods stay: a turn is all that it needs";
+
+/// What an update of k3s that is handed over says of this node; the default when there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct K3sHold {
+    /// What it waits for, or empty.
+    pub what: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// It was not carried out in time.
+    pub failed: bool,
+}
+
+impl K3sHold {
+    /// The node is not known to be sound with it.
+    pub(super) fn holds(&self) -> bool {
+        !self.what.is_empty()
+    }
+
+    /// The words of a state, with what the update waits for.
+    pub(super) fn beside(&self, words: &mut Words) {
+        if self.holds() {
+            let failed = if self.failed { "has failed and " } else { "" };
+            words.reason = format!("{}; the update of k3s {failed}{}", words.reason, self.what);
+            words.next_step.clone_from(&self.next_step);
+        }
+    }
+}
+
+impl Answers {
+    /// Nobody waits but an update of k3s that needs a turn alone.
+    pub(super) fn needs_turn_alone(&self) -> bool {
+        self.open().next().is_some() && self.open().all(NodeDrainRequest::is_turn_alone)
+    }
+
+    /// An update of k3s was let go ahead: the turn is its own until it takes its request back.
+    pub(super) fn keeps_turn(&self) -> bool {
+        let given = self.request_of(Requester::K3sUpdate).and_then(|it| self.final_answer(it.id()));
+        given.is_some_and(|it| it.status == DrainStatus::Complete)
+    }
+}
+
+impl Zedkube {
+    /// The turn is its own, by a look after it was granted, and nothing is drained in it.
+    pub(super) fn turn_alone(&mut self, now: Mono) {
+        if self.answers.request_of(Requester::K3sUpdate).is_some_and(NodeDrainRequest::is_turn_alone) {
+            self.answers.skip_for(now, Requester::K3sUpdate, TURN_ALONE, &self.node);
+        }
+    }
+}

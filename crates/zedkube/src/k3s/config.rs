@@ -1,0 +1,96 @@
+//! What the device config says of k3s. Pure: no clock, no I/O, no task.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use topics::{ConfigItemType, ConfigItemValueMap};
+
+/// The version of k3s that is wanted; empty for the one of the image.
+const VERSION: &str = "k3s.version";
+/// What is wanted of the override file, in base64; empty for none.
+const OVERRIDE: &str = "k3s.config.override";
+/// No version is longer.
+const VERSION_BYTES: usize = 128;
+/// No override file is longer.
+pub(super) const OVERRIDE_BYTES: usize = 256 * 1024;
+
+/// What is wanted; a member that makes no sense is `None`, and what is in force stays.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Wanted {
+    pub(super) version: Option<String>,
+    /// The override file; empty for none.
+    pub(super) file: Option<Vec<u8>>,
+}
+
+/// Reads what is wanted, and a line for each value that makes no sense.
+pub(super) fn wanted(map: &ConfigItemValueMap) -> (Wanted, Vec<String>) {
+    let mut refused = Vec::new();
+    let mut text = |name: &str, read: fn(&str) -> Result<Vec<u8>, String>| {
+        let item = map.global_settings.as_ref()?.get(name)?;
+        let value = if item.item_type == ConfigItemType::String {
+            read(&item.str_value)
+        } else {
+            Err(format!("a value of type {:?}", item.item_type))
+        };
+        value.map_err(|found| refused.push(format!("{name}: found {found}; what is in force stays"))).ok()
+    };
+    let version = text(VERSION, version).and_then(|it| String::from_utf8(it).ok());
+    let file = text(OVERRIDE, file);
+    (Wanted { version, file }, refused)
+}
+
+/// It ends in a path of a download, so it is no free text.
+fn version(text: &str) -> Result<Vec<u8>, String> {
+    let text = text.trim();
+    let known = |it: char| it.is_ascii_alphanumeric() || "+-._".contains(it);
+    if text.len() <= VERSION_BYTES && text.chars().all(known) {
+        Ok(text.as_bytes().to_vec())
+    } else {
+        Err(format!("no version such as v1.32.1+k3s1 but {} bytes of other text", text.len()))
+    }
+}
+
+fn file(text: &str) -> Result<Vec<u8>, String> {
+    let bytes = STANDARD.decode(text.trim()).map_err(|cause| format!("no base64: {cause}"))?;
+    if bytes.len() > OVERRIDE_BYTES {
+        return Err(format!("{} bytes, more than {OVERRIDE_BYTES}", bytes.len()));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topics::ConfigItemValue;
+
+    fn map(version: &str, file: &str) -> ConfigItemValueMap {
+        let item = |key: &str, value: &str| {
+            let item = ConfigItemValue {
+                key: key.to_owned(),
+                item_type: ConfigItemType::String,
+                str_value: value.to_owned(),
+                ..ConfigItemValue::default()
+            };
+            (key.to_owned(), item)
+        };
+        ConfigItemValueMap {
+            global_settings: Some([item(VERSION, version), item(OVERRIDE, file)].into()),
+            ..ConfigItemValueMap::default()
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_and_changes_nothing_and_what_is_not_there_wants_nothing() {
+        let (read, refused) = wanted(&map(" v1.32.1+k3s1\n", "ZGVidWc6IHRydWUK"));
+        assert_eq!(
+            (read.version.as_deref(), read.file.as_deref()),
+            (Some("v1.32.1+k3s1"), Some(&b"debug: true\n"[..]))
+        );
+        assert_eq!(refused, [""; 0]);
+        let (read, refused) = wanted(&map("v1/../x y", "not base64"));
+        assert_eq!(read, Wanted::default());
+        assert!(refused[0].starts_with("k3s.version: found no version"), "{refused:?}");
+        assert!(refused[1].starts_with("k3s.config.override: found no base64"), "{refused:?}");
+        assert_eq!(wanted(&ConfigItemValueMap::default()), (Wanted::default(), Vec::new()));
+        assert_eq!(wanted(&map("", "")).0, Wanted { version: Some(String::new()), file: Some(Vec::new()) });
+    }
+}

@@ -1,0 +1,74 @@
+//! What the rules of k3s updates hear and say. Pure: no clock, no I/O, no task.
+
+use requester::{Membership, Word};
+use topics::{GoTime, K3sUpdate, NodeDrainRequest, NodeDrainStatus};
+
+use super::config::Wanted;
+
+/// A fact.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Event {
+    /// What the device config wants.
+    Wanted(Wanted),
+    /// Something that the drain half of this agent has said.
+    Drain(Word),
+    /// How this node stands to a cluster, and whether it has yet to leave one.
+    Member(Membership, bool),
+    /// The force file, as far as it counts.
+    Forced(Option<NodeDrainStatus>),
+    /// Answer to [`Effect::ReadFile`]: the override file, empty where there is none; `None` while the vault is shut.
+    File(Option<Vec<u8>>),
+    /// Answer to [`Effect::Look`] of this number: the version that the kubelet of this node reports, or why that is not
+    /// known.
+    Reported(u64, Result<String, String>),
+    /// The gate, watched as [`Effect::Gate`] says: why it is shut, or nothing when it is open.
+    Gate(Option<String>),
+    /// When the monotonic clock started, by the wall clock as it is now.
+    Wall(GoTime),
+    /// Time has passed.
+    Tick,
+}
+
+/// Something for the shell to do, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Effect {
+    /// Keep how far the update is, and tell the drain half.
+    Journal(Box<K3sUpdate>),
+    /// There is none.
+    Forget,
+    /// Ask for the turn and the drain of this node.
+    Request(NodeDrainRequest),
+    /// Take the request back.
+    Withdraw,
+    /// Publish this version for the kube container.
+    Version(String),
+    /// Put this into the override file; an empty one is removed.
+    File(Vec<u8>),
+    /// Read the override file.
+    ReadFile,
+    /// Read what the kubelet reports.
+    Look(u64),
+    /// Watch over the gate, or do so no longer.
+    Gate(bool),
+    /// Write to the log.
+    Say(Said),
+}
+
+/// What is worth a line in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Another version or override file is wanted: from, to, whether the file changes.
+    Wanted(String, String, bool),
+    /// It is wanted no more.
+    TakenBack,
+    /// Turn or drain failed, for this reason; asked for again after so many seconds.
+    Refused(String, u64),
+    /// Handed to the kube container; why without a drain, or empty.
+    Applied(String, String),
+    /// It was not carried out in time.
+    Failed(String),
+    /// After a failure its turn was taken away.
+    Released,
+    /// The kubelet reports it and the node is sound.
+    Done(String),
+}

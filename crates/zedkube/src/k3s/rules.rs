@@ -1,0 +1,266 @@
+//! The life of an update of k3s: held back, applied, followed, done or failed.
+//!
+//! Every step follows from levels: what the config wants, what is in force for the kube container, what the record of an
+//! earlier run says. So each crash and each power cut continues where it was. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use requester::{Heard, Membership, Own, Word};
+use step::{Core, Mono};
+use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus};
+
+use super::config::Wanted;
+use super::facts::{Effect, Event, Said};
+use crate::limits::Limits;
+
+/// Between two readings of a file in a vault that is shut.
+const FILE_AGAIN: Duration = Duration::from_secs(60);
+/// How long the drain half may say nothing before the update goes without it, as with other requesters.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What an earlier run has left.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Found {
+    pub(super) version: String,
+    pub(super) record: Option<K3sUpdate>,
+    pub(super) request: Option<NodeDrainRequest>,
+    pub(super) boot_id: String,
+    pub(super) booted_at: GoTime,
+}
+
+/// What is known of the version that the kubelet reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reported {
+    /// It has not been asked for this update.
+    Unasked,
+    /// An answer is awaited.
+    Asked,
+    /// This; empty where that could not be read.
+    Known(String),
+}
+
+/// The updates of k3s on this node.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct K3s {
+    pub(super) limits: Limits,
+    pub(super) boot_id: String,
+    pub(super) booted_at: GoTime,
+    pub(super) wanted: Wanted,
+    /// What the kube container is told.
+    pub(super) version: String,
+    /// The override file; `None` while that is not known.
+    pub(super) file: Option<Vec<u8>>,
+    pub(super) read_file_at: Option<Mono>,
+    pub(super) record: Option<K3sUpdate>,
+    pub(super) own: Option<Own>,
+    pub(super) heard: Heard,
+    /// Both topics of the drain half were read.
+    pub(super) drain_read: bool,
+    pub(super) member: Membership,
+    pub(super) has_to_leave: bool,
+    pub(super) forced: Option<NodeDrainStatus>,
+    pub(super) patience: Mono,
+    pub(super) failures: u32,
+    pub(super) ask_from: Option<Mono>,
+    pub(super) looks: u64,
+    pub(super) reported: Reported,
+    pub(super) look_at: Option<Mono>,
+    pub(super) gate: bool,
+    /// Why the gate is shut; empty when it is open.
+    pub(super) shut: Option<String>,
+    pub(super) now: Mono,
+}
+
+/// What an update changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) version: Option<String>,
+    pub(super) file: Option<Vec<u8>>,
+}
+
+impl K3s {
+    pub(super) fn new(limits: Limits, found: Found, now: Mono) -> (Self, Vec<Effect>) {
+        let Found { version, mut record, request, boot_id, booted_at } = found;
+        if let Some(record) = record.as_mut().filter(|it| it.is_under_way() && it.boot_id != boot_id) {
+            // Whatever was restarting then has been restarted by the boot: its time begins again.
+            record.stage = K3sStage::Applied;
+            (record.boot_id, record.booted_at) = (boot_id.clone(), booted_at);
+            record.applied_ms = millis(now);
+        }
+        let core = Self {
+            limits,
+            boot_id,
+            booted_at,
+            wanted: Wanted::default(),
+            version,
+            file: None,
+            read_file_at: None,
+            record,
+            own: request.as_ref().map(Own::survived),
+            heard: Heard::default(),
+            drain_read: false,
+            member: Membership::Undecided,
+            has_to_leave: false,
+            forced: None,
+            patience: now + PATIENCE,
+            failures: 0,
+            ask_from: None,
+            looks: 0,
+            reported: Reported::Unasked,
+            look_at: None,
+            gate: false,
+            shut: None,
+            now,
+        };
+        let first = core.record.iter().map(|it| Effect::Journal(Box::new(it.clone())));
+        let first = first.chain([Effect::ReadFile]).collect();
+        (core, first)
+    }
+
+    pub(super) fn wall(&self, at: Mono) -> GoTime {
+        self.booted_at.plus(at.since_start())
+    }
+
+    pub(super) fn is_applied(&self) -> bool {
+        self.record.as_ref().is_some_and(|it| matches!(it.stage, K3sStage::Applied | K3sStage::Failed))
+    }
+
+    /// What the kube container would have to be told; `None` when it knows all that is wanted.
+    fn change(&self) -> Option<Change> {
+        let version = self.wanted.version.clone().filter(|it| *it != self.version);
+        let file = self.wanted.file.clone().filter(|it| self.file.as_ref().is_some_and(|held| held != it));
+        (version.is_some() || file.is_some()).then_some(Change { version, file })
+    }
+
+    /// Moves the update on as far as facts allow.
+    fn settle(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.file.is_none() && self.wanted.file.is_some() && self.read_file_at.is_some_and(|at| now >= at)
+        {
+            self.read_file_at = None;
+            out.push(Effect::ReadFile);
+        }
+        // What is in force has to be known first.
+        let reading = self.file.is_none() && self.read_file_at.is_none();
+        match self.change() {
+            Some(_) if reading => {}
+            Some(change) => self.hold_back(now, change, out),
+            None => {
+                self.take_back(out);
+                self.follow(now, out);
+            }
+        }
+        let idle = self.record.as_ref().is_none_or(|it| it.stage == K3sStage::Done);
+        if idle && self.wanted.version.is_some() {
+            self.withdraw(out);
+            (self.failures, self.ask_from) = (0, None);
+        }
+    }
+
+    /// Nothing is to be told to the kube container: what was held back is wanted no more. Until the config was heard, and
+    /// the file where it is concerned, that is not known.
+    fn take_back(&mut self, out: &mut Vec<Effect>) {
+        let Some(record) = self.record.clone() else { return };
+        if self.wanted.version.is_none() || record.changes_override && self.file.is_none() {
+            return;
+        }
+        if record.stage == K3sStage::Held {
+            out.extend([Effect::Say(Said::TakenBack), Effect::Forget]);
+            (self.record, self.reported) = (None, Reported::Unasked);
+        } else if record.to != self.version && record.stage != K3sStage::Done {
+            // Another one was wanted after it was applied, and is not any more.
+            out.push(Effect::Say(Said::TakenBack));
+            let to = self.version.clone();
+            self.reported = Reported::Unasked;
+            self.keep(K3sUpdate { to, ..record }, out);
+        }
+    }
+
+    pub(super) fn withdraw(&mut self, out: &mut Vec<Effect>) {
+        if self.own.take().is_some() {
+            out.push(Effect::Withdraw);
+        }
+    }
+
+    fn set_clock(&mut self, booted_at: GoTime, out: &mut Vec<Effect>) {
+        let before = std::mem::replace(&mut self.booted_at, booted_at);
+        let Some(record) = self.record.clone().filter(|it| it.boot_id == self.boot_id && before != booted_at)
+        else {
+            return;
+        };
+        let since = record.since.moved(before, booted_at);
+        let applied_at = record.applied_at.moved(before, booted_at);
+        self.keep(K3sUpdate { since, applied_at, booted_at, ..record }, out);
+    }
+}
+
+pub(super) fn millis(at: Mono) -> u64 {
+    u64::try_from(at.since_start().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Core for K3s {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        self.now = now;
+        let mut out = Vec::new();
+        match event {
+            Event::Wanted(wanted) => {
+                // What makes no sense leaves what was wanted before.
+                self.wanted.version = wanted.version.or(self.wanted.version.take());
+                self.wanted.file = wanted.file.or(self.wanted.file.take());
+            }
+            Event::Drain(Word::Status(status)) => self.heard.status(status),
+            Event::Drain(Word::Progress(progress)) => self.heard.progress(progress),
+            Event::Drain(Word::Read) => {
+                self.heard.read();
+                self.drain_read = true;
+            }
+            Event::Member(member, has_to_leave) => (self.member, self.has_to_leave) = (member, has_to_leave),
+            Event::Forced(forced) => self.forced = forced,
+            Event::File(file) => {
+                self.read_file_at = file.is_none().then_some(now + FILE_AGAIN);
+                self.file = file.or(self.file.take());
+            }
+            Event::Reported(number, reported) if number == self.looks => {
+                self.reported = Reported::Known(reported.unwrap_or_default());
+            }
+            Event::Gate(shut) if self.gate => self.shut = Some(shut.unwrap_or_default()),
+            Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),
+            Event::Reported(..) | Event::Gate(_) | Event::Tick => {}
+        }
+        if let Some(own) = &mut self.own {
+            own.hear(&self.heard);
+        }
+        if self.heard.is_clustered() {
+            self.patience = now + PATIENCE;
+        }
+        self.settle(now, &mut out);
+        out
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        let record = self.record.as_ref();
+        let held = record.is_some_and(|it| it.stage == K3sStage::Held);
+        let began = |it: &K3sUpdate| Mono::from_start(Duration::from_millis(it.applied_ms));
+        let applied = record.filter(|_| self.is_applied());
+        let settle = applied.map(|it| began(it) + self.limits.k3s_settle());
+        let limit = applied.filter(|it| it.stage == K3sStage::Applied);
+        [
+            self.read_file_at.filter(|_| self.wanted.file.is_some()),
+            self.ask_from.filter(|_| self.change().is_some()),
+            held.then_some(self.patience),
+            settle,
+            limit.map(|it| began(it) + self.limits.k3s_update()),
+            self.look_at.filter(|_| applied.is_some_and(|it| !it.to.is_empty())),
+        ]
+        .into_iter()
+        .flatten()
+        .filter(|at| *at > self.now)
+        .min()
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}

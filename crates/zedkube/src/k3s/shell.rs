@@ -1,0 +1,276 @@
+//! Wires the rules of k3s updates to topics and files, and to the Node object of this node.
+
+use agent::{Error, Hands, Station, Tasks, Troubles, Weight, publication, turn, wire};
+use kubeapi::{Cluster, Target, nodes};
+use kubenodeop::node::boot::Report;
+use nodestatus::{Membership, Standing};
+use pubsub::{Bus, Change, Publication, store};
+use tokio::sync::watch;
+use topics::{ConfigItemValueMap, K3sStage, K3sUpdate, KubeConfig, NodeDrainRequest};
+use tracing::{error, info, warn};
+
+use super::config::{OVERRIDE_BYTES, wanted};
+use super::facts::{Effect, Event, Said};
+use super::rules::{Found, K3s};
+use crate::core::K3sHold;
+use crate::limits::Limits;
+use crate::work::Work;
+use crate::{GLOBAL, NAME};
+
+/// Below it are files that are encrypted with a key of the TPM.
+const VAULT: &str = "persist/vault";
+/// What the kube container puts beside the settings of k3s.
+const FILE: &str = "persist/vault/k3s-user-override.yaml";
+/// Name of the task that reads what the kubelet reports.
+const LOOK: &str = "look at the kubelet";
+/// Name of the task that watches over the gate.
+const GATE: &str = "gate";
+/// Name of the task that reads the override file.
+const READ: &str = "read the override file";
+
+/// The updates of k3s on this node, to be run beside the drain.
+pub(crate) struct Updates {
+    station: Station,
+    limits: Limits,
+    shell: Shell,
+    inbox: turn::Inbox<Event>,
+    found: Found,
+}
+
+struct Shell {
+    bus: Bus,
+    tasks: Tasks<Event>,
+    target: Target,
+    work: Work,
+    cluster: Cluster,
+    config: Publication<KubeConfig>,
+    record: Publication<K3sUpdate>,
+    request: Publication<NodeDrainRequest>,
+    hold: watch::Sender<K3sHold>,
+}
+
+impl Updates {
+    /// Becomes the publisher of what the kube container reads, with what is in force there.
+    ///
+    /// # Errors
+    /// A topic that cannot be had.
+    pub(crate) fn open(
+        station: &Station,
+        limits: &Limits,
+        work: Work,
+        cluster: Cluster,
+        target: Target,
+    ) -> Result<Self, Error> {
+        let bus = &station.bus;
+        let (outbox, inbox) = turn::inbox();
+        let record: Publication<K3sUpdate> = publication(bus, NAME)?;
+        let shell = Shell {
+            config: publication(bus, NAME)?,
+            request: publication(bus, NAME)?,
+            hold: watch::Sender::new(hold(record.get(GLOBAL))),
+            record,
+            work,
+            bus: bus.clone(),
+            tasks: Tasks::new(outbox),
+            target,
+            cluster,
+        };
+        let found = Found {
+            version: shell.config.get(GLOBAL).map(|it| it.k3s_version.clone()).unwrap_or_default(),
+            record: shell.record.get(GLOBAL).cloned(),
+            request: shell.request.get(GLOBAL).cloned(),
+            boot_id: station.boot_id.clone(),
+            booted_at: station.clock.booted_at(),
+        };
+        Ok(Self { station: station.clone(), limits: limits.clone(), shell, inbox, found })
+    }
+
+    /// What an update says of this node, from before the first fact on.
+    pub(crate) fn hold(&self) -> watch::Receiver<K3sHold> {
+        self.shell.hold.subscribe()
+    }
+
+    /// Goes on until the station says stop.
+    ///
+    /// # Errors
+    /// What could not be performed and is not tried again.
+    pub(crate) async fn run(
+        self: Box<Self>,
+        standing: watch::Receiver<Standing>,
+        troubles: &Troubles,
+    ) -> Result<(), Error> {
+        let Self { station, limits, mut shell, inbox, found } = *self;
+        shell.follow(&station, standing);
+        let core = K3s::new(limits, found, station.clock.now());
+        turn::beside(core, shell, inbox, &station, troubles).await
+    }
+}
+
+impl Shell {
+    fn follow(&mut self, station: &Station, mut standing: watch::Receiver<Standing>) {
+        let bus = self.bus.clone();
+        self.tasks.follow_wall(station.clock, Event::Wall);
+        let mut told = Vec::new();
+        self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
+            Change::Put { value, .. } => {
+                let (wanted, refused) = wanted(&value);
+                if refused != told {
+                    for line in &refused {
+                        error!("config property {line}");
+                    }
+                    told = refused;
+                }
+                Some(Event::Wanted(wanted))
+            }
+            Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+        });
+        self.tasks.events("follow the drain", move |outbox| {
+            requester::follow(bus, outbox, |word| Some(Event::Drain(word)))
+        });
+        self.tasks.follow_force(station, |order| Event::Forced(order.ok().flatten()));
+        self.tasks.events("follow the standing in the cluster", move |outbox| async move {
+            loop {
+                let (member, leaves) = stands(standing.borrow_and_update().membership);
+                if !outbox.send(Event::Member(member, leaves)).await || standing.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// Whether there is a cluster to leave in order, and whether this node has yet to.
+fn stands(membership: Membership) -> (requester::Membership, bool) {
+    match membership {
+        Membership::Undecided => (requester::Membership::Undecided, false),
+        Membership::Member => (requester::Membership::Clustered, false),
+        Membership::Leaving => (requester::Membership::Single, true),
+        Membership::Outside => (requester::Membership::Single, false),
+    }
+}
+
+/// What the drain half has to know of an update.
+fn hold(record: Option<&K3sUpdate>) -> K3sHold {
+    record.filter(|it| it.is_under_way()).map_or_else(K3sHold::default, |it| K3sHold {
+        what: format!("waits for {}", it.waiting_for),
+        next_step: it.next_step.clone(),
+        failed: it.stage == K3sStage::Failed,
+    })
+}
+
+fn report(report: Report) -> Event {
+    Event::Gate(match report.verdict {
+        Some(it) if it.is_open() => None,
+        Some(it) if it.words.is_empty() => Some("the first check is under way".to_owned()),
+        Some(it) => Some(it.words),
+        None => Some("the first check is under way".to_owned()),
+    })
+}
+
+/// The override file; `None` while the vault is shut, or it cannot be read.
+fn file(bus: &Bus) -> Option<Vec<u8>> {
+    if !bus.path(VAULT).is_dir() {
+        return None;
+    }
+    match store::read(&bus.path(FILE), u64::try_from(OVERRIDE_BYTES).unwrap_or(u64::MAX)) {
+        Ok(found) => Some(found.unwrap_or_default()),
+        Err(cause) => {
+            warn!(path = FILE, error = %cause, "the override file cannot be read; it is replaced when another is wanted");
+            // Equal to nothing that can be wanted.
+            Some(vec![0])
+        }
+    }
+}
+
+/// What waits, in words.
+const RECORD: &str = "K3sUpdate";
+
+impl Hands for Shell {
+    type Effect = Effect;
+
+    fn weight(&self, effect: &Effect) -> Weight {
+        match effect {
+            Effect::Journal(_) | Effect::Forget => Weight::record(RECORD),
+            Effect::Request(_) => Weight::promise("NodeDrainRequest", "the request for a drain"),
+            Effect::Withdraw => Weight::status("NodeDrainRequest"),
+            Effect::Version(_) => Weight::promise("KubeConfig", "the version of k3s"),
+            Effect::File(_) => Weight::promise(FILE, "the override file of k3s"),
+            Effect::ReadFile | Effect::Look(_) | Effect::Gate(_) | Effect::Say(_) => Weight::plain(),
+        }
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Result<(), Error> {
+        match effect {
+            Effect::Journal(record) => {
+                self.record.publish(GLOBAL, &record).map_err(Error::pubsub(RECORD))?;
+                self.hold.send_replace(hold(Some(&record)));
+            }
+            Effect::Forget => {
+                wire::withdraw(&mut self.record, GLOBAL)?;
+                self.hold.send_replace(K3sHold::default());
+            }
+            Effect::Request(request) => {
+                self.request.publish(GLOBAL, &request).map_err(Error::pubsub("NodeDrainRequest"))?;
+            }
+            Effect::Withdraw => wire::withdraw(&mut self.request, GLOBAL)?,
+            Effect::Version(k3s_version) => {
+                let other = self.config.get(GLOBAL).cloned().unwrap_or_default();
+                let config = KubeConfig { k3s_version, ..other };
+                self.config.publish(GLOBAL, &config).map_err(Error::pubsub("KubeConfig"))?;
+            }
+            Effect::File(bytes) => {
+                let path = self.bus.path(FILE);
+                if bytes.is_empty() { store::remove(&path).map(drop) } else { store::replace(&path, &bytes) }
+                    .map_err(Error::pubsub("the override file of k3s"))?;
+            }
+            Effect::ReadFile => {
+                let bus = self.bus.clone();
+                let read = tokio::task::spawn_blocking(move || file(&bus));
+                self.tasks.start(READ, async move { Some(Event::File(read.await.ok().flatten())) });
+            }
+            Effect::Look(number) => {
+                let (cluster, target) = (self.cluster.clone(), self.target.clone());
+                self.tasks.start(LOOK, async move {
+                    Some(Event::Reported(number, reported(&cluster, &target).await))
+                });
+            }
+            Effect::Gate(true) => {
+                let work = self.work.clone();
+                self.tasks.events(GATE, move |outbox| work.gate(outbox, report));
+            }
+            Effect::Gate(false) => self.tasks.cancel(GATE),
+            Effect::Say(said) => say(&said),
+        }
+        Ok(())
+    }
+}
+
+/// The version of k3s as the kubelet of our node reports it.
+async fn reported(cluster: &Cluster, target: &Target) -> Result<String, String> {
+    let (node, device_uuid) = target.get()?;
+    let node = nodes::own(cluster, &node, &device_uuid).await.map_err(|error| error.line())?;
+    let info = node.status.and_then(|it| it.node_info);
+    info.map(|it| it.kubelet_version).ok_or_else(|| "the node says nothing of its kubelet".to_owned())
+}
+
+fn say(said: &Said) {
+    match said {
+        Said::Wanted(from, to, file) => {
+            info!(from, to, file, "another k3s is wanted: held back until the turn of this node");
+        }
+        Said::TakenBack => info!("the other k3s is wanted no more"),
+        Said::Refused(why, secs) => {
+            warn!(why, pause_secs = secs, "no turn for the update of k3s: asked for again");
+        }
+        Said::Applied(to, skip) if skip.is_empty() => info!(to, "handed to the kube container"),
+        Said::Applied(to, skip) => warn!(to, skip, "handed to the kube container without a drain"),
+        Said::Failed(why) => {
+            error!(
+                waits_for = why,
+                "the update of k3s was not carried out in time: the turn of this node stays"
+            );
+        }
+        Said::Released => warn!("the turn of the failed update of k3s was taken away"),
+        Said::Done(to) => info!(to, "the kubelet reports it, and the node is sound"),
+    }
+}
