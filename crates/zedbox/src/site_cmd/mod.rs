@@ -5,7 +5,6 @@
 mod status;
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::PathBuf;
 
 use agent::Clock;
 use anyhow::Context as _;
@@ -18,31 +17,17 @@ use outage::turn::record::Record;
 use serde::Serialize;
 
 use crate::Exit;
-use crate::args::{Output, Surroundings};
+use crate::args::{Output, OverCluster, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::text::number;
 use crate::drain_cmd::voice::Voice;
 
 /// The whole site, from any machine with a kubeconfig.
 #[derive(Debug, Clone, Group)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "Exit codes:\n  \
-    0    done\n  \
-    1    it could not be done; standard error says why and what to do\n  \
-    2    invalid arguments\n\
-    With -o json standard output holds JSON and nothing else; errors are text on standard error."
-)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct SiteCommand {
-    /// Directory that holds `run` and `persist`.
-    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
-    root: PathBuf,
-    /// Cluster to work on [default: <root>/run/.kube/k3s/k3s.yaml].
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG", global = true)]
-    kubeconfig: Option<PathBuf>,
-    /// For people or for programs.
-    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
-    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) place: OverCluster,
     /// What to do.
     #[command(subcommand)]
     action: SiteAction,
@@ -92,7 +77,7 @@ struct BeginOptions {
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &SiteCommand) -> Exit {
     let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(command.output, &surroundings);
+    let voice = Voice::new(command.place.output, &surroundings);
     match act(command, &surroundings, &voice).await {
         Ok(()) => Exit::Done,
         Err(error) => {
@@ -103,9 +88,7 @@ pub(crate) async fn run(command: &SiteCommand) -> Exit {
 }
 
 async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
-    let kubeconfig = command.kubeconfig.clone();
-    let cluster =
-        Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| command.root.join("run/.kube/k3s/k3s.yaml")));
+    let cluster = command.place.cluster();
     let clock = Clock::new();
     let said = |reason: &str| -> anyhow::Result<Said> {
         Ok(Said {
@@ -116,7 +99,7 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
         })
     };
     match &command.action {
-        SiteAction::Status => status::run(&cluster, clock, &command.root, voice).await,
+        SiteAction::Status => status::run(&cluster, clock, &command.place.root, voice).await,
         SiteAction::Shutdown(options) => {
             let said = said(&options.reason).context("shut the site down")?;
             begin(&cluster, clock, SiteKind::Shutdown, (options, said), voice).await
