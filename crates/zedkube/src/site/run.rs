@@ -17,6 +17,7 @@ use outage::margin::facts::{Data, Own as Etcd, Readyz};
 use outage::operator::{self as lease, Failed};
 use outage::site::calls::{self as site_calls, Begins};
 use outage::site::coordinate::{self, Move};
+use outage::site::machine_calls;
 use outage::site::member::{self, Facts, Next, Own, Word};
 use outage::site::operator;
 use outage::site::record::{Ack, Site, SitePhase};
@@ -382,6 +383,21 @@ impl Sites {
                     site_calls::scale(cluster, &it).await.map_err(|it| it.line())?;
                 }
                 Ok(())
+            }
+            Move::Machines(work) => {
+                let mut refused = Vec::new();
+                for it in work {
+                    let machine = &it.machine;
+                    info!(kind = machine.kind, machine = %format_args!("{}/{}", machine.namespace, machine.name), work = ?it.turn, "for the whole-site operation");
+                    if let Err(error) = machine_calls::act(cluster, &it).await {
+                        refused.push(error.line());
+                    }
+                }
+                if refused.is_empty() {
+                    return Ok(());
+                }
+                let waits = format!("virtual machines: {}", refused.join("; "));
+                self.advance(cluster, site, Some(waiting(site, waits, coordinate::refused_step(site)))).await
             }
             Move::To(mut to) => {
                 to.since = self.station.clock.wall().to_timestamp().to_string();

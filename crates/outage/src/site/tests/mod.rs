@@ -2,4 +2,5 @@
 
 mod calls;
 mod course;
+mod machines;
 mod rules;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
+use super::super::machines::Machines;
 use super::super::member::{self, Facts, GOING_LIMIT, Hold, Local, Own, Word};
 use super::super::operator::{Wish, begin, cancel, current, pass};
 use super::super::record::{Ack, NodeStep, Said, Site, SiteKind, SitePhase};
@@ -158,8 +159,11 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
         (slow, found(&[]), "nodes to be cordoned: b", SitePhase::Stopping),
         (
             site(SitePhase::Stopping, &cordoned),
-            found(&["shop/vm"]),
-            "virtual machines to be stopped: shop/vm",
+            Found {
+                machines: Machines { guests: vec!["shop/vm".to_owned()], ..Machines::default() },
+                ..Found::default()
+            },
+            "virtual machines to be off: shop/vm",
             SitePhase::Detaching,
         ),
         (
