@@ -87,17 +87,26 @@ impl Place {
 
     /// Until the machines are off.
     async fn down(&mut self) {
-        while self.site.phase == SitePhase::Stopping {
+        for _ in 0..50 {
+            if self.site.phase != SitePhase::Stopping {
+                return;
+            }
             let guests = self.sim.list(GUESTS).len();
             if let Move::Wait(..) = self.step().await {
                 self.sim.until(GUESTS, |all| all.len() < guests).await;
             }
         }
+        panic!("they are not off: {:?}", self.sim.list(VMS));
     }
 
     async fn up(&mut self) {
         self.site.phase = SitePhase::Restoring;
-        while self.step().await != Move::End {}
+        for _ in 0..20 {
+            if self.step().await == Move::End {
+                return;
+            }
+        }
+        panic!("it does not end: {:?}", self.sim.list(VMS));
     }
 
     fn spec(&self, resource: &str, name: &str) -> String {
