@@ -66,7 +66,9 @@ impl Place {
 
     async fn until_running(&self, wanted: u64) {
         let runs = |it: &&Value| it["status"]["phase"] == "Running";
-        self.sim.until(GUESTS, |all| all.iter().filter(runs).count() as u64 == wanted).await;
+        let run = self.sim.until(GUESTS, |all| all.iter().filter(runs).count() as u64 == wanted);
+        let run = tokio::time::timeout(std::time::Duration::from_secs(60), run).await;
+        assert!(run.is_ok(), "not {wanted} guests run: {:?}", self.sim.list(GUESTS));
     }
 
     /// What follows now; it is done.
