@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kubeapi::names::listed;
 
-use super::machines::{self, MachineWork, Machines};
+use super::machines::{self, MachineWork, Machines, Turn};
 use super::record::{Member, NodeStep, Site, SiteKind, SitePhase};
 use crate::turn::rule::NodeSeen;
 
@@ -188,7 +188,17 @@ fn restoring(site: &Site, found: &Found) -> Move {
         return Move::Scale(found.work.clone());
     }
     let work = machines::starts(&site.id, &site.machines, &found.machines.all);
-    if work.is_empty() || site.is_passed() { Move::End } else { Move::Machines(work) }
+    if work.is_empty() || site.is_passed() {
+        return Move::End;
+    }
+    if work.iter().any(|it| it.turn != Turn::Later) {
+        return Move::Machines(work);
+    }
+    let names: Vec<String> = work.iter().map(|it| it.machine.path()).collect();
+    Move::Wait(
+        format!("virtual machines to be off before they are started: {}", listed(&names, ", ")),
+        format!("kubectl get vmi -A shows how far they are; or leave them off: {}", pass_step(site)),
+    )
 }
 
 /// What a person can type about machines that are refused a start or a stop.

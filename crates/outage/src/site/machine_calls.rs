@@ -118,6 +118,7 @@ pub async fn act(cluster: &Cluster, work: &MachineWork) -> Result<(), Error> {
         Turn::Set(strategy, mark) => set(cluster, it, strategy, mark.as_ref()).await,
         Turn::Stop(mark) => stop(cluster, it, mark).await,
         Turn::Start => start(cluster, it).await,
+        Turn::Later => Ok(()),
         Turn::Leave => set(cluster, it, &Strategy::default(), None).await,
     };
     match done {

@@ -99,6 +99,14 @@ pub struct MachineSeen {
     pub starting: bool,
 }
 
+impl MachineSeen {
+    /// Namespace and name.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
 /// All there is of virtual machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machines {
@@ -119,6 +127,8 @@ pub enum Turn {
     Stop(Stopped),
     /// It is asked to start, then nothing is written there any more.
     Start,
+    /// Nothing yet: its guest is still shutting down.
+    Later,
     /// Nothing is written there any more: it runs, or somebody has changed it.
     Leave,
 }
@@ -181,12 +191,16 @@ pub fn noted(record: &[Machine], work: &[MachineWork]) -> Option<Vec<Machine>> {
 pub fn starts(id: &str, record: &[Machine], machines: &[MachineSeen]) -> Vec<MachineWork> {
     let turn = |it: &MachineSeen| {
         let mark = it.mark.as_ref().filter(|it| it.id == id)?;
-        Some(if mark.uid != it.uid || it.strategy != mark.left || it.alive || it.starting {
+        Some(if mark.uid != it.uid || it.strategy != mark.left {
             Turn::Leave
-        } else if mark.was == mark.left {
-            Turn::Start
-        } else {
+        } else if mark.was != mark.left {
             Turn::Set(mark.was.clone(), None)
+        } else if it.stopping {
+            Turn::Later
+        } else if it.alive || it.starting {
+            Turn::Leave
+        } else {
+            Turn::Start
         })
     };
     let mut work: Vec<MachineWork> = machines

@@ -388,7 +388,7 @@ impl Sites {
                 let mut refused = Vec::new();
                 for it in work {
                     let machine = &it.machine;
-                    info!(kind = machine.kind, machine = %format_args!("{}/{}", machine.namespace, machine.name), work = ?it.turn, "for the whole-site operation");
+                    info!(kind = machine.kind, machine = machine.path(), work = ?it.turn, "for the whole-site operation");
                     if let Err(error) = machine_calls::act(cluster, &it).await {
                         refused.push(error.line());
                     }
@@ -400,7 +400,9 @@ impl Sites {
                 self.advance(cluster, site, Some(waiting(site, waits, coordinate::refused_step(site)))).await
             }
             Move::To(mut to) => {
-                to.since = self.station.clock.wall().to_timestamp().to_string();
+                if to.phase != site.phase {
+                    to.since = self.station.clock.wall().to_timestamp().to_string();
+                }
                 if !to.missing.is_empty() {
                     warn!(missing = to.missing.join(", "), "the site continues without nodes");
                 }

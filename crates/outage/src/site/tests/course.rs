@@ -144,6 +144,10 @@ impl Site3 {
 
     /// One look of one node. It may be cut off anywhere: the next boot finds what is on its disk.
     fn look(&mut self, at: usize, cuts: bool) {
+        // A guest takes its time.
+        if self.vm.stopping && self.chance(8) {
+            (self.vm.alive, self.vm.stopping) = (false, false);
+        }
         // Sometimes what was read before is acted upon only now.
         if self.answers() && (self.machines[at].read.is_none() || !self.chance(4)) {
             self.machines[at].read = Some((self.version, self.record.clone()));
@@ -286,7 +290,7 @@ impl Site3 {
                 let known = site.machines.iter().any(|it| it.uid == self.vm.uid && it.was == self.first);
                 assert!(mark.is_none() || known, "stopped before it is in the record");
                 (self.vm.strategy, self.vm.mark) = (strategy.clone(), mark.clone());
-                self.vm.alive = mark.is_none();
+                (self.vm.alive, self.vm.stopping) = (true, mark.is_some());
             }
             Turn::Stop(mark) => {
                 assert!(!site.machines.is_empty(), "stopped before it is in the record");
@@ -294,8 +298,9 @@ impl Site3 {
                 if cuts && self.chance(2) {
                     return self.cut(at);
                 }
-                self.vm.alive = false;
+                self.vm.stopping = true;
             }
+            Turn::Later => {}
             Turn::Start => {
                 self.vm.alive = true;
                 if cuts && self.chance(2) {
