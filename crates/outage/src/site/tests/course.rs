@@ -178,7 +178,7 @@ impl Site3 {
             leads: at == 0 && machine.server,
             peers: machine.server.then(|| others.count()),
             gone,
-            waited: if machine.waited.0 > 40 { GOING_LIMIT } else { Duration::ZERO },
+            waited: if machine.waited.1 && machine.waited.0 > 40 { GOING_LIMIT } else { Duration::ZERO },
             ..Facts::default()
         };
         let next = member::next(&own, machine.disk.as_ref(), &word, &facts);
