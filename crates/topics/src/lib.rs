@@ -64,6 +64,7 @@ macro_rules! every_topic {
             $of::<crate::NodeLeave>(),
             $of::<crate::NodeOutage>(),
             $of::<crate::SiteOperation>(),
+            $of::<crate::SiteStatus>(),
             $of::<crate::OutageAnswer>(),
             $of::<crate::OutageQuestion>(),
             $of::<crate::VaultStatus>(),

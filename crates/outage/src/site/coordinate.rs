@@ -37,6 +37,8 @@ pub struct Workload {
 pub struct Found {
     /// What is in the way, each by name: attached volumes, faulted volumes.
     pub blocking: Vec<String>,
+    /// Why the virtual IP of the API is not there yet, a sentence or empty.
+    pub address: String,
     /// Virtual machines.
     pub machines: Machines,
     /// Workloads to be scaled.
@@ -69,7 +71,7 @@ pub enum Need {
     Applications,
     /// Volumes that are attached.
     Attached,
-    /// Volumes that are broken.
+    /// The virtual IP, and volumes that are broken.
     Faulted,
     /// Applications that were scaled down, and machines.
     Scaled,
@@ -296,6 +298,15 @@ fn starting(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
                 NODE_LIMIT.as_secs() / 60
             ),
             format!("switch them on; or at once without them: {}", pass_step(site)),
+        );
+    }
+    if !found.address.is_empty() && !site.is_passed() {
+        return Move::Wait(
+            found.address.clone(),
+            format!(
+                "kubectl -n kube-system get leases,pods -o wide shows kube-vip; or without it: {}",
+                pass_step(site)
+            ),
         );
     }
     if !found.blocking.is_empty() && !site.is_passed() {

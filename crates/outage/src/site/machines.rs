@@ -22,6 +22,17 @@ pub struct Strategy {
     pub replicas: Option<i64>,
 }
 
+impl std::fmt::Display for Strategy {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self { run_strategy: Some(word), .. } => out.write_str(word),
+            Self { running: Some(running), .. } => write!(out, "{running}"),
+            Self { replicas: Some(replicas), .. } => write!(out, "{replicas}"),
+            Self { .. } => Ok(()),
+        }
+    }
+}
+
 impl Strategy {
     /// What a stop by the spec makes of it; `None` for one that is stopped by a request, or is off.
     fn off(&self) -> Option<Self> {

@@ -5,12 +5,14 @@
 //! `machine_calls` what they read and write. Who may call: `zedkube` and
 //! `zedbox site`. Not here: drains and turns. Source: spec/cluster-lock.md 6 and 7; goals U5, U13.
 
+pub mod address;
 pub mod calls;
 pub mod coordinate;
 pub mod machine_calls;
 pub mod machines;
 pub mod member;
 pub mod operator;
+pub mod preflight;
 pub mod record;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::machines::Machine;
+use super::preflight::Finding;
 use crate::turn::record::{Class, Mode, words};
 
 words! {
@@ -185,6 +186,9 @@ pub struct Site {
     /// Since when this phase is, RFC 3339; display only.
     #[serde(default)]
     pub since: String,
+    /// What spoke against it when it began, and was passed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
     /// Virtual machines that were stopped, in the order in which they are started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<Machine>,

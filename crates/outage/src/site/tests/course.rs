@@ -77,8 +77,14 @@ impl Site3 {
             dice: Dice::new(seed),
             kind: kind.clone(),
         };
-        let wish =
-            Wish { id: "op".to_owned(), kind, by: said(), leave_machines: false, although_held: false };
+        let wish = Wish {
+            id: "op".to_owned(),
+            kind,
+            by: said(),
+            leave_machines: false,
+            although_held: false,
+            findings: vec![],
+        };
         site.record = operator::begin(&site.record, &wish, &site.nodes()).unwrap();
         site
     }

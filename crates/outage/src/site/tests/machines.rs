@@ -54,6 +54,7 @@ impl Place {
             by: said(),
             leave_machines: false,
             although_held: false,
+            findings: vec![],
         };
         let nodes: Vec<_> =
             crate::calls::glance(&cluster).await.unwrap().into_iter().map(|(node, _)| node).collect();
@@ -263,4 +264,19 @@ async fn u13_a_guest_that_nobody_owns_is_named_and_holds_the_site_until_a_person
     // Machines that may go down with their nodes are not asked at all.
     let left = Site { leave_machines: true, ..place.site.clone() };
     assert!(matches!(next(&left, &[], &found), Move::To(it) if it.phase == SitePhase::Detaching));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_guest_still_shuts_down_is_started_once_it_is_off() {
+    let mut place = Place::new(&[("vm", "Manual")], &[]).await;
+    while place.asked("stop") == 0 {
+        place.step().await;
+    }
+    place.site.phase = SitePhase::Restoring;
+    let Move::Wait(waits, _) = place.step().await else { panic!("it does not wait") };
+    assert!(waits.contains("to be off before they are started: shop/vm"), "{waits}");
+    place.sim.until(GUESTS, <[Value]>::is_empty).await;
+    place.up().await;
+    place.until_running(1).await;
+    assert_eq!((place.asked("start"), place.spec(VMS, "vm")), (1, r#""Manual""#.to_owned()));
 }

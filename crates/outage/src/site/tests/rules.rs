@@ -44,7 +44,14 @@ fn nodes() -> Vec<NodeSeen> {
 
 fn wish() -> Wish {
     let kind = SiteKind::Shutdown;
-    Wish { id: "op".to_owned(), kind, by: said(), leave_machines: false, although_held: false }
+    Wish {
+        id: "op".to_owned(),
+        kind,
+        by: said(),
+        leave_machines: false,
+        although_held: false,
+        findings: vec![],
+    }
 }
 
 fn ack(node: &str, step: NodeStep) -> Ack {
@@ -180,6 +187,12 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
         ),
         (half, found(&[]), "servers to be off: a, t", SitePhase::Starting),
         (missing, found(&[]), "nodes to come back: w; after 15 min", SitePhase::Uncordoning),
+        (
+            site(SitePhase::Starting, &booted),
+            Found { address: "the virtual IP: to be renewed".to_owned(), ..found(&["pvc-9"]) },
+            "the virtual IP: to be renewed",
+            SitePhase::Uncordoning,
+        ),
         (
             site(SitePhase::Starting, &booted),
             found(&["pvc-9"]),
