@@ -41,7 +41,7 @@ impl Address {
     /// # Errors
     /// Those of [`Cluster`].
     pub async fn look(&mut self, cluster: &Cluster, nodes: &[NodeSeen]) -> Result<String, Error> {
-        let mut used = false;
+        let (mut used, mut late) = (false, String::new());
         for name in LEASES {
             let what = format!("read lease {NAMESPACE}/{name}");
             let path = Lease::url_path(&(), Some(NAMESPACE));
@@ -61,10 +61,11 @@ impl Address {
             }
             let version = text(&lease["metadata"]["resourceVersion"]);
             if *self.first.entry(name).or_insert_with(|| version.clone()) == version {
-                return Ok(format!(
-                    "the virtual IP: lease {NAMESPACE}/{name} to be renewed by node {holder}"
-                ));
+                late = format!("the virtual IP: lease {NAMESPACE}/{name} to be renewed by node {holder}");
             }
+        }
+        if !late.is_empty() {
+            return Ok(late);
         }
         if !used {
             return Ok(String::new());
