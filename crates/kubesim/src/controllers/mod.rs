@@ -154,11 +154,7 @@ impl Controllers {
                 work.workloads.extend(change.forms().filter_map(workloads::owner));
                 work.pods.insert(place);
             }
-            "apps/replicasets" => {
-                work.workloads.extend(change.forms().filter_map(workloads::owner));
-                work.workloads.insert((change.resource.clone(), place.0, place.1));
-            }
-            machines::GUESTS => {
+            "apps/replicasets" | machines::GUESTS => {
                 work.workloads.extend(change.forms().filter_map(workloads::owner));
                 work.workloads.insert((change.resource.clone(), place.0, place.1));
             }

@@ -44,12 +44,12 @@ pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Fin
     let mut events = scope("events of nodes", Event::url_path(&(), Some("default")));
     events.fields = Some("involvedObject.kind=Node".to_owned());
     let (nodes, snapshots, events, volumes, backups, machines) = join!(
-        listed(cluster, "nodes", Node::url_path(&(), None)),
-        listed(cluster, "etcd snapshots", "/apis/k3s.cattle.io/v1/etcdsnapshotfiles".to_owned()),
-        events.list_all::<Value>(cluster),
-        listed(cluster, "volumes.longhorn.io", longhorn("volumes")),
-        listed(cluster, "backups.longhorn.io", longhorn("backups")),
-        listed(cluster, "virtual machines", "/apis/kubevirt.io/v1/virtualmachines".to_owned()),
+        Box::pin(listed(cluster, "nodes", Node::url_path(&(), None))),
+        Box::pin(listed(cluster, "etcd snapshots", "/apis/k3s.cattle.io/v1/etcdsnapshotfiles".to_owned())),
+        Box::pin(events.list_all::<Value>(cluster)),
+        Box::pin(listed(cluster, "volumes.longhorn.io", longhorn("volumes"))),
+        Box::pin(listed(cluster, "backups.longhorn.io", longhorn("backups"))),
+        Box::pin(listed(cluster, "virtual machines", "/apis/kubevirt.io/v1/virtualmachines".to_owned())),
     );
     let turn = record.holders.iter().map(|it| {
         let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());

@@ -39,7 +39,7 @@ async fn found(cluster: &Cluster, record: &Record) -> Vec<String> {
     all.into_iter().map(|it| format!("{}: {}", it.code, it.text)).collect()
 }
 
-fn longhorn(sim: &Sim, kind: &str, name: &str, status: serde_json::Value) {
+fn longhorn(sim: &Sim, kind: &str, name: &str, status: &serde_json::Value) {
     let meta = json!({ "name": name, "namespace": "longhorn-system" });
     sim.apply(&format!("longhorn/{kind}"), json!({ "metadata": meta, "status": status }));
 }
@@ -59,8 +59,8 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
     let (sim, cluster) = cluster().await;
     assert_eq!(found(&cluster, &Record::default()).await, [""; 0]);
     // What is healthy, done or overtaken is no finding.
-    longhorn(&sim, "volumes", "fine", json!({ "robustness": "healthy" }));
-    longhorn(&sim, "backups", "done", json!({ "state": "Completed" }));
+    longhorn(&sim, "volumes", "fine", &json!({ "robustness": "healthy" }));
+    longhorn(&sim, "backups", "done", &json!({ "state": "Completed" }));
     event(&sim, "e1", "CertificateExpirationWarning", "2026-03-14T08:00:00Z");
     event(&sim, "e2", "CertificateExpirationOK", "2026-03-14T09:00:00Z");
     assert_eq!(found(&cluster, &Record::default()).await, [""; 0]);
@@ -72,9 +72,9 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
         let voter = json!({ "type": "EtcdIsVoter", "status": "False", "reason": "MemberIsLearner" });
         it["status"]["conditions"].as_array_mut().unwrap().push(voter);
     });
-    longhorn(&sim, "volumes", "pvc-1", json!({ "robustness": "degraded" }));
-    longhorn(&sim, "volumes", "pvc-2", json!({ "robustness": "faulted", "restoreRequired": true }));
-    longhorn(&sim, "backups", "b1", json!({ "state": "InProgress" }));
+    longhorn(&sim, "volumes", "pvc-1", &json!({ "robustness": "degraded" }));
+    longhorn(&sim, "volumes", "pvc-2", &json!({ "robustness": "faulted", "restoreRequired": true }));
+    longhorn(&sim, "backups", "b1", &json!({ "state": "InProgress" }));
     event(&sim, "e3", "CertificateExpirationWarning", "2026-03-14T09:20:00Z");
     event(&sim, "e4", "CACertificateExpirationWarning", "2026-03-14T09:20:00Z");
     sim.add_machine("shop", "vm", "Halted");
