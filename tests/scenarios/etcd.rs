@@ -108,8 +108,8 @@ async fn u3_a_peer_whose_own_agent_calls_its_member_unhealthy_is_counted_so_and_
     reachable(&mut worlds[2], SocketAddr::new(addresses[2], port), 7);
     let waits = |it: Option<&NodeDrainProgress>| {
         it.is_some_and(|it| {
-            let words = [NODES[1], "2 of 3"];
-            it.phase == DrainPhase::WaitingForTurn && words.iter().all(|word| it.reason.contains(word))
+            let said = [NODES[1], "2 of 3"];
+            it.phase == DrainPhase::WaitingForTurn && said.iter().all(|word| it.reason.contains(word))
         })
     };
     worlds[2].until::<NodeDrainProgress>("zedkube", "to wait for its turn", waits).await;

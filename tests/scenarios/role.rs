@@ -1,5 +1,7 @@
 //! The role in `docs/reference/role.yaml` is what the agents need, and no more.
 
+mod site;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -250,27 +252,6 @@ fn is_in_place(role_name: &str, (method, uri): &(String, String)) -> bool {
         path == format!("/{LEASE}") || query.contains(&format!("fieldSelector=metadata.name%3D{LEASE}"));
     assert!(named && (by_name || method == "POST"), "{method} {uri}");
     true
-}
-
-#[tokio::test]
-async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
-    use outage::site::calls::{find, scale};
-    use outage::site::coordinate::Need;
-    let world = World::new().await;
-    let (sim, handle) = (world.cluster.sim(), world.cluster.handle());
-    sim.add_claim("shop", "films", "pv-films");
-    for (resource, name) in [("apps/deployments", "web"), ("apps/statefulsets", "db")] {
-        sim.edit(resource, "shop", name, |it| {
-            it["spec"]["template"]["spec"]["volumes"] =
-                json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "films" } }]);
-        });
-    }
-    for need in [Need::Applications, Need::Attached, Need::Faulted, Need::Scaled] {
-        for it in find(&handle, need, "op").await.unwrap().work {
-            scale(&handle, &it).await.unwrap();
-        }
-    }
-    granted_and_used(&["pillar-rs-site"], &world.cluster.asked_by_agents());
 }
 
 /// Whether all that agents ask for in a whole-site operation is granted to them.

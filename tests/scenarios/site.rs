@@ -14,6 +14,7 @@ use scenarios::{Cluster, Dice, World, within_still};
 use serde_json::{Value, json};
 use topics::DrainStatus;
 
+const GUESTS: &str = "kubevirt/virtualmachineinstances";
 const RECORD: &str = "persist/status/zedkube/SiteOperation/global.json";
 
 /// Two servers and a worker; one application holds a volume, others do not.
@@ -63,8 +64,14 @@ impl Place {
     }
 
     async fn begin(&self, kind: SiteKind) {
-        let wish =
-            Wish { id: "op-1".to_owned(), kind, by: said(), leave_machines: false, although_held: false };
+        let wish = Wish {
+            id: "op-1".to_owned(),
+            kind,
+            by: said(),
+            leave_machines: false,
+            although_held: false,
+            findings: vec![],
+        };
         let handle = self.worlds[0].cluster.handle();
         let nodes: Vec<_> =
             outage::calls::glance(&handle).await.unwrap().into_iter().map(|(node, _)| node).collect();
@@ -93,6 +100,11 @@ impl Place {
             world.status(DrainStatus::NotRequested).await;
         }
         assert_eq!(self.replicas(), (1, Value::Null));
+    }
+
+    async fn until_machine_runs(&self) {
+        let runs = |all: &[Value]| all.len() == 1 && all[0]["status"]["phase"] == "Running";
+        self.sim.until(GUESTS, runs).await;
     }
 
     /// What the application with a volume has, and what is written there of the operation.
@@ -140,6 +152,8 @@ fn u13_a_site_is_shut_down_in_order_without_an_eviction_and_comes_back_in_any_or
     for (seed, order) in [[0, 1, 2], [2, 1, 0], [1, 2, 0]].into_iter().enumerate() {
         still(async {
             let mut place = Place::new().await;
+            place.sim.add_machine("shop", "till", "Always");
+            place.until_machine_runs().await;
             place.begin(SiteKind::Shutdown).await;
             let off = RefCell::new(Vec::new());
             place.each_goes(Operation::Poweroff, |at| off.borrow_mut().push(at)).await;
@@ -147,6 +161,8 @@ fn u13_a_site_is_shut_down_in_order_without_an_eviction_and_comes_back_in_any_or
             place.nothing_was_evicted();
             assert_eq!(place.mode().unwrap().phase, SitePhase::ServersGoing);
             assert_eq!(place.replicas().0, 0);
+            assert!(place.sim.list(GUESTS).is_empty(), "a guest was cut off");
+            assert_eq!(place.mode().unwrap().machines[0].name, "till");
             assert_eq!(place.sim.list("storage/volumeattachments").len(), 0);
             let mut dice = Dice::new(u64::try_from(seed).unwrap());
             for at in order {
@@ -161,6 +177,10 @@ fn u13_a_site_is_shut_down_in_order_without_an_eviction_and_comes_back_in_any_or
                 }
             }
             place.until_over(None).await;
+            place.until_machine_runs().await;
+            let machine = place.sim.get("kubevirt/virtualmachines", "shop", "till").unwrap();
+            assert_eq!(machine["spec"]["runStrategy"], "Always");
+            assert_eq!(machine["metadata"]["annotations"]["pillar-rs/site-stopped"], Value::Null);
             place.nothing_was_evicted();
             assert_eq!(place.worlds.iter().map(|it| it.recorded().len()).sum::<usize>(), 3, "each went once");
             place.kill_all().await;

@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// A node with two pods of a set and one alone; what an eviction and a change of the node are answered.
-    fn site(evict: fn(&str) -> Answer, patch: fn() -> Answer) -> (Cluster, kubeapi::mock::Calls) {
+    fn site(evict: fn(&str) -> Answer, patch: fn() -> Answer) -> (Cluster, mock::Calls) {
         mock::server(move |call: &Call| {
             let line = call.line.as_str();
             if line.starts_with("PATCH") {

@@ -65,6 +65,7 @@ macro_rules! every_topic {
             $of::<crate::NodeOutage>(),
             $of::<crate::SiteOperation>(),
             $of::<crate::K3sUpdate>(),
+            $of::<crate::SiteStatus>(),
             $of::<crate::OutageAnswer>(),
             $of::<crate::OutageQuestion>(),
             $of::<crate::VaultStatus>(),

@@ -1,5 +1,7 @@
 //! The command line: the only place where flags and variables of the environment enter.
 
+mod cluster;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -7,10 +9,14 @@ use agent::{device, zboot};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
+pub(crate) use cluster::OverCluster;
+
 use crate::site_cmd::SiteCommand;
 
 /// Agents that a link to the program may be named after.
 const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
+/// Where the cluster software puts its kubeconfig, below the root.
+const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
 
 /// Takes a node of an edge Kubernetes cluster down safely: drained before it goes, never stuck, always explained.
 #[derive(Debug, Parser)]
@@ -222,24 +228,10 @@ pub(crate) struct PlanOptions {
 
 /// The turns of the cluster's nodes to be down, from any machine with a kubeconfig.
 #[derive(Debug, Clone, Group)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "Exit codes:\n  \
-    0    done\n  \
-    1    it could not be done; standard error says why and what to do\n  \
-    2    invalid arguments\n\
-    With -o json standard output holds JSON and nothing else; errors are text on standard error."
-)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct LockCommand {
-    /// Directory that holds `run` and `persist`.
-    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
-    pub(crate) root: PathBuf,
-    /// Cluster to work on [default: <root>/run/.kube/k3s/k3s.yaml].
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG", global = true)]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// For people or for programs.
-    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
-    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) place: OverCluster,
     /// What to do.
     #[command(subcommand)]
     pub(crate) action: LockAction,
@@ -367,7 +359,7 @@ impl Command {
 impl Options {
     /// The kubeconfig to use: the flag, the variable, or the cluster software's own place.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.kubeconfig.clone().unwrap_or_else(|| self.root.join("run/.kube/k3s/k3s.yaml"))
+        self.kubeconfig.clone().unwrap_or_else(|| self.root.join(KUBECONFIG))
     }
 }
 

@@ -55,7 +55,7 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
 pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: Pipe) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let target = Target::default();
-    let (leases, lease) = watch::channel(None);
+    let (says, lease) = watch::channel(None);
     let view = ClusterView::new(&station, limits.cluster_view(), cluster.clone(), target.clone());
     let open = || {
         pid::write::<NodeDrainStatus>(&station, NAME)?;
@@ -103,14 +103,14 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let leave = membership.run(cluster.clone(), target.clone(), attempt);
     let sites = sites.run(cluster.clone(), target.clone(), lease, standing.clone());
-    let leases = follow_lease(&station, cluster.clone(), standing.clone(), leases);
+    let newest = follow_lease(&station, cluster.clone(), standing.clone(), says);
     let (configs, config) = watch::channel(None);
     let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone(), says);
     let beside = Box::pin(async {
         tokio::join!(
             Box::pin(leave),
             Box::pin(sites),
-            Box::pin(leases),
+            Box::pin(newest),
             Box::pin(status),
             Box::pin(view.run(&troubles, config, pipe)),
             Box::pin(tell_config(&station, standing, configs)),

@@ -21,7 +21,10 @@ use crate::failure::Failure;
 use crate::path::Target;
 use crate::table::{Include, table};
 use crate::watch::{Scope, Watch};
-use crate::{Shared, scale, writes};
+use crate::{Shared, machines, scale, writes};
+
+/// Where machines are asked to stop and to start.
+const MACHINE_CALLS: &str = "subresources/virtualmachines";
 
 /// A request, taken apart.
 pub(crate) struct Asked {
@@ -100,6 +103,9 @@ fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
         }
         ("POST", Some(name), Some("eviction")) => writes::evict(shared, &target, name, asked),
         ("GET" | "PUT" | "PATCH", Some(name), Some("scale")) => scale::answer(shared, &target, name, asked),
+        ("PUT", Some(_), Some(what @ ("stop" | "start"))) if target.resource == MACHINE_CALLS => {
+            machines::answer(shared, &target, what)
+        }
         ("POST", None, None) => writes::create(shared, &target, asked),
         ("PUT", Some(name), None | Some("status")) => writes::update(shared, &target, name, asked),
         ("PATCH", Some(name), None | Some("status")) => writes::patch(shared, &target, name, asked),

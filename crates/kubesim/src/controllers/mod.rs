@@ -1,13 +1,14 @@
 //! What keeps the cluster going: who is looked at after which change, and when.
 //!
 //! Each round looks at the objects that have changed, at those that depend on them and at those whose time has
-//! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `scale`, `volumes` and
-//! `budgets`; `timers` keeps what is due when.
+//! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `machines`, `scale`,
+//! `volumes` and `budgets`; `timers` keeps what is due when.
 //!
 //! Not here: how objects are written (`store`).
 
 pub(crate) mod budgets;
 pub(crate) mod kubelets;
+pub(crate) mod machines;
 pub(crate) mod scale;
 pub(crate) mod scheduler;
 pub(crate) mod timers;
@@ -153,11 +154,15 @@ impl Controllers {
                 work.workloads.extend(change.forms().filter_map(workloads::owner));
                 work.pods.insert(place);
             }
-            "apps/replicasets" => {
+            "apps/replicasets" | machines::GUESTS => {
                 work.workloads.extend(change.forms().filter_map(workloads::owner));
                 work.workloads.insert((change.resource.clone(), place.0, place.1));
             }
-            "apps/deployments" | "apps/statefulsets" | "apps/daemonsets" => {
+            "apps/deployments"
+            | "apps/statefulsets"
+            | "apps/daemonsets"
+            | machines::MACHINES
+            | machines::SETS => {
                 work.workloads.insert((change.resource.clone(), place.0, place.1));
             }
             "policy/poddisruptionbudgets" => drop(work.budgets.insert(place)),
@@ -179,6 +184,9 @@ impl Controllers {
             "apps/replicasets",
             "apps/statefulsets",
             "apps/daemonsets",
+            machines::MACHINES,
+            machines::SETS,
+            machines::GUESTS,
             "policy/poddisruptionbudgets",
             "storage/volumeattachments",
         ] {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::kubelets::CORDON_TAINT;
+use crate::machines;
 use crate::store::{Key, Store, all, is_true, name, namespace, uid};
 
 /// Does what is missing for one workload.
@@ -18,7 +19,7 @@ pub(crate) fn mend(store: &mut Store, workload: &Key) {
         "apps/replicasets" => replica_set(store, &set),
         "apps/statefulsets" => stateful_set(store, &set),
         "apps/daemonsets" => daemon_set(store, &set),
-        _ => {}
+        _ => machines::round(store, workload, &set),
     }
 }
 
@@ -30,6 +31,9 @@ pub(crate) fn owner(object: &Value) -> Option<Key> {
         "ReplicaSet" => "apps/replicasets",
         "StatefulSet" => "apps/statefulsets",
         "DaemonSet" => "apps/daemonsets",
+        "VirtualMachine" => machines::MACHINES,
+        "VirtualMachineInstance" => machines::GUESTS,
+        "VirtualMachineInstanceReplicaSet" => machines::SETS,
         _ => return None,
     };
     Some((resource.to_owned(), namespace(object), owner["name"].as_str()?.to_owned()))

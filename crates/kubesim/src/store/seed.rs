@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::store::condition;
-use crate::{Sim, volumes, workloads};
+use crate::{Sim, machines, volumes, workloads};
 
 impl Sim {
     /// A node of this name whose device has this UUID. It is Ready after the start time.
@@ -51,6 +51,30 @@ impl Sim {
             }]);
         }
         self.apply("apps/replicasets", set);
+    }
+
+    /// A virtual machine with this run strategy.
+    pub fn add_machine(&self, namespace: &str, name: &str, strategy: &str) {
+        self.apply(
+            machines::MACHINES,
+            json!({
+                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+                "metadata": { "name": name, "namespace": namespace },
+                "spec": { "runStrategy": strategy, "template": { "spec": {} } },
+            }),
+        );
+    }
+
+    /// A replica set of virtual machines.
+    pub fn add_machine_set(&self, namespace: &str, name: &str, replicas: u64) {
+        self.apply(
+            machines::SETS,
+            json!({
+                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceReplicaSet",
+                "metadata": { "name": name, "namespace": namespace },
+                "spec": { "replicas": replicas, "template": { "spec": {} } },
+            }),
+        );
     }
 
     /// A StatefulSet of `replicas`.

@@ -1,7 +1,7 @@
-//! What a whole-site operation reads and writes of the cluster: machines, applications with volumes, attached and
-//! faulted volumes.
+//! What a whole-site operation reads and writes of the cluster: applications with volumes, attached and faulted volumes.
 //!
-//! Not here: when, and what follows (`coordinate`), nodes and the Lease (`crate::calls`). Every call has the deadline of
+//! Not here: when, and what follows (`coordinate`), virtual machines (`machine_calls`), nodes and the Lease
+//! (`crate::calls`). Every call has the deadline of
 //! [`Cluster`]. What is not installed is not there: a list of an unknown kind is empty. An application is changed by one
 //! patch that names its version and says what it had before. Source: spec/cluster-lock.md 6.3.
 
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::coordinate::{Found, Need, Workload};
+use super::machine_calls;
 
 /// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
 pub const SCALED: &str = "pillar-rs/site-scaled";
@@ -47,23 +48,27 @@ pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Erro
     match need {
         Need::Nodes => {}
         Need::Applications => {
-            (found.blocking, found.work) = futures::try_join!(machines(cluster), applications(cluster, id))?;
+            (found.machines, found.work) =
+                futures::try_join!(machine_calls::find(cluster), applications(cluster, id))?;
         }
         Need::Attached => found.blocking = attached(cluster).await?,
         Need::Faulted => {
             found.blocking = volumes(cluster, |status| status["robustness"] == "faulted").await?;
         }
-        Need::Scaled => found.work = scaled(cluster, id).await?,
+        Need::Scaled => {
+            (found.machines, found.work) =
+                futures::try_join!(machine_calls::find(cluster), scaled(cluster, id))?;
+        }
     }
     Ok(found)
 }
 
-fn scope(what: &str, path: String) -> Scope {
+pub(super) fn scope(what: &str, path: String) -> Scope {
     Scope { what: what.to_owned(), path, fields: None, labels: None }
 }
 
 /// All objects of a kind that may not be installed.
-async fn listed(cluster: &Cluster, what: &str, path: String) -> Result<Vec<Value>, Error> {
+pub(super) async fn listed(cluster: &Cluster, what: &str, path: String) -> Result<Vec<Value>, Error> {
     match scope(what, path).list_all::<Value>(cluster).await {
         Ok(list) => Ok(list.items),
         Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(Vec::new()),
@@ -71,19 +76,12 @@ async fn listed(cluster: &Cluster, what: &str, path: String) -> Result<Vec<Value
     }
 }
 
-fn named(object: &Value) -> String {
+pub(super) fn named(object: &Value) -> String {
     let meta = &object["metadata"];
     match text(&meta["namespace"]) {
         namespace if namespace.is_empty() => text(&meta["name"]),
         namespace => format!("{namespace}/{}", text(&meta["name"])),
     }
-}
-
-/// Virtual machines that run, by name.
-async fn machines(cluster: &Cluster) -> Result<Vec<String>, Error> {
-    let all = listed(cluster, "virtual machines", "/apis/kubevirt.io/v1/virtualmachineinstances".to_owned());
-    let over = |it: &Value| matches!(it["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    Ok(all.await?.iter().filter(|it| !over(it)).map(named).collect())
 }
 
 /// Volumes that are attached to a node, and those of Longhorn that are not detached.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kubeapi::names::listed;
 
+use super::machines::{self, MachineWork, Machines, Turn};
 use super::record::{Member, NodeStep, Site, SiteKind, SitePhase};
 use crate::turn::rule::NodeSeen;
 
@@ -34,8 +35,12 @@ pub struct Workload {
 /// What was read for the phase.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// What is in the way, each by name: machines, attached volumes, faulted volumes.
+    /// What is in the way, each by name: attached volumes, faulted volumes.
     pub blocking: Vec<String>,
+    /// Why the virtual IP of the API is not there yet, a sentence or empty.
+    pub address: String,
+    /// Virtual machines.
+    pub machines: Machines,
     /// Workloads to be scaled.
     pub work: Vec<Workload>,
     /// How long this phase has been seen.
@@ -49,6 +54,8 @@ pub enum Move {
     Wait(String, String),
     /// These are scaled.
     Scale(Vec<Workload>),
+    /// These are stopped or started, one after another.
+    Machines(Vec<MachineWork>),
     /// The record in its next phase.
     To(Box<Site>),
     /// The operation is over.
@@ -64,9 +71,9 @@ pub enum Need {
     Applications,
     /// Volumes that are attached.
     Attached,
-    /// Volumes that are broken.
+    /// The virtual IP, and volumes that are broken.
     Faulted,
-    /// Applications that were scaled down.
+    /// Applications that were scaled down, and machines.
     Scaled,
 }
 
@@ -124,22 +131,7 @@ pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
     match &site.phase {
         SitePhase::Announced => all_said(site, &NodeStep::Seen, SitePhase::Cordoning),
         SitePhase::Cordoning => all_said(site, &NodeStep::Cordoned, SitePhase::Stopping),
-        SitePhase::Stopping => {
-            let machines = !found.blocking.is_empty() && !site.leave_machines && !site.is_passed();
-            if machines {
-                return Move::Wait(
-                    format!("virtual machines to be stopped: {}", listed(&found.blocking, ", ")),
-                    "virtctl stop NAME -n NAMESPACE, for each; or let them go down with their nodes: "
-                        .to_owned()
-                        + &pass_step(site),
-                );
-            }
-            if found.work.is_empty() {
-                to(site, SitePhase::Detaching)
-            } else {
-                Move::Scale(found.work.clone())
-            }
-        }
+        SitePhase::Stopping => stopping(site, found),
         SitePhase::Detaching if found.blocking.is_empty() || site.is_passed() => {
             to(site, SitePhase::WorkersGoing)
         }
@@ -151,13 +143,70 @@ pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
         SitePhase::ServersGoing => servers(site, nodes),
         SitePhase::Starting => starting(site, nodes, found),
         SitePhase::Uncordoning => uncordoning(site, nodes, found),
-        SitePhase::Restoring if found.work.is_empty() => Move::End,
-        SitePhase::Restoring => Move::Scale(found.work.clone()),
+        SitePhase::Restoring => restoring(site, found),
         SitePhase::Stranger(word) => Move::Wait(
             format!("a node with newer software: this version does not know the phase {word}"),
             "update the software of this node".to_owned(),
         ),
     }
+}
+
+/// Machines first, and only then what their guests may need.
+fn stopping(site: &Site, found: &Found) -> Move {
+    if !site.leave_machines && !site.is_passed() {
+        let work = machines::stops(&site.id, &found.machines.all);
+        if let Some(machines) = machines::noted(&site.machines, &work) {
+            return Move::To(Box::new(Site { machines, ..site.clone() }));
+        }
+        if !work.is_empty() {
+            return Move::Machines(work);
+        }
+        if !found.machines.guests.is_empty() {
+            return guests(site, &found.machines);
+        }
+    }
+    if found.work.is_empty() { to(site, SitePhase::Detaching) } else { Move::Scale(found.work.clone()) }
+}
+
+fn guests(site: &Site, machines: &Machines) -> Move {
+    let waits = format!("virtual machines to be off: {}", listed(&machines.guests, ", "));
+    let (waits, own) = match machines.loose.first() {
+        None => (waits, "kubectl get vmi -A shows how far they are".to_owned()),
+        Some(first) => {
+            let (namespace, name) = first.split_once('/').unwrap_or_default();
+            let loose = listed(&machines.loose, ", ");
+            (
+                format!("{waits}; of these nothing stops and starts {loose}, which no VirtualMachine owns"),
+                format!("kubectl -n {namespace} delete vmi {name}, for each; nothing brings it back"),
+            )
+        }
+    };
+    Move::Wait(waits, format!("{own}; or let them go down with their nodes: {}", pass_step(site)))
+}
+
+/// Applications first: guests may need them.
+fn restoring(site: &Site, found: &Found) -> Move {
+    if !found.work.is_empty() {
+        return Move::Scale(found.work.clone());
+    }
+    let work = machines::starts(&site.id, &site.machines, &found.machines.all);
+    if work.is_empty() || site.is_passed() {
+        return Move::End;
+    }
+    if work.iter().any(|it| it.turn != Turn::Later) {
+        return Move::Machines(work);
+    }
+    let names: Vec<String> = work.iter().map(|it| it.machine.path()).collect();
+    Move::Wait(
+        format!("virtual machines to be off before they are started: {}", listed(&names, ", ")),
+        format!("kubectl get vmi -A shows how far they are; or leave them off: {}", pass_step(site)),
+    )
+}
+
+/// What a person can type about machines that are refused a start or a stop.
+#[must_use]
+pub fn refused_step(site: &Site) -> String {
+    format!("it is tried again; `kubectl get vm,vmi -A` shows more; or continue without: {}", pass_step(site))
 }
 
 /// What ends the wait of this phase.
@@ -249,6 +298,15 @@ fn starting(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
                 NODE_LIMIT.as_secs() / 60
             ),
             format!("switch them on; or at once without them: {}", pass_step(site)),
+        );
+    }
+    if !found.address.is_empty() && !site.is_passed() {
+        return Move::Wait(
+            found.address.clone(),
+            format!(
+                "kubectl -n kube-system get leases,pods -o wide shows kube-vip; or without it: {}",
+                pass_step(site)
+            ),
         );
     }
     if !found.blocking.is_empty() && !site.is_passed() {

@@ -3,6 +3,7 @@
 //! Not here: the calls (`crate::operator`), words for a terminal. Source: spec/cluster-lock.md 6.2.
 //! Pure: no clock, no I/O, no task.
 
+use super::preflight::Finding;
 use super::record::{Ack, Member, Said, Site, SiteKind, SitePhase};
 use crate::turn::record::{Class, Record};
 use crate::turn::rule::{NodeSeen, Refused};
@@ -20,6 +21,8 @@ pub struct Wish {
     pub leave_machines: bool,
     /// Begin although a node holds a turn.
     pub although_held: bool,
+    /// What speaks against it, and is passed.
+    pub findings: Vec<Finding>,
 }
 
 /// The operation of a record, if there is one.
@@ -82,6 +85,8 @@ pub fn begin(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Record,
             nodes: nodes.iter().map(member).collect(),
             order: Vec::new(),
             leader: String::new(),
+            findings: wish.findings.clone(),
+            machines: Vec::new(),
             waits: String::new(),
             next: String::new(),
             since: wish.by.when.clone(),

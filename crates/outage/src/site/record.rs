@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::machines::Machine;
+use super::preflight::Finding;
 use crate::turn::record::{Class, Mode, words};
 
 words! {
@@ -25,7 +27,7 @@ words! {
         Announced = "announced",
         /// Each node is cordoned.
         Cordoning = "cordoning",
-        /// Applications with volumes are scaled down.
+        /// Virtual machines are stopped, then applications with volumes scaled down.
         Stopping = "stopping",
         /// Volumes are detached.
         Detaching = "detaching",
@@ -37,7 +39,7 @@ words! {
         Starting = "starting",
         /// Each node removes its cordon.
         Uncordoning = "uncordoning",
-        /// Applications are scaled up again.
+        /// Applications are scaled up again, then virtual machines started.
         Restoring = "restoring",
     }
 }
@@ -184,6 +186,12 @@ pub struct Site {
     /// Since when this phase is, RFC 3339; display only.
     #[serde(default)]
     pub since: String,
+    /// What spoke against it when it began, and was passed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// Virtual machines that were stopped, in the order in which they are started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<Machine>,
     /// Phases whose wait an operator has ended.
     #[serde(default)]
     pub passed: Vec<Said>,

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{DeviceOp, GoTime, Kind, Most, Topic};
+use crate::{DeviceOp, GoTime, Kind, Most, Topic, topic};
 
 /// A shutdown or reboot of the whole site, as this node has it; there is no file while there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +43,91 @@ pub struct SiteOperation {
     /// When this was written: a clock that shows less later is wrong.
     pub at: GoTime,
 }
+
+/// What `zedbox site status -o json` prints where the API answers; all empty while there is no operation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct SiteStatus {
+    /// The operation.
+    #[serde(rename = "ID")]
+    pub id: String,
+    /// `shutdown` or `reboot`.
+    pub kind: String,
+    /// How far the site is, as `stopping`.
+    pub phase: String,
+    /// Since when it is in that phase.
+    pub since: String,
+    /// Who asked for it.
+    pub who: String,
+    /// Why.
+    pub why: String,
+    /// When.
+    pub when: String,
+    /// It was withdrawn.
+    pub withdrawn: bool,
+    /// The servers in the order in which they go.
+    pub order: Vec<String>,
+    /// The node that leads etcd, the last of them.
+    pub leader: String,
+    /// Nodes without which the site continued.
+    pub missing: Vec<String>,
+    /// What speaks against the operation and was passed when it began.
+    pub findings: Vec<SiteFinding>,
+    /// Virtual machines that were stopped, in the order in which they are started.
+    pub machines: Vec<SiteMachine>,
+    /// What this phase waits for, or empty.
+    pub waits_for: String,
+    /// What a person can type.
+    pub next_step: String,
+    /// The nodes of the site.
+    pub nodes: Vec<SiteNode>,
+}
+
+/// Something that speaks against a whole-site operation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct SiteFinding {
+    /// By which it is passed: `turn`, `nodes`, `etcd`, `snapshot`, `certificates`, `volumes` or `backups`.
+    pub code: String,
+    /// What was found.
+    pub text: String,
+    /// What a person can do.
+    pub next_step: String,
+}
+
+/// A virtual machine, or a replica set of machines, of a whole-site operation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct SiteMachine {
+    /// `virtualmachines` or `virtualmachineinstancereplicasets`.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What it had before: a run strategy, `true` for `running`, or a number of replicas.
+    pub was: String,
+}
+
+/// A node of a whole-site operation.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct SiteNode {
+    /// Name of its Node object.
+    pub node: String,
+    /// `worker`, `tie-breaker` or `follower`.
+    pub class: String,
+    /// How far it is, see `Step` of SiteOperation; empty before it has said anything.
+    pub step: String,
+    /// Since when.
+    pub since: String,
+    /// What it waits for by itself, or empty.
+    pub waits_for: String,
+    /// As the cluster shows it.
+    pub state: String,
+}
+
+topic!(SiteStatus: Volatile);
 
 impl Topic for SiteOperation {
     const NAME: &'static str = "SiteOperation";

@@ -21,7 +21,7 @@ use crate::drain_cmd::voice::Voice;
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &LockCommand) -> Exit {
     let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(command.output, &surroundings);
+    let voice = Voice::new(command.place.output, &surroundings);
     match act(command, &surroundings, &voice).await {
         Ok(()) => Exit::Done,
         Err(error) => {
@@ -32,9 +32,7 @@ pub(crate) async fn run(command: &LockCommand) -> Exit {
 }
 
 async fn act(command: &LockCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
-    let kubeconfig = command.kubeconfig.clone();
-    let cluster =
-        Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| command.root.join("run/.kube/k3s/k3s.yaml")));
+    let cluster = command.place.cluster();
     let clock = Clock::new();
     match &command.action {
         LockAction::Status { node } => status::run(&cluster, clock, node.as_deref(), voice).await,

@@ -4,45 +4,33 @@
 
 mod status;
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
-use std::path::PathBuf;
 
 use agent::Clock;
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args as Group, Subcommand};
 use kubeapi::Cluster;
 use outage::operator as lease;
 use outage::site::operator::{self, Wish};
+use outage::site::preflight::{self, CODES, Finding};
 use outage::site::record::{Said, SiteKind, SitePhase};
 use outage::turn::record::Record;
 use serde::Serialize;
+use topics::SiteFinding;
 
 use crate::Exit;
-use crate::args::{Output, Surroundings};
+use crate::args::{Output, OverCluster, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::text::number;
 use crate::drain_cmd::voice::Voice;
 
 /// The whole site, from any machine with a kubeconfig.
 #[derive(Debug, Clone, Group)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "Exit codes:\n  \
-    0    done\n  \
-    1    it could not be done; standard error says why and what to do\n  \
-    2    invalid arguments\n\
-    With -o json standard output holds JSON and nothing else; errors are text on standard error."
-)]
+#[command(arg_required_else_help = true)]
 pub(crate) struct SiteCommand {
-    /// Directory that holds `run` and `persist`.
-    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
-    root: PathBuf,
-    /// Cluster to work on [default: <root>/run/.kube/k3s/k3s.yaml].
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG", global = true)]
-    kubeconfig: Option<PathBuf>,
-    /// For people or for programs.
-    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
-    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) place: OverCluster,
     /// What to do.
     #[command(subcommand)]
     action: SiteAction,
@@ -56,6 +44,8 @@ enum SiteAction {
     Shutdown(BeginOptions),
     /// Reboot all machines in the same order.
     Reboot(BeginOptions),
+    /// Run the checks that come before a shutdown or a reboot, and name what they find (1). Nothing is written.
+    Check,
     /// Show how far the site is, and what each node waits for. Nothing is written.
     Status,
     /// End the wait of the phase that the site is in; what it waits for stays as it is.
@@ -87,12 +77,15 @@ struct BeginOptions {
     /// Begin although a node holds a turn; what it does under that stops.
     #[arg(long)]
     although_held: bool,
+    /// Begin although the checks have found this; may be given more than once. The codes are those that they name.
+    #[arg(long, value_name = "CODE", value_parser = CODES)]
+    pass: Vec<String>,
 }
 
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &SiteCommand) -> Exit {
     let surroundings = Surroundings::of_this_process();
-    let voice = Voice::new(command.output, &surroundings);
+    let voice = Voice::new(command.place.output, &surroundings);
     match act(command, &surroundings, &voice).await {
         Ok(()) => Exit::Done,
         Err(error) => {
@@ -103,9 +96,7 @@ pub(crate) async fn run(command: &SiteCommand) -> Exit {
 }
 
 async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
-    let kubeconfig = command.kubeconfig.clone();
-    let cluster =
-        Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| command.root.join("run/.kube/k3s/k3s.yaml")));
+    let cluster = command.place.cluster();
     let clock = Clock::new();
     let said = |reason: &str| -> anyhow::Result<Said> {
         Ok(Said {
@@ -116,7 +107,14 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
         })
     };
     match &command.action {
-        SiteAction::Status => status::run(&cluster, clock, &command.root, voice).await,
+        SiteAction::Check => {
+            let findings = checked(&cluster, clock).await.context("check the site")?;
+            show(&findings, &[], voice)?;
+            let count = u32::try_from(findings.len()).unwrap_or(u32::MAX);
+            anyhow::ensure!(findings.is_empty(), "pass the checks: {}", number(count, "finding"));
+            Ok(())
+        }
+        SiteAction::Status => status::run(&cluster, clock, &command.place.root, voice).await,
         SiteAction::Shutdown(options) => {
             let said = said(&options.reason).context("shut the site down")?;
             begin(&cluster, clock, SiteKind::Shutdown, (options, said), voice).await
@@ -169,6 +167,24 @@ async fn begin(
     voice: &Voice,
 ) -> anyhow::Result<()> {
     let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };
+    let findings = checked(cluster, clock).await.context(what)?;
+    let mut pass = options.pass.clone();
+    if options.although_held {
+        pass.push("turn".to_owned());
+    }
+    let blocking = preflight::blocking(&findings, &pass);
+    if voice.output == Output::Text || !blocking.is_empty() {
+        show(&findings, &pass, voice)?;
+    }
+    if !blocking.is_empty() {
+        let codes: BTreeSet<&str> = blocking.iter().map(|it| it.code.as_str()).collect();
+        let words: Vec<String> = codes.into_iter().map(|it| format!("--pass {it}")).collect();
+        bail!(
+            "{what}: its checks have found what speaks against it, and nothing was begun; repair that, or begin all the \
+             same with {}",
+            words.join(" ")
+        );
+    }
     let nodes = lease::view(cluster).await.context(what)?.nodes;
     // Two persons at once get two identities; the record takes one.
     let chance = RandomState::new().hash_one(&by.who) & 0xffff;
@@ -177,7 +193,8 @@ async fn begin(
         kind,
         by,
         leave_machines: options.leave_machines,
-        although_held: options.although_held,
+        although_held: pass.iter().any(|it| it == "turn"),
+        findings,
     };
     change(cluster, clock, |record| operator::begin(record, &wish, &nodes), what).await?;
     let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
@@ -191,6 +208,48 @@ async fn begin(
         wish.by.why
     );
     say(voice, "begun", &text)
+}
+
+/// What speaks against it now.
+async fn checked(cluster: &Cluster, clock: Clock) -> anyhow::Result<Vec<Finding>> {
+    let record = lease::view(cluster).await?.held.map(|it| it.record).unwrap_or_default();
+    if let Some(site) = operator::current(&record)? {
+        bail!(
+            "the whole-site operation {} ({}) is in progress; look at it: zedbox site status",
+            site.kind.text(),
+            site.id
+        );
+    }
+    Ok(preflight::look(cluster, &record, clock.wall().to_timestamp()).await)
+}
+
+/// Shows what the checks have found.
+fn show(findings: &[Finding], pass: &[String], voice: &Voice) -> anyhow::Result<()> {
+    if voice.output == Output::Json {
+        let findings = status::findings(findings);
+        return Voice::json(
+            &Checked { result: if findings.is_empty() { "clear" } else { "found" }, findings },
+            false,
+        )
+        .map(drop);
+    }
+    if findings.is_empty() {
+        return voice.paragraph("The checks have found nothing that speaks against it.").map(drop);
+    }
+    for it in findings {
+        let passed = if pass.contains(&it.code) { "; passed" } else { "" };
+        voice.paragraph(&format!("[{}] {}{passed}. {}", it.code, it.text, it.next))?;
+    }
+    Ok(())
+}
+
+/// What the checks have found, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Checked<'a> {
+    /// `clear` or `found`.
+    result: &'a str,
+    findings: Vec<SiteFinding>,
 }
 
 /// What was done, for programs.

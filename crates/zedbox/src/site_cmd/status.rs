@@ -1,7 +1,7 @@
 //! `zedbox site status`: the phase, each node, what is waited for, and what to type. Where the API does not answer, as it
 //! may while the servers go, it shows what this node has on its disk.
 //!
-//! The JSON is for programs: members are added, never renamed.
+//! The JSON is for programs, see schemas/SiteStatus.schema.json: members are added, never renamed.
 
 use std::path::Path;
 
@@ -9,11 +9,12 @@ use agent::{Clock, wire};
 use anyhow::Context as _;
 use kubeapi::Cluster;
 use outage::operator::{self as lease, View};
+use outage::site::machines::Machine;
 use outage::site::operator;
+use outage::site::preflight::Finding;
 use outage::site::record::{Member, Site};
 use pubsub::Bus;
-use serde::Serialize;
-use topics::{GoTime, SiteOperation};
+use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus};
 
 use crate::args::Output;
 use crate::drain_cmd::text::{Sheet, Weight, moment, paragraph, row};
@@ -112,6 +113,12 @@ fn sheet(site: Option<&Site>, view: &View, now: GoTime, columns: usize) -> Sheet
             ),
         );
     }
+    for it in &site.findings {
+        add("finding", &format!("[{}] {}; passed", it.code, it.text));
+    }
+    for it in &site.machines {
+        add("machine", &format!("{}/{}: stopped, was {}", it.namespace, it.name, it.was));
+    }
     if !site.order.is_empty() {
         add("order", &site.order.join(", "));
     }
@@ -134,70 +141,54 @@ fn sheet(site: Option<&Site>, view: &View, now: GoTime, columns: usize) -> Sheet
     out
 }
 
-fn form<'a>(site: Option<&'a Site>, view: &View) -> Form<'a> {
-    let Some(site) = site else { return Form::default() };
-    Form {
-        id: &site.id,
-        kind: site.kind.text(),
-        phase: site.phase.text(),
-        since: &site.since,
-        who: &site.by.who,
-        why: &site.by.why,
-        when: &site.by.when,
+fn form(site: Option<&Site>, view: &View) -> SiteStatus {
+    let Some(site) = site else { return SiteStatus::default() };
+    let node = |it: &Member| {
+        let ack = site.ack(&it.node);
+        SiteNode {
+            node: it.node.clone(),
+            class: it.class.text().to_owned(),
+            step: ack.map_or_else(String::new, |it| it.step.text().to_owned()),
+            since: ack.map(|it| it.since.clone()).unwrap_or_default(),
+            waits_for: ack.map(|it| it.waits.clone()).unwrap_or_default(),
+            state: state(it, view).to_owned(),
+        }
+    };
+    SiteStatus {
+        id: site.id.clone(),
+        kind: site.kind.text().to_owned(),
+        phase: site.phase.text().to_owned(),
+        since: site.since.clone(),
+        who: site.by.who.clone(),
+        why: site.by.why.clone(),
+        when: site.by.when.clone(),
         withdrawn: site.cancelled.is_some(),
-        order: &site.order,
-        leader: &site.leader,
-        missing: &site.missing,
-        waits_for: &site.waits,
-        next_step: &site.next,
-        nodes: site
-            .nodes
-            .iter()
-            .map(|it| {
-                let ack = site.ack(&it.node);
-                NodeForm {
-                    node: &it.node,
-                    class: it.class.text(),
-                    step: ack.map_or("", |it| it.step.text()),
-                    since: ack.map_or("", |it| &it.since),
-                    waits_for: ack.map_or("", |it| &it.waits),
-                    state: state(it, view),
-                }
-            })
-            .collect(),
+        order: site.order.clone(),
+        leader: site.leader.clone(),
+        missing: site.missing.clone(),
+        findings: findings(&site.findings),
+        machines: site.machines.iter().map(machine).collect(),
+        waits_for: site.waits.clone(),
+        next_step: site.next.clone(),
+        nodes: site.nodes.iter().map(node).collect(),
     }
 }
 
-/// The operation for a program; all empty while there is none.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct Form<'a> {
-    #[serde(rename = "ID")]
-    id: &'a str,
-    kind: &'a str,
-    phase: &'a str,
-    since: &'a str,
-    who: &'a str,
-    why: &'a str,
-    when: &'a str,
-    withdrawn: bool,
-    order: &'a [String],
-    leader: &'a str,
-    missing: &'a [String],
-    waits_for: &'a str,
-    next_step: &'a str,
-    nodes: Vec<NodeForm<'a>>,
+fn machine(it: &Machine) -> SiteMachine {
+    SiteMachine {
+        kind: it.kind.clone(),
+        namespace: it.namespace.clone(),
+        name: it.name.clone(),
+        was: it.was.to_string(),
+    }
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct NodeForm<'a> {
-    node: &'a str,
-    class: &'a str,
-    /// Empty before it has said anything.
-    step: &'a str,
-    since: &'a str,
-    waits_for: &'a str,
-    /// As the cluster shows it.
-    state: &'static str,
+/// Findings for a program.
+pub(super) fn findings(all: &[Finding]) -> Vec<SiteFinding> {
+    let form = |it: &Finding| SiteFinding {
+        code: it.code.clone(),
+        text: it.text.clone(),
+        next_step: it.next.clone(),
+    };
+    all.iter().map(form).collect()
 }

@@ -3,9 +3,20 @@
 use kubesim::Fault;
 use serde_json::{Value, json};
 
-use crate::lock::{LEASE, place, words};
+use crate::lock::{self, LEASE, words};
 use crate::node::Told;
 use crate::place::Place;
+
+/// A cluster against whose shutdown nothing speaks.
+fn place() -> Place {
+    let place = lock::place();
+    let now = agent::Clock::new().wall();
+    place.sim.apply(
+        "k3s/etcdsnapshotfiles",
+        json!({ "metadata": { "name": "s1" }, "status": { "readyToUse": true, "creationTime": now } }),
+    );
+    place
+}
 
 impl Place {
     fn site(&self, line: &str, last: &[&str]) -> Told {
@@ -35,6 +46,7 @@ fn u13_a_shutdown_is_begun_shown_continued_and_withdrawn() {
     let told = place.site("shutdown --reason", &["new power supply"]);
     assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
     let said = words(&told.out);
+    assert!(said.starts_with("The checks have found nothing that speaks against it."), "{said}");
     for part in ["has begun for 4 nodes, by operator field on ", ": new power supply. `zedbox site status`"] {
         assert!(said.contains(part), "no `{part}` in {said}");
     }
@@ -72,6 +84,8 @@ fn u13_a_shutdown_is_begun_shown_continued_and_withdrawn() {
         assert!(shown.contains(part), "no `{part}` in {shown}");
     }
     let form = place.site("status -o json", &[]).json();
+    let read: topics::SiteStatus = serde_json::from_value(form.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), form, "it is what its schema is made of, and no more");
     assert_eq!((&form["Phase"], &form["Nodes"][1]["Step"]), (&json!("detaching"), &json!("cordoned")));
 
     let stale = place.site("continue --phase stopping --reason x", &[]);
@@ -96,7 +110,8 @@ fn a_shutdown_waits_for_the_turn_of_a_node_unless_it_is_told_otherwise() {
     place.turns("2026-03-14T09:30:30Z");
     let refused = place.site("shutdown --reason x", &[]);
     assert!(
-        refused.code == 1 && refused.err.contains("node n2 holds a turn (reboot, phase drained)"),
+        refused.code == 1
+            && words(&refused.out).contains("[turn] node n2 holds a turn (reboot, phase drained)"),
         "{refused:?}"
     );
     assert_eq!(place.written(), []);
@@ -123,4 +138,36 @@ fn u13_without_the_api_the_status_is_that_of_the_disk() {
         assert!(shown.contains(part), "no `{part}` in {shown}");
     }
     assert_eq!(place.site("status -o json", &[]).json()["Step"], "ready");
+}
+
+#[test]
+fn u13_a_shutdown_is_checked_first_and_what_is_passed_is_kept() {
+    let place = lock::place();
+    let found = place.site("check", &[]);
+    assert!(found.code == 1 && found.err.contains("failed to pass the checks: 1 finding"), "{found:?}");
+    let refused = place.site("shutdown --reason x", &[]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    let said = words(&refused.out);
+    assert!(
+        said.contains(
+            "[snapshot] the cluster knows of no snapshot of etcd. on a server: k3s etcd-snapshot save"
+        ),
+        "{said}"
+    );
+    assert!(refused.err.contains("begin all the same with --pass snapshot"), "{refused:?}");
+    let wrong = place.site("shutdown --reason x --pass volumes -o json", &[]);
+    assert_eq!((wrong.code, &wrong.json()["Findings"][0]["Code"]), (1, &json!("snapshot")), "{wrong:?}");
+    assert_eq!(place.site("shutdown --reason x --pass luck", &[]).code, 2);
+    assert_eq!(place.written(), []);
+
+    let told = place.site("shutdown --pass snapshot --reason x", &[]);
+    assert_eq!(told.code, 0, "{told:?}");
+    assert!(
+        words(&told.out).starts_with("[snapshot] the cluster knows of no snapshot of etcd; passed."),
+        "{told:?}"
+    );
+    let shown = words(&place.site("status", &[]).out);
+    assert!(shown.contains("finding [snapshot] the cluster knows of no snapshot of etcd; passed"), "{shown}");
+    let again = place.site("check", &[]);
+    assert!(again.code == 1 && again.err.contains("is in progress"), "{again:?}");
 }

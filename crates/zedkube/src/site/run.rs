@@ -15,8 +15,10 @@ use outage::calls::{self, Newest, Pulses};
 use outage::margin;
 use outage::margin::facts::{Data, Own as Etcd, Readyz};
 use outage::operator::{self as lease, Failed};
+use outage::site::address::Address;
 use outage::site::calls as site_calls;
-use outage::site::coordinate::{self, Move};
+use outage::site::coordinate::{self, Move, Need};
+use outage::site::machine_calls;
 use outage::site::member::{self, Facts, Next, Own, Word};
 use outage::site::operator;
 use outage::site::record::{Ack, Site, SitePhase};
@@ -46,8 +48,8 @@ pub(crate) struct Sites {
     pulses: Pulses,
     /// Since when it could go or the API has been silent; and what of the two.
     waits: Option<(bool, Mono)>,
-    /// Since when the phase is seen.
-    phase: Option<(SitePhase, Mono)>,
+    /// Since when the phase is seen, and what was seen of the virtual IP meanwhile.
+    phase: Option<(SitePhase, Mono, Address)>,
     /// The last look failed, and nothing is on disk yet.
     failed: bool,
 }
@@ -360,12 +362,20 @@ impl Sites {
     /// What is done for all.
     async fn coordinate(&mut self, cluster: &Cluster, read: &Read<'_>) -> Result<(), String> {
         let (site, now) = (read.site, self.station.clock.now());
-        let since = match &self.phase {
-            Some((phase, since)) if *phase == site.phase => *since,
-            Some(_) | None => self.phase.insert((site.phase.clone(), now)).1,
+        let seen = self.phase.take().filter(|(phase, ..)| *phase == site.phase);
+        let (_, since, address) =
+            self.phase.insert(seen.unwrap_or_else(|| (site.phase.clone(), now, Address::default())));
+        let since = *since;
+        let need = coordinate::need(&site.phase);
+        let found = async {
+            let mut found = site_calls::find(cluster, need, &site.id).await?;
+            if need == Need::Faulted {
+                let looked = address.look(cluster, &read.nodes).await;
+                found.address = looked.unwrap_or_else(|error| format!("the virtual IP: {}", error.line()));
+            }
+            Ok::<_, kubeapi::Error>(found)
         };
-        let found = site_calls::find(cluster, coordinate::need(&site.phase), &site.id).await;
-        let mut found = match found {
+        let mut found = match found.await {
             Ok(found) => found,
             Err(error) => {
                 let to = waiting(site, error.line(), error.next_step().clone());
@@ -382,8 +392,25 @@ impl Sites {
                 }
                 Ok(())
             }
+            Move::Machines(work) => {
+                let mut refused = Vec::new();
+                for it in work {
+                    let machine = &it.machine;
+                    info!(kind = machine.kind, machine = machine.path(), work = ?it.turn, "for the whole-site operation");
+                    if let Err(error) = machine_calls::act(cluster, &it).await {
+                        refused.push(error.line());
+                    }
+                }
+                if refused.is_empty() {
+                    return Ok(());
+                }
+                let waits = format!("virtual machines: {}", refused.join("; "));
+                self.advance(cluster, site, Some(waiting(site, waits, coordinate::refused_step(site)))).await
+            }
             Move::To(mut to) => {
-                to.since = self.station.clock.wall().to_timestamp().to_string();
+                if to.phase != site.phase {
+                    to.since = self.station.clock.wall().to_timestamp().to_string();
+                }
                 if !to.missing.is_empty() {
                     warn!(missing = to.missing.join(", "), "the site continues without nodes");
                 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use step::Dice;
 
 use super::super::coordinate::{self, Found, Move, NODE_LIMIT, Workload};
+use super::super::machines::{MachineSeen, Machines, Strategy, Turn};
 use super::super::member::{self, Facts, GOING_LIMIT, Hold, Local, Own, Word};
 use super::super::operator::{self, Wish};
 use super::super::record::{Ack, NodeStep, Said, Site, SiteKind, SitePhase};
@@ -48,6 +49,9 @@ struct Site3 {
     version: u32,
     replicas: i64,
     marked: bool,
+    /// A virtual machine, and the words with which it began.
+    vm: MachineSeen,
+    first: Strategy,
     off: Vec<usize>,
     dice: Dice,
     kind: SiteKind,
@@ -67,12 +71,20 @@ impl Site3 {
             version: 0,
             replicas: 3,
             marked: false,
+            vm: vm(seed),
+            first: vm(seed).strategy,
             off: Vec::new(),
             dice: Dice::new(seed),
             kind: kind.clone(),
         };
-        let wish =
-            Wish { id: "op".to_owned(), kind, by: said(), leave_machines: false, although_held: false };
+        let wish = Wish {
+            id: "op".to_owned(),
+            kind,
+            by: said(),
+            leave_machines: false,
+            although_held: false,
+            findings: vec![],
+        };
         site.record = operator::begin(&site.record, &wish, &site.nodes()).unwrap();
         site
     }
@@ -138,6 +150,10 @@ impl Site3 {
 
     /// One look of one node. It may be cut off anywhere: the next boot finds what is on its disk.
     fn look(&mut self, at: usize, cuts: bool) {
+        // A guest takes its time.
+        if self.vm.stopping && self.chance(8) {
+            (self.vm.alive, self.vm.stopping) = (false, false);
+        }
         // Sometimes what was read before is acted upon only now.
         if self.answers() && (self.machines[at].read.is_none() || !self.chance(4)) {
             self.machines[at].read = Some((self.version, self.record.clone()));
@@ -168,7 +184,7 @@ impl Site3 {
             leads: at == 0 && machine.server,
             peers: machine.server.then(|| others.count()),
             gone,
-            waited: if machine.waited.0 > 40 { GOING_LIMIT } else { Duration::ZERO },
+            waited: if machine.waited.1 && machine.waited.0 > 40 { GOING_LIMIT } else { Duration::ZERO },
             ..Facts::default()
         };
         let next = member::next(&own, machine.disk.as_ref(), &word, &facts);
@@ -221,11 +237,11 @@ impl Site3 {
         if let Word::Site(site) = word
             && coordinate::is_coordinator(&name(at), &site, &nodes)
         {
-            self.coordinate(at, &site, version, &nodes);
+            self.coordinate(at, &site, version, &nodes, cuts);
         }
     }
 
-    fn coordinate(&mut self, at: usize, site: &Site, version: u32, nodes: &[NodeSeen]) {
+    fn coordinate(&mut self, at: usize, site: &Site, version: u32, nodes: &[NodeSeen], cuts: bool) {
         let machine = &mut self.machines[at];
         let same = machine.lasted.1 == site.phase.text();
         machine.lasted = (if same { machine.lasted.0 + 1 } else { 0 }, site.phase.text().to_owned());
@@ -240,14 +256,18 @@ impl Site3 {
             mark: None,
             version: String::new(),
         });
-        let found = Found { blocking: vec![], work: work.into_iter().collect(), lasted };
+        let guests = if self.vm.alive { vec!["shop/vm".to_owned()] } else { Vec::new() };
+        let machines = Machines { all: vec![self.vm.clone()], guests, loose: Vec::new() };
+        let found = Found { machines, work: work.into_iter().collect(), lasted, ..Found::default() };
         match coordinate::next(site, nodes, &found) {
             Move::Wait(..) => {}
             Move::Scale(_) if down => (self.replicas, self.marked) = (0, true),
             Move::Scale(_) => (self.replicas, self.marked) = (3, false),
+            Move::Machines(work) => self.turn(at, site, &work[0].turn, cuts),
             Move::To(site) => {
                 if site.phase == SitePhase::WorkersGoing {
                     assert_eq!(self.replicas, 0, "the volumes of applications are still in use");
+                    assert!(!self.vm.alive, "a machine runs");
                 }
                 let record = Record { mode: Some(site.mode().unwrap()), ..self.record.clone() };
                 self.write(version, record);
@@ -267,6 +287,41 @@ impl Site3 {
                 self.look(at, false);
             }
         }
+    }
+
+    /// What is done with the machine, cut off between any two writes.
+    fn turn(&mut self, at: usize, site: &Site, turn: &Turn, cuts: bool) {
+        match turn {
+            Turn::Set(strategy, mark) => {
+                let known = site.machines.iter().any(|it| it.uid == self.vm.uid && it.was == self.first);
+                assert!(mark.is_none() || known, "stopped before it is in the record");
+                (self.vm.strategy, self.vm.mark) = (strategy.clone(), mark.clone());
+                (self.vm.alive, self.vm.stopping) = (true, mark.is_some());
+            }
+            Turn::Stop(mark) => {
+                assert!(!site.machines.is_empty(), "stopped before it is in the record");
+                self.vm.mark = Some(mark.clone());
+                if cuts && self.chance(2) {
+                    return self.cut(at);
+                }
+                self.vm.stopping = true;
+            }
+            Turn::Later => {}
+            Turn::Start => {
+                self.vm.alive = true;
+                if cuts && self.chance(2) {
+                    return self.cut(at);
+                }
+                self.vm.mark = None;
+            }
+            Turn::Leave => self.vm.mark = None,
+        }
+    }
+
+    /// The applications and the machine are as they were at first.
+    fn assert_restored(&self, what: &str) {
+        assert_eq!((self.replicas, self.marked), (3, false), "{what}");
+        assert_eq!((&self.vm.strategy, &self.vm.mark, self.vm.alive), (&self.first, &None, true), "{what}");
     }
 
     fn turns(&mut self, cuts: bool, done: impl Fn(&Self) -> bool) -> bool {
@@ -291,6 +346,24 @@ impl Site3 {
     fn is_over(&self) -> bool {
         let quiet = |it: &Machine| it.dead || it.up && it.disk.is_none() && !it.cordoned;
         self.record.mode.is_none() && self.machines.iter().all(quiet)
+    }
+}
+
+/// A machine that is stopped by its spec, or by a request.
+fn vm(seed: u64) -> MachineSeen {
+    let word = if seed.is_multiple_of(2) { "Always" } else { "Manual" };
+    MachineSeen {
+        kind: "virtualmachines",
+        namespace: "shop".to_owned(),
+        name: "vm".to_owned(),
+        uid: "vm-1".to_owned(),
+        version: String::new(),
+        created: String::new(),
+        strategy: Strategy { run_strategy: Some(word.to_owned()), ..Strategy::default() },
+        mark: None,
+        alive: true,
+        stopping: false,
+        starting: false,
     }
 }
 
@@ -342,7 +415,7 @@ fn u13_a_site_comes_back_in_any_order_also_without_one_node() {
             site.looks(looks);
         }
         assert!(site.turns(false, Site3::is_over), "seed {seed}: {:?}", site.site());
-        assert_eq!((site.replicas, site.marked), (3, false), "seed {seed}");
+        site.assert_restored(&format!("seed {seed}"));
     }
 }
 
@@ -366,7 +439,7 @@ fn u13_power_cuts_between_any_two_writes_neither_lose_the_operation_nor_an_appli
                 over |= site.is_over();
             }
             assert!(over, "seed {seed} {kind:?}: {:?}", site.site());
-            assert_eq!((site.replicas, site.marked), (3, false), "seed {seed} {kind:?}");
+            site.assert_restored(&format!("seed {seed} {kind:?}"));
         }
     }
 }
@@ -387,6 +460,6 @@ fn u13_a_withdrawal_in_any_phase_before_the_servers_go_takes_all_back() {
             }
         }
         assert!(site.turns(false, Site3::is_over), "seed {seed}: {:?}", site.site());
-        assert_eq!((site.replicas, site.marked), (3, false), "seed {seed}");
+        site.assert_restored(&format!("seed {seed}"));
     }
 }

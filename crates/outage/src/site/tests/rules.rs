@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
+use super::super::machines::Machines;
 use super::super::member::{self, Facts, GOING_LIMIT, Hold, Local, Own, Word};
 use super::super::operator::{Wish, begin, cancel, current, pass};
 use super::super::record::{Ack, NodeStep, Said, Site, SiteKind, SitePhase};
@@ -43,7 +44,14 @@ fn nodes() -> Vec<NodeSeen> {
 
 fn wish() -> Wish {
     let kind = SiteKind::Shutdown;
-    Wish { id: "op".to_owned(), kind, by: said(), leave_machines: false, although_held: false }
+    Wish {
+        id: "op".to_owned(),
+        kind,
+        by: said(),
+        leave_machines: false,
+        although_held: false,
+        findings: vec![],
+    }
 }
 
 fn ack(node: &str, step: NodeStep) -> Ack {
@@ -158,8 +166,11 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
         (slow, found(&[]), "nodes to be cordoned: b", SitePhase::Stopping),
         (
             site(SitePhase::Stopping, &cordoned),
-            found(&["shop/vm"]),
-            "virtual machines to be stopped: shop/vm",
+            Found {
+                machines: Machines { guests: vec!["shop/vm".to_owned()], ..Machines::default() },
+                ..Found::default()
+            },
+            "virtual machines to be off: shop/vm",
             SitePhase::Detaching,
         ),
         (
@@ -176,6 +187,12 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
         ),
         (half, found(&[]), "servers to be off: a, t", SitePhase::Starting),
         (missing, found(&[]), "nodes to come back: w; after 15 min", SitePhase::Uncordoning),
+        (
+            site(SitePhase::Starting, &booted),
+            Found { address: "the virtual IP: to be renewed".to_owned(), ..found(&["pvc-9"]) },
+            "the virtual IP: to be renewed",
+            SitePhase::Uncordoning,
+        ),
         (
             site(SitePhase::Starting, &booted),
             found(&["pvc-9"]),

@@ -96,12 +96,12 @@ impl Drain {
                 self.run = Run::Ended(End::Skipped(TURN_ALONE.to_owned()));
                 return Some(Outcome::TurnAlone);
             }
-            Run::Confirming { .. } => {}
             Run::Idle
             | Run::Taken { .. }
             | Run::Probing { .. }
             | Run::Waiting { .. }
             | Run::Cordoning { .. }
+            | Run::Confirming { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
             | Run::Holding { .. }

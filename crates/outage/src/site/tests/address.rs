@@ -1,0 +1,78 @@
+//! The virtual IP on the way up: its leases, and its address.
+
+use kube::Client;
+use kubeapi::Cluster;
+use kubesim::{Sim, SimConfig};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::super::address::Address;
+use crate::turn::rule::NodeSeen;
+
+fn renew(sim: &Sim, name: &str, holder: &str, at: u32) {
+    sim.apply(
+        "coordination/leases",
+        json!({
+            "metadata": { "name": name, "namespace": "kube-system" },
+            "spec": { "holderIdentity": holder, "renewTime": format!("2026-03-14T09:30:{at:02}.000000Z") },
+        }),
+    );
+}
+
+fn serve_at(sim: &Sim, address: std::net::SocketAddr) {
+    let env = |name: &str, value: String| json!({ "name": name, "value": value });
+    let env = [env("port", address.port().to_string()), env("address", address.ip().to_string())];
+    sim.apply(
+        "apps/daemonsets",
+        json!({
+            "metadata": {
+                "name": "kube-vip-ds", "namespace": "kube-system",
+                "labels": { "app.kubernetes.io/name": "kube-vip-ds" },
+            },
+            "spec": {
+                "selector": {}, "template": { "spec": { "containers": [{ "name": "kube-vip", "env": env }] } },
+            },
+        }),
+    );
+}
+
+async fn nodes(cluster: &Cluster) -> Vec<NodeSeen> {
+    crate::calls::glance(cluster).await.unwrap().into_iter().map(|(node, _)| node).collect()
+}
+
+#[tokio::test]
+async fn u13_the_virtual_ip_is_there_once_a_ready_node_renews_its_lease_and_it_takes_a_connection() {
+    let sim = Sim::new(SimConfig::default());
+    sim.add_node("n1", "u1");
+    sim.until("nodes", |all| all[0]["status"]["conditions"][0]["status"] == "True").await;
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let all = nodes(&cluster).await;
+    // Without kube-vip there is none.
+    assert_eq!(Address::default().look(&cluster, &all).await.unwrap(), "");
+
+    let mut address = Address::default();
+    renew(&sim, "plndr-cp-lock", "n9", 1);
+    let why = address.look(&cluster, &all).await.unwrap();
+    assert!(
+        why.contains("lease kube-system/plndr-cp-lock is held by n9, which is no node that is Ready"),
+        "{why}"
+    );
+    renew(&sim, "plndr-cp-lock", "n1", 2);
+    for _ in 0..2 {
+        let why = address.look(&cluster, &all).await.unwrap();
+        assert!(why.contains("plndr-cp-lock to be renewed by node n1"), "{why}");
+    }
+    renew(&sim, "plndr-cp-lock", "n1", 3);
+    assert_eq!(address.look(&cluster, &all).await.unwrap(), "");
+
+    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = door.local_addr().unwrap();
+    serve_at(&sim, at);
+    assert_eq!(address.look(&cluster, &all).await.unwrap(), "");
+    drop(door);
+    let why = address.look(&cluster, &all).await.unwrap();
+    assert!(why.starts_with(&format!("the virtual IP {at}: ")), "{why}");
+    // Its holder goes away again.
+    let away: Vec<NodeSeen> = all.into_iter().map(|it| NodeSeen { lease_unmoved: true, ..it }).collect();
+    assert!(address.look(&cluster, &away).await.unwrap().contains("is held by n1, which is no node"));
+}

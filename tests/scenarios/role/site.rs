@@ -1,0 +1,92 @@
+//! The roles for a shutdown or reboot of the whole site: the agents', and that of whoever begins one.
+
+use agent::Clock;
+use outage::site::address::Address;
+use outage::site::calls::{find, scale};
+use outage::site::coordinate::Need;
+use outage::site::machine_calls::act;
+use outage::site::machines::{starts, stops};
+use outage::site::preflight;
+use outage::turn::record::Record;
+use outage::turn::rule::NodeSeen;
+use scenarios::World;
+use serde_json::{Value, json};
+
+use super::granted_and_used;
+
+#[tokio::test]
+async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let (sim, handle) = (world.cluster.sim(), world.cluster.handle());
+    sim.add_claim("shop", "films", "pv-films");
+    for (resource, name) in [("apps/deployments", "web"), ("apps/statefulsets", "db")] {
+        sim.edit(resource, "shop", name, |it| {
+            it["spec"]["template"]["spec"]["volumes"] =
+                json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "films" } }]);
+        });
+    }
+    for (name, strategy) in [("own", "Always"), ("hand", "RerunOnFailure")] {
+        sim.add_machine("shop", name, strategy);
+    }
+    sim.add_machine_set("eve-kube-app", "app", 1);
+    let runs = |it: &&Value| it["status"]["phase"] == "Running";
+    let guests = "kubevirt/virtualmachineinstances";
+    sim.until(guests, |all| all.iter().filter(runs).count() == 3).await;
+    for need in [Need::Applications, Need::Attached, Need::Faulted, Need::Scaled] {
+        let found = find(&handle, need, "op").await.unwrap();
+        for it in found.work {
+            scale(&handle, &it).await.unwrap();
+        }
+        let work = match need {
+            Need::Applications => stops("op", &found.machines.all),
+            Need::Nodes | Need::Attached | Need::Faulted | Need::Scaled => {
+                sim.until(guests, <[Value]>::is_empty).await;
+                let all = find(&handle, Need::Scaled, "op").await.unwrap().machines.all;
+                if need == Need::Scaled { starts("op", &[], &all) } else { Vec::new() }
+            }
+        };
+        for it in work {
+            act(&handle, &it).await.unwrap();
+        }
+    }
+    // Where there is kube-vip.
+    let mut address = Address::default();
+    let holder = NodeSeen {
+        name: "edge-node-1".to_owned(),
+        uid: String::new(),
+        boot_id: String::new(),
+        ready: true,
+        unschedulable: false,
+        tie_breaker: false,
+        server: true,
+        etcd: true,
+        lease_unmoved: false,
+        being_deleted: false,
+        out_of_service: false,
+        ignored: false,
+        idle: false,
+        mark: None,
+    };
+    for at in 0..2 {
+        for name in ["plndr-cp-lock", "plndr-svcs-lock"] {
+            sim.apply(
+                "coordination/leases",
+                json!({
+                    "metadata": { "name": name, "namespace": "kube-system" },
+                    "spec": { "holderIdentity": holder.name, "leaseTransitions": at },
+                }),
+            );
+        }
+        address.look(&handle, std::slice::from_ref(&holder)).await.unwrap();
+    }
+    granted_and_used(&["pillar-rs-site"], &world.cluster.asked_by_agents());
+}
+
+#[tokio::test]
+async fn s1_the_checks_before_a_shutdown_ask_for_what_their_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let record = Record::default();
+    let wall = Clock::new().wall().to_timestamp();
+    preflight::look(&world.cluster.handle(), &record, wall).await;
+    granted_and_used(&["pillar-rs-site-check"], &world.cluster.asked_by_agents());
+}
