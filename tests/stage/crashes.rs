@@ -241,6 +241,7 @@ pub fn within_still<T>(future: impl Future<Output = T>) -> T {
 
 /// Does `run` so often, so many at once, each with dice of its own: `seed` plus its number. Each says what it was, and is
 /// printed so.
+#[expect(clippy::print_stdout, reason = "a person reads which runs they were")]
 pub fn by_chance(
     what: &str,
     seed: u64,

@@ -55,7 +55,7 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
 pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: Pipe) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     let target = Target::default();
-    let (says, lease) = watch::channel(None);
+    let (sender, lease) = watch::channel(None);
     let view = ClusterView::new(&station, limits.cluster_view(), cluster.clone(), target.clone());
     let open = || {
         pid::write::<NodeDrainStatus>(&station, NAME)?;
@@ -101,14 +101,14 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
     let standing_of_updates = standing.clone();
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
-    let leave = membership.run(cluster.clone(), target.clone(), attempt);
+    let way_out = membership.run(cluster.clone(), target.clone(), attempt);
     let sites = sites.run(cluster.clone(), target.clone(), lease, standing.clone());
-    let newest = follow_lease(&station, cluster.clone(), standing.clone(), says);
+    let newest = follow_lease(&station, cluster.clone(), standing.clone(), sender);
     let (configs, config) = watch::channel(None);
     let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone(), says);
     let beside = Box::pin(async {
         tokio::join!(
-            Box::pin(leave),
+            Box::pin(way_out),
             Box::pin(sites),
             Box::pin(newest),
             Box::pin(status),
