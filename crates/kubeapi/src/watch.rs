@@ -241,6 +241,8 @@ impl<K: Object> Follower<K> {
                         Ok(events) => {
                             self.at = At::Open { version, events };
                             if std::mem::take(&mut self.troubled) {
+                                // An error is no silence: what has changed meanwhile is still to come.
+                                self.quiet = Box::pin(sleep(QUIET));
                                 return News::Recovered;
                             }
                         }
