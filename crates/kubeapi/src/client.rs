@@ -277,16 +277,8 @@ impl Cluster {
     /// Certificates may also lie in files that the kubeconfig names, and these change without it: after a
     /// failure that may come from them the next call reads everything again.
     fn forget_after(&self, error: &Error) {
-        let credentials = match error {
-            Error::Connection { .. } => true,
-            Error::Refused { answer, .. } => answer.code == 401,
-            Error::Kubeconfig { .. }
-            | Error::Silent { .. }
-            | Error::Garbled { .. }
-            | Error::Unaskable { .. }
-            | Error::WrongNode { .. }
-            | Error::Name(_) => false,
-        };
+        let refused = matches!(error, Error::Refused { answer, .. } if answer.code == 401);
+        let credentials = refused || matches!(error, Error::Connection { .. });
         if let (true, Source::File(file)) = (credentials, &*self.source) {
             file.forget();
         }
@@ -326,17 +318,11 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
 
 /// The error with what is known of the server: whether it has only just come back, and where we have it from.
 fn settled(settling: &Settling, via: &str, mut error: Error) -> Error {
-    match &mut error {
-        Error::Connection { .. } | Error::Silent { .. } => settling.away(),
-        Error::Refused { answer, .. } => {
-            answer.just_back = settling.lasts();
-            via.clone_into(&mut answer.via);
-        }
-        Error::Kubeconfig { .. }
-        | Error::Garbled { .. }
-        | Error::Unaskable { .. }
-        | Error::WrongNode { .. }
-        | Error::Name(_) => {}
+    if let Error::Refused { answer, .. } = &mut error {
+        answer.just_back = settling.lasts();
+        via.clone_into(&mut answer.via);
+    } else if matches!(error, Error::Connection { .. } | Error::Silent { .. }) {
+        settling.away();
     }
     error
 }

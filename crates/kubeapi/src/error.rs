@@ -84,19 +84,9 @@ impl Error {
     /// a certificate has answered.
     #[must_use]
     pub fn is_silence(&self) -> bool {
-        match self {
-            Self::Silent { .. } => true,
-            Self::Connection { .. } => {
-                let line = self.line().to_lowercase();
-                !TLS_WORDS.iter().any(|word| line.contains(word))
-            }
-            Self::Kubeconfig { .. }
-            | Self::Refused { .. }
-            | Self::Garbled { .. }
-            | Self::Unaskable { .. }
-            | Self::WrongNode { .. }
-            | Self::Name(_) => false,
-        }
+        let line = || self.line().to_lowercase();
+        let is_tls = || TLS_WORDS.iter().any(|word| line().contains(word));
+        matches!(self, Self::Silent { .. }) || (matches!(self, Self::Connection { .. }) && !is_tls())
     }
 
     /// Whether nobody listens there: the machine answered, and refused the connection.

@@ -213,18 +213,13 @@ impl Reply {
     /// The time that must pass before the next call, when the server named one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Budget { retry_after, .. }
-            | Self::Throttle { retry_after, .. }
-            | Self::Transient { retry_after, .. } => *retry_after,
-            Self::Done
-            | Self::NotFound { .. }
-            | Self::UidChanged
-            | Self::Conflict { .. }
-            | Self::Expired
-            | Self::ManyBudgets { .. }
-            | Self::NamespaceEnding { .. }
-            | Self::Permanent { .. } => None,
+        if let Self::Budget { retry_after, .. }
+        | Self::Throttle { retry_after, .. }
+        | Self::Transient { retry_after, .. } = self
+        {
+            *retry_after
+        } else {
+            None
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Pure: no clock, no I/O, no task.
 
 mod dice;
+mod named;
 mod planted;
 mod timers;
 

@@ -189,24 +189,14 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::cordon::Cordon;
+    use crate::node::cordon::{Cordon, tests::node};
     use crate::plan::Owner;
-    use crate::plan::budget::Selector;
+    use crate::plan::budget::tests::budget as numbered;
     use crate::plan::class::tests::pod;
     use crate::plan::tier::Tier;
-    use kubeapi::names::NodeName;
 
     fn budget(allowed: i32) -> BudgetFacts {
-        BudgetFacts {
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-            selector: Some(Selector::default()),
-            allowed,
-            healthy: 2,
-            desired: 2,
-            expected: 3,
-            uncounted: String::new(),
-        }
+        numbered("web", [allowed, 2, 2, 3])
     }
 
     #[test]
@@ -262,16 +252,7 @@ mod tests {
 
     #[test]
     fn d16_a_node_wakes_when_it_is_well_or_its_flag_is_another() {
-        let node = |unschedulable, ready| NodeFacts {
-            name: NodeName::parse("n1").unwrap(),
-            ready,
-            unschedulable,
-            cordon: Cordon::None,
-            annotation: None,
-            tie_breaker: false,
-            labels: BTreeMap::new(),
-            resource_version: "1".to_owned(),
-        };
+        let node = |unschedulable, ready| NodeFacts { ready, unschedulable, ..node(Cordon::None) };
         let table = [
             ((true, true), (true, true), None),
             ((true, true), (true, false), None),

@@ -111,12 +111,13 @@ impl NodeFacts {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn node(cordon: Cordon) -> NodeFacts {
+    /// A Ready node with this cordon.
+    pub(crate) fn node(cordon: Cordon) -> NodeFacts {
         NodeFacts {
-            name: NodeName::parse("n").unwrap(),
+            name: NodeName::parse("n1").unwrap(),
             ready: true,
             unschedulable: cordon != Cordon::None,
             annotation: None,

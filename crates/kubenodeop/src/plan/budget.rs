@@ -174,7 +174,7 @@ impl fmt::Display for BudgetFacts {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -211,22 +211,23 @@ mod tests {
         }
     }
 
-    fn budget() -> BudgetFacts {
+    /// A budget of the shop with these numbers, which selects all pods.
+    pub(crate) fn budget(name: &str, [allowed, healthy, desired, expected]: [i32; 4]) -> BudgetFacts {
         BudgetFacts {
             namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-            selector: None,
-            allowed: 0,
-            healthy: 2,
-            desired: 2,
-            expected: 3,
+            name: name.to_owned(),
+            selector: Some(Selector::default()),
+            allowed,
+            healthy,
+            desired,
+            expected,
             uncounted: String::new(),
         }
     }
 
     #[test]
     fn a_budget_without_selector_guards_nothing() {
-        let mut budget = budget();
+        let mut budget = BudgetFacts { selector: None, ..budget("web", [0, 2, 2, 3]) };
         assert!(!budget.guards(&labels(&[])));
         budget.selector = Some(Selector::default());
         assert!(budget.guards(&labels(&[])));
@@ -252,7 +253,7 @@ mod tests {
         let named = |(at, selector): (usize, &Option<Selector>)| BudgetFacts {
             name: format!("b{}", 9 - at),
             selector: selector.clone(),
-            ..budget()
+            ..budget("", [0; 4])
         };
         let budgets = Budgets::new(selectors.iter().enumerate().map(named).collect());
         assert!(budgets.all().is_sorted_by_key(|it| &it.name));

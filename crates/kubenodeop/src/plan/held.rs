@@ -58,23 +58,11 @@ fn unplaced(hindrance: &Hindrance) -> Option<&str> {
     }
 }
 
+    use crate::plan::budget::tests::budget;
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plan::class::tests::pod;
-
-    fn budget(name: &str, [allowed, healthy, desired, expected]: [i32; 4]) -> BudgetFacts {
-        BudgetFacts {
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-            selector: None,
-            allowed,
-            healthy,
-            desired,
-            expected,
-            uncounted: String::new(),
-        }
-    }
 
     fn hindrance(name: &str, why: Why) -> Hindrance {
         Hindrance { pod: format!("shop/{name}"), node: String::new(), since: String::new(), why }

@@ -234,29 +234,12 @@ impl NodeAgent {
 
     /// Publishes what differs from what was published. Nothing new once the machine was asked to go down.
     pub(super) fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        match self.phase {
-            Phase::Asked { ref order, .. }
-            | Phase::Obeyed { ref order, .. }
-            | Phase::Down { ref order }
-            | Phase::Leaving { ref order }
-                if order.operation != Operation::Shutdown && self.said.is_some() =>
-            {
-                return;
-            }
-            Phase::Idle
-            | Phase::Delay { .. }
-            | Phase::Halting { .. }
-            | Phase::Settling { .. }
-            | Phase::Syncing { .. }
-            | Phase::Checking { .. }
-            | Phase::Looking { .. }
-            | Phase::Turning { .. }
-            | Phase::Held { .. }
-            | Phase::Asked { .. }
-            | Phase::Obeyed { .. }
-            | Phase::Refused { .. }
-            | Phase::Down { .. }
-            | Phase::Leaving { .. } => {}
+        let asked = matches!(
+            self.phase,
+            Phase::Asked { .. } | Phase::Obeyed { .. } | Phase::Down { .. } | Phase::Leaving { .. }
+        );
+        if asked && self.phase.going_down() && self.said.is_some() {
+            return;
         }
         self.talk.tell(out);
         self.tell_verdicts(out);

@@ -142,36 +142,25 @@ impl NodeAgent {
         self.talk.answer = Some(answer);
         let Some(answer) = self.talk.answer().cloned() else { return };
         let goes = answer.verdict == OutageVerdict::Go;
-        match &mut self.phase {
+        if let Phase::Looking { order, until } = &self.phase
             // What comes too late may be old by now.
-            Phase::Looking { order, until } if now < *until => {
-                let order = order.clone();
-                self.talk.silent_since = None;
-                self.phase = if goes {
-                    if answer.unread {
-                        out.push(Effect::Mark { order: order.clone(), why: answer.why });
-                    }
-                    self.operate(now, order, out)
-                } else {
-                    self.talk.hold(answer.why, answer.next_step, out);
-                    Phase::Held { order, again_at: now + self.limits.refused_pause() }
-                };
-            }
-            Phase::Held { again_at, .. } if goes => *again_at = now,
-            Phase::Idle
-            | Phase::Delay { .. }
-            | Phase::Halting { .. }
-            | Phase::Settling { .. }
-            | Phase::Syncing { .. }
-            | Phase::Checking { .. }
-            | Phase::Looking { .. }
-            | Phase::Turning { .. }
-            | Phase::Held { .. }
-            | Phase::Asked { .. }
-            | Phase::Obeyed { .. }
-            | Phase::Refused { .. }
-            | Phase::Down { .. }
-            | Phase::Leaving { .. } => {}
+            && now < *until
+        {
+            let order = order.clone();
+            self.talk.silent_since = None;
+            self.phase = if goes {
+                if answer.unread {
+                    out.push(Effect::Mark { order: order.clone(), why: answer.why });
+                }
+                self.operate(now, order, out)
+            } else {
+                self.talk.hold(answer.why, answer.next_step, out);
+                Phase::Held { order, again_at: now + self.limits.refused_pause() }
+            };
+        } else if let Phase::Held { again_at, .. } = &mut self.phase
+            && goes
+        {
+            *again_at = now;
         }
     }
 

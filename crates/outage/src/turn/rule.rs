@@ -94,50 +94,31 @@ pub struct Down {
     pub why: String,
 }
 
-/// The rule that makes a node wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Rule {
-    /// Nothing has been read yet.
-    Reading,
-    /// The API does not answer.
-    Api,
-    /// The record is unusable or of a newer version.
-    Record,
-    /// The last attempt failed; the next one comes after a pause.
-    Pause,
-    /// A whole-cluster operation is in progress.
-    Mode,
-    /// This node is not in the cluster's list.
-    NotListed,
-    /// As many nodes hold a turn as may.
-    Holder,
-    /// Another control-plane node is down.
-    Server,
-    /// As many nodes are down as may.
-    Down,
-    /// Others are first in the queue.
-    Order,
-    /// etcd cannot spare this node, or that is not known.
-    Margin,
-}
-
-impl Rule {
-    /// Its name in status and metrics.
-    #[must_use]
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Reading => "reading",
-            Self::Api => "api",
-            Self::Record => "record",
-            Self::Pause => "pause",
-            Self::Mode => "mode",
-            Self::NotListed => "not-listed",
-            Self::Holder => "holder",
-            Self::Server => "server",
-            Self::Down => "down",
-            Self::Order => "order",
-            Self::Margin => "margin",
-        }
+step::named! {
+    /// The rule that makes a node wait.
+    pub enum Rule {
+        /// Nothing has been read yet.
+        Reading = "reading",
+        /// The API does not answer.
+        Api = "api",
+        /// The record is unusable or of a newer version.
+        Record = "record",
+        /// The last attempt failed; the next one comes after a pause.
+        Pause = "pause",
+        /// A whole-cluster operation is in progress.
+        Mode = "mode",
+        /// This node is not in the cluster's list.
+        NotListed = "not-listed",
+        /// As many nodes hold a turn as may.
+        Holder = "holder",
+        /// Another control-plane node is down.
+        Server = "server",
+        /// As many nodes are down as may.
+        Down = "down",
+        /// Others are first in the queue.
+        Order = "order",
+        /// etcd cannot spare this node, or that is not known.
+        Margin = "margin",
     }
 }
 

@@ -103,22 +103,15 @@ impl LeavePhase {
     /// Whether the node is on its way out.
     #[must_use]
     pub const fn is_under_way(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Reaching
-            | Self::Cordoning
-            | Self::RemovingApps
-            | Self::CheckingReplicas
-            | Self::Draining
-            | Self::Deleting => true,
-            Self::Outside
-            | Self::Member
-            | Self::Unconfirmed
-            | Self::Announced
-            | Self::Left
-            | Self::Alone
-            | Self::NotReached
-            | Self::Failed => false,
-        }
+                | Self::Cordoning
+                | Self::RemovingApps
+                | Self::CheckingReplicas
+                | Self::Draining
+                | Self::Deleting
+        )
     }
 
     /// Whether there is nothing to be done and nothing to be decided.
