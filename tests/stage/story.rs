@@ -88,10 +88,10 @@ pub fn bring_image(world: &World) {
 }
 
 /// `config` with the image to be activated.
-#[must_use]
 pub fn with_image(mut config: Value) -> Value {
     config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
     config
+}
 
 impl World {
     /// Starts all agents, and once they are at rest the controller asks for reboot 7.
@@ -107,5 +107,4 @@ impl World {
         self.begin().await;
         self.status(DrainStatus::Cordoned).await;
     }
-}
 }

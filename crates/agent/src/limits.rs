@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 /// A pause that is `first` after the first of `failures` and doubles with each further one, up to `most`.
-#[must_use]
 pub fn doubled(first: Duration, most: Duration, failures: u32) -> Duration {
     first.saturating_mul(1 << failures.saturating_sub(1).min(31)).min(most)
 }

@@ -88,7 +88,6 @@ impl Default for Properties {
 impl Properties {
     /// Reads the map that zedagent publishes. Returns the properties now in force and a line for each value
     /// that was refused, with its name, what was found and what is kept.
-    #[must_use]
     pub fn from_map(map: &ConfigItemValueMap, last: &Self) -> (Self, Vec<String>) {
         let mut now = Self::default();
         let mut refused = Vec::new();
@@ -114,13 +113,11 @@ impl Properties {
     }
 
     /// The bare number of `property`.
-    #[must_use]
     pub fn count(&self, property: Numeric) -> u32 {
         self.values.get(property.name).copied().unwrap_or(property.default)
     }
 
     /// `property` as a time; a bare count is taken as seconds. Never overflows (D-K11).
-    #[must_use]
     pub fn time(&self, property: Numeric) -> Duration {
         let count = u64::from(self.count(property));
         match property.unit {

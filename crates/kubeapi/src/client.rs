@@ -60,13 +60,11 @@ impl std::fmt::Debug for Cluster {
 impl Cluster {
     /// The cluster of the kubeconfig at `path`. The file may come later: it is read at the next call, and again
     /// after it has changed or after a call found its address or credentials of no use.
-    #[must_use]
     pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
         Self::from_source(Source::File(KubeconfigFile::new(path.into())))
     }
 
     /// The cluster behind a ready client; its retry policy must be off.
-    #[must_use]
     pub fn from_client(client: Client) -> Self {
         Self::from_client_at(client, "the client given")
     }
@@ -100,7 +98,6 @@ impl Cluster {
     }
 
     /// Where address and credentials come from, for a person.
-    #[must_use]
     pub fn via(&self) -> String {
         match &*self.source {
             Source::File(file) => format!("kubeconfig {}", file.path().display()),
@@ -109,7 +106,6 @@ impl Cluster {
     }
 
     /// The server's address, for a person; the source of it where that is not known yet.
-    #[must_use]
     pub fn address(&self) -> String {
         let address = match &*self.source {
             Source::File(file) => file.address(),

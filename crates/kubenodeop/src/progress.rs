@@ -134,7 +134,6 @@ pub struct Blocker {
 
 impl Blocker {
     /// What a person can do about it.
-    #[must_use]
     pub fn next_step(&self) -> String {
         self.code.next_step(&self.pod.namespace, &self.pod.name)
     }
@@ -191,7 +190,6 @@ impl BlockCode {
     }
 
     /// What a person can do about a pod `name` of `namespace`, with the command to type.
-    #[must_use]
     pub fn next_step(self, namespace: &str, name: &str) -> String {
         let budgets = format!("`kubectl -n {namespace} get pdb,pods`");
         match self {

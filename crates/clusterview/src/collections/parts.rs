@@ -68,25 +68,21 @@ pub struct Parts {
 
 impl Parts {
     /// How this part is doing.
-    #[must_use]
     pub fn state(&self, part: Part) -> &State {
         self.known.get(&part).unwrap_or(&State::Unheard)
     }
 
     /// Something was heard of every part, good or bad.
-    #[must_use]
     pub fn all_heard(&self) -> bool {
         Part::ALL.iter().all(|part| *self.state(*part) != State::Unheard)
     }
 
     /// Whether this part is there.
-    #[must_use]
     pub fn is_absent(&self, part: Part) -> bool {
         *self.state(part) == State::Absent
     }
 
     /// How many parts are followed.
-    #[must_use]
     pub fn followed(&self) -> usize {
         self.known.values().filter(|state| **state == State::Well).count()
     }
@@ -130,7 +126,6 @@ impl Parts {
     }
 
     /// Parts whose content is too old to be shown.
-    #[must_use]
     pub fn expired(&self) -> &BTreeSet<Part> {
         &self.expired
     }

@@ -102,7 +102,6 @@ impl Watched {
     }
 
     /// All pods of the node are these: has one of ours gone or changed?
-    #[must_use]
     pub fn pods_now(&self, now: &[PodFacts]) -> Option<String> {
         let gone = self.pods.iter().find(|(uid, _)| now.iter().all(|it| it.pod.uid != **uid));
         gone.and_then(|(uid, _)| self.pod_gone(uid))
@@ -110,7 +109,6 @@ impl Watched {
     }
 
     /// One pod is now so.
-    #[must_use]
     pub fn pod_now(&self, facts: &PodFacts) -> Option<String> {
         let known = self.pods.get(&facts.pod.uid)?;
         let now = PodMark::from(facts);
@@ -127,13 +125,11 @@ impl Watched {
     }
 
     /// One pod is gone.
-    #[must_use]
     pub fn pod_gone(&self, uid: &PodUid) -> Option<String> {
         self.pods.get(uid).map(|known| format!("pod {} is gone", known.pod))
     }
 
     /// The budgets of `namespace` are these.
-    #[must_use]
     pub fn budgets_now(&self, namespace: &str, now: &[BudgetFacts]) -> Option<String> {
         let known = self.budgets.get(namespace)?;
         let gone = known.iter().find(|it| now.iter().all(|other| other.name != it.name));
@@ -160,7 +156,6 @@ impl Watched {
     }
 
     /// The node is now so.
-    #[must_use]
     pub fn node_now(&self, now: &NodeFacts) -> Option<String> {
         let known = self.node?;
         if now.ready && !known.ready {
@@ -174,13 +169,11 @@ impl Watched {
     }
 
     /// All attachments of the cluster bear these names.
-    #[must_use]
     pub fn volumes_now(&self, names: &[&str]) -> Option<String> {
         self.volumes.keys().find(|name| !names.contains(&name.as_str())).and_then(|it| self.volume_gone(it))
     }
 
     /// One attachment is gone.
-    #[must_use]
     pub fn volume_gone(&self, name: &str) -> Option<String> {
         self.volumes.get(name).map(|volume| format!("volume {volume} is detached"))
     }

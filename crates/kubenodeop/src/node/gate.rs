@@ -147,7 +147,6 @@ pub struct Verdict {
 
 impl Verdict {
     /// Whether the node may take workloads again.
-    #[must_use]
     pub const fn is_open(&self) -> bool {
         self.layer.is_none()
     }
@@ -174,7 +173,6 @@ pub struct Gate {
 
 impl Gate {
     /// Nothing is known yet.
-    #[must_use]
     pub fn new(node_name: &str, limits: Limits, now: Mono) -> Self {
         let unknown = || "not looked at yet".to_owned();
         Self {
@@ -351,7 +349,6 @@ impl Gate {
     }
 
     /// When time alone may change the verdict.
-    #[must_use]
     pub fn due(&self, now: Mono) -> Option<Mono> {
         let limit = self.at.0.and_then(|layer| self.limits.of(layer)).map(|limit| self.at.1 + limit);
         let steady = self.sound_since.map(|since| since + self.limits.hold);

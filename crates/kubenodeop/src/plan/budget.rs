@@ -63,7 +63,6 @@ pub enum Holds {
 
 impl Holds {
     /// The condition of an operator of the API, with its values.
-    #[must_use]
     pub fn new(operator: &str, values: Vec<String>) -> Self {
         match operator {
             "In" => Self::In(values),
@@ -75,7 +74,6 @@ impl Holds {
     }
 
     /// Whether it holds for a label with this value, `None` where the label is absent.
-    #[must_use]
     pub fn fits(&self, value: Option<&String>) -> bool {
         match self {
             Self::In(values) => value.is_some_and(|value| values.contains(value)),
@@ -89,7 +87,6 @@ impl Holds {
 
 impl Selector {
     /// Whether `labels` fulfil it.
-    #[must_use]
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.conditions.iter().all(|condition| condition.holds.fits(labels.get(&condition.key)))
@@ -98,13 +95,11 @@ impl Selector {
 
 impl BudgetFacts {
     /// Whether the budget guards a pod with these labels.
-    #[must_use]
     pub fn guards(&self, labels: &BTreeMap<String, String>) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.selects(labels))
     }
 
     /// Whether a pod may go now.
-    #[must_use]
     pub fn has_room(&self) -> bool {
         self.allowed > 0
     }

@@ -132,7 +132,6 @@ step::named! {
 
 impl PlanClass {
     /// It stays on the node.
-    #[must_use]
     pub const fn stays(self) -> bool {
         matches!(self, Self::KeepDaemonSet | Self::KeepMirror | Self::KeepExcluded)
     }
@@ -165,7 +164,6 @@ pub struct PlanCounts {
 }
 
 /// Foretells the drain of `survey`'s node.
-#[must_use]
 pub fn forecast(survey: &Survey) -> Plan {
     let mut pods: Vec<(PlanClass, &Surveyed)> =
         survey.pods.iter().map(|pod| (survey.class(pod), pod)).collect();

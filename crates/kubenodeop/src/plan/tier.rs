@@ -55,7 +55,6 @@ step::named! {
 
 impl Tier {
     /// The tier of that word.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|tier| tier.text() == text)
     }
@@ -83,7 +82,6 @@ pub struct Signs<'a> {
 impl Signs<'_> {
     /// When the pod leaves. One that mounts a claim, and does not itself give volumes, leaves before storage,
     /// however important it is and whatever its label says.
-    #[must_use]
     pub fn tier(&self) -> Tier {
         let tier = self.told().unwrap_or_else(|| self.seen());
         if self.mounts_claims && tier != Tier::Storage { tier.min(Tier::Device) } else { tier }

@@ -56,7 +56,6 @@ pub struct NodeAgent {
 impl NodeAgent {
     /// Starts at `now` from what was found. An operation that an earlier run was at begins anew, with its
     /// waits: they serve others, who may have seen this agent go and come.
-    #[must_use]
     pub fn new(limits: Limits, waits: Waits, found: Found, now: Mono) -> Self {
         let (last, said) = (found.last_boot, found.said.unwrap_or_default());
         // What depends on facts stands as it was said until they are heard; the operation is as journaled.

@@ -145,7 +145,6 @@ pub enum Proof {
 }
 
 /// The nodes other than `me` that are down or count as such (the set D); all of them for a reader that is no node.
-#[must_use]
 pub fn down(me: Option<&Me>, record: &Record, nodes: &[NodeSeen]) -> Vec<Down> {
     let is_me = |name: &str, uid: &str| me.is_some_and(|me| name == me.node && uid == me.uid);
     let held = record.holders.iter().filter(|it| !is_me(&it.node, &it.node_uid)).map(|it| Down {
@@ -186,7 +185,6 @@ fn away(node: &NodeSeen) -> Option<&'static str> {
 
 /// The place of a waiter among the classes: lower goes first. For a k3s update servers go first, as a kubelet must not
 /// be newer than the API server; else workers do, and the etcd leader goes last.
-#[must_use]
 pub fn rank(waiter: &Waiter) -> u8 {
     let worker = if waiter.op == Op::K3sUpdate { 5 } else { 1 };
     match &waiter.class {
@@ -198,7 +196,6 @@ pub fn rank(waiter: &Waiter) -> u8 {
 }
 
 /// The queue in the order of turns.
-#[must_use]
 pub fn order(queue: &[Waiter]) -> Vec<&Waiter> {
     let mut ordered: Vec<&Waiter> = queue.iter().collect();
     ordered.sort_by_key(|it| rank(it));
@@ -206,7 +203,6 @@ pub fn order(queue: &[Waiter]) -> Vec<&Waiter> {
 }
 
 /// Those before `mine`, in order. A node that is not in the queue is last of its class.
-#[must_use]
 pub fn ahead<'a>(queue: &'a [Waiter], mine: &Waiter) -> Vec<&'a Waiter> {
     let queued = queue.iter().position(|it| it.node == mine.node);
     let before = |(at, it): (usize, &Waiter)| {
@@ -218,7 +214,6 @@ pub fn ahead<'a>(queue: &'a [Waiter], mine: &Waiter) -> Vec<&'a Waiter> {
 }
 
 /// Whether this node is the only one of the cluster: nothing is to be protected from its absence.
-#[must_use]
 pub fn is_alone(me: &Me, nodes: &[NodeSeen]) -> bool {
     matches!(nodes, [one] if one.name == me.node && one.uid == me.uid)
 }
@@ -297,7 +292,6 @@ fn may_be_down(me: &Me, record: &Record, nodes: &[NodeSeen]) -> Result<Vec<Down>
 }
 
 /// Whether `waiter` could enter as far as another node can see: everything but its own margin.
-#[must_use]
 pub fn is_open_for(waiter: &Waiter, record: &Record, nodes: &[NodeSeen]) -> bool {
     let server = !matches!(waiter.class, Class::Worker);
     let (node, uid) = (waiter.node.clone(), waiter.node_uid.clone());
@@ -305,7 +299,6 @@ pub fn is_open_for(waiter: &Waiter, record: &Record, nodes: &[NodeSeen]) -> bool
 }
 
 /// Why the turn of `holder` may be taken over, as far as one reading can show it. It must show it again a minute later.
-#[must_use]
 pub fn proof(holder: &Holder, nodes: &[NodeSeen]) -> Option<Proof> {
     let Some(node) = nodes.iter().find(|it| it.name == holder.node && it.uid == holder.node_uid) else {
         return Some(Proof::Gone);
@@ -326,7 +319,6 @@ fn is_behind(held: &Held, mark: &Mark) -> bool {
 
 /// The record of a Lease that was deleted or restored, rebuilt from the cordon marks of the nodes; `None` when it lacks
 /// nothing. A release by an operator is not undone.
-#[must_use]
 pub fn rebuild(reading: &Reading) -> Option<Record> {
     let marked = reading.nodes.iter().filter_map(|node| Some((node, node.mark.as_ref()?)));
     let mut record = reading.held.as_ref().map(|held| held.record.clone()).unwrap_or_default();
