@@ -1,4 +1,5 @@
-//! Config properties that the agents here use, checked. Source: lf-edge/eve pkg/pillar/types/global.go.
+//! Config properties that the agents here use, checked, and how an agent declares its own settings, each as one row with
+//! its default, its name in a limits file and its method. Source: lf-edge/eve pkg/pillar/types/global.go.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -143,6 +144,43 @@ fn accept(property: Numeric, item: &ConfigItemValue) -> Result<u32, String> {
     } else {
         Err(format!("found {}", item.int_value))
     }
+}
+
+/// A pause that is `first` after the first of `failures` and doubles with each further one, up to `most`.
+pub fn doubled(first: Duration, most: Duration, failures: u32) -> Duration {
+    first.saturating_mul(1 << failures.saturating_sub(1).min(31)).min(most)
+}
+
+/// Declares a struct of settings. `waits` are milliseconds under the second name, and a [`std::time::Duration`] by the
+/// method of the first; `others` are members of any type.
+#[macro_export]
+macro_rules! limits {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident;
+        waits { $($(#[$wait_about:meta])* $wait:ident, $member_ms:ident = $default_ms:expr;)* }
+        others { $($(#[$member_about:meta])* $member:ident: $kind:ty = $default:expr;)* }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Eq, ::serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$wait_about])* pub $member_ms: u64,)*
+            $($(#[$member_about])* pub $member: $kind,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($member_ms: $default_ms,)* $($member: $default,)* }
+            }
+        }
+
+        impl $name {
+            $(pub(crate) const fn $wait(&self) -> ::std::time::Duration {
+                ::std::time::Duration::from_millis(self.$member_ms)
+            })*
+        }
+    };
 }
 
 #[cfg(test)]
