@@ -147,11 +147,12 @@ fn files_folders_and_headings_that_documents_link_to_exist() {
 fn every_code_of_a_blocker_has_an_entry_for_a_person() {
     let page = fs::read_to_string(top().join("docs/operate.md")).unwrap();
     let sources = sources();
-    let mut rooms =
-        sources.iter().filter_map(|(_, text)| text.split_once("\nimpl BlockCode {")?.1.split_once("\n}\n"));
-    let words =
-        rooms.next().unwrap().0.split("fn text(self)").nth(1).unwrap().split("\n    }\n").next().unwrap();
-    let codes: Vec<&str> = words.split('"').skip(1).step_by(2).collect();
+    let declared = |(_, text): &(PathBuf, String)| {
+        let variants = text.split_once("pub enum BlockCode {\n")?.1.split_once("\n    }\n")?.0;
+        let word = |line: &str| Some(line.split_once(" = \"")?.1.trim_end_matches("\",").to_owned());
+        Some(variants.lines().filter_map(word).collect())
+    };
+    let codes: Vec<String> = sources.iter().find_map(declared).unwrap();
     assert!(codes.len() > 10, "found the codes {codes:?} only");
     for code in &codes {
         let entry = page.split(&format!("\n### `{code}`\n")).nth(1).unwrap_or_default();

@@ -7,11 +7,7 @@ use scenarios::World;
 const FORCE: &str = "persist/kube-status/force-NodeDrainStatus-global.json";
 
 pub(crate) async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up(world: &mut World) {
-    world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
-    world.status(DrainStatus::Cordoned).await;
+    world.begin_blocked().await;
     world.put(FORCE, r#"{"Status":9,"RequestedBy":2}"#);
     world.recorded_count(1).await;
     world.until_file(FORCE, "the force file to be used up", |text| text.is_none()).await;
@@ -19,11 +15,7 @@ pub(crate) async fn a_forced_complete_releases_the_waiting_reboot_and_is_used_up
 }
 
 pub(crate) async fn a_forced_complete_for_the_update_does_not_release_the_reboot(world: &mut World) {
-    world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
-    world.status(DrainStatus::Cordoned).await;
+    world.begin_blocked().await;
     world.put(FORCE, r#"{"Status":9,"RequestedBy":3}"#);
     world
         .until::<NodeDrainProgress>("zedkube", "the force file to be seen", |it| {
@@ -35,11 +27,7 @@ pub(crate) async fn a_forced_complete_for_the_update_does_not_release_the_reboot
 }
 
 pub(crate) async fn a_refused_force_file_changes_nothing_and_is_explained(world: &mut World) {
-    world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
-    world.status(DrainStatus::Cordoned).await;
+    world.begin_blocked().await;
     world.put(FORCE, "{}");
     world
         .until::<NodeDrainProgress>("zedkube", "the refusal to be explained", |it| {

@@ -9,9 +9,7 @@ use topics::{
 use scenarios::{Agent, PENDING, World, reboot_config};
 
 pub(crate) async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back(world: &mut World) {
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
+    world.begin().await;
     world.recorded_count(1).await;
     // Never early: when the device is asked, the drain of that very request is done.
     assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
@@ -32,11 +30,7 @@ pub(crate) async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back
 
 pub(crate) async fn a_reboot_that_the_controller_takes_back_gives_the_node_back(world: &mut World) {
     // A budget without room holds the drain.
-    world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
-    world.status(DrainStatus::Cordoned).await;
+    world.begin_blocked().await;
     world
         .until::<NodeDrainProgress>("zedkube", "a blocker with the name of its budget", |it| {
             it.is_some_and(|it| it.blockers.iter().any(|blocker| blocker.reason.contains("/web")))
@@ -50,11 +44,7 @@ pub(crate) async fn a_reboot_that_the_controller_takes_back_gives_the_node_back(
 }
 
 pub(crate) async fn r3_a_power_cut_before_the_reboot_runs_it_again_exactly_once(world: &mut World) {
-    world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
-    world.status(DrainStatus::Cordoned).await;
+    world.begin_blocked().await;
     // Power goes in mid-drain: a new boot, but not the one that was asked for.
     world.reboot().await;
     world.cluster.unblock().await;
@@ -173,9 +163,7 @@ pub(crate) async fn a_node_in_no_cluster_reboots_without_a_drain(world: &mut Wor
 
 pub(crate) async fn somebody_elses_cordon_is_kept_through_the_reboot(world: &mut World) {
     world.cluster.cordon_by_hand().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
+    world.begin().await;
     world.recorded_count(1).await;
     world.reboot().await;
     world.start_all();

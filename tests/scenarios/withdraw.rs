@@ -13,9 +13,7 @@ async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
     for at in ALL_STATES.into_iter().filter(|at| can_be_taken_back(*at)) {
         let mut world = World::new().await;
         world.prepare(at).await;
-        world.start_all();
-        world.status(DrainStatus::NotRequested).await;
-        world.ask_reboot(7);
+        world.begin().await;
         world.arrive(at).await;
         world.ask_reboot(6);
         world.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
@@ -44,9 +42,7 @@ async fn a_request_whose_file_somebody_removes_is_back_and_the_reboot_ends_norma
     let at = At::Status(DrainStatus::Cordoned);
     let mut world = World::new().await;
     world.prepare(at).await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
+    world.begin().await;
     world.arrive(at).await;
     let asked = world.text(file).unwrap();
     for removed in [file, "run/zedagent/NodeDrainRequest", "run/zedagent"] {

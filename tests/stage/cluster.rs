@@ -161,7 +161,6 @@ impl Cluster {
     }
 
     /// The embedded cluster behind it.
-    #[must_use]
     pub fn sim(&self) -> &Sim {
         match &self.backend {
             Backend::Embedded(sim) => sim,
@@ -175,7 +174,6 @@ impl Cluster {
     }
 
     /// The way in for zedkube, without a network in between.
-    #[must_use]
     pub fn handle(&self) -> kubeapi::Cluster {
         let client = match &self.backend {
             Backend::Embedded(_) => &self.client,
@@ -190,7 +188,6 @@ impl Cluster {
     }
 
     /// How often somebody wrote that our node is schedulable, with whatever else.
-    #[must_use]
     pub fn uncordoned(&self) -> usize {
         let end = format!("/nodes/{}", self.place.node);
         let asked = self.sim().faults().seen();
@@ -201,7 +198,6 @@ impl Cluster {
     }
 
     /// Who the mark of our cordons on our node names, if it is there.
-    #[must_use]
     pub fn owner(&self) -> Option<String> {
         let node = self.sim().get("nodes", "", &self.place.node).unwrap();
         node["metadata"]["annotations"][OWNER].as_str().map(str::to_owned)
@@ -283,19 +279,16 @@ impl Cluster {
     }
 
     /// Method, path and query of all that agents as tasks of this process have asked.
-    #[must_use]
     pub fn asked_by_agents(&self) -> Vec<(String, String)> {
         self.noted.notes().asked.clone()
     }
 
     /// How many evictions were accepted.
-    #[must_use]
     pub fn evictions(&self) -> usize {
         self.evicted().len()
     }
 
     /// UIDs of pods whose eviction was accepted more than once.
-    #[must_use]
     pub fn evicted_twice(&self) -> Vec<String> {
         let mut all = self.evicted();
         all.sort();

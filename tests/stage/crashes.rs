@@ -34,7 +34,6 @@ impl fmt::Display for Crash {
 
 impl Crash {
     /// Whether the one that is killed is the one that has written.
-    #[must_use]
     pub fn is_of_writer(&self) -> bool {
         self.agent == writer(&self.path)
     }
@@ -93,7 +92,6 @@ impl Course {
     }
 
     /// Each agent killed at each write.
-    #[must_use]
     pub fn crashes(&self) -> Vec<Crash> {
         let (mut seen, mut all) = (BTreeMap::new(), Vec::new());
         for path in &self.written {
@@ -128,7 +126,6 @@ impl Course {
 
     /// All of these, several at once. A write that did not come is waited for in a second and a third story: some are
     /// spared where there was no time for them.
-    #[must_use]
     pub fn all_crashed(&self, crashes: impl IntoIterator<Item = Crash>) -> Outcome {
         let jobs = crashes.into_iter().map(|crash| {
             let label = format!("{:?}: {crash}", self.story);
@@ -206,7 +203,6 @@ pub struct Dice(u64);
 
 impl Dice {
     /// From a seed; near seeds give far numbers.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut dice = Self((seed ^ 0x5DEE_CE66_D1CE_4E5B).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         dice.below(1);

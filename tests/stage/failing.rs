@@ -121,7 +121,6 @@ impl Calls {
     }
 
     /// Every single call in turn.
-    #[must_use]
     pub fn each(&self) -> Vec<Failing> {
         let all = self.counts.iter().flat_map(|((agent, call), count)| {
             (1..=*count).map(|nth| Failing { agent: *agent, call: call.clone(), nth, count: 1 })
@@ -156,7 +155,6 @@ impl World {
     }
 
     /// The calls that were written down, of processes that have ended.
-    #[must_use]
     pub fn calls(&self) -> Calls {
         let mut calls = Calls::default();
         for agent in Agent::ALL {
@@ -168,7 +166,6 @@ impl World {
     }
 
     /// How many calls have failed because a test wanted it, and what they were.
-    #[must_use]
     pub fn planted(&self) -> Vec<String> {
         let all = Agent::ALL.into_iter().flat_map(|agent| self.traces(agent));
         let lines = all.flat_map(|it| it.lines().map(str::to_owned).collect::<Vec<_>>());

@@ -86,7 +86,6 @@ impl Processes {
     }
 
     /// SIGKILL, and at once another start of the same. False when `agent` does not run.
-    #[must_use]
     pub fn kill(&self, agent: Agent) -> bool {
         let mut all = self.all();
         let Some(process) = all.get_mut(&agent) else { return false };
@@ -104,7 +103,6 @@ impl Processes {
     }
 
     /// How many descriptors `agent` has.
-    #[must_use]
     pub fn descriptors(&self, agent: Agent) -> u64 {
         let pid = self.all()[&agent].child.id();
         std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count().try_into().unwrap()

@@ -88,8 +88,23 @@ pub fn bring_image(world: &World) {
 }
 
 /// `config` with the image to be activated.
-#[must_use]
 pub fn with_image(mut config: Value) -> Value {
     config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
     config
+}
+
+impl World {
+    /// Starts all agents, and once they are at rest the controller asks for reboot 7.
+    pub async fn begin(&mut self) {
+        self.start_all();
+        self.status(DrainStatus::NotRequested).await;
+        self.ask_reboot(7);
+    }
+
+    /// The same where a budget holds the drain, up to the cordon.
+    pub async fn begin_blocked(&mut self) {
+        self.cluster.block().await;
+        self.begin().await;
+        self.status(DrainStatus::Cordoned).await;
+    }
 }

@@ -37,7 +37,6 @@ impl Agent {
     pub const ALL: [Self; 4] = [Self::Zedagent, Self::Baseosmgr, Self::Nodeagent, Self::Zedkube];
 
     /// As on a command line.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Zedagent => "zedagent",
@@ -96,7 +95,6 @@ impl World {
     }
 
     /// The same on another cluster.
-    #[must_use]
     pub fn on(cluster: Cluster) -> Self {
         // In memory where there is such a place: what a disk does is tried elsewhere.
         let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
@@ -156,7 +154,6 @@ impl World {
     }
 
     /// The file at `path` right now.
-    #[must_use]
     pub fn text(&self, path: &str) -> Option<String> {
         let bytes = store::read(&self.bus.path(path), 1 << 20).unwrap()?;
         Some(String::from_utf8(bytes).unwrap())
@@ -211,7 +208,6 @@ impl World {
     }
 
     /// How many descriptors an agent has that is a process.
-    #[must_use]
     pub fn descriptors(&self, agent: Agent) -> u64 {
         self.processes.descriptors(agent)
     }
@@ -307,7 +303,6 @@ impl World {
     }
 
     /// The directories in which agents write, see [`World::follow_writes`].
-    #[must_use]
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut all = writes::folders(self.root.path());
         all.retain(|it| it.starts_with("run") || it.starts_with("persist"));
@@ -346,7 +341,6 @@ impl World {
     }
 
     /// Operations that the stand-in device was asked for.
-    #[must_use]
     pub fn recorded(&self) -> Vec<Recorded> {
         device::recorded(&self.bus).unwrap()
     }
@@ -429,7 +423,6 @@ impl World {
     }
 
     /// The value of a topic file right now.
-    #[must_use]
     pub fn read<T: Topic>(&self, path: &str) -> Option<T> {
         let bytes = store::read(&self.bus.path(path), 1 << 20).unwrap()?;
         Some(go_json::from_slice(&bytes).unwrap())
@@ -463,7 +456,6 @@ impl World {
 pub const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
 
 /// The reference's reboot command with another counter.
-#[must_use]
 pub fn reboot_config(counter: u32) -> Value {
     let mut config: Value =
         serde_json::from_str(include_str!("../golden/EdgeDevConfig/cluster-reboot.json")).unwrap();

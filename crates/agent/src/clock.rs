@@ -70,7 +70,6 @@ static MACHINE: LazyLock<Wall> = LazyLock::new(|| Wall::new(0));
 impl Clock {
     /// A clock whose [`Mono::START`] is the start of the machine's monotonic clock (`CLOCK_MONOTONIC`), so that
     /// processes of one boot agree on it. The machine is asked once; from then on the runtime's time counts.
-    #[must_use]
     #[expect(
         clippy::new_without_default,
         reason = "a clock that starts at a default would hide a reading of time"
@@ -81,27 +80,23 @@ impl Clock {
     }
 
     /// The monotonic time.
-    #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the door that the ban points to")]
     pub fn now(&self) -> Mono {
         Mono::from_start(self.since_boot) + Instant::now().saturating_duration_since(self.start)
     }
 
     /// The wall clock, which may be wrong and may jump: for display and for members that other programs read.
-    #[must_use]
     pub fn wall(&self) -> GoTime {
         self.wall.now()
     }
 
     /// When the monotonic clock started, by the wall clock as it is now: added to a [`Mono`], the time of that point.
-    #[must_use]
     pub fn booted_at(&self) -> GoTime {
         self.wall.boot()
     }
 
     /// [`Clock::booted_at`], and each change of it by more than steering brings: the wall clock was set. Somebody has
     /// to [`Clock::look`].
-    #[must_use]
     pub fn boots(&self) -> watch::Receiver<GoTime> {
         self.wall.booted_at.subscribe()
     }

@@ -90,7 +90,6 @@ impl fmt::Display for Choice {
 
 impl Choice {
     /// The device itself.
-    #[must_use]
     pub fn open(&self, bus: &Bus, clock: Clock) -> Box<dyn Device> {
         match self {
             Self::Record => Box::new(Record { bus: bus.clone(), clock }),
@@ -182,7 +181,6 @@ pub enum Operation {
 
 impl Operation {
     /// The word on a command line and in the record.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Reboot => "reboot",

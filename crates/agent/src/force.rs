@@ -88,7 +88,6 @@ pub struct Orders {
 
 impl Orders {
     /// Follows the force file from now on. To be called within a runtime.
-    #[must_use]
     pub fn open(station: &Station) -> Self {
         let rule = FileRule { limit_bytes: LIMIT_BYTES, order: true };
         let watch = |place| (station.bus.file(station.bus.path(place), rule), None);

@@ -8,7 +8,6 @@ pub mod device;
 pub mod duties;
 pub mod error;
 pub mod force;
-pub mod limits;
 pub mod operator;
 pub mod outlet;
 pub mod pid;

@@ -12,7 +12,6 @@ pub const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
 
 /// Follows the request. To be called within a runtime.
-#[must_use]
 pub fn request(bus: &Bus) -> FileWatch {
     bus.file(bus.path(FILE), RULE)
 }

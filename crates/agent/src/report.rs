@@ -4,7 +4,6 @@ use std::error::Error;
 use std::fmt::Write as _;
 
 /// An error and its sources as one line, `a: b: c`; a source whose text its parent already shows is left out.
-#[must_use]
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

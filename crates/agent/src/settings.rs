@@ -1,4 +1,5 @@
-//! Config properties that the agents here use, checked. Source: lf-edge/eve pkg/pillar/types/global.go.
+//! Config properties that the agents here use, checked, and how an agent declares its own settings, each as one row with
+//! its default, its name in a limits file and its method. Source: lf-edge/eve pkg/pillar/types/global.go.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -88,7 +89,6 @@ impl Default for Properties {
 impl Properties {
     /// Reads the map that zedagent publishes. Returns the properties now in force and a line for each value
     /// that was refused, with its name, what was found and what is kept.
-    #[must_use]
     pub fn from_map(map: &ConfigItemValueMap, last: &Self) -> (Self, Vec<String>) {
         let mut now = Self::default();
         let mut refused = Vec::new();
@@ -114,13 +114,11 @@ impl Properties {
     }
 
     /// The bare number of `property`.
-    #[must_use]
     pub fn count(&self, property: Numeric) -> u32 {
         self.values.get(property.name).copied().unwrap_or(property.default)
     }
 
     /// `property` as a time; a bare count is taken as seconds. Never overflows (D-K11).
-    #[must_use]
     pub fn time(&self, property: Numeric) -> Duration {
         let count = u64::from(self.count(property));
         match property.unit {
@@ -146,6 +144,43 @@ fn accept(property: Numeric, item: &ConfigItemValue) -> Result<u32, String> {
     } else {
         Err(format!("found {}", item.int_value))
     }
+}
+
+/// A pause that is `first` after the first of `failures` and doubles with each further one, up to `most`.
+pub fn doubled(first: Duration, most: Duration, failures: u32) -> Duration {
+    first.saturating_mul(1 << failures.saturating_sub(1).min(31)).min(most)
+}
+
+/// Declares a struct of settings. `waits` are milliseconds under the second name, and a [`std::time::Duration`] by the
+/// method of the first; `others` are members of any type.
+#[macro_export]
+macro_rules! limits {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident;
+        waits { $($(#[$wait_about:meta])* $wait:ident, $member_ms:ident = $default_ms:expr;)* }
+        others { $($(#[$member_about:meta])* $member:ident: $kind:ty = $default:expr;)* }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Eq, ::serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$wait_about])* pub $member_ms: u64,)*
+            $($(#[$member_about])* pub $member: $kind,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($member_ms: $default_ms,)* $($member: $default,)* }
+            }
+        }
+
+        impl $name {
+            $(pub(crate) const fn $wait(&self) -> ::std::time::Duration {
+                ::std::time::Duration::from_millis(self.$member_ms)
+            })*
+        }
+    };
 }
 
 #[cfg(test)]

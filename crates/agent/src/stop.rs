@@ -12,14 +12,12 @@ pub struct Stop(watch::Receiver<bool>);
 
 impl Stop {
     /// A stop that has not been called, and the hand that calls it.
-    #[must_use]
     pub fn new() -> (Stopper, Self) {
         let (sender, receiver) = watch::channel(false);
         (Stopper(sender), Self(receiver))
     }
 
     /// Whether the agents are to leave.
-    #[must_use]
     pub fn is_stopped(&self) -> bool {
         // Without a stopper there is nobody left who could want anything.
         *self.0.borrow() || self.0.has_changed().is_err()

@@ -18,7 +18,6 @@ pub struct Tasks<E> {
 
 impl<E: Send + 'static> Tasks<E> {
     /// No tasks yet; their events go to `outbox`.
-    #[must_use]
     pub fn new(outbox: Outbox<E>) -> Self {
         Self { outbox, running: JoinSet::new(), named: HashMap::new() }
     }
@@ -53,7 +52,6 @@ impl<E: Send + 'static> Tasks<E> {
     }
 
     /// Whether a task of that name is still at work.
-    #[must_use]
     pub fn is_running(&self, name: &str) -> bool {
         self.named.get(name).is_some_and(|handle| !handle.is_finished())
     }

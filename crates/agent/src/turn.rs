@@ -79,7 +79,6 @@ impl<E> Inbox<E> {
 }
 
 /// A bounded way for events into one agent.
-#[must_use]
 pub fn inbox<E>() -> (Outbox<E>, Inbox<E>) {
     let (sender, receiver) = mpsc::channel(INBOX_EVENTS);
     (Outbox(sender), Inbox(receiver))

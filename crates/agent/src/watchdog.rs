@@ -33,7 +33,6 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// The watchdog file of agent `name`.
-    #[must_use]
     pub fn new(name: &'static str, bus: &Bus, clock: Clock) -> Self {
         Self { name, path: bus.path(&format!("run/{name}.touch")), clock, last: clock.now(), failed: false }
     }

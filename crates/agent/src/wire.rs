@@ -15,7 +15,6 @@ pub const GLOBAL: &str = "global";
 pub const ZEDKUBE: &str = "zedkube";
 
 /// Where `agent` publishes topic `T`.
-#[must_use]
 pub fn name<T: Topic>(agent: &str) -> Name {
     match T::KIND {
         Kind::Volatile => Name::volatile(agent, T::NAME),
@@ -24,7 +23,6 @@ pub fn name<T: Topic>(agent: &str) -> Name {
 }
 
 /// The form on disk of topic `T`, which always fits a message.
-#[must_use]
 pub fn codec<T: Topic>() -> Codec<T> {
     Codec {
         encode: |value| value.encode().map_err(Into::into),
@@ -68,7 +66,6 @@ pub fn withdraw<T: Topic>(publication: &mut Publication<T>, key: &str) -> Result
 }
 
 /// Where the value of `agent`'s topic `T` under `key` is.
-#[must_use]
 pub fn path<T: Topic>(bus: &Bus, agent: &str, key: &str) -> PathBuf {
     name::<T>(agent).dir(bus.root()).join(format!("{key}.json"))
 }

@@ -89,7 +89,6 @@ impl Label {
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
     /// The label as files and topics spell it.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::A => "IMGA",
@@ -138,7 +137,6 @@ pub enum PartitionState {
 
 impl PartitionState {
     /// The state as files and topics spell it.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -188,7 +186,6 @@ pub struct Partitions {
 
 impl Partitions {
     /// The partition `label`.
-    #[must_use]
     pub const fn get(&self, label: Label) -> &Partition {
         match label {
             Label::A => &self.a,
@@ -197,13 +194,11 @@ impl Partitions {
     }
 
     /// The partition that this boot runs from.
-    #[must_use]
     pub const fn running(&self) -> &Partition {
         self.get(self.current)
     }
 
     /// The partition that a new image goes to.
-    #[must_use]
     pub const fn spare(&self) -> &Partition {
         self.get(self.current.other())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::limits::doubled;
+use agent::settings::doubled;
 
 /// How long a request of ours may stand while zedkube is at work on nothing, before it counts as failed.
 pub(crate) const UNANSWERED_WAIT: Duration = Duration::from_mins(5);

@@ -54,14 +54,12 @@ pub struct ClusterView {
 
 impl ClusterView {
     /// Does nothing yet.
-    #[must_use]
     pub fn new(station: &Station, limits: Limits, cluster: Cluster, target: Target) -> Self {
         let leader = Leader::new(station, limits, cluster.clone(), target.clone());
         Self { station: station.clone(), limits, cluster, target, leader }
     }
 
     /// The drain's way to the election.
-    #[must_use]
     pub fn door(&self) -> Door {
         self.leader.door()
     }

@@ -60,13 +60,11 @@ impl std::fmt::Debug for Cluster {
 impl Cluster {
     /// The cluster of the kubeconfig at `path`. The file may come later: it is read at the next call, and again
     /// after it has changed or after a call found its address or credentials of no use.
-    #[must_use]
     pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
         Self::from_source(Source::File(KubeconfigFile::new(path.into())))
     }
 
     /// The cluster behind a ready client; its retry policy must be off.
-    #[must_use]
     pub fn from_client(client: Client) -> Self {
         Self::from_client_at(client, "the client given")
     }
@@ -100,7 +98,6 @@ impl Cluster {
     }
 
     /// Where address and credentials come from, for a person.
-    #[must_use]
     pub fn via(&self) -> String {
         match &*self.source {
             Source::File(file) => format!("kubeconfig {}", file.path().display()),
@@ -109,7 +106,6 @@ impl Cluster {
     }
 
     /// The server's address, for a person; the source of it where that is not known yet.
-    #[must_use]
     pub fn address(&self) -> String {
         let address = match &*self.source {
             Source::File(file) => file.address(),
@@ -277,16 +273,8 @@ impl Cluster {
     /// Certificates may also lie in files that the kubeconfig names, and these change without it: after a
     /// failure that may come from them the next call reads everything again.
     fn forget_after(&self, error: &Error) {
-        let credentials = match error {
-            Error::Connection { .. } => true,
-            Error::Refused { answer, .. } => answer.code == 401,
-            Error::Kubeconfig { .. }
-            | Error::Silent { .. }
-            | Error::Garbled { .. }
-            | Error::Unaskable { .. }
-            | Error::WrongNode { .. }
-            | Error::Name(_) => false,
-        };
+        let refused = matches!(error, Error::Refused { answer, .. } if answer.code == 401);
+        let credentials = refused || matches!(error, Error::Connection { .. });
         if let (true, Source::File(file)) = (credentials, &*self.source) {
             file.forget();
         }
@@ -326,17 +314,11 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
 
 /// The error with what is known of the server: whether it has only just come back, and where we have it from.
 fn settled(settling: &Settling, via: &str, mut error: Error) -> Error {
-    match &mut error {
-        Error::Connection { .. } | Error::Silent { .. } => settling.away(),
-        Error::Refused { answer, .. } => {
-            answer.just_back = settling.lasts();
-            via.clone_into(&mut answer.via);
-        }
-        Error::Kubeconfig { .. }
-        | Error::Garbled { .. }
-        | Error::Unaskable { .. }
-        | Error::WrongNode { .. }
-        | Error::Name(_) => {}
+    if let Error::Refused { answer, .. } = &mut error {
+        answer.just_back = settling.lasts();
+        via.clone_into(&mut answer.via);
+    } else if matches!(error, Error::Connection { .. } | Error::Silent { .. }) {
+        settling.away();
     }
     error
 }

@@ -53,7 +53,6 @@ const TLS_WORDS: [&str; 8] = [
 
 impl Error {
     /// What the failure means for the call. Transport trouble is transient: nothing was decided.
-    #[must_use]
     pub fn reply(&self) -> Reply {
         match self {
             Self::Refused { answer, .. } => reply::classify(answer),
@@ -68,7 +67,6 @@ impl Error {
     }
 
     /// Whether the API is there (spec/agents.md 4.3 step 2; D-K2). No usable kubeconfig counts as not there.
-    #[must_use]
     pub fn reach(&self) -> Reach {
         match self {
             Self::Refused { answer, .. } => reply::reach(answer),
@@ -82,25 +80,13 @@ impl Error {
 
     /// Whether nothing answered at all: no connection, or no answer in time. A server that refuses, throttles or shows
     /// a certificate has answered.
-    #[must_use]
     pub fn is_silence(&self) -> bool {
-        match self {
-            Self::Silent { .. } => true,
-            Self::Connection { .. } => {
-                let line = self.line().to_lowercase();
-                !TLS_WORDS.iter().any(|word| line.contains(word))
-            }
-            Self::Kubeconfig { .. }
-            | Self::Refused { .. }
-            | Self::Garbled { .. }
-            | Self::Unaskable { .. }
-            | Self::WrongNode { .. }
-            | Self::Name(_) => false,
-        }
+        let line = || self.line().to_lowercase();
+        let is_tls = || TLS_WORDS.iter().any(|word| line().contains(word));
+        matches!(self, Self::Silent { .. }) || (matches!(self, Self::Connection { .. }) && !is_tls())
     }
 
     /// Whether nobody listens there: the machine answered, and refused the connection.
-    #[must_use]
     pub fn is_connection_refused(&self) -> bool {
         let mut next: Option<&(dyn StdError + 'static)> = Some(self);
         while let Some(error) = next {
@@ -114,7 +100,6 @@ impl Error {
     }
 
     /// Whether the same call may succeed later without a person: conflicts, load, transport.
-    #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.reply().class() {
             Class::Transient | Class::Throttle | Class::Budget => true,
@@ -123,13 +108,11 @@ impl Error {
     }
 
     /// Whether somebody else wrote the object first (409).
-    #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self.reply(), Reply::Conflict { .. })
     }
 
     /// What a person can do about it.
-    #[must_use]
     pub fn next_step(&self) -> String {
         match self {
             Self::Kubeconfig { path, .. } => format!(
@@ -174,7 +157,6 @@ impl Error {
     }
 
     /// The error with its sources in one line, repeats left out.
-    #[must_use]
     pub fn line(&self) -> String {
         chain(self)
     }

@@ -68,13 +68,11 @@ pub enum Then {
 }
 
 /// 200 with this object.
-#[must_use]
 pub fn object(body: &Value) -> Answer {
     Answer::Full(200, vec![], body.to_string())
 }
 
 /// A Status object with this code.
-#[must_use]
 pub fn status(code: u16, message: &str) -> Answer {
     let body =
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
@@ -82,7 +80,6 @@ pub fn status(code: u16, message: &str) -> Answer {
 }
 
 /// A list of this version.
-#[must_use]
 pub fn list(version: &str, items: &[Value]) -> Answer {
     object(
         &json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}),
@@ -90,7 +87,6 @@ pub fn list(version: &str, items: &[Value]) -> Answer {
 }
 
 /// A line of a watch.
-#[must_use]
 pub fn event(kind: &str, object: &Value) -> String {
     json!({"type": kind, "object": object}).to_string()
 }
@@ -101,20 +97,17 @@ pub struct Calls(Arc<Mutex<Vec<Call>>>);
 
 impl Calls {
     /// All calls.
-    #[must_use]
     pub fn all(&self) -> Vec<Call> {
         self.0.lock().unwrap().clone()
     }
 
     /// Their lines.
-    #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.all().into_iter().map(|call| call.line).collect()
     }
 }
 
 /// A cluster whose server gives `answers` in this order, and then none.
-#[must_use]
 pub fn cluster(answers: Vec<Answer>) -> (Cluster, Calls) {
     let mut script = VecDeque::from(answers);
     server(move |_| script.pop_front().unwrap_or(Answer::Silence))

@@ -59,7 +59,6 @@ impl NodeName {
     }
 
     /// The name as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -77,13 +76,11 @@ pub struct PodUid(String);
 
 impl PodUid {
     /// Takes the server's text as it is.
-    #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
     /// The UID as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -116,7 +113,6 @@ impl fmt::Display for PodRef {
 const LISTED: usize = 8;
 
 /// The first of `names` with `between` them, and how many more there are: no sentence names a thousand pods.
-#[must_use]
 pub fn listed(names: &[String], between: &str) -> String {
     let first = names.get(..LISTED).unwrap_or(names).join(between);
     match names.len().saturating_sub(LISTED) {

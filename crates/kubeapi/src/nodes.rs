@@ -90,7 +90,6 @@ fn member(raw: &Raw) -> Member {
 }
 
 /// What is known of a node.
-#[must_use]
 pub fn node(raw: &Raw) -> Node {
     let ready = condition(&raw.status, "Ready");
     let has = |label: &str| !raw.metadata.labels[label].is_null();
@@ -161,7 +160,6 @@ pub async fn delete(cluster: &Cluster, name: &NodeName, uid: Option<String>) -> 
 }
 
 /// Requests about nodes.
-#[must_use]
 pub fn api() -> Request {
     Request::new(NodeObject::url_path(&(), None))
 }

@@ -38,38 +38,32 @@ pub struct Meta {
 
 impl Raw {
     /// When it was made.
-    #[must_use]
     pub fn created(&self) -> Option<Timestamp> {
         time(&self.metadata.creation_timestamp)
     }
 
     /// The value of a label, empty without it.
-    #[must_use]
     pub fn label(&self, name: &str) -> String {
         text(&self.metadata.labels[name])
     }
 }
 
 /// A text, empty where it is none.
-#[must_use]
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
 /// A time of RFC 3339.
-#[must_use]
 pub fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
 /// The items of a list, none where it is none.
-#[must_use]
 pub fn items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The condition of this type, null where there is none.
-#[must_use]
 pub fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
     items(&status["conditions"]).iter().find(|it| it["type"] == kind).unwrap_or(&Value::Null)
 }

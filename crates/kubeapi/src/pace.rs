@@ -20,7 +20,6 @@ pub struct Pace {
 
 impl Pace {
     /// Starts the stream at `seed`.
-    #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { dice: Dice::new(seed) }
     }

@@ -28,13 +28,11 @@ pub struct Answer {
 
 impl Answer {
     /// Whether it refuses the caller, and would perhaps not a moment later.
-    #[must_use]
     pub const fn is_early_refusal(&self) -> bool {
         self.just_back && matches!(self.code, 401 | 403)
     }
 
     /// The answer in one line: code, reason, message and, for a budget, the cause with its numbers.
-    #[must_use]
     pub fn line(&self) -> String {
         let mut line = self.code.to_string();
         if !self.reason.is_empty() {
@@ -58,7 +56,6 @@ impl Answer {
     }
 
     /// Who refuses, as far as the answer tells: credentials and roles come before admission.
-    #[must_use]
     pub fn refused_by(&self) -> RefusedBy {
         if self.code == 401 {
             RefusedBy::Credentials
@@ -161,7 +158,6 @@ pub enum Class {
 
 impl Reply {
     /// The class of this reply.
-    #[must_use]
     pub fn class(&self) -> Class {
         match self {
             Self::Done | Self::NotFound { .. } | Self::UidChanged => Class::Done,
@@ -175,7 +171,6 @@ impl Reply {
     }
 
     /// The word for counts.
-    #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Done => "accepted",
@@ -193,7 +188,6 @@ impl Reply {
     }
 
     /// What the server said, for a person.
-    #[must_use]
     pub fn text(&self) -> &str {
         match self {
             Self::Done => "done",
@@ -211,20 +205,14 @@ impl Reply {
     }
 
     /// The time that must pass before the next call, when the server named one.
-    #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Budget { retry_after, .. }
-            | Self::Throttle { retry_after, .. }
-            | Self::Transient { retry_after, .. } => *retry_after,
-            Self::Done
-            | Self::NotFound { .. }
-            | Self::UidChanged
-            | Self::Conflict { .. }
-            | Self::Expired
-            | Self::ManyBudgets { .. }
-            | Self::NamespaceEnding { .. }
-            | Self::Permanent { .. } => None,
+        if let Self::Budget { retry_after, .. }
+        | Self::Throttle { retry_after, .. }
+        | Self::Transient { retry_after, .. } = self
+        {
+            *retry_after
+        } else {
+            None
         }
     }
 }
@@ -241,7 +229,6 @@ pub enum Reach {
 }
 
 /// What `answer` means.
-#[must_use]
 pub fn classify(answer: &Answer) -> Reply {
     let text = answer.line();
     let retry_after = answer.retry_after;
@@ -269,7 +256,6 @@ pub fn classify(answer: &Answer) -> Reply {
 }
 
 /// Whether `answer` shows that the API is there.
-#[must_use]
 pub fn reach(answer: &Answer) -> Reach {
     match answer.code {
         429 => Reach::Throttled,

@@ -127,7 +127,6 @@ macro_rules! listed {
     ($($name:ident = $whole:ty;)+) => { $(
         impl $name {
             /// Where such objects are, in all namespaces or in one.
-            #[must_use]
             pub fn url_path(namespace: Option<&str>) -> String {
                 <$whole>::url_path(&(), namespace)
             }

@@ -40,7 +40,6 @@ impl Target {
     }
 
     /// What is known, one value after another from now on.
-    #[must_use]
     pub fn values(&self) -> Values {
         let mut held = self.0.subscribe();
         held.mark_changed();

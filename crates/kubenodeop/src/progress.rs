@@ -134,64 +134,44 @@ pub struct Blocker {
 
 impl Blocker {
     /// What a person can do about it.
-    #[must_use]
     pub fn next_step(&self) -> String {
         self.code.next_step(&self.pod.namespace, &self.pod.name)
     }
 }
 
-/// Why a pod does not leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum BlockCode {
-    /// A disruption budget has no room.
-    Budget,
-    /// More than one budget selects the pod, and the server evicts no such pod.
-    ManyBudgets,
-    /// Its namespace is being deleted.
-    NamespaceEnding,
-    /// The server has too much to do.
-    Throttled,
-    /// The API fails in passing.
-    ApiTrouble,
-    /// The server refuses for good: the role does not allow it, or the call is wrong.
-    Refused,
-    /// The server does not accept our credentials.
-    Unauthorized,
-    /// An admission webhook denies it, or does not answer the server.
-    Webhook,
-    /// It was asked to end and takes longer than its grace period.
-    SlowToEnd,
-    /// A disruption budget has no room and will not get any by itself.
-    BudgetStuck,
-    /// Its workload comes back to this node again and again.
-    Sticky,
-    /// It has been asked to leave for longer than its limit.
-    OverTime,
-    /// No other node can take it.
-    NoOtherNode,
+step::named! {
+    /// Why a pod does not leave.
+    pub enum BlockCode {
+        /// A disruption budget has no room.
+        Budget = "budget",
+        /// More than one budget selects the pod, and the server evicts no such pod.
+        ManyBudgets = "many-budgets",
+        /// Its namespace is being deleted.
+        NamespaceEnding = "namespace-ending",
+        /// The server has too much to do.
+        Throttled = "throttled",
+        /// The API fails in passing.
+        ApiTrouble = "api-trouble",
+        /// The server refuses for good: the role does not allow it, or the call is wrong.
+        Refused = "refused",
+        /// The server does not accept our credentials.
+        Unauthorized = "unauthorized",
+        /// An admission webhook denies it, or does not answer the server.
+        Webhook = "webhook",
+        /// It was asked to end and takes longer than its grace period.
+        SlowToEnd = "slow-to-end",
+        /// A disruption budget has no room and will not get any by itself.
+        BudgetStuck = "budget-stuck",
+        /// Its workload comes back to this node again and again.
+        Sticky = "sticky",
+        /// It has been asked to leave for longer than its limit.
+        OverTime = "over-time",
+        /// No other node can take it.
+        NoOtherNode = "no-other-node",
+    }
 }
 
 impl BlockCode {
-    /// The word for files and logs.
-    #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Budget => "budget",
-            Self::ManyBudgets => "many-budgets",
-            Self::NamespaceEnding => "namespace-ending",
-            Self::Throttled => "throttled",
-            Self::ApiTrouble => "api-trouble",
-            Self::Refused => "refused",
-            Self::Unauthorized => "unauthorized",
-            Self::Webhook => "webhook",
-            Self::SlowToEnd => "slow-to-end",
-            Self::BudgetStuck => "budget-stuck",
-            Self::Sticky => "sticky",
-            Self::OverTime => "over-time",
-            Self::NoOtherNode => "no-other-node",
-        }
-    }
-
     /// Its place among others: what no wait cures comes first, what passes by itself last.
     pub(crate) const fn rank(self) -> u8 {
         match self {
@@ -210,7 +190,6 @@ impl BlockCode {
     }
 
     /// What a person can do about a pod `name` of `namespace`, with the command to type.
-    #[must_use]
     pub fn next_step(self, namespace: &str, name: &str) -> String {
         let budgets = format!("`kubectl -n {namespace} get pdb,pods`");
         match self {

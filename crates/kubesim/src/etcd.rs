@@ -83,25 +83,21 @@ impl Etcd {
     }
 
     /// Where the member of a node answers for its metrics and health; empty for another node.
-    #[must_use]
     pub fn metrics_url(&self, node: &str) -> String {
         self.ports.get(node).map(|(metrics, _)| format!("http://{metrics}")).unwrap_or_default()
     }
 
     /// Where the member of a node answers JSON calls; empty for another node.
-    #[must_use]
     pub fn gateway_url(&self, node: &str) -> String {
         self.ports.get(node).map(|(_, gateway)| format!("http://{gateway}")).unwrap_or_default()
     }
 
     /// The name of a node's member, for the annotation `etcd.k3s.cattle.io/node-name`.
-    #[must_use]
     pub fn member_name(&self, node: &str) -> String {
         lock(&self.state).members.iter().find(|it| it.node == node).map(Member::name).unwrap_or_default()
     }
 
     /// Where the other members reach that of a node, and its agent can listen: an address of the loopback network.
-    #[must_use]
     pub fn address(&self, node: &str) -> Option<IpAddr> {
         lock(&self.state).members.iter().find(|it| it.node == node).map(Member::address)
     }
@@ -115,7 +111,6 @@ impl Etcd {
     }
 
     /// The node whose member leads; `None` without a quorum.
-    #[must_use]
     pub fn leader(&self) -> Option<String> {
         let mut state = lock(&self.state);
         let leader = state.elect()?;

@@ -27,7 +27,6 @@ pub enum Fault {
 
 impl Fault {
     /// An error answer.
-    #[must_use]
     pub fn status(code: u16, reason: &str) -> Self {
         Self::Status {
             code,
@@ -51,7 +50,6 @@ pub struct Seen {
 
 impl Seen {
     /// Whether it is a dry run.
-    #[must_use]
     pub fn is_dry(&self) -> bool {
         self.uri.contains("dryRun=All") || String::from_utf8_lossy(&self.body).contains("\"dryRun\"")
     }
@@ -87,20 +85,17 @@ impl Faults {
     }
 
     /// What the API was asked so far.
-    #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.seen).clone()
     }
 
     /// How many requests of `method` had a path that holds `path`, dry runs not counted.
-    #[must_use]
     pub fn count(&self, method: &str, path: &str) -> usize {
         let is_it = |it: &&Seen| it.method == method && it.uri.contains(path) && !it.is_dry();
         lock(&self.seen).iter().filter(is_it).count()
     }
 
     /// UIDs of the pods whose eviction was accepted, in order, each as often as it was.
-    #[must_use]
     pub fn evicted(&self) -> Vec<String> {
         lock(&self.evicted).clone()
     }

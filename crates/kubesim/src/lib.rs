@@ -113,14 +113,12 @@ impl Shared {
 
 impl Sim {
     /// A cluster without nodes. Must be called inside a tokio runtime.
-    #[must_use]
     pub fn new(config: SimConfig) -> Self {
         Self::with(config, Some(strict::check))
     }
 
     /// The same, but objects are taken as they come. The types of the API, which would be more than a megabyte of
     /// the program, are left out where nothing else asks for them.
-    #[must_use]
     pub fn unchecked(config: SimConfig) -> Self {
         Self::with(config, None)
     }
@@ -140,13 +138,11 @@ impl Sim {
     }
 
     /// The API without a network in between, for `kube::Client::new`.
-    #[must_use]
     pub fn service(&self) -> SimService {
         self.service_of("")
     }
 
     /// The same for what runs on this node, which [`Sim::cut_off`] can part from it.
-    #[must_use]
     pub fn service_of(&self, node: &str) -> SimService {
         SimService::new(Arc::clone(&self.shared), node)
     }
@@ -168,19 +164,16 @@ impl Sim {
     }
 
     /// Answers that the API gives in place of its own, and what it was asked.
-    #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
     /// One object; `resource` as `pods` or `policy/poddisruptionbudgets`, `namespace` empty where there is none.
-    #[must_use]
     pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         self.shared.store().get(resource, namespace, name).cloned()
     }
 
     /// All objects of a resource.
-    #[must_use]
     pub fn list(&self, resource: &str) -> Vec<Value> {
         self.shared.store().list(resource).cloned().collect()
     }
@@ -196,7 +189,6 @@ impl Sim {
     }
 
     /// Removes an object at once; false when there is none.
-    #[must_use]
     pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> bool {
         self.shared.write(|store| store.remove(resource, namespace, name).is_some())
     }

@@ -231,7 +231,7 @@ async fn u3_a_server_waits_while_etcd_cannot_spare_it_and_says_so() {
     asks.send(reboot()).unwrap();
     let why = loop {
         match told.recv().await.unwrap() {
-            Told::Standing(Standing::Waiting(it)) if it.rule.code() == "margin" => break it.why.clone(),
+            Told::Standing(Standing::Waiting(it)) if it.rule.text() == "margin" => break it.why.clone(),
             Told::Standing(Standing::Held { .. }) => panic!("a turn without margin"),
             Told::Standing(_)
             | Told::Confirmed(_)

@@ -27,13 +27,11 @@ impl Bus {
     }
 
     /// The root directory.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// `relative` under the root; a leading `/` is taken for the root.
-    #[must_use]
     pub fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative.trim_start_matches('/'))
     }
@@ -75,13 +73,11 @@ impl Bus {
     }
 
     /// Follows `name`, whether or not somebody publishes it yet.
-    #[must_use]
     pub fn subscription<T: Clone + PartialEq>(&self, name: &Name, codec: Codec<T>) -> Subscription<T> {
         Subscription::new(Arc::clone(&self.hub), name.dir(&self.root), codec)
     }
 
     /// Follows one plain file, whether or not it exists yet.
-    #[must_use]
     pub fn file(&self, path: impl Into<PathBuf>, rule: FileRule) -> FileWatch {
         FileWatch::new(Arc::clone(&self.hub), path.into(), rule)
     }

@@ -58,13 +58,11 @@ pub enum Error {
 impl Error {
     /// Whether a file was looked at and is not what is read here. Any other error of a read says nothing about the
     /// file: whether it is there, and what it says, is known once a read works.
-    #[must_use]
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. })
     }
 
     /// Whether descriptors or memory were short, which passes: worth a new start where reading is done once.
-    #[must_use]
     pub fn is_shortage(&self) -> bool {
         let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
         matches!(self, Self::Io { source, .. } if Errno::from_io_error(source).is_some_and(|it| short.contains(&it)))

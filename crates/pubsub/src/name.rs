@@ -27,19 +27,16 @@ pub struct Name {
 
 impl Name {
     /// `/run/<agent>/<topic>`: gone after a reboot.
-    #[must_use]
     pub fn volatile(agent: &str, topic: &str) -> Self {
         Self { parts: vec![agent.to_owned(), topic.to_owned()], persistent: false }
     }
 
     /// `/persist/status/<agent>/<topic>`: survives a reboot.
-    #[must_use]
     pub fn persistent(agent: &str, topic: &str) -> Self {
         Self { parts: vec![agent.to_owned(), topic.to_owned()], persistent: true }
     }
 
     /// `/run/global/<topic>`: of no agent.
-    #[must_use]
     pub fn global(topic: &str) -> Self {
         Self::volatile(GLOBAL, topic)
     }
@@ -52,13 +49,11 @@ impl Name {
     }
 
     /// Whether it survives a reboot.
-    #[must_use]
     pub const fn is_persistent(&self) -> bool {
         self.persistent
     }
 
     /// The directory of its files.
-    #[must_use]
     pub fn dir(&self, root: &Path) -> PathBuf {
         let base = if self.persistent { "persist/status" } else { "run" };
         self.parts.iter().fold(root.join(base), |dir, part| dir.join(part))
@@ -68,7 +63,6 @@ impl Name {
     /// persistent one. `None` for topics of no agent, which are followed by files alone.
     ///
     /// The reference names `/var/run`, which is a link to `/run` on a device and does not exist under other roots.
-    #[must_use]
     pub fn socket(&self, root: &Path) -> Option<PathBuf> {
         if self.parts.first().is_some_and(|agent| agent == GLOBAL) {
             return None;

@@ -166,7 +166,6 @@ impl<T: Clone + PartialEq> Publication<T> {
     }
 
     /// The value under `key`.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&T> {
         self.values.get(key).and_then(|value| self.read(key, value))
     }
@@ -186,7 +185,6 @@ impl<T: Clone + PartialEq> Publication<T> {
     }
 
     /// How often the publisher has said that it started again; 0 when it has not.
-    #[must_use]
     pub const fn restarted(&self) -> u32 {
         self.restarted
     }

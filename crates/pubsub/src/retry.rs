@@ -37,7 +37,6 @@ impl Retry {
     }
 
     /// Whether the last try failed.
-    #[must_use]
     pub const fn is_failing(&self) -> bool {
         self.pause.is_some()
     }

@@ -104,13 +104,11 @@ impl<T: Clone + PartialEq> Subscription<T> {
 
     /// Whether everything there was read once, or reading fails and is repeated, and all of that was handed over:
     /// for whoever cannot wait for [`Change::Synced`].
-    #[must_use]
     pub fn was_tried(&self) -> bool {
         (self.known.is_synced() || self.retry.is_failing()) && self.known.is_told()
     }
 
     /// The value under `key` as far as changes were read.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&T> {
         self.known.get(key)
     }

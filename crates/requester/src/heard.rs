@@ -55,7 +55,6 @@ impl Heard {
     }
 
     /// Whether somebody who knows the cluster has spoken: anything but "unknown" and "in no cluster".
-    #[must_use]
     pub const fn is_clustered(&self) -> bool {
         match self.status {
             None => false,
@@ -73,7 +72,6 @@ impl Heard {
     }
 
     /// What the request waits for, for a person.
-    #[must_use]
     pub fn words(&self, own: &Own) -> String {
         // Not how many pods are left: this goes to a file on disk, and NodeDrainProgress tells it.
         let of_ours = self.status.filter(|it| own.id.is_some_and(|id| id.by == it.requested_by));

@@ -62,14 +62,12 @@ pub struct Own {
 
 impl Own {
     /// A request for `context` that is being made now.
-    #[must_use]
     pub fn new(context: String, id: Option<RequestId>, heard: &Heard) -> Self {
         let before = heard.status.filter(|said| said.status.is_final());
         Self { id, context, survived: false, before, failed: false }
     }
 
     /// A request of an earlier run.
-    #[must_use]
     pub fn survived(request: &NodeDrainRequest) -> Self {
         let context = request.context.clone();
         Self { id: Some(request.id()), context, survived: true, before: None, failed: false }
@@ -122,7 +120,6 @@ pub enum Verdict {
 /// The last look: what keeps the operation that the node was drained for in the name of `by` from being carried out
 /// now, as the drain is under way again or has failed since. The status names one requester; whoever is answered by
 /// name is judged by that. COMPLETE in the force file is a person's word to continue whatever zedkube says, or does not.
-#[must_use]
 pub fn undone(
     by: Requester,
     status: Option<NodeDrainStatus>,
@@ -140,13 +137,11 @@ pub fn undone(
 
 /// Whether the force file may be taken away by the operation that has begun in the name of `by`: it has ordered that
 /// one, and zedkube has answered by it. Earlier, [`undone`] would find the node not drained, and no order.
-#[must_use]
 pub fn is_used(forced: Option<NodeDrainStatus>, by: Requester, own: Option<&Own>, heard: &Heard) -> bool {
     forced.is_some_and(|it| completes(it, by)) && own.is_none_or(|own| heard.has_forced(own))
 }
 
 /// Whether a forced status lets the operation in the name of `by` go on without a drain.
-#[must_use]
 pub fn completes(forced: NodeDrainStatus, by: Requester) -> bool {
     forced.status == DrainStatus::Complete && serves(forced, by)
 }
@@ -168,7 +163,6 @@ pub enum Told {
 }
 
 /// What an answer tells its request.
-#[must_use]
 pub fn told(answer: &Answer) -> Told {
     if answer.status == DrainStatus::Complete {
         Told::Complete { skip: answer.skip.clone(), forced: answer.forced }
@@ -180,7 +174,6 @@ pub fn told(answer: &Answer) -> Told {
 }
 
 /// Judges.
-#[must_use]
 pub fn judge(view: View<'_>) -> Verdict {
     if let Some(forced) = view.forced.filter(|forced| serves(*forced, view.by)) {
         return judge_forced(view, forced);
@@ -205,7 +198,6 @@ pub fn judge(view: View<'_>) -> Verdict {
 }
 
 /// Whether a forced status is for `by`: COMPLETE names whom it serves, any other one holds for everyone.
-#[must_use]
 pub fn serves(forced: NodeDrainStatus, by: Requester) -> bool {
     forced.status != DrainStatus::Complete || forced.requested_by == by
 }

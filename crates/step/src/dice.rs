@@ -8,7 +8,6 @@ pub struct Dice(u64);
 
 impl Dice {
     /// Starts the sequence at `seed`.
-    #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }

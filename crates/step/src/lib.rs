@@ -4,6 +4,7 @@
 //! Pure: no clock, no I/O, no task.
 
 mod dice;
+mod named;
 mod planted;
 mod timers;
 
@@ -29,19 +30,16 @@ impl Mono {
     pub const START: Self = Self(Duration::ZERO);
 
     /// The point `since_start` after the start.
-    #[must_use]
     pub const fn from_start(since_start: Duration) -> Self {
         Self(since_start)
     }
 
     /// Time from the start to this point.
-    #[must_use]
     pub const fn since_start(self) -> Duration {
         self.0
     }
 
     /// Time from `earlier` to this point, zero when `earlier` is later.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

@@ -68,14 +68,12 @@ pub fn plant(fault: Option<Fault>) {
 
 /// Whether this fault is planted.
 #[cfg(feature = "planted-faults")]
-#[must_use]
 pub fn planted(fault: Fault) -> bool {
     PLANTED.get() == Some(fault)
 }
 
 /// Whether this fault is planted: never.
 #[cfg(not(feature = "planted-faults"))]
-#[must_use]
 pub const fn planted(_fault: Fault) -> bool {
     false
 }

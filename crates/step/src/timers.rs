@@ -28,13 +28,11 @@ impl<K: Ord + Copy> Timers<K> {
     }
 
     /// Whether `kind` is armed.
-    #[must_use]
     pub fn armed(&self, kind: K) -> bool {
         self.due.contains_key(&kind)
     }
 
     /// When the earliest deadline is due.
-    #[must_use]
     pub fn next(&self) -> Option<Mono> {
         self.due.values().min().copied()
     }

@@ -21,7 +21,6 @@ pub fn defaults() -> Result<ConfigItemValueMap, topics::Error> {
 
 /// `defaults` with what the controller has set. A value that makes no sense leaves the one in `last`, and is told
 /// with its name, what was found and what is kept, as is a name that does not exist.
-#[must_use]
 pub fn apply(
     defaults: &ConfigItemValueMap,
     last: &ConfigItemValueMap,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::limits::doubled;
+use agent::settings::doubled;
 
 /// The pause before a failed drain is asked for again doubles up to this.
 const ASK_AGAIN_MOST: Duration = Duration::from_mins(30);

@@ -156,17 +156,8 @@ impl Hands for Shell {
 
     /// The reboot that a person forces may be what cures the disk.
     fn is_ordered(&self, effect: &Effect) -> bool {
-        match effect {
-            Effect::Publish(_) => self.used || self.forced.load(Ordering::Relaxed),
-            Effect::UseForce => true,
-            Effect::Journal(_)
-            | Effect::Forget(_)
-            | Effect::SaveCounter(..)
-            | Effect::DropCounter(_)
-            | Effect::Request(_)
-            | Effect::Withdraw
-            | Effect::Say(_) => false,
-        }
+        let forced = self.used || self.forced.load(Ordering::Relaxed);
+        matches!(effect, Effect::UseForce) || (forced && matches!(effect, Effect::Publish(_)))
     }
 
     async fn perform(&mut self, effect: Effect) -> Result<(), Error> {

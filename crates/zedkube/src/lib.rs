@@ -167,25 +167,7 @@ async fn tell_config(
 mod tests {
     #[test]
     fn every_code_of_a_blocker_is_known_by_name() {
-        use kubenodeop::BlockCode::{
-            ApiTrouble, Budget, BudgetStuck, ManyBudgets, NamespaceEnding, NoOtherNode, OverTime, Refused,
-            SlowToEnd, Sticky, Throttled, Unauthorized, Webhook,
-        };
-        let all = [
-            Budget,
-            ManyBudgets,
-            NamespaceEnding,
-            Throttled,
-            ApiTrouble,
-            Refused,
-            Unauthorized,
-            Webhook,
-            SlowToEnd,
-            BudgetStuck,
-            Sticky,
-            OverTime,
-            NoOtherNode,
-        ];
-        assert_eq!(all.map(kubenodeop::BlockCode::text), nodestatus::CODES);
+        let all: Vec<&str> = kubenodeop::BlockCode::ALL.iter().map(|it| it.text()).collect();
+        assert_eq!(all, nodestatus::CODES);
     }
 }

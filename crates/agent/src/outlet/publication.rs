@@ -19,7 +19,6 @@ pub struct Tries {
 
 impl Tries {
     /// None has failed yet.
-    #[must_use]
     pub fn new(troubles: &Troubles) -> Self {
         Self {
             clock: troubles.clock(),
@@ -46,7 +45,6 @@ impl Tries {
     }
 
     /// When what has failed is to be tried again.
-    #[must_use]
     pub fn next_try(&self) -> Option<Mono> {
         self.pause.next
     }
@@ -82,13 +80,11 @@ impl<T: Topic> Outlet<T> {
     }
 
     /// When something that could not be written is to be tried again.
-    #[must_use]
     pub fn next_try(&self) -> Option<Mono> {
         self.tries.next_try()
     }
 
     /// The value under `key`.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&T> {
         self.topic.get(key)
     }

@@ -23,31 +23,26 @@ pub(super) enum Rank {
 
 impl Weight {
     /// An effect that writes nothing. Its error ends the agent.
-    #[must_use]
     pub const fn plain() -> Self {
         Self { rank: Rank::Plain, key: Cow::Borrowed(""), words: Cow::Borrowed("") }
     }
 
     /// The same, and promises of `key` that still wait are wanted no longer.
-    #[must_use]
     pub const fn cancels(key: &'static str) -> Self {
         Self { rank: Rank::Plain, key: Cow::Borrowed(key), words: Cow::Borrowed("") }
     }
 
     /// It tells how things are, or takes something back: it waits for nothing.
-    #[must_use]
     pub fn status(key: impl Into<Cow<'static, str>>) -> Self {
         Self { rank: Rank::Status, key: key.into(), words: Cow::Borrowed("") }
     }
 
     /// What comes after it waits until it is on disk.
-    #[must_use]
     pub fn record(key: impl Into<Cow<'static, str>>) -> Self {
         Self { rank: Rank::Record, key: key.into(), words: Cow::Borrowed("") }
     }
 
     /// It waits until the records before it are on disk, and is told in these words meanwhile.
-    #[must_use]
     pub fn promise(key: impl Into<Cow<'static, str>>, words: impl Into<Cow<'static, str>>) -> Self {
         Self { rank: Rank::Promise, key: key.into(), words: words.into() }
     }

@@ -41,7 +41,6 @@ struct Board {
 impl Troubles {
     /// Becomes the publisher of the troubles of `agent`. Where that is not possible it is tried again with each
     /// trouble. To be called within a runtime.
-    #[must_use]
     pub fn open(bus: &Bus, clock: Clock, agent: &'static str) -> Self {
         let troubles = Self(Arc::new(Mutex::new(Board {
             agent,
@@ -68,7 +67,6 @@ impl Troubles {
     }
 
     /// The agent whose troubles these are.
-    #[must_use]
     pub fn agent(&self) -> &'static str {
         self.lock().agent
     }

@@ -98,17 +98,11 @@ impl BaseOs {
     /// What the gate says, once it has said the same for as long as it may.
     fn patient(&mut self, now: Mono, want: &Want) -> Verdict {
         let verdict = self.verdict(want);
-        let patience = match verdict {
-            Verdict::Silent => Some((Waiting::Silent, self.limits.unknown_wait())),
-            Verdict::Unanswered(_) => Some((Waiting::Unanswered, UNANSWERED_WAIT)),
-            Verdict::Open(_)
-            | Verdict::Ask
-            | Verdict::Wait
-            | Verdict::Failed(_)
-            | Verdict::Stranger(_)
-            | Verdict::Held(_) => None,
-        };
-        let Some((kind, limit)) = patience else {
+        let (kind, limit) = if matches!(verdict, Verdict::Silent) {
+            (Waiting::Silent, self.limits.unknown_wait())
+        } else if matches!(verdict, Verdict::Unanswered(_)) {
+            (Waiting::Unanswered, UNANSWERED_WAIT)
+        } else {
             self.waiting = None;
             return verdict;
         };
@@ -118,42 +112,25 @@ impl BaseOs {
             self.wake_at(since + limit);
             return verdict;
         }
-        match verdict {
-            Verdict::Silent => Verdict::Open(Why::Silent { waited_secs: limit.as_secs() }),
-            Verdict::Unanswered(status) => Verdict::Failed(format!(
-                "zedkube did not take up the request within {} s and says {}; see that it runs",
-                limit.as_secs(),
-                status.text()
-            )),
-            Verdict::Open(_)
-            | Verdict::Ask
-            | Verdict::Wait
-            | Verdict::Failed(_)
-            | Verdict::Stranger(_)
-            | Verdict::Held(_) => verdict,
-        }
+        let waited_secs = limit.as_secs();
+        let Verdict::Unanswered(status) = verdict else { return Verdict::Open(Why::Silent { waited_secs }) };
+        Verdict::Failed(format!(
+            "zedkube did not take up the request within {waited_secs} s and says {}; see that it runs",
+            status.text()
+        ))
     }
 
     /// Which image the gate holds back, why, and what opens it again, where others would not show that.
     pub(super) fn held(&self) -> Option<(String, String, &'static str)> {
         let want = self.want()?;
-        match self.verdict(&want) {
-            Verdict::Stranger(number) => {
-                let text = format!("zedkube says NodeDrainStatus {number}, which this version does not know");
-                Some((want.context, text, "another NodeDrainStatus, or the force file"))
-            }
-            Verdict::Held(forced) => Some((
-                want.context,
-                format!("the force file holds it back: it says {forced}"),
-                "another force file, or none",
-            )),
-            Verdict::Open(_)
-            | Verdict::Ask
-            | Verdict::Wait
-            | Verdict::Failed(_)
-            | Verdict::Silent
-            | Verdict::Unanswered(_) => None,
+        let verdict = self.verdict(&want);
+        if let Verdict::Stranger(number) = verdict {
+            let text = format!("zedkube says NodeDrainStatus {number}, which this version does not know");
+            return Some((want.context, text, "another NodeDrainStatus, or the force file"));
         }
+        let Verdict::Held(forced) = verdict else { return None };
+        let text = format!("the force file holds it back: it says {forced}");
+        Some((want.context, text, "another force file, or none"))
     }
 
     /// As in the reference, where only some ways to a switch lead through the gate (D-B1).
@@ -187,24 +164,9 @@ impl BaseOs {
         {
             return Some(Want { context: own.context.clone(), fallback: None });
         }
-        let ready = self.facts.stages().into_iter().find(|(_, _, stage)| match stage {
-            Stage::Written | Stage::FailedBefore { retry: Some(_) } => true,
-            Stage::Invalid(_)
-            | Stage::Broken
-            | Stage::Running
-            | Stage::Switched
-            | Stage::Kept
-            | Stage::WrongKind
-            | Stage::FailedBefore { retry: None }
-            | Stage::Awaiting
-            | Stage::Idle
-            | Stage::TooEarly
-            | Stage::Behind
-            | Stage::TooLarge { .. }
-            | Stage::ToWrite
-            | Stage::Mismatch { .. }
-            | Stage::Rival => false,
-        });
+        let is_ready =
+            |stage: &Stage| matches!(stage, Stage::Written | Stage::FailedBefore { retry: Some(_) });
+        let ready = self.facts.stages().into_iter().find(|(_, _, stage)| is_ready(stage));
         let fallback = self.facts.fallback_due();
         match (ready, fallback) {
             // A fallback to the very image that is ready is the same switch.

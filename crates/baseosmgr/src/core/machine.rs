@@ -60,7 +60,6 @@ pub(super) struct Said {
 
 impl BaseOs {
     /// A core that continues from the partitions and from what an earlier run left on disk.
-    #[must_use]
     pub fn new(limits: Limits, partitions: Partitions, found: Found) -> Self {
         Self {
             limits,

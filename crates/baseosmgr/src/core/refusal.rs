@@ -31,7 +31,6 @@ pub struct Refusal {
 
 impl Refusal {
     /// Goes on from what an earlier run left on disk.
-    #[must_use]
     pub fn new(found: Found) -> Self {
         let request = found.request.map(|it| it.context);
         let mut opening = vec![Effect::ZbootReady, Effect::Manager(found.counters.current_retry)];

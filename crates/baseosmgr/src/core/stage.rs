@@ -135,24 +135,17 @@ impl Facts {
 
 /// Whether an image of this stage wants the other partition for itself.
 fn contends(stage: &Stage) -> bool {
-    match stage {
+    matches!(
+        stage,
         Stage::Switched
-        | Stage::FailedBefore { .. }
-        | Stage::Awaiting
-        | Stage::TooEarly
-        | Stage::Behind
-        | Stage::ToWrite
-        | Stage::Written
-        | Stage::Rival => true,
-        Stage::Invalid(_)
-        | Stage::Broken
-        | Stage::Running
-        | Stage::Kept
-        | Stage::WrongKind
-        | Stage::Idle
-        | Stage::TooLarge { .. }
-        | Stage::Mismatch { .. } => false,
-    }
+            | Stage::FailedBefore { .. }
+            | Stage::Awaiting
+            | Stage::TooEarly
+            | Stage::Behind
+            | Stage::ToWrite
+            | Stage::Written
+            | Stage::Rival
+    )
 }
 
 /// Kinds are known from versions of the form `<version>-<hypervisor>-<architecture>`; EVE-k is `k`. What cannot

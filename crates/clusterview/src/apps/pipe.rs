@@ -19,13 +19,11 @@ impl std::fmt::Debug for Pipe {
 impl Pipe {
     /// The standard output of this process. The agent's own log is on standard error: whoever reads this one slowly
     /// does not hold that one up.
-    #[must_use]
     pub fn standard_output() -> Self {
         Self::new(tokio::io::stdout())
     }
 
     /// Any other place.
-    #[must_use]
     pub fn new(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         Self(Arc::new(Mutex::new(writer)))
     }

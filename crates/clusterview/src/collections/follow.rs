@@ -165,7 +165,7 @@ impl<T: Kept> Reader<T> {
         }
         let open = self.open.get_or_insert_with(|| {
             let scope = Scope {
-                what: T::PART.name().to_owned(),
+                what: T::PART.text().to_owned(),
                 path: T::PATH.to_owned(),
                 fields: None,
                 labels: None,

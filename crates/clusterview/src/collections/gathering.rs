@@ -39,14 +39,12 @@ impl std::fmt::Debug for Gathering {
 impl Gathering {
     /// Nothing is known yet; the first call is made when [`Gathering::next`] is first polled. Gatherers of different
     /// seeds do not ask in step.
-    #[must_use]
     pub fn open(cluster: &Cluster, seed: u64) -> Self {
         Self { facts: Facts::default(), parts: Parts::default(), streams: follow::all(cluster, seed) }
     }
 
     /// The facts now, without those that are too old. These are kept all the same: a watch that continues after a
     /// long failure does not list again.
-    #[must_use]
     pub fn facts(&self) -> Cow<'_, Facts> {
         let expired = self.parts.expired();
         if expired.is_empty() {
@@ -60,7 +58,6 @@ impl Gathering {
     }
 
     /// How the parts are doing.
-    #[must_use]
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
@@ -85,7 +82,6 @@ impl Gathering {
     }
 
     /// When [`Gathering::expire`] has something to do next.
-    #[must_use]
     pub fn next_expiry(&self) -> Option<Mono> {
         self.parts.next_expiry()
     }

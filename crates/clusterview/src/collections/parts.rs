@@ -12,61 +12,29 @@ use step::Mono;
 /// How long the content of a part outlives its last good call.
 pub const LAST_GOOD: Duration = Duration::from_secs(300);
 
-/// A collection that is followed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
-    /// Nodes.
-    Nodes,
-    /// Pods of all namespaces.
-    Pods,
-    /// Virtual machine instances of applications.
-    Vms,
-    /// Claims of applications.
-    Claims,
-    /// DaemonSets of Longhorn.
-    DaemonSets,
-    /// Volumes of Longhorn.
-    Volumes,
-    /// Replicas of Longhorn's volumes.
-    Replicas,
-    /// Engines of Longhorn's volumes.
-    Engines,
-    /// Snapshots of Longhorn's volumes.
-    Snapshots,
-    /// Longhorn's view of the nodes.
-    StorageNodes,
-}
-
-impl Part {
-    /// All parts.
-    pub const ALL: [Self; 10] = [
-        Self::Nodes,
-        Self::Pods,
-        Self::Vms,
-        Self::Claims,
-        Self::DaemonSets,
-        Self::Volumes,
-        Self::Replicas,
-        Self::Engines,
-        Self::Snapshots,
-        Self::StorageNodes,
-    ];
-
-    /// The resource, as `kubectl get` takes it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nodes => "nodes",
-            Self::Pods => "pods",
-            Self::Vms => "virtualmachineinstances.kubevirt.io",
-            Self::Claims => "persistentvolumeclaims",
-            Self::DaemonSets => "daemonsets.apps",
-            Self::Volumes => "volumes.longhorn.io",
-            Self::Replicas => "replicas.longhorn.io",
-            Self::Engines => "engines.longhorn.io",
-            Self::Snapshots => "snapshots.longhorn.io",
-            Self::StorageNodes => "nodes.longhorn.io",
-        }
+step::named! {
+    /// A collection that is followed.
+    pub enum Part {
+        /// Nodes.
+        Nodes = "nodes",
+        /// Pods of all namespaces.
+        Pods = "pods",
+        /// Virtual machine instances of applications.
+        Vms = "virtualmachineinstances.kubevirt.io",
+        /// Claims of applications.
+        Claims = "persistentvolumeclaims",
+        /// DaemonSets of Longhorn.
+        DaemonSets = "daemonsets.apps",
+        /// Volumes of Longhorn.
+        Volumes = "volumes.longhorn.io",
+        /// Replicas of Longhorn's volumes.
+        Replicas = "replicas.longhorn.io",
+        /// Engines of Longhorn's volumes.
+        Engines = "engines.longhorn.io",
+        /// Snapshots of Longhorn's volumes.
+        Snapshots = "snapshots.longhorn.io",
+        /// Longhorn's view of the nodes.
+        StorageNodes = "nodes.longhorn.io",
     }
 }
 
@@ -100,25 +68,21 @@ pub struct Parts {
 
 impl Parts {
     /// How this part is doing.
-    #[must_use]
     pub fn state(&self, part: Part) -> &State {
         self.known.get(&part).unwrap_or(&State::Unheard)
     }
 
     /// Something was heard of every part, good or bad.
-    #[must_use]
     pub fn all_heard(&self) -> bool {
         Part::ALL.iter().all(|part| *self.state(*part) != State::Unheard)
     }
 
     /// Whether this part is there.
-    #[must_use]
     pub fn is_absent(&self, part: Part) -> bool {
         *self.state(part) == State::Absent
     }
 
     /// How many parts are followed.
-    #[must_use]
     pub fn followed(&self) -> usize {
         self.known.values().filter(|state| **state == State::Well).count()
     }
@@ -162,7 +126,6 @@ impl Parts {
     }
 
     /// Parts whose content is too old to be shown.
-    #[must_use]
     pub fn expired(&self) -> &BTreeSet<Part> {
         &self.expired
     }
@@ -218,7 +181,7 @@ mod tests {
     #[test]
     fn everything_is_heard_when_each_part_is_well_absent_or_failing() {
         let mut parts = Parts::default();
-        for part in Part::ALL {
+        for &part in Part::ALL {
             assert!(!parts.all_heard());
             if part == Part::Vms {
                 parts.absent(part);

@@ -21,7 +21,6 @@ pub struct Leadership {
 impl Leadership {
     /// Whether this node leads at `now`. To be asked in the turn of each act, with the clock read in that turn: a
     /// process may have stood still since it was told.
-    #[must_use]
     pub fn holds(self, now: Mono) -> bool {
         self.until.is_some_and(|until| now < until)
     }

@@ -52,7 +52,6 @@ impl Leader {
     }
 
     /// Who acts as the leader looks here, see [`Leadership::holds`].
-    #[must_use]
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leads.subscribe()
     }

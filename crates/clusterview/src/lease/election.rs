@@ -29,7 +29,6 @@ impl Times {
     /// `lease`: how long a holder is left alone after a sign of life. `renew`: how long it leads after its last write;
     /// never more than four fifths of `lease`, as it has to be over first. `retry`: between two looks; up to a fifth
     /// is added by chance. `silence`: the cluster is taken for gone when no look has come through for so long.
-    #[must_use]
     pub fn new(lease: Duration, renew: Duration, retry: Duration, silence: Duration) -> Self {
         Self { lease, renew: renew.min(lease * 4 / 5), retry, silence }
     }
@@ -156,7 +155,6 @@ pub struct Election {
 
 impl Election {
     /// A candidate by this name that does nothing yet. `chance` differs from candidate to candidate.
-    #[must_use]
     pub fn new(times: Times, identity: impl Into<String>, chance: u64) -> Self {
         Self {
             times,
@@ -179,13 +177,11 @@ impl Election {
     }
 
     /// Where we are, as was said last.
-    #[must_use]
     pub fn stand(&self) -> &Stand {
         &self.said
     }
 
     /// Whether we lead at `now`.
-    #[must_use]
     pub fn leads(&self, now: Mono) -> bool {
         self.leads.is_some_and(|until| now < until)
     }

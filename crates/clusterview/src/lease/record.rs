@@ -23,13 +23,11 @@ pub struct Held {
 
 impl Held {
     /// Takes the object as the server gave it.
-    #[must_use]
     pub fn new(object: Lease) -> Self {
         Self { object }
     }
 
     /// Its version: another one after every write by anybody.
-    #[must_use]
     pub fn version(&self) -> &str {
         self.object.metadata.resource_version.as_deref().unwrap_or_default()
     }
@@ -39,26 +37,22 @@ impl Held {
     }
 
     /// Who holds it; empty for nobody.
-    #[must_use]
     pub fn holder(&self) -> &str {
         self.spec().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
     }
 
     /// How long the holder is left alone after a sign of life, if it says so.
-    #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         let secs = self.spec()?.lease_duration_seconds?;
         u64::try_from(secs).ok().filter(|secs| *secs > 0).map(Duration::from_secs)
     }
 
     /// How often the holder has changed.
-    #[must_use]
     pub fn transitions(&self) -> i32 {
         self.spec().and_then(|spec| spec.lease_transitions).unwrap_or_default()
     }
 
     /// The object, with everything that we do not read.
-    #[must_use]
     pub fn object(&self) -> &Lease {
         &self.object
     }
@@ -92,7 +86,6 @@ pub enum Order {
 
 impl Order {
     /// Who would hold it from now on and does not yet.
-    #[must_use]
     pub fn newcomer(&self) -> Option<&str> {
         match self {
             Self::Create { identity, .. } => Some(identity),
@@ -102,7 +95,6 @@ impl Order {
     }
 
     /// The object to send. `wall` is what our wall clock shows: for people and for the record, nobody decides by it.
-    #[must_use]
     pub fn object(&self, wall: Timestamp) -> Lease {
         let now = Some(MicroTime(wall));
         match self {

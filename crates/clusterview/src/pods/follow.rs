@@ -40,7 +40,6 @@ impl std::fmt::Debug for Pods {
 
 impl Pods {
     /// Nothing is known yet; the first call is made when [`Pods::next`] is first polled.
-    #[must_use]
     pub fn open(cluster: &Cluster, seed: u64) -> Self {
         let scope = Scope {
             what: "pods of applications".to_owned(),

@@ -155,7 +155,7 @@ impl Desk {
 
 /// Logs what a part is doing now: its trouble and its end once each.
 fn log(logged: &mut BTreeSet<Part>, of: Part, state: &State) {
-    let part = of.name();
+    let part = of.text();
     match state {
         State::Well | State::Unheard => {
             if logged.remove(&of) {

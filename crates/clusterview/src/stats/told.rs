@@ -35,7 +35,7 @@ pub(super) fn leading(moment: Moment, until: Mono, parts: &Parts, cuts: &Cuts) -
             format!("what was last heard is kept for {} s at most", LAST_GOOD.as_secs())
         };
         KubeStatsPart {
-            name: part.name().to_owned(),
+            name: part.text().to_owned(),
             since: moment.at(since),
             error: format!("{error} ({kept})"),
             next_step: next_step.to_owned(),

@@ -121,17 +121,10 @@ async fn rehearse(cluster: &Cluster, node: &NodeName, call: &RefusedCall) -> Rep
         },
     };
     // Whose node it is was no matter of refusal.
-    let result = result.or_else(|error| match error {
-        Error::WrongNode { .. } => Ok(()),
-        refused @ (Error::Kubeconfig { .. }
-        | Error::Refused { .. }
-        | Error::Silent { .. }
-        | Error::Connection { .. }
-        | Error::Garbled { .. }
-        | Error::Unaskable { .. }
-        | Error::Name(_)) => Err(refused),
-    });
-    result.map_or_else(|error| error.reply(), |()| Reply::Done)
+    match result {
+        Err(error) if !matches!(error, Error::WrongNode { .. }) => error.reply(),
+        Ok(()) | Err(_) => Reply::Done,
+    }
 }
 
 #[cfg(test)]

@@ -102,7 +102,6 @@ impl Watched {
     }
 
     /// All pods of the node are these: has one of ours gone or changed?
-    #[must_use]
     pub fn pods_now(&self, now: &[PodFacts]) -> Option<String> {
         let gone = self.pods.iter().find(|(uid, _)| now.iter().all(|it| it.pod.uid != **uid));
         gone.and_then(|(uid, _)| self.pod_gone(uid))
@@ -110,7 +109,6 @@ impl Watched {
     }
 
     /// One pod is now so.
-    #[must_use]
     pub fn pod_now(&self, facts: &PodFacts) -> Option<String> {
         let known = self.pods.get(&facts.pod.uid)?;
         let now = PodMark::from(facts);
@@ -127,13 +125,11 @@ impl Watched {
     }
 
     /// One pod is gone.
-    #[must_use]
     pub fn pod_gone(&self, uid: &PodUid) -> Option<String> {
         self.pods.get(uid).map(|known| format!("pod {} is gone", known.pod))
     }
 
     /// The budgets of `namespace` are these.
-    #[must_use]
     pub fn budgets_now(&self, namespace: &str, now: &[BudgetFacts]) -> Option<String> {
         let known = self.budgets.get(namespace)?;
         let gone = known.iter().find(|it| now.iter().all(|other| other.name != it.name));
@@ -160,7 +156,6 @@ impl Watched {
     }
 
     /// The node is now so.
-    #[must_use]
     pub fn node_now(&self, now: &NodeFacts) -> Option<String> {
         let known = self.node?;
         if now.ready && !known.ready {
@@ -174,13 +169,11 @@ impl Watched {
     }
 
     /// All attachments of the cluster bear these names.
-    #[must_use]
     pub fn volumes_now(&self, names: &[&str]) -> Option<String> {
         self.volumes.keys().find(|name| !names.contains(&name.as_str())).and_then(|it| self.volume_gone(it))
     }
 
     /// One attachment is gone.
-    #[must_use]
     pub fn volume_gone(&self, name: &str) -> Option<String> {
         self.volumes.get(name).map(|volume| format!("volume {volume} is detached"))
     }
@@ -189,24 +182,14 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::cordon::Cordon;
+    use crate::node::cordon::{Cordon, tests::node};
     use crate::plan::Owner;
-    use crate::plan::budget::Selector;
+    use crate::plan::budget::tests::budget as numbered;
     use crate::plan::class::tests::pod;
     use crate::plan::tier::Tier;
-    use kubeapi::names::NodeName;
 
     fn budget(allowed: i32) -> BudgetFacts {
-        BudgetFacts {
-            namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-            selector: Some(Selector::default()),
-            allowed,
-            healthy: 2,
-            desired: 2,
-            expected: 3,
-            uncounted: String::new(),
-        }
+        numbered("web", [allowed, 2, 2, 3])
     }
 
     #[test]
@@ -262,16 +245,7 @@ mod tests {
 
     #[test]
     fn d16_a_node_wakes_when_it_is_well_or_its_flag_is_another() {
-        let node = |unschedulable, ready| NodeFacts {
-            name: NodeName::parse("n1").unwrap(),
-            ready,
-            unschedulable,
-            cordon: Cordon::None,
-            annotation: None,
-            tie_breaker: false,
-            labels: BTreeMap::new(),
-            resource_version: "1".to_owned(),
-        };
+        let node = |unschedulable, ready| NodeFacts { ready, unschedulable, ..node(Cordon::None) };
         let table = [
             ((true, true), (true, true), None),
             ((true, true), (true, false), None),

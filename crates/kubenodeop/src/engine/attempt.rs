@@ -90,7 +90,6 @@ pub struct Engine {
 
 impl Engine {
     /// An attempt that starts `now`, or goes on from `marks`. `seed` is for jitter.
-    #[must_use]
     pub fn new(mut rules: Rules, marks: &Marks, now: Mono, seed: u64) -> Self {
         rules.at_once = rules.at_once.max(1);
         Self {
@@ -128,7 +127,6 @@ impl Engine {
     }
 
     /// The attempt as it stands.
-    #[must_use]
     pub fn progress(&self, now: Mono) -> Progress {
         Progress {
             phase: self.phase(),

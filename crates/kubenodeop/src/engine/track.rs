@@ -127,23 +127,14 @@ impl Track {
 
     /// When to ask it, unless something else than time decides that.
     pub(super) fn due(&self) -> Option<Mono> {
-        match self.state {
-            State::Waiting { due, .. } if !self.on_hold && !self.sticky => Some(due),
-            State::Waiting { .. }
-            | State::Asking { .. }
-            | State::Going { .. }
-            | State::Ended
-            | State::Left
-            | State::Gone => None,
-        }
+        let State::Waiting { due, .. } = self.state else { return None };
+        (!self.on_hold && !self.sticky).then_some(due)
     }
 
     /// When a pod that is ending has had its time.
     pub(super) fn overdue_at(&self) -> Option<Mono> {
-        match self.state {
-            State::Going { since } => Some(since + self.facts.grace + SLACK),
-            State::Waiting { .. } | State::Asking { .. } | State::Ended | State::Left | State::Gone => None,
-        }
+        let State::Going { since } = self.state else { return None };
+        Some(since + self.facts.grace + SLACK)
     }
 
     pub(super) fn going(&mut self, now: Mono) {

@@ -83,13 +83,11 @@ pub enum CordonStep {
 
 impl NodeFacts {
     /// Whether it has the control plane or etcd, whatever the value of the label.
-    #[must_use]
     pub fn is_server(&self) -> bool {
         is_server(|it| self.labels.contains_key(it))
     }
 
     /// How to come to a cordon in the name of `owner`.
-    #[must_use]
     pub fn cordon_step(&self, owner: &CordonOwner) -> CordonStep {
         match &self.cordon {
             Cordon::None => CordonStep::Write,
@@ -103,7 +101,6 @@ impl NodeFacts {
 
     /// Whether our cordon goes once nobody needs it: one of this boot at once, one of an earlier boot when the gate
     /// after the boot is open and the node Ready.
-    #[must_use]
     pub fn our_cordon_goes(&self, boot_id: &str, gate_open: bool) -> bool {
         let of_this_boot = self.annotation.as_ref().is_some_and(|owner| owner.boot_id == boot_id);
         of_this_boot || (gate_open && self.ready)
@@ -111,12 +108,13 @@ impl NodeFacts {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn node(cordon: Cordon) -> NodeFacts {
+    /// A Ready node with this cordon.
+    pub(crate) fn node(cordon: Cordon) -> NodeFacts {
         NodeFacts {
-            name: NodeName::parse("n").unwrap(),
+            name: NodeName::parse("n1").unwrap(),
             ready: true,
             unschedulable: cordon != Cordon::None,
             annotation: None,

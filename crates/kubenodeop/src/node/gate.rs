@@ -15,39 +15,21 @@ pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];
 /// From one try to remove stale taints to the next.
 const MEND_PAUSE: Duration = Duration::from_secs(5);
 
-/// What must be sound, lowest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Layer {
-    /// Device nodes are there.
-    Devices,
-    /// The Kubernetes API answers.
-    Service,
-    /// Our node is Ready.
-    Node,
-    /// Its kubelet renews the node lease.
-    Lease,
-    /// No pod on it that gives volumes is crash-looping.
-    Storage,
-    /// All that has held for the set time.
-    Steady,
-}
-
-impl Layer {
-    /// All of them, lowest first.
-    pub const ALL: [Self; 6] =
-        [Self::Devices, Self::Service, Self::Node, Self::Lease, Self::Storage, Self::Steady];
-
-    /// The word for files and logs.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Devices => "device-nodes",
-            Self::Service => "kubernetes-service",
-            Self::Node => "node-ready",
-            Self::Lease => "node-lease",
-            Self::Storage => "storage-pods",
-            Self::Steady => "steady",
-        }
+step::named! {
+    /// What must be sound, lowest first.
+    pub enum Layer {
+        /// Device nodes are there.
+        Devices = "device-nodes",
+        /// The Kubernetes API answers.
+        Service = "kubernetes-service",
+        /// Our node is Ready.
+        Node = "node-ready",
+        /// Its kubelet renews the node lease.
+        Lease = "node-lease",
+        /// No pod on it that gives volumes is crash-looping.
+        Storage = "storage-pods",
+        /// All that has held for the set time.
+        Steady = "steady",
     }
 }
 
@@ -165,7 +147,6 @@ pub struct Verdict {
 
 impl Verdict {
     /// Whether the node may take workloads again.
-    #[must_use]
     pub const fn is_open(&self) -> bool {
         self.layer.is_none()
     }
@@ -192,7 +173,6 @@ pub struct Gate {
 
 impl Gate {
     /// Nothing is known yet.
-    #[must_use]
     pub fn new(node_name: &str, limits: Limits, now: Mono) -> Self {
         let unknown = || "not looked at yet".to_owned();
         Self {
@@ -369,7 +349,6 @@ impl Gate {
     }
 
     /// When time alone may change the verdict.
-    #[must_use]
     pub fn due(&self, now: Mono) -> Option<Mono> {
         let limit = self.at.0.and_then(|layer| self.limits.of(layer)).map(|limit| self.at.1 + limit);
         let steady = self.sound_since.map(|since| since + self.limits.hold);

@@ -63,7 +63,6 @@ pub enum Holds {
 
 impl Holds {
     /// The condition of an operator of the API, with its values.
-    #[must_use]
     pub fn new(operator: &str, values: Vec<String>) -> Self {
         match operator {
             "In" => Self::In(values),
@@ -75,7 +74,6 @@ impl Holds {
     }
 
     /// Whether it holds for a label with this value, `None` where the label is absent.
-    #[must_use]
     pub fn fits(&self, value: Option<&String>) -> bool {
         match self {
             Self::In(values) => value.is_some_and(|value| values.contains(value)),
@@ -89,7 +87,6 @@ impl Holds {
 
 impl Selector {
     /// Whether `labels` fulfil it.
-    #[must_use]
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.conditions.iter().all(|condition| condition.holds.fits(labels.get(&condition.key)))
@@ -98,13 +95,11 @@ impl Selector {
 
 impl BudgetFacts {
     /// Whether the budget guards a pod with these labels.
-    #[must_use]
     pub fn guards(&self, labels: &BTreeMap<String, String>) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.selects(labels))
     }
 
     /// Whether a pod may go now.
-    #[must_use]
     pub fn has_room(&self) -> bool {
         self.allowed > 0
     }
@@ -174,7 +169,7 @@ impl fmt::Display for BudgetFacts {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -211,22 +206,23 @@ mod tests {
         }
     }
 
-    fn budget() -> BudgetFacts {
+    /// A budget of the shop with these numbers, which selects all pods.
+    pub(crate) fn budget(name: &str, [allowed, healthy, desired, expected]: [i32; 4]) -> BudgetFacts {
         BudgetFacts {
             namespace: "shop".to_owned(),
-            name: "web".to_owned(),
-            selector: None,
-            allowed: 0,
-            healthy: 2,
-            desired: 2,
-            expected: 3,
+            name: name.to_owned(),
+            selector: Some(Selector::default()),
+            allowed,
+            healthy,
+            desired,
+            expected,
             uncounted: String::new(),
         }
     }
 
     #[test]
     fn a_budget_without_selector_guards_nothing() {
-        let mut budget = budget();
+        let mut budget = BudgetFacts { selector: None, ..budget("web", [0, 2, 2, 3]) };
         assert!(!budget.guards(&labels(&[])));
         budget.selector = Some(Selector::default());
         assert!(budget.guards(&labels(&[])));
@@ -252,7 +248,7 @@ mod tests {
         let named = |(at, selector): (usize, &Option<Selector>)| BudgetFacts {
             name: format!("b{}", 9 - at),
             selector: selector.clone(),
-            ..budget()
+            ..budget("", [0; 4])
         };
         let budgets = Budgets::new(selectors.iter().enumerate().map(named).collect());
         assert!(budgets.all().is_sorted_by_key(|it| &it.name));

@@ -92,7 +92,6 @@ pub enum Why {
 impl PodFacts {
     /// What a drain does with this pod. Forced as the reference forces it: pods without a controller leave too,
     /// and emptyDir data is lost.
-    #[must_use]
     pub fn class(&self) -> Class {
         let kept_app = self.labels.get("app").is_some_and(|app| KEPT_APPS.contains(&app.as_str()));
         if kept_app {

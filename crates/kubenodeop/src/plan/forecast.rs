@@ -106,48 +106,32 @@ pub struct Planned {
     pub note: String,
 }
 
-/// What becomes of a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PlanClass {
-    /// Evicted.
-    Evict,
-    /// Evicted, and no other node is one of those that it asks for.
-    Pinned,
-    /// Evicted, and the scheduler may put its like here again.
-    TolerateCordon,
-    /// Evicted: its `DaemonSet` is gone.
-    Orphan,
-    /// It has run to its end, and is removed.
-    Finished,
-    /// Its end has begun.
-    Going,
-    /// It stays, as its `DaemonSet` would put it back.
-    KeepDaemonSet,
-    /// It stays, as the kubelet runs it from a file.
-    KeepMirror,
-    /// It stays, as one of [`crate::plan::KEPT_APPS`].
-    KeepExcluded,
+step::named! {
+    /// What becomes of a pod.
+    pub enum PlanClass {
+        /// Evicted.
+        Evict = "evict",
+        /// Evicted, and no other node is one of those that it asks for.
+        Pinned = "pinned",
+        /// Evicted, and the scheduler may put its like here again.
+        TolerateCordon = "tolerates-cordon",
+        /// Evicted: its `DaemonSet` is gone.
+        Orphan = "orphan",
+        /// It has run to its end, and is removed.
+        Finished = "finished",
+        /// Its end has begun.
+        Going = "going",
+        /// It stays, as its `DaemonSet` would put it back.
+        KeepDaemonSet = "keep-daemonset",
+        /// It stays, as the kubelet runs it from a file.
+        KeepMirror = "keep-mirror",
+        /// It stays, as one of [`crate::plan::KEPT_APPS`].
+        KeepExcluded = "keep-excluded",
+    }
 }
 
 impl PlanClass {
-    /// The word for files and tables.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Evict => "evict",
-            Self::Pinned => "pinned",
-            Self::TolerateCordon => "tolerates-cordon",
-            Self::Orphan => "orphan",
-            Self::Finished => "finished",
-            Self::Going => "going",
-            Self::KeepDaemonSet => "keep-daemonset",
-            Self::KeepMirror => "keep-mirror",
-            Self::KeepExcluded => "keep-excluded",
-        }
-    }
-
     /// It stays on the node.
-    #[must_use]
     pub const fn stays(self) -> bool {
         matches!(self, Self::KeepDaemonSet | Self::KeepMirror | Self::KeepExcluded)
     }
@@ -180,7 +164,6 @@ pub struct PlanCounts {
 }
 
 /// Foretells the drain of `survey`'s node.
-#[must_use]
 pub fn forecast(survey: &Survey) -> Plan {
     let mut pods: Vec<(PlanClass, &Surveyed)> =
         survey.pods.iter().map(|pod| (survey.class(pod), pod)).collect();

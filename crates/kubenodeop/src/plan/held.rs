@@ -14,7 +14,6 @@ const NAMED: usize = 3;
 
 /// Code and sentence for `pod`, which the budgets `guards`, at least one, hold. `hindrances` are those of the
 /// budgets without room.
-#[must_use]
 pub fn by_budgets(
     pod: &PodRef,
     guards: &[&BudgetFacts],
@@ -38,13 +37,11 @@ pub fn by_budgets(
 }
 
 /// The sentence for a pod whose namespace is being deleted; `text` says so.
-#[must_use]
 pub fn by_namespace(pod: &PodRef, text: &str) -> String {
     format!("pod {pod} waits for the end of its namespace: {text}")
 }
 
 /// Whether the budget cannot get room by itself: none of its pods is merely starting.
-#[must_use]
 pub fn is_stuck(budget: &BudgetFacts) -> bool {
     let all_needed = budget.healthy <= budget.desired && budget.healthy == budget.expected;
     !budget.has_room() && (all_needed || !budget.uncounted.is_empty())
@@ -61,20 +58,8 @@ fn unplaced(hindrance: &Hindrance) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::budget::tests::budget;
     use crate::plan::class::tests::pod;
-
-    fn budget(name: &str, [allowed, healthy, desired, expected]: [i32; 4]) -> BudgetFacts {
-        BudgetFacts {
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-            selector: None,
-            allowed,
-            healthy,
-            desired,
-            expected,
-            uncounted: String::new(),
-        }
-    }
 
     fn hindrance(name: &str, why: Why) -> Hindrance {
         Hindrance { pod: format!("shop/{name}"), node: String::new(), since: String::new(), why }

@@ -95,13 +95,11 @@ pub struct Peer {
 
 impl Needs {
     /// Whether the pod asks for certain nodes at all.
-    #[must_use]
     pub fn is_choosy(&self) -> bool {
         !self.labels.is_empty() || !self.affinities.is_empty()
     }
 
     /// Why this node is none of those that it asks for, whatever the node's state.
-    #[must_use]
     pub fn not_meant(&self, peer: &Peer) -> Option<String> {
         let missing = self.labels.iter().find(|(key, value)| peer.labels.get(*key) != Some(value));
         if let Some((key, value)) = missing {
@@ -112,7 +110,6 @@ impl Needs {
     }
 
     /// Why this node cannot take the pod now.
-    #[must_use]
     pub fn why_not(&self, peer: &Peer, tolerates_cordon: bool) -> Option<String> {
         let taint = || {
             let hard =
@@ -165,7 +162,6 @@ impl Tolerated {
 }
 
 /// A quantity in thousandths of its unit, rounded up: `100m` is 100, `1Ki` is 1 024 000. `None` for what is none.
-#[must_use]
 pub fn thousandths(text: &str) -> Option<u64> {
     let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
     let (digits, suffix) = text.split_at(end);

@@ -33,46 +33,30 @@ const ADDRESS_NAMES: [&str; 4] = ["kube-vip", "metallb", "cni-dhcp", "dhcp-daemo
 /// Labels that name the program of a pod.
 const NAME_LABELS: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "name"];
 
-/// Tiers leave in this order, each wholly before the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Tier {
-    /// What the node is there for.
-    #[default]
-    Application,
-    /// Gives addresses to applications: load balancers, DHCP, virtual IPs.
-    Address,
-    /// Gives them devices.
-    Device,
-    /// Gives them volumes.
-    Storage,
-    /// Gives them, and storage, a network.
-    Network,
-    /// Critical for the node or the cluster.
-    System,
+step::named! {
+    /// Tiers leave in this order, each wholly before the next.
+    #[derive(Default)]
+    pub enum Tier {
+        /// What the node is there for.
+        #[default]
+        Application = "application",
+        /// Gives addresses to applications: load balancers, DHCP, virtual IPs.
+        Address = "address",
+        /// Gives them devices.
+        Device = "device",
+        /// Gives them volumes.
+        Storage = "storage",
+        /// Gives them, and storage, a network.
+        Network = "network",
+        /// Critical for the node or the cluster.
+        System = "system",
+    }
 }
 
 impl Tier {
-    /// The word for files and logs.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Application => "application",
-            Self::Address => "address",
-            Self::Device => "device",
-            Self::Storage => "storage",
-            Self::Network => "network",
-            Self::System => "system",
-        }
-    }
-
-    /// All tiers, in their order.
-    pub const ALL: [Self; 6] =
-        [Self::Application, Self::Address, Self::Device, Self::Storage, Self::Network, Self::System];
-
     /// The tier of that word.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tier| tier.text() == text)
+        Self::ALL.iter().copied().find(|tier| tier.text() == text)
     }
 }
 
@@ -98,7 +82,6 @@ pub struct Signs<'a> {
 impl Signs<'_> {
     /// When the pod leaves. One that mounts a claim, and does not itself give volumes, leaves before storage,
     /// however important it is and whatever its label says.
-    #[must_use]
     pub fn tier(&self) -> Tier {
         let tier = self.told().unwrap_or_else(|| self.seen());
         if self.mounts_claims && tier != Tier::Storage { tier.min(Tier::Device) } else { tier }
@@ -288,7 +271,7 @@ mod tests {
     #[test]
     fn tiers_leave_users_first_and_each_word_is_read_back() {
         assert!(Tier::ALL.is_sorted());
-        for tier in Tier::ALL {
+        for &tier in Tier::ALL {
             assert_eq!(Tier::parse(tier.text()), Some(tier));
         }
         assert_eq!(Tier::parse("System"), None);

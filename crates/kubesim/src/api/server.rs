@@ -180,13 +180,11 @@ impl Server {
     }
 
     /// Where it listens.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// A kubeconfig that leads here; it holds no secret.
-    #[must_use]
     pub fn kubeconfig(&self) -> String {
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: kubesim\nclusters:\n- name: kubesim\n  cluster:\n    \

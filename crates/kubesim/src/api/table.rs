@@ -5,9 +5,6 @@ use serde_json::{Value, json};
 use crate::path::Target;
 use crate::store::is_true;
 
-/// A column: its name, and whether only `-o wide` shows it.
-type Column = (&'static str, bool);
-
 /// How a table shows its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Include {
@@ -32,10 +29,11 @@ impl Include {
 /// A table of these objects, which are in their outward form.
 pub(crate) fn table(target: &Target, objects: &[Value], meta: &Value, include: Include) -> Value {
     let columns: Vec<Value> = columns(&target.resource)
-        .iter()
-        .map(|(name, wide)| {
-            let format = if *name == "Name" { "name" } else { "" };
-            json!({ "name": name, "type": "string", "format": format, "description": "", "priority": u8::from(*wide) })
+        .split(',')
+        .map(|column| {
+            let (name, wide) = (column.trim_end_matches('*'), column.ends_with('*'));
+            let format = if name == "Name" { "name" } else { "" };
+            json!({ "name": name, "type": "string", "format": format, "description": "", "priority": u8::from(wide) })
         })
         .collect();
     let rows: Vec<Value> = objects
@@ -57,80 +55,23 @@ pub(crate) fn table(target: &Target, objects: &[Value], meta: &Value, include: I
     })
 }
 
-fn columns(resource: &str) -> &'static [Column] {
+/// The columns of a kind; `-o wide` alone shows those with a star.
+fn columns(resource: &str) -> &'static str {
     match resource {
-        "nodes" => &[
-            ("Name", false),
-            ("Status", false),
-            ("Roles", false),
-            ("Age", false),
-            ("Version", false),
-            ("Internal-IP", true),
-        ],
-        "pods" => &[
-            ("Name", false),
-            ("Ready", false),
-            ("Status", false),
-            ("Restarts", false),
-            ("Age", false),
-            ("IP", true),
-            ("Node", true),
-        ],
-        "namespaces" => &[("Name", false), ("Status", false), ("Age", false)],
-        "events" => &[
-            ("Last Seen", false),
-            ("Type", false),
-            ("Reason", false),
-            ("Object", false),
-            ("Message", false),
-            ("Name", true),
-        ],
-        "apps/deployments" => {
-            &[("Name", false), ("Ready", false), ("Up-to-date", false), ("Available", false), ("Age", false)]
-        }
-        "apps/replicasets" | "apps/daemonsets" => {
-            &[("Name", false), ("Desired", false), ("Current", false), ("Ready", false), ("Age", false)]
-        }
-        "apps/statefulsets" => &[("Name", false), ("Ready", false), ("Age", false)],
-        "policy/poddisruptionbudgets" => &[
-            ("Name", false),
-            ("Min Available", false),
-            ("Max Unavailable", false),
-            ("Allowed Disruptions", false),
-            ("Age", false),
-        ],
-        "coordination/leases" => &[("Name", false), ("Holder", false), ("Age", false)],
-        "persistentvolumes" => &[
-            ("Name", false),
-            ("Capacity", false),
-            ("Access Modes", false),
-            ("Reclaim Policy", false),
-            ("Status", false),
-            ("Claim", false),
-            ("StorageClass", false),
-            ("Age", false),
-        ],
-        "persistentvolumeclaims" => &[
-            ("Name", false),
-            ("Status", false),
-            ("Volume", false),
-            ("Capacity", false),
-            ("Access Modes", false),
-            ("StorageClass", false),
-            ("Age", false),
-        ],
-        "storage/volumeattachments" => &[
-            ("Name", false),
-            ("Attacher", false),
-            ("PV", false),
-            ("Node", false),
-            ("Attached", false),
-            ("Age", false),
-        ],
-        "scheduling/priorityclasses" => {
-            &[("Name", false), ("Value", false), ("Global-Default", false), ("Age", false)]
-        }
-        _ => &[("Name", false), ("Age", false)],
+        "nodes" => "Name,Status,Roles,Age,Version,Internal-IP*",
+        "pods" => "Name,Ready,Status,Restarts,Age,IP*,Node*",
+        "namespaces" => "Name,Status,Age",
+        "events" => "Last Seen,Type,Reason,Object,Message,Name*",
+        "apps/deployments" => "Name,Ready,Up-to-date,Available,Age",
+        "apps/replicasets" | "apps/daemonsets" => "Name,Desired,Current,Ready,Age",
+        "apps/statefulsets" => "Name,Ready,Age",
+        "policy/poddisruptionbudgets" => "Name,Min Available,Max Unavailable,Allowed Disruptions,Age",
+        "coordination/leases" => "Name,Holder,Age",
+        "persistentvolumes" => "Name,Capacity,Access Modes,Reclaim Policy,Status,Claim,StorageClass,Age",
+        "persistentvolumeclaims" => "Name,Status,Volume,Capacity,Access Modes,StorageClass,Age",
+        "storage/volumeattachments" => "Name,Attacher,PV,Node,Attached,Age",
+        "scheduling/priorityclasses" => "Name,Value,Global-Default,Age",
+        _ => "Name,Age",
     }
 }
 
@@ -312,7 +253,7 @@ mod tests {
         for known in &crate::kinds::KINDS {
             let resource = crate::kinds::key(known.api_version, known.plural);
             let cells = cells(&resource, &json!({ "metadata": { "name": "x" } }));
-            assert_eq!(cells.len(), columns(&resource).len(), "{resource}");
+            assert_eq!(cells.len(), columns(&resource).split(',').count(), "{resource}");
         }
     }
 

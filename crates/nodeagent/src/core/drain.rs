@@ -24,15 +24,7 @@ use super::Note;
 
 /// The new WaitDrainInProgress and the line about it, or `None` where `status` is no word on it.
 pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, Note)> {
-    let device_op = match status.requested_by {
-        Requester::DeviceOp => true,
-        Requester::Unset
-        | Requester::None
-        | Requester::Update
-        | Requester::Operator
-        | Requester::K3sUpdate
-        | Requester::Stranger(_) => false,
-    };
+    let device_op = status.requested_by == Requester::DeviceOp;
     match status.status {
         DrainStatus::NotSupported | DrainStatus::NotRequested if planted(Fault::N1) => None,
         DrainStatus::NotSupported | DrainStatus::NotRequested => Some((false, Note::NoDrain(status))),

@@ -56,7 +56,6 @@ pub struct Evidence {
 
 impl LastBoot {
     /// Reads the traces. `now` is for the cases that left none.
-    #[must_use]
     pub fn tell(stored: Stored, evidence: Evidence, now: GoTime, restart_counter: u32) -> Self {
         let image = stored.image.unwrap_or_default();
         let time = stored.time.unwrap_or(now);

@@ -56,7 +56,6 @@ pub struct NodeAgent {
 impl NodeAgent {
     /// Starts at `now` from what was found. An operation that an earlier run was at begins anew, with its
     /// waits: they serve others, who may have seen this agent go and come.
-    #[must_use]
     pub fn new(limits: Limits, waits: Waits, found: Found, now: Mono) -> Self {
         let (last, said) = (found.last_boot, found.said.unwrap_or_default());
         // What depends on facts stands as it was said until they are heard; the operation is as journaled.
@@ -234,29 +233,12 @@ impl NodeAgent {
 
     /// Publishes what differs from what was published. Nothing new once the machine was asked to go down.
     pub(super) fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        match self.phase {
-            Phase::Asked { ref order, .. }
-            | Phase::Obeyed { ref order, .. }
-            | Phase::Down { ref order }
-            | Phase::Leaving { ref order }
-                if order.operation != Operation::Shutdown && self.said.is_some() =>
-            {
-                return;
-            }
-            Phase::Idle
-            | Phase::Delay { .. }
-            | Phase::Halting { .. }
-            | Phase::Settling { .. }
-            | Phase::Syncing { .. }
-            | Phase::Checking { .. }
-            | Phase::Looking { .. }
-            | Phase::Turning { .. }
-            | Phase::Held { .. }
-            | Phase::Asked { .. }
-            | Phase::Obeyed { .. }
-            | Phase::Refused { .. }
-            | Phase::Down { .. }
-            | Phase::Leaving { .. } => {}
+        let asked = matches!(
+            self.phase,
+            Phase::Asked { .. } | Phase::Obeyed { .. } | Phase::Down { .. } | Phase::Leaving { .. }
+        );
+        if asked && self.phase.going_down() && self.said.is_some() {
+            return;
         }
         self.talk.tell(out);
         self.tell_verdicts(out);

@@ -20,7 +20,6 @@ pub struct Order {
 
 impl Order {
     /// In whose name the node was drained for it; `None` where nobody asked for a drain.
-    #[must_use]
     pub const fn drained_for(&self) -> Option<Requester> {
         if matches!(
             self.boot_reason,
@@ -55,7 +54,6 @@ pub enum Why {
 impl Why {
     /// Whether nobody has asked for a drain. Such an order comes from a limit whose meaning is that the device
     /// cannot be helped otherwise; a drain needs the very controller, vault or image that is in trouble.
-    #[must_use]
     pub const fn skips_drain(self) -> bool {
         match self {
             Self::Fallback | Self::Vault | Self::Disconnect => true,

@@ -53,7 +53,6 @@ pub async fn serve(
 }
 
 /// The answer of `/cluster-app` when peers send these bodies.
-#[must_use]
 pub fn merge<'a>(bodies: impl IntoIterator<Item = &'a [u8]>) -> String {
     let heard = bodies.into_iter().map(|body| object(body).map_or(Heard::Nothing, Heard::Object));
     frame(OWN, &heard.collect::<Vec<_>>())

@@ -67,21 +67,14 @@ impl Fault {
 
     /// Whether it may go away without a new config or certificate.
     pub(super) fn may_pass(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::KeyFile { .. }
-            | Self::Device { .. }
-            | Self::Refused { .. }
-            | Self::Response { .. }
-            | Self::Late(_)
-            | Self::Place(_) => true,
-            Self::NotReady(_)
-            | Self::Lacks(_)
-            | Self::Scheme { .. }
-            | Self::NoCert { .. }
-            | Self::BadCert { .. }
-            | Self::Mismatch
-            | Self::Content(_)
-            | Self::Manifest(_) => false,
-        }
+                | Self::Device { .. }
+                | Self::Refused { .. }
+                | Self::Response { .. }
+                | Self::Late(_)
+                | Self::Place(_)
+        )
     }
 }

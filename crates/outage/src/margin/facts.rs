@@ -147,7 +147,6 @@ pub struct Word {
 impl ServerNode {
     /// What a Node object says. `lease_moving` and `unmoved` are the caller's, as they take a clock: see the members
     /// of this type and of [`EtcdIsVoter`]. Members of a wrong type count as left out.
-    #[must_use]
     pub fn read(object: &Value, lease_moving: bool, unmoved: Duration) -> Self {
         let (meta, status) = (&object["metadata"], &object["status"]);
         let has = |label: &str| !meta["labels"][label].is_null();

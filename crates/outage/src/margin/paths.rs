@@ -20,13 +20,11 @@ pub struct Paths(Vec<PathBuf>);
 
 impl Paths {
     /// The usual places below `root`, which is `/` on a device.
-    #[must_use]
     pub fn usual(root: &Path) -> Self {
         Self(PLACES.iter().map(|it| root.join(it)).collect())
     }
 
     /// This data directory only, as `/var/lib/rancher/k3s`.
-    #[must_use]
     pub fn at(data: &Path) -> Self {
         Self(vec![data.to_owned()])
     }
@@ -56,7 +54,6 @@ impl Paths {
     }
 
     /// The login for port 2382: the files of the first place that has etcd's data, else of the first.
-    #[must_use]
     pub fn login(&self) -> Login {
         let with_data = self.0.iter().find(|it| it.join(DATABASE).exists());
         let place = with_data.or_else(|| self.0.first()).map_or_else(|| Path::new("/"), PathBuf::as_path);

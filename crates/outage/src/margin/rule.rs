@@ -48,7 +48,6 @@ pub struct Verdict {
 
 /// Judges. The rule: V voters, quorum Q = V/2 + 1; this node may go when Q healthy voters are left without it, whether
 /// it is healthy itself or not.
-#[must_use]
 pub fn judge(facts: &Facts) -> Verdict {
     let mut healthy_peers = Vec::new();
     let margin = weigh(facts, &mut healthy_peers).unwrap_or_else(|why| {
@@ -59,7 +58,6 @@ pub fn judge(facts: &Facts) -> Verdict {
 }
 
 /// The member that takes over leadership: a healthy voter, if possible none of `next`, the nodes that go next.
-#[must_use]
 pub fn successor<'a>(healthy_peers: &'a [(String, u64)], next: &[String]) -> Option<&'a (String, u64)> {
     healthy_peers.iter().find(|(node, _)| !next.contains(node)).or_else(|| healthy_peers.first())
 }

@@ -84,7 +84,6 @@ async fn ask_one(node: &str, address: SocketAddr) -> Option<Result<NodeOutage, S
 }
 
 /// What an answer means for the margin.
-#[must_use]
 pub fn word(node: String, answer: Result<NodeOutage, String>) -> Word {
     let etcd = match answer {
         Ok(answer) => answer.etcd,

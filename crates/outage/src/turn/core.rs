@@ -117,7 +117,6 @@ pub struct Turn {
 
 impl Turn {
     /// The turn of `me`, of which nothing is known yet. `chance` differs from node to node.
-    #[must_use]
     pub fn new(me: Me, chance: u64) -> Self {
         Self {
             me,
@@ -150,7 +149,6 @@ impl Turn {
     }
 
     /// The nodes that wait, in the order of turns.
-    #[must_use]
     pub fn next_nodes(&self) -> Vec<String> {
         let record = self.record();
         super::rule::order(&record.queue).into_iter().map(|it| it.node.clone()).collect()

@@ -47,7 +47,6 @@ macro_rules! words {
 
         impl $name {
             /// The word in the record.
-            #[must_use]
             pub fn text(&self) -> &str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -370,13 +369,11 @@ impl Record {
     }
 
     /// `spec.holderIdentity`: the names of the holders, for people.
-    #[must_use]
     pub fn holder_identity(&self) -> String {
         self.holders.iter().map(|it| it.node.as_str()).collect::<Vec<_>>().join(",")
     }
 
     /// `spec.leaseTransitions`.
-    #[must_use]
     pub fn transitions(&self) -> i32 {
         i32::try_from(self.fence).unwrap_or(i32::MAX)
     }
@@ -389,13 +386,11 @@ impl Record {
     }
 
     /// Whether this node is in the queue.
-    #[must_use]
     pub fn waits(&self, node: &str) -> bool {
         self.queue.iter().any(|it| it.node == node)
     }
 
     /// The entry of this node object, if it holds.
-    #[must_use]
     pub fn holder(&self, node: &str, uid: &str) -> Option<&Holder> {
         self.holders.iter().find(|it| it.node == node && it.node_uid == uid)
     }

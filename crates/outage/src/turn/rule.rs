@@ -94,53 +94,33 @@ pub struct Down {
     pub why: String,
 }
 
-/// The rule that makes a node wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Rule {
-    /// Nothing has been read yet.
-    Reading,
-    /// The API does not answer.
-    Api,
-    /// The record is unusable or of a newer version.
-    Record,
-    /// The preflight of this node's drain is not done, or has found what keeps it from starting.
-    Preflight,
-    /// The last attempt failed; the next one comes after a pause.
-    Pause,
-    /// A whole-cluster operation is in progress.
-    Mode,
-    /// This node is not in the cluster's list.
-    NotListed,
-    /// As many nodes hold a turn as may.
-    Holder,
-    /// Another control-plane node is down.
-    Server,
-    /// As many nodes are down as may.
-    Down,
-    /// Others are first in the queue.
-    Order,
-    /// etcd cannot spare this node, or that is not known.
-    Margin,
-}
-
-impl Rule {
-    /// Its name in status and metrics.
-    #[must_use]
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Reading => "reading",
-            Self::Api => "api",
-            Self::Record => "record",
-            Self::Preflight => "preflight",
-            Self::Pause => "pause",
-            Self::Mode => "mode",
-            Self::NotListed => "not-listed",
-            Self::Holder => "holder",
-            Self::Server => "server",
-            Self::Down => "down",
-            Self::Order => "order",
-            Self::Margin => "margin",
-        }
+step::named! {
+    /// The rule that makes a node wait.
+    pub enum Rule {
+        /// Nothing has been read yet.
+        Reading = "reading",
+        /// The API does not answer.
+        Api = "api",
+        /// The record is unusable or of a newer version.
+        Record = "record",
+        /// The preflight of this node's drain is not done, or has found what keeps it from starting.
+        Preflight = "preflight",
+        /// The last attempt failed; the next one comes after a pause.
+        Pause = "pause",
+        /// A whole-cluster operation is in progress.
+        Mode = "mode",
+        /// This node is not in the cluster's list.
+        NotListed = "not-listed",
+        /// As many nodes hold a turn as may.
+        Holder = "holder",
+        /// Another control-plane node is down.
+        Server = "server",
+        /// As many nodes are down as may.
+        Down = "down",
+        /// Others are first in the queue.
+        Order = "order",
+        /// etcd cannot spare this node, or that is not known.
+        Margin = "margin",
     }
 }
 
@@ -167,7 +147,6 @@ pub enum Proof {
 }
 
 /// The nodes other than `me` that are down or count as such (the set D); all of them for a reader that is no node.
-#[must_use]
 pub fn down(me: Option<&Me>, record: &Record, nodes: &[NodeSeen]) -> Vec<Down> {
     let is_me = |name: &str, uid: &str| me.is_some_and(|me| name == me.node && uid == me.uid);
     let held = record.holders.iter().filter(|it| !is_me(&it.node, &it.node_uid)).map(|it| Down {
@@ -208,7 +187,6 @@ fn away(node: &NodeSeen) -> Option<&'static str> {
 
 /// The place of a waiter among the classes: lower goes first. For a k3s update servers go first, as a kubelet must not
 /// be newer than the API server; else workers do, and the etcd leader goes last.
-#[must_use]
 pub fn rank(waiter: &Waiter) -> u8 {
     let worker = if waiter.op == Op::K3sUpdate { 5 } else { 1 };
     match &waiter.class {
@@ -220,7 +198,6 @@ pub fn rank(waiter: &Waiter) -> u8 {
 }
 
 /// The queue in the order of turns.
-#[must_use]
 pub fn order(queue: &[Waiter]) -> Vec<&Waiter> {
     let mut ordered: Vec<&Waiter> = queue.iter().collect();
     ordered.sort_by_key(|it| rank(it));
@@ -228,7 +205,6 @@ pub fn order(queue: &[Waiter]) -> Vec<&Waiter> {
 }
 
 /// Those before `mine`, in order. A node that is not in the queue is last of its class.
-#[must_use]
 pub fn ahead<'a>(queue: &'a [Waiter], mine: &Waiter) -> Vec<&'a Waiter> {
     let queued = queue.iter().position(|it| it.node == mine.node);
     let before = |(at, it): (usize, &Waiter)| {
@@ -240,7 +216,6 @@ pub fn ahead<'a>(queue: &'a [Waiter], mine: &Waiter) -> Vec<&'a Waiter> {
 }
 
 /// Whether this node is the only one of the cluster: nothing is to be protected from its absence.
-#[must_use]
 pub fn is_alone(me: &Me, nodes: &[NodeSeen]) -> bool {
     matches!(nodes, [one] if one.name == me.node && one.uid == me.uid)
 }
@@ -319,7 +294,6 @@ fn may_be_down(me: &Me, record: &Record, nodes: &[NodeSeen]) -> Result<Vec<Down>
 }
 
 /// Whether `waiter` could enter as far as another node can see: everything but its own margin.
-#[must_use]
 pub fn is_open_for(waiter: &Waiter, record: &Record, nodes: &[NodeSeen]) -> bool {
     let server = !matches!(waiter.class, Class::Worker);
     let (node, uid) = (waiter.node.clone(), waiter.node_uid.clone());
@@ -327,7 +301,6 @@ pub fn is_open_for(waiter: &Waiter, record: &Record, nodes: &[NodeSeen]) -> bool
 }
 
 /// Why the turn of `holder` may be taken over, as far as one reading can show it. It must show it again a minute later.
-#[must_use]
 pub fn proof(holder: &Holder, nodes: &[NodeSeen]) -> Option<Proof> {
     let Some(node) = nodes.iter().find(|it| it.name == holder.node && it.uid == holder.node_uid) else {
         return Some(Proof::Gone);
@@ -348,7 +321,6 @@ fn is_behind(held: &Held, mark: &Mark) -> bool {
 
 /// The record of a Lease that was deleted or restored, rebuilt from the cordon marks of the nodes; `None` when it lacks
 /// nothing. A release by an operator is not undone.
-#[must_use]
 pub fn rebuild(reading: &Reading) -> Option<Record> {
     let marked = reading.nodes.iter().filter_map(|node| Some((node, node.mark.as_ref()?)));
     let mut record = reading.held.as_ref().map(|held| held.record.clone()).unwrap_or_default();

@@ -9,7 +9,6 @@ use super::rule::{self, Refusal, Rule};
 
 impl Turn {
     /// Where this node is.
-    #[must_use]
     pub fn standing(&self) -> Standing {
         match (&self.grant, &self.want) {
             (Grant::Held { fence, lease_uid }, _) => {
@@ -41,13 +40,11 @@ impl Turn {
     }
 
     /// The other nodes that hold a turn, as the Lease was read last.
-    #[must_use]
     pub fn other_holders(&self) -> Vec<String> {
         self.others().map(|it| it.node.clone()).collect()
     }
 
     /// The servers among them; `None` before the first reading.
-    #[must_use]
     pub fn servers_out(&self) -> Option<Vec<String>> {
         let servers = self.others().filter(|it| it.server).map(|it| it.node.clone()).collect();
         (self.seen != Seen::Unknown).then_some(servers)

@@ -72,7 +72,6 @@ pub enum Fault {
 
 impl Record {
     /// The message; that it is not too long is for the caller to see.
-    #[must_use]
     pub fn to_message(&self) -> String {
         match self {
             Self::Hello { topic, persistent } => format!("hello {topic} {persistent}"),
@@ -107,7 +106,6 @@ pub fn parse_request(message: &[u8]) -> Result<&str, Fault> {
 }
 
 /// How long the message of an update is, without writing it.
-#[must_use]
 pub fn update_bytes(topic: &str, key: &str, value_bytes: usize) -> usize {
     let encoded = |bytes: usize| bytes.div_ceil(3).saturating_mul(4);
     "update   "

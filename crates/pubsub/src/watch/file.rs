@@ -105,7 +105,6 @@ impl FileWatch {
     }
 
     /// Whose file it was that [`FileWatch::next`] told last; `None` without a file, or where it cannot be had.
-    #[must_use]
     pub const fn author(&self) -> Option<Author> {
         self.author
     }

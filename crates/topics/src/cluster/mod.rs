@@ -159,7 +159,6 @@ pub struct EdgeNodeClusterConfig {
 
 impl EdgeNodeClusterConfig {
     /// Whether the node belongs to a cluster; `None` while that is not decided.
-    #[must_use]
     pub fn member(&self) -> Option<bool> {
         self.initialized.then_some(self.valid)
     }
@@ -240,7 +239,6 @@ pub struct EdgeNodeInfo {
 
 impl EdgeNodeInfo {
     /// The name of the Kubernetes node, as the reference makes it: not checked.
-    #[must_use]
     pub fn kube_name(&self) -> String {
         self.device_name.to_lowercase().replace('_', "-")
     }

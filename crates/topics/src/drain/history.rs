@@ -103,19 +103,16 @@ pub struct DrainRecord {
 
 impl DrainRecord {
     /// The request that it served.
-    #[must_use]
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
     }
 
     /// Whether it began in this boot; the record keeps the first bytes of its identity.
-    #[must_use]
     pub fn is_of_boot(&self, boot_id: &str) -> bool {
         self.boot_id == cut_text(boot_id, NAME_BYTES)
     }
 
     /// Whether it continues.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         self.ended_at.is_zero()
     }
@@ -180,7 +177,6 @@ pub enum StepWord {
 
 impl StepWord {
     /// What happened, for a person.
-    #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
             Self::Taken => "request accepted",
@@ -241,7 +237,6 @@ pub struct ForceRecord {
 
 impl ForceRecord {
     /// Who gave the order, as `field (file of root, uid 0)`, or `root (uid 0)` where only the owner is known.
-    #[must_use]
     pub fn who(&self) -> String {
         let owner = match (self.owner_known, self.owner.as_str()) {
             (false, _) => None,

@@ -101,34 +101,24 @@ pub enum LeavePhase {
 
 impl LeavePhase {
     /// Whether the node is on its way out.
-    #[must_use]
     pub const fn is_under_way(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Reaching
-            | Self::Cordoning
-            | Self::RemovingApps
-            | Self::CheckingReplicas
-            | Self::Draining
-            | Self::Deleting => true,
-            Self::Outside
-            | Self::Member
-            | Self::Unconfirmed
-            | Self::Announced
-            | Self::Left
-            | Self::Alone
-            | Self::NotReached
-            | Self::Failed => false,
-        }
+                | Self::Cordoning
+                | Self::RemovingApps
+                | Self::CheckingReplicas
+                | Self::Draining
+                | Self::Deleting
+        )
     }
 
     /// Whether there is nothing to be done and nothing to be decided.
-    #[must_use]
     pub const fn is_settled(self) -> bool {
         matches!(self, Self::Outside | Self::Member | Self::Left | Self::Alone)
     }
 
     /// The phase in words.
-    #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
             Self::Outside => "in no cluster",
@@ -149,7 +139,6 @@ impl LeavePhase {
     }
 
     /// Whether the node, once its config says that it is in no cluster, has yet to leave one.
-    #[must_use]
     pub const fn has_to_leave(self) -> bool {
         self.is_under_way() || matches!(self, Self::Member | Self::Unconfirmed | Self::Announced)
     }

@@ -46,7 +46,6 @@ pub struct NodeDrainRequest {
 
 impl NodeDrainRequest {
     /// What makes this request differ from every other one.
-    #[must_use]
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
     }
@@ -151,7 +150,6 @@ pub enum Defer {
 
 impl DrainStatus {
     /// The words of logs and of the console.
-    #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
             Self::Unknown | Self::Stranger(_) => "Unknown",
@@ -168,19 +166,16 @@ impl DrainStatus {
     }
 
     /// Whether it ends the request that it is about.
-    #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Complete) || self.is_failure()
     }
 
     /// Whether zedkube gave up.
-    #[must_use]
     pub const fn is_failure(self) -> bool {
         matches!(self, Self::FailedCordon | Self::FailedDrain)
     }
 
     /// Whether a drain was taken and is not over.
-    #[must_use]
     pub const fn is_under_way(self) -> bool {
         matches!(self, Self::Requested | Self::Starting | Self::Cordoned | Self::DrainRetrying)
     }
@@ -189,7 +184,6 @@ impl DrainStatus {
     /// answer to its own request is for the requester to check.
     ///
     /// The reference goes ahead on CORDONED (D-A1) and on numbers that nobody knows; here both wait.
-    #[must_use]
     pub const fn defer(self) -> Defer {
         match self {
             Self::Unknown | Self::NotSupported | Self::Complete => Defer::Proceed,
@@ -234,7 +228,6 @@ pub struct ForceFile {
 
 impl ForceFile {
     /// What a force file says beside its order; nothing where that does not make sense.
-    #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
         go_json::from_slice(bytes).unwrap_or_default()
     }

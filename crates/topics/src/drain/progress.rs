@@ -113,13 +113,11 @@ impl NodeDrainProgress {
     }
 
     /// When a request was made, by the wall clock of the other times here; its `RequestedAt` where that is not known.
-    #[must_use]
     pub fn asked_at(&self, id: RequestId) -> GoTime {
         self.asked.iter().find(|it| it.id() == id).map_or(id.at, |it| it.at)
     }
 
     /// The answer to one request.
-    #[must_use]
     pub fn answer(&self, id: RequestId) -> Option<&Answer> {
         self.answers.iter().find(|answer| answer.id() == id)
     }
@@ -316,7 +314,6 @@ pub struct Answer {
 
 impl Answer {
     /// The request that this answers.
-    #[must_use]
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
     }
@@ -342,7 +339,6 @@ pub struct Asked {
 
 impl Asked {
     /// The request.
-    #[must_use]
     pub const fn id(&self) -> RequestId {
         RequestId { by: self.requested_by, at: self.requested_at }
     }
@@ -417,7 +413,6 @@ pub enum DeviceOp {
 
 impl DeviceOp {
     /// The word in requests, keys and reasons.
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Reboot => "reboot",

@@ -56,7 +56,6 @@ pub struct Trouble {
 
 impl AgentTrouble {
     /// The first of these: those that hold something up, then the oldest. The rest is counted.
-    #[must_use]
     pub fn of(mut all: Vec<Trouble>) -> Self {
         all.sort_by(|a, b| {
             (a.holds.is_empty(), a.since, &a.what).cmp(&(b.holds.is_empty(), b.since, &b.what))
@@ -70,7 +69,6 @@ impl AgentTrouble {
     }
 
     /// Whether anything waits for one of these troubles.
-    #[must_use]
     pub fn holds_something(&self) -> bool {
         self.troubles.iter().any(|it| !it.holds.is_empty())
     }

@@ -146,7 +146,6 @@ impl KubeClusterInfo {
 }
 
 /// `text` in at most so many bytes of a file, in which some letters take more room than here; `…` says that it was cut.
-#[must_use]
 pub fn cut_text(text: &str, bytes: usize) -> String {
     const MORE: char = '…';
     let cost = |letter: char| match letter {

@@ -60,7 +60,6 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 }
 
 /// A name as one step of a JSON pointer (RFC 6901), its `/` included.
-#[must_use]
 pub fn pointer_step(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }

@@ -23,7 +23,6 @@ macro_rules! numbers {
             pub const NAMED: &'static [Self] = &[$(Self::$variant),+];
 
             /// The number on disk.
-            #[must_use]
             pub const fn number(self) -> $int {
                 match self {
                     $(Self::$variant => $number,)+

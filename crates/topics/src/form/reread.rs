@@ -10,7 +10,6 @@ use crate::{Topic, go_json};
 pub type Reread = fn(&[u8]) -> Result<Value, go_json::Error>;
 
 /// Every topic by name with its reader, in the order of the names.
-#[must_use]
 pub fn readers() -> Vec<(&'static str, Reread)> {
     crate::every_topic!(reader)
 }

@@ -13,13 +13,11 @@ use crate::Topic;
 use crate::go_json::{FILE, LARGE, rest_of};
 
 /// Every topic by name with its schema, JSON Schema 2020-12, in the order of the names.
-#[must_use]
 pub fn all() -> Vec<(&'static str, Value)> {
     crate::every_topic!(schema)
 }
 
 /// The same for values as they go over a socket.
-#[must_use]
 pub fn all_wire() -> Vec<(&'static str, Value)> {
     let mut all = all();
     for (_, schema) in &mut all {

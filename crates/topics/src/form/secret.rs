@@ -18,13 +18,11 @@ pub struct Secret(String);
 
 impl Secret {
     /// Hides `text`.
-    #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
     /// The text itself: for whoever must use it, never to be shown.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }

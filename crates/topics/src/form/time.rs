@@ -32,13 +32,11 @@ impl GoTime {
     pub const ZERO: Self = Self { instant: Timestamp::constant(ZERO_SECS, 0), offset: Offset::UTC };
 
     /// The instant `nanos` nanoseconds after 1970 in UTC; `None` when no calendar reaches so far.
-    #[must_use]
     pub fn from_unix_nanos(nanos: i128) -> Option<Self> {
         Timestamp::from_nanosecond(nanos).ok().map(Self::from)
     }
 
     /// Whether this is "not set".
-    #[must_use]
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
     }
@@ -58,7 +56,6 @@ impl GoTime {
     }
 
     /// How far two instants lie apart, whichever is the earlier one.
-    #[must_use]
     pub fn apart(self, other: Self) -> Duration {
         self.instant.duration_since(other.instant).unsigned_abs()
     }
@@ -74,7 +71,6 @@ impl GoTime {
     }
 
     /// The instant.
-    #[must_use]
     pub const fn to_timestamp(self) -> Timestamp {
         self.instant
     }

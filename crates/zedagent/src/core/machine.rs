@@ -66,7 +66,6 @@ pub struct Zedagent {
 impl Zedagent {
     /// Starts with what an earlier run left, and says what follows from it at once. `booted_at` is when the monotonic
     /// clock started, by the wall clock as it is now.
-    #[must_use]
     pub fn new(limits: Limits, found: Found, now: Mono, booted_at: GoTime) -> (Self, Vec<Effect>) {
         let unknown_until = now + limits.unknown_wait();
         let status = ZedAgentStatus {

@@ -137,27 +137,19 @@ fn after_cancel(seen: &Seen) -> &'static str {
     if others {
         return "The controller's request still exists: the drain continues for that one, and the node stays cordoned.";
     }
-    match seen.drain_status() {
-        Some(
+    let unaccepted = |status: DrainStatus| {
+        matches!(
+            status,
             DrainStatus::NotSupported
-            | DrainStatus::NotRequested
-            | DrainStatus::Unknown
-            | DrainStatus::Stranger(_),
+                | DrainStatus::NotRequested
+                | DrainStatus::Unknown
+                | DrainStatus::Stranger(_)
         )
-        | None => "zedkube had not accepted it: there is nothing to undo.",
-        Some(
-            DrainStatus::Requested
-            | DrainStatus::Starting
-            | DrainStatus::Cordoned
-            | DrainStatus::FailedCordon
-            | DrainStatus::DrainRetrying
-            | DrainStatus::FailedDrain
-            | DrainStatus::Complete,
-        ) => {
-            "zedkube stops evicting and removes its own cordon; evicted pods come back only as the scheduler places \
-             them."
-        }
+    };
+    if seen.drain_status().is_none_or(unaccepted) {
+        return "zedkube had not accepted it: there is nothing to undo.";
     }
+    "zedkube stops evicting and removes its own cordon; evicted pods come back only as the scheduler places them."
 }
 
 /// What a person should know who requests a drain in this state.

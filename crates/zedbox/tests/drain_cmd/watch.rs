@@ -1,6 +1,6 @@
 //! `zedbox drain watch` into a pipe: a line for each change, and how it ends.
 
-use crate::node::Node;
+use crate::node::{Node, Reader};
 
 #[test]
 fn started_before_zedkube_it_tells_each_change_and_ends_with_complete() {
@@ -26,21 +26,34 @@ fn started_before_zedkube_it_tells_each_change_and_ends_with_complete() {
     assert!(!again && !said.concat().contains('\x1b'), "{said:#?}");
 }
 
-#[test]
-fn a_failed_drain_ends_it_with_5_and_the_reason() {
+/// A drain that is under way, watched.
+fn watching() -> (Node, Reader) {
     let node = Node::of("drain-5-cordoned");
     let mut watch = node.start("watch");
     watch.until("CORDONED (5)");
-    node.zedkube_tells("failed-drain-8");
-    watch.until("NOT DRAINED: could not drain: not done within 86400 s, left: shop/web-5f7d-e757f");
-    assert_eq!(watch.end(), 5);
+    (node, watch)
+}
+
+#[test]
+fn k7_a_failed_drain_ends_it_with_5_and_the_reason_and_a_forced_complete_with_9() {
+    for (tree, words, exit) in [
+        (
+            "failed-drain-8",
+            "NOT DRAINED: could not drain: not done within 86400 s, left: shop/web-5f7d-e757f",
+            5,
+        ),
+        ("forced", "NOT DRAINED: drain skipped: forced", 9),
+    ] {
+        let (node, mut watch) = watching();
+        node.zedkube_tells(tree);
+        watch.until(words);
+        assert_eq!(watch.end(), exit);
+    }
 }
 
 #[test]
 fn k7_a_drain_that_is_withdrawn_ends_it_with_8_in_these_words() {
-    let node = Node::of("drain-5-cordoned");
-    let mut watch = node.start("watch");
-    watch.until("CORDONED (5)");
+    let (node, mut watch) = watching();
     for file in
         ["run/zedagent/NodeDrainRequest/global.json", "persist/status/zedagent/DeviceOpPending/reboot.json"]
     {
@@ -53,9 +66,7 @@ fn k7_a_drain_that_is_withdrawn_ends_it_with_8_in_these_words() {
 
 #[test]
 fn it_outlives_zedkube_and_its_files() {
-    let node = Node::of("drain-5-cordoned");
-    let mut watch = node.start("watch");
-    watch.until("CORDONED (5)");
+    let (node, mut watch) = watching();
     std::fs::remove_dir_all(node.path("run/zedkube")).unwrap();
     watch.until("UNKNOWN: zedkube has published nothing");
     node.zedkube_tells("drain-7-retrying");
@@ -78,9 +89,7 @@ fn the_death_of_zedkube_is_told() {
 
 #[test]
 fn ctrl_c_ends_the_watching_with_130_and_not_the_drain() {
-    let node = Node::of("drain-5-cordoned");
-    let mut watch = node.start("watch");
-    watch.until("CORDONED (5)");
+    let (_node, mut watch) = watching();
     watch.interrupt();
     watch.until("watching ended; the drain continues");
     assert_eq!(watch.end(), 130);
@@ -114,16 +123,6 @@ fn a_zedkube_that_dies_between_its_two_files_has_not_ended_the_drain() {
         watch.until(words);
     }
     assert_eq!(watch.end(), 0);
-}
-
-#[test]
-fn k7_a_forced_complete_ends_it_with_9() {
-    let node = Node::of("drain-5-cordoned");
-    let mut watch = node.start("watch");
-    watch.until("CORDONED (5)");
-    node.zedkube_tells("forced");
-    watch.until("NOT DRAINED: drain skipped: forced");
-    assert_eq!(watch.end(), 9);
 }
 
 #[test]

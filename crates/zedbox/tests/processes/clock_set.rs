@@ -45,9 +45,7 @@ async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_
     let mut world = World::of_processes(&program).await;
     let held = At::Status(DrainStatus::Cordoned);
     world.prepare(held).await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
+    world.begin().await;
     world.arrive(held).await;
     let before = world
         .until::<NodeDrainProgress>("zedkube", "a blocker", |it| it.is_some_and(|it| !it.blockers.is_empty()))

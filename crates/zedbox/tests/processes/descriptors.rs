@@ -13,9 +13,7 @@ async fn k3_a_zedkube_that_starts_in_mid_drain_without_descriptors_keeps_request
     let at = At::Status(DrainStatus::Cordoned);
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
     world.prepare(at).await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
+    world.begin().await;
     world.arrive(at).await;
     let enough = world.descriptors(Agent::Zedkube);
     let request: NodeDrainRequest = world.read("run/zedagent/NodeDrainRequest/global.json").unwrap();

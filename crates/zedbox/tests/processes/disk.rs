@@ -258,11 +258,7 @@ async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_wri
 /// A device in mid-drain that loses power: our cordon stands on its node.
 async fn cordoned_and_off() -> World {
     let mut world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
-    world.cluster.block().await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
-    world.status(DrainStatus::Cordoned).await;
+    world.begin_blocked().await;
     assert!(world.cluster.cordoned().await);
     world.reboot().await;
     world

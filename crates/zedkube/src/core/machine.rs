@@ -34,7 +34,6 @@ pub struct Zedkube {
 impl Zedkube {
     /// Starts with what an earlier run left, and publishes what follows from it at once. `booted_at` is when the
     /// monotonic clock started, by the wall clock as it is now.
-    #[must_use]
     pub fn new(
         limits: Limits,
         journal: Option<DrainJournal>,

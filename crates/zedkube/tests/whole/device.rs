@@ -139,6 +139,13 @@ impl Device {
         device
     }
 
+    /// Asks for a drain that a budget holds, up to its cordon.
+    pub(crate) async fn ask_blocked(&mut self, who: Requester) {
+        self.block(true);
+        self.ask(who, 1).await;
+        self.until(DrainStatus::Cordoned, who, 1).await;
+    }
+
     /// The paused clock.
     pub(crate) fn now(&self) -> Mono {
         self.clock.now()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent::zboot::{Label, PartitionState};
-use topics::{DrainStatus, Requester};
+use topics::DrainStatus;
 
 use super::world::{NEW, NEWER, World, X, Z};
 use crate::core::Event;
@@ -38,6 +38,23 @@ fn drain(world: &mut World) {
             world.answer(DrainStatus::Complete);
         }
     }
+}
+
+/// zedkube has said that it serves nobody, and the image waits for its drain.
+fn reported() -> World {
+    let mut world = World::new();
+    world.report();
+    world.want(X, NEW);
+    world.loaded(X);
+    world
+}
+
+/// zedkube answers the request that stands, if the agent lives to hear it.
+fn try_answer(world: &mut World, status: DrainStatus) -> Option<()> {
+    let topics::NodeDrainRequest { requested_by, requested_at, .. } = world.request.clone()?;
+    let answer = topics::Answer { requested_by, requested_at, status, ..topics::Answer::default() };
+    let progress = topics::NodeDrainProgress { answers: vec![answer], ..Default::default() };
+    world.try_say(Event::Progress(Some(Box::new(progress)))).ok()
 }
 
 #[test]
@@ -77,25 +94,11 @@ fn an_update_ends_right_whenever_the_agent_dies() {
 #[test]
 fn a_switch_ends_right_whenever_the_agent_dies_after_complete() {
     let arrange = || {
-        let mut world = World::new();
-        world.report();
-        world.want(X, NEW);
-        world.loaded(X);
+        let mut world = reported();
         world.answer(DrainStatus::Cordoned);
         world
     };
-    let complete = |world: &mut World| {
-        let request = world.request.clone()?;
-        let answer = topics::Answer {
-            requested_by: request.requested_by,
-            requested_at: request.requested_at,
-            status: DrainStatus::Complete,
-            ..topics::Answer::default()
-        };
-        let progress =
-            topics::NodeDrainProgress { answers: vec![answer], ..topics::NodeDrainProgress::default() };
-        world.try_say(Event::Progress(Some(Box::new(progress)))).ok()
-    };
+    let complete = |world: &mut World| try_answer(world, DrainStatus::Complete);
     let crashes = at_every_step(arrange, complete, |world, fuse| {
         assert_eq!(
             world.spare_state(),
@@ -116,26 +119,8 @@ fn a_switch_ends_right_whenever_the_agent_dies_after_complete() {
 
 #[test]
 fn a_failed_drain_ends_right_whenever_the_agent_dies() {
-    let arrange = || {
-        let mut world = World::new();
-        world.report();
-        world.want(X, NEW);
-        world.loaded(X);
-        world
-    };
-    let fail = |world: &mut World| {
-        let request = world.request.clone()?;
-        let answer = topics::Answer {
-            requested_by: request.requested_by,
-            requested_at: request.requested_at,
-            status: DrainStatus::FailedDrain,
-            ..topics::Answer::default()
-        };
-        let progress =
-            topics::NodeDrainProgress { answers: vec![answer], ..topics::NodeDrainProgress::default() };
-        world.try_say(Event::Progress(Some(Box::new(progress)))).ok()
-    };
-    let crashes = at_every_step(arrange, fail, |mut world, fuse| {
+    let fail = |world: &mut World| try_answer(world, DrainStatus::FailedDrain);
+    let crashes = at_every_step(reported, fail, |mut world, fuse| {
         assert_eq!(world.spare_state(), PartitionState::Unused, "crash {fuse}");
         drain(&mut world);
         assert_eq!(world.spare_state(), PartitionState::Updating, "crash {fuse}");
@@ -147,10 +132,7 @@ fn a_failed_drain_ends_right_whenever_the_agent_dies() {
 fn a_withdrawal_ends_right_whenever_the_agent_dies() {
     for switched in [false, true] {
         let arrange = || {
-            let mut world = World::new();
-            world.report();
-            world.want(X, NEW);
-            world.loaded(X);
+            let mut world = reported();
             world.answer(if switched { DrainStatus::Complete } else { DrainStatus::Cordoned });
             world
         };
@@ -166,10 +148,7 @@ fn a_withdrawal_ends_right_whenever_the_agent_dies() {
 #[test]
 fn another_image_in_mid_drain_ends_right_whenever_the_agent_dies() {
     let arrange = || {
-        let mut world = World::new();
-        world.report();
-        world.want(X, NEW);
-        world.loaded(X);
+        let mut world = reported();
         world.loaded(Z);
         world.answer(DrainStatus::Cordoned);
         world.want(Z, NEWER);
@@ -229,18 +208,7 @@ fn a_fallback_and_a_retry_end_right_whenever_the_agent_dies() {
         world.say(Event::FallbackCounter(2));
         world
     };
-    let complete = |world: &mut World| {
-        let request = world.request.clone()?;
-        let answer = topics::Answer {
-            requested_by: Requester::Update,
-            requested_at: request.requested_at,
-            status: DrainStatus::Complete,
-            ..topics::Answer::default()
-        };
-        let progress =
-            topics::NodeDrainProgress { answers: vec![answer], ..topics::NodeDrainProgress::default() };
-        world.try_say(Event::Progress(Some(Box::new(progress)))).ok()
-    };
+    let complete = |world: &mut World| try_answer(world, DrainStatus::Complete);
     let crashes = at_every_step(arrange, complete, |mut world, fuse| {
         assert_eq!(world.spare_state(), PartitionState::Updating, "crash {fuse}");
         assert_eq!(world.counters.fallback, Some(2), "crash {fuse}");

@@ -22,27 +22,20 @@ use super::{
 };
 use crate::calls::volumes::AttachmentFacts;
 use crate::changes::watched::{Refused, RefusedCall};
+use crate::node::cordon::tests::node as of_cordon;
 use crate::node::cordon::{Cordon, CordonOwner, NodeFacts};
+use crate::plan::budget::tests::budget as numbered;
 use crate::plan::budget::{BudgetFacts, Selector};
 use crate::plan::class::tests::pod;
 use crate::plan::hindrance::{Hindrance, Inspected, Why};
 use crate::plan::tier::Tier;
 use crate::plan::{Owner, PodFacts};
 use crate::progress::{BlockCode, Blocker, Left, Marks, Outcome, Phase, Progress};
-use kubeapi::names::{NodeName, PodRef, PodUid};
+use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::{RefusedBy, Reply};
 
 fn node(open: bool) -> NodeFacts {
-    NodeFacts {
-        name: NodeName::parse("n1").unwrap(),
-        ready: true,
-        unschedulable: !open,
-        cordon: if open { Cordon::None } else { Cordon::Ours(CordonOwner::default()) },
-        annotation: None,
-        tie_breaker: false,
-        labels: BTreeMap::new(),
-        resource_version: "1".to_owned(),
-    }
+    of_cordon(if open { Cordon::None } else { Cordon::Ours(CordonOwner::default()) })
 }
 
 fn budget_reply() -> Reply {
@@ -67,16 +60,8 @@ fn budgets(allowed: i32) -> Event {
 
 /// A budget with these numbers, `web` selecting all pods.
 fn budget(name: &str, allowed: i32, healthy: i32, desired: i32, expected: i32) -> BudgetFacts {
-    BudgetFacts {
-        namespace: "shop".to_owned(),
-        name: name.to_owned(),
-        selector: Some(Selector { labels: pod("x").labels, conditions: vec![] }),
-        allowed,
-        healthy,
-        desired,
-        expected,
-        uncounted: String::new(),
-    }
+    let selector = Some(Selector { labels: pod("x").labels, conditions: vec![] });
+    BudgetFacts { selector, ..numbered(name, [allowed, healthy, desired, expected]) }
 }
 
 /// The budgets of the shop are these.

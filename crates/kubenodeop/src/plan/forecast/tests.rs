@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::calls::volumes::AttachmentFacts;
-use crate::node::cordon::{Cordon, CordonOwner, NodeFacts};
-use crate::plan::budget::{BudgetFacts, Selector};
+use crate::node::cordon::tests::node;
+use crate::node::cordon::{Cordon, CordonOwner};
+use crate::plan::budget::BudgetFacts;
+use crate::plan::budget::tests::budget;
 use crate::plan::class::tests::pod;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
 use crate::plan::hindrance::{Hindrance, Why};
@@ -12,7 +14,6 @@ use crate::plan::placement::{Affinity, Needs, Peer, Term};
 use crate::plan::tier::Tier;
 use crate::plan::{Owner, PodFacts};
 use crate::progress::BlockCode;
-use kubeapi::names::NodeName;
 
 fn on_node(facts: PodFacts) -> Surveyed {
     Surveyed { facts, needs: Needs::default(), ready: true, pending: false, priority_class: String::new() }
@@ -24,31 +25,9 @@ fn pinned(name: &str) -> Surveyed {
     Surveyed { needs: Needs { affinities: vec![affinity], ..Needs::default() }, ..on_node(pod(name)) }
 }
 
-fn budget(name: &str, [allowed, healthy, desired, expected]: [i32; 4]) -> BudgetFacts {
-    BudgetFacts {
-        namespace: "shop".to_owned(),
-        name: name.to_owned(),
-        selector: Some(Selector::default()),
-        allowed,
-        healthy,
-        desired,
-        expected,
-        uncounted: String::new(),
-    }
-}
-
 fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
     Survey {
-        node: NodeFacts {
-            name: NodeName::parse("n1").unwrap(),
-            ready: true,
-            unschedulable: false,
-            cordon: Cordon::None,
-            annotation: None,
-            tie_breaker: false,
-            labels: BTreeMap::new(),
-            resource_version: "1".to_owned(),
-        },
+        node: node(Cordon::None),
         pods,
         budgets,
         lenient: BTreeSet::new(),

@@ -110,18 +110,12 @@ fn without_secret(line: &str) -> &str {
 
 /// What went wrong with a file, without its path.
 fn plain(error: &Error) -> String {
-    match error {
-        Error::Refused { reason, .. } => reason.clone(),
-        Error::Io { source, .. } => source.kind().to_string(),
-        Error::Key { .. }
-        | Error::UnknownKey { .. }
-        | Error::Encode { .. }
-        | Error::TooLong { .. }
-        | Error::MessageTooLong { .. }
-        | Error::MemberTooLong { .. }
-        | Error::SocketPath { .. }
-        | Error::Live { .. }
-        | Error::Taken { .. } => "it cannot be read".to_owned(),
+    if let Error::Refused { reason, .. } = error {
+        reason.clone()
+    } else if let Error::Io { source, .. } = error {
+        source.kind().to_string()
+    } else {
+        "it cannot be read".to_owned()
     }
 }
 

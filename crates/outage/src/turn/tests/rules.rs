@@ -242,7 +242,7 @@ fn a_refusal_names_the_holder_and_the_command() {
     let found = may_enter(&me("a", false), &mine, &record, &nodes, &BTreeSet::new(), &Ok(())).unwrap_err();
     assert_eq!(found.nodes, ["b"]);
     assert_eq!(found.next, "zedbox lock release b --fence 7 --reason '...'");
-    assert_eq!(found.rule.code(), "holder");
+    assert_eq!(found.rule.text(), "holder");
 }
 
 #[test]

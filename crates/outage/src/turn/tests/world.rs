@@ -14,8 +14,9 @@ use super::super::rule::{Mark, Me, NodeSeen};
 const LAG: Duration = Duration::from_secs(40);
 
 /// How far the agent of a node has come with an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) enum Step {
+    #[default]
     Idle,
     Wants,
     Cordoned,
@@ -31,7 +32,7 @@ pub(super) enum Step {
     Back,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) uid: String,
@@ -199,22 +200,9 @@ impl World {
         let node = |nth: usize| Node {
             name: format!("n{nth}"),
             uid: format!("u{nth}"),
-            boot: 0,
             server: nth < servers,
-            step: Step::Idle,
             jobs,
-            turn: None,
-            call: None,
-            shown: None,
-            standing: None,
-            mark: None,
-            unschedulable: false,
-            off_since: None,
-            out: false,
-            covered: false,
-            cut: false,
-            deleted: false,
-            found: false,
+            ..Node::default()
         };
         let mut world = Self {
             now: at(1_000),

@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn d15_marks_come_back_from_the_journal_as_they_went_in() {
         let at = |secs| Mono::from_start(Duration::from_secs(secs));
-        for tier in Tier::ALL {
+        for &tier in Tier::ALL {
             let held = Marks {
                 attempt: Some(at(1)),
                 tier: Some((tier, at(2))),

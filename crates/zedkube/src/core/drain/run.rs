@@ -163,19 +163,15 @@ impl Run {
 
     /// Whether it does what only the holder of a turn may do: the way to the cordon, and all after it.
     pub(super) fn is_under_turn(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Entering { .. }
-            | Self::Cordoning { .. }
-            | Self::Confirming { .. }
-            | Self::Draining { .. }
-            | Self::Pausing { .. }
-            | Self::Holding { .. } => true,
-            Self::Idle
-            | Self::Taken { .. }
-            | Self::Probing { .. }
-            | Self::Waiting { .. }
-            | Self::Ended(_) => false,
-        }
+                | Self::Cordoning { .. }
+                | Self::Confirming { .. }
+                | Self::Draining { .. }
+                | Self::Pausing { .. }
+                | Self::Holding { .. }
+        )
     }
 
     /// Whether a task is, or soon will be, at work.
@@ -185,22 +181,16 @@ impl Run {
 
     /// Number of the attempt that it is in, or was in last, and how far that is, or was at its end.
     fn attempted(&self) -> Option<(u32, &Progress)> {
-        match self {
-            Self::Draining { attempt, now: pods, .. }
-            | Self::Pausing { attempt, last: pods, .. }
-            | Self::Holding { attempt, last: pods, .. }
-            | Self::Ended(
-                End::Drained { attempt, last: pods } | End::FailedDrain { attempt, last: pods, .. },
-            ) => Some((*attempt, pods)),
-            Self::Idle
-            | Self::Taken { .. }
-            | Self::Probing { .. }
-            | Self::Waiting { .. }
-            | Self::Entering { .. }
-            | Self::Cordoning { .. }
-            | Self::Confirming { .. }
-            | Self::Ended(End::Skipped(_) | End::FailedCordon(_) | End::Resumed(_)) => None,
-        }
+        let (Self::Draining { attempt, now: pods, .. }
+        | Self::Pausing { attempt, last: pods, .. }
+        | Self::Holding { attempt, last: pods, .. }
+        | Self::Ended(
+            End::Drained { attempt, last: pods } | End::FailedDrain { attempt, last: pods, .. },
+        )) = self
+        else {
+            return None;
+        };
+        Some((*attempt, pods))
     }
 
     /// The attempt that it is in, or was in last.

@@ -93,7 +93,7 @@ impl Drain {
         };
         TurnShown {
             fence: 0,
-            rule: waiting.rule.code().to_owned(),
+            rule: waiting.rule.text().to_owned(),
             nodes: waiting.nodes.clone(),
             since: node.wall(waiting.since),
             place: waiting.place.and_then(|it| u32::try_from(it).ok()).unwrap_or_default(),

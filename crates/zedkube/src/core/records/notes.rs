@@ -28,30 +28,12 @@ impl History {
         self.audit(answers.force(), effect.as_deref(), (&node.boot_id, at));
         let mut end = None;
         for effect in turn {
-            match effect {
-                Effect::Cordon(..) => {
-                    let after =
-                        [StepWord::Taken, StepWord::Restarted, StepWord::Hindered, StepWord::WaitsForTurn];
-                    self.once(StepWord::ApiReached, &after, 0, at, "");
-                }
-                Effect::Say(said) => end = self.note(at, said, drain, answers, node).or(end),
-                Effect::Journal(_)
-                | Effect::History(_)
-                | Effect::Progress(_)
-                | Effect::Status(_)
-                | Effect::Candidacy(_)
-                | Effect::OutageAnswer(_)
-                | Effect::Probe(_)
-                | Effect::Preflight(_)
-                | Effect::Margin { .. }
-                | Effect::Turn(_)
-                | Effect::Drain(..)
-                | Effect::Await(..)
-                | Effect::Cancel
-                | Effect::Guard
-                | Effect::Gate(_)
-                | Effect::Taints(_)
-                | Effect::Look { .. } => {}
+            if let Effect::Say(said) = effect {
+                end = self.note(at, said, drain, answers, node).or(end);
+            } else if matches!(effect, Effect::Cordon(..)) {
+                let after =
+                    [StepWord::Taken, StepWord::Restarted, StepWord::Hindered, StepWord::WaitsForTurn];
+                self.once(StepWord::ApiReached, &after, 0, at, "");
             }
         }
         if self.has_open() {

@@ -184,6 +184,24 @@ impl Bench {
         assert!(self.last.iter().any(|it| matches!(it, Effect::Drain(..))));
     }
 
+    /// In the first attempt of a drain for this requester.
+    pub(super) fn draining(who: Requester) -> (Self, RunId) {
+        let mut bench = Self::idle();
+        bench.ask(&request(who, 1));
+        let run = bench.until_draining();
+        (bench, run)
+    }
+
+    /// All five attempts fail.
+    pub(super) fn fail_all(&mut self, run: RunId) {
+        for attempt in 1..=5 {
+            self.fail(run);
+            if attempt < 5 {
+                self.wait();
+            }
+        }
+    }
+
     pub(super) fn fail(&mut self, run: RunId) {
         let marks = self.core.drain.run().pods().map(|pods| pods.marks.clone()).unwrap_or_default();
         let failure = Failure { marks, ..failed("budget shop/web") };

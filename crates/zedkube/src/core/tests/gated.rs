@@ -47,7 +47,7 @@ fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
     let mut bench = booted();
     assert_eq!(may_open(&bench), Some(false));
     bench.look(Seen::NotReady);
-    for layer in Layer::ALL {
+    for &layer in Layer::ALL {
         bench.hear(report(&bench, Some(layer), &[], &[]));
         let progress = bench.core.progress();
         assert_eq!((progress.phase, progress.gate.layer.as_str()), (DrainPhase::AfterBoot, layer.text()));

@@ -18,9 +18,7 @@ fn answers(bench: &Bench) -> Vec<(Requester, DrainStatus)> {
 
 #[test]
 fn a_person_asks_and_the_node_stays_drained_until_the_request_is_taken_back() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::Operator, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::Operator);
     bench.done(run);
     assert_eq!(bench.statuses, [(1, 1), (2, 1), (3, 4), (4, 4), (5, 4), (9, 4)]);
     for _ in 0..100 {
@@ -64,9 +62,7 @@ fn p5_any_mix_of_requesters_is_one_drain_named_in_order_with_an_answer_for_each(
 
 #[test]
 fn a_reboot_after_a_persons_drain_is_drained_for_itself_and_the_person_keeps_the_node() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::Operator, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::Operator);
     bench.done(run);
     bench.ask(&request(Requester::DeviceOp, 2));
     // COMPLETE was the person's: the reboot has to wait for its own.
@@ -81,18 +77,11 @@ fn a_reboot_after_a_persons_drain_is_drained_for_itself_and_the_person_keeps_the
 
 #[test]
 fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::Operator, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::Operator);
     bench.done(run);
     bench.ask(&request(Requester::DeviceOp, 2));
     let run = bench.until_draining();
-    for attempt in 1..=5 {
-        bench.fail(run);
-        if attempt < 5 {
-            bench.wait();
-        }
-    }
+    bench.fail_all(run);
     let shown =
         [(Requester::DeviceOp, DrainStatus::FailedDrain), (Requester::Operator, DrainStatus::Complete)];
     // An agent of the reference reads nothing but the status: it must see its failure.

@@ -129,12 +129,7 @@ fn each_end_of_a_drain_has_its_word_and_its_reason() {
     assert_eq!(withdrawn, ("withdrawn", 2, text("all requests were withdrawn"), text("")));
     let failed = drain(&|bench| {
         let run = bench.until_draining();
-        for attempt in 1..=5 {
-            bench.fail(run);
-            if attempt < 5 {
-                bench.wait();
-            }
-        }
+        bench.fail_all(run);
     });
     assert_eq!(failed, ("failed", 8, text("budget shop/web"), text("")));
     let no_cordon = drain(&|bench| {
@@ -168,9 +163,7 @@ fn each_end_of_a_drain_has_its_word_and_its_reason() {
 
 #[test]
 fn a_request_that_goes_while_the_other_ones_drain_was_done_before_is_not_kept_as_complete() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(US, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(US);
     bench.done(run);
     bench.ask(&request(Requester::Update, 2));
     bench.until_draining();
@@ -184,9 +177,7 @@ fn a_request_that_goes_while_the_other_ones_drain_was_done_before_is_not_kept_as
 
 #[test]
 fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(US, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(US);
     bench.hear(Event::Draining(run, Box::new(Progress { evicted: 3, ..Progress::default() })));
     later(&mut bench, 60);
     bench.fail(run);
@@ -218,9 +209,7 @@ fn o8_a_restart_goes_on_with_the_open_drain_and_another_boot_ends_it() {
 fn a_restart_in_mid_drain_forgets_no_eviction_and_no_pod_that_has_gone() {
     let counts =
         |total, gone, going| kubenodeop::Counts { total, gone, going, ..kubenodeop::Counts::default() };
-    let mut bench = Bench::idle();
-    bench.ask(&request(US, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(US);
     let far = Progress { counts: counts(12, 8, 4), evicted: 12, recordons: 1, ..Progress::default() };
     bench.hear(Event::Draining(run, Box::new(far)));
     // Twice: the second run must not forget what the first one was shown.
@@ -247,9 +236,7 @@ fn a_restart_in_mid_drain_forgets_no_eviction_and_no_pod_that_has_gone() {
 
 #[test]
 fn the_end_is_kept_when_the_agent_dies_between_journal_and_history() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(US, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(US);
     let open = bench.core.history.kept().clone();
     bench.done(run);
     let (core, _) = Zedkube::new(alone(), Some(bench.core.journal()), "b1".into(), bench.now, booted_at());
@@ -282,9 +269,7 @@ fn ten_drains_are_kept_newest_first_and_an_uncordon_is_told_of_the_last() {
 
 #[test]
 fn the_history_is_not_written_with_every_pod() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(US, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(US);
     for pod in 0..200 {
         later(&mut bench, 1);
         bench.hear(Event::Draining(run, Box::new(Progress { evicted: pod, ..Progress::default() })));
@@ -354,9 +339,7 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
 
 #[test]
 fn p9_each_other_force_file_is_kept_with_its_effect() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(US, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(US);
     let mut effect = |order: Force| {
         force(&mut bench, order);
         bench.core.history.kept().forced[0].effect.clone()

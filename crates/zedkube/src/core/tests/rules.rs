@@ -12,9 +12,7 @@ use super::{Effect, Event, Force, Membership, Said, Seen};
 
 #[test]
 fn a_request_goes_from_taken_to_complete() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     bench.done(run);
     assert_eq!(bench.statuses, [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2), (9, 2)]);
 }
@@ -43,9 +41,7 @@ fn nine_conflicts_then_cordoned_and_ten_then_failed_cordon() {
 
 #[test]
 fn d_k1_five_attempts_300_s_apart_then_failed_drain() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     for attempt in 1..=5 {
         bench.fail(run);
         if attempt < 5 {
@@ -204,9 +200,7 @@ fn the_fault_injection_file_holds_a_drain_that_is_done() {
 
 #[test]
 fn evictions_of_all_attempts_are_one_sum() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     bench.hear(Event::Draining(run, Box::new(Progress { evicted: 3, ..Progress::default() })));
     bench.fail(run);
     assert_eq!(bench.core.progress().evicted, 3);
@@ -234,15 +228,8 @@ fn k6_the_fault_injection_file_holds_for_an_hour_at_most() {
 fn our_own_uncordon_after_a_failure_does_not_take_a_forced_complete_back() {
     // The answer to the look comes after the order, or the next look does.
     for late in [true, false] {
-        let mut bench = Bench::idle();
-        bench.ask(&request(Requester::DeviceOp, 1));
-        let run = bench.until_draining();
-        for attempt in 1..=5 {
-            bench.fail(run);
-            if attempt < 5 {
-                bench.wait();
-            }
-        }
+        let (mut bench, run) = Bench::draining(Requester::DeviceOp);
+        bench.fail_all(run);
         assert_eq!(bench.status(), (8, 2));
         let asked = bench.last.clone();
         if !late {
@@ -273,12 +260,7 @@ fn between_two_tries_of_an_operation_a_reader_learns_that_the_last_drain_failed(
     let reboot = request(Requester::DeviceOp, 1);
     bench.ask(&reboot);
     let run = bench.until_draining();
-    for attempt in 1..=5 {
-        bench.fail(run);
-        if attempt < 5 {
-            bench.wait();
-        }
-    }
+    bench.fail_all(run);
     bench.hear(Event::Request(Requester::DeviceOp, None));
     bench.look(Seen::Open);
     let progress = bench.core.progress();
@@ -316,9 +298,7 @@ fn the_progress_names_a_request_that_exists() {
 
 #[test]
 fn p8_a_drained_node_that_somebody_uncordons_is_drained_again() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     bench.done(run);
     bench.look(Seen::Ours);
     assert_eq!(bench.wait(), Duration::from_secs(30));
@@ -328,9 +308,7 @@ fn p8_a_drained_node_that_somebody_uncordons_is_drained_again() {
 
 #[test]
 fn p8_a_drained_node_that_has_become_somebody_elses_is_drained_again_and_once() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     bench.done(run);
     bench.look(Seen::Foreign);
     let run = bench.run();
@@ -343,9 +321,7 @@ fn p8_a_drained_node_that_has_become_somebody_elses_is_drained_again_and_once() 
 
 #[test]
 fn p8_a_new_request_after_a_complete_one_is_drained_for_itself() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     bench.done(run);
     bench.ask(&request(Requester::DeviceOp, 9));
     assert_eq!(bench.status(), (4, 2));
@@ -371,9 +347,7 @@ fn o4_the_replies_of_the_last_attempt_stay_after_it_has_ended() {
         || Box::new(Progress { replies: [("accepted", 3), ("budget", 2)].into(), ..Progress::default() });
     let known = [("accepted".to_owned(), 3), ("budget".to_owned(), 2)].into();
     for failed in [false, true] {
-        let mut bench = Bench::idle();
-        bench.ask(&request(Requester::DeviceOp, 1));
-        let run = bench.until_draining();
+        let (mut bench, run) = Bench::draining(Requester::DeviceOp);
         bench.hear(Event::Draining(run, shown()));
         if failed {
             bench.fail(run);

@@ -161,15 +161,8 @@ fn a_node_that_was_given_back_is_looked_at_once_more_as_a_cordon_may_arrive_late
 
 #[test]
 fn p5_a_requester_whose_drain_failed_is_not_told_complete_for_the_other_one() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::Update, 1));
-    let run = bench.until_draining();
-    for attempt in 1..=5 {
-        bench.fail(run);
-        if attempt < 5 {
-            bench.wait();
-        }
-    }
+    let (mut bench, run) = Bench::draining(Requester::Update);
+    bench.fail_all(run);
     assert_eq!(bench.status(), (8, 3));
     bench.look(Seen::Open);
     bench.ask(&request(Requester::DeviceOp, 2));

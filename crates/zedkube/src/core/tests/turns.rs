@@ -3,6 +3,7 @@
 //! Pure: no clock, no I/O, no task.
 
 mod away;
+mod cordon;
 mod preflight;
 
 use std::time::Duration;
@@ -137,28 +138,6 @@ fn u1_after_the_cordon_and_before_the_first_eviction_the_turn_is_looked_at_once_
 }
 
 #[test]
-fn u1_before_a_cordon_is_tried_again_the_turn_is_looked_at_once_more() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    bench.hear(held(7));
-    let run = bench.run();
-    bench.hear(Event::Cordoned(run, Err("no answer".into())));
-    for _ in 0..2 {
-        bench.wait();
-        assert!(asked(&bench, &Ask::Confirm));
-        assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
-        bench.hear(Event::TurnConfirmed(Err(Unconfirmed::Unknown("no answer".into()))));
-        assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
-    }
-    bench.hear(Event::TurnConfirmed(Ok(())));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
-    bench.hear(Event::Cordoned(run, Err("no answer".into())));
-    bench.hear(lost());
-    assert!(gives_back(&bench), "the cordon may have come through");
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
-}
-
-#[test]
 fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts_over() {
     let (mut bench, _) = draining();
     bench.hear(lost());
@@ -260,20 +239,6 @@ fn u1_a_drain_does_not_continue_while_the_turn_is_waited_for_however_it_was_lost
     let mut bench = complete();
     bench.hear(waits(Rule::Holder));
     assert_ne!(bench.status().0, 9);
-}
-
-#[test]
-fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    bench.hear(held(7));
-    let run = bench.run();
-    bench.hear(Event::Cordoned(run, Err("409".into())));
-    bench.hear(waits(Rule::Reading));
-    bench.wait();
-    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
-    bench.hear(held(8));
-    assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 8)));
 }
 
 /// The answer as it was published last, if it was in the last step.

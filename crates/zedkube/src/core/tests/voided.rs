@@ -16,9 +16,7 @@ fn pod(name: &str) -> Stayer {
 }
 
 fn complete_for(by: Requester) -> Bench {
-    let mut bench = Bench::idle();
-    bench.ask(&request(by, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(by);
     bench.done(run);
     assert_eq!(bench.status().0, 9);
     bench
@@ -47,9 +45,7 @@ fn p8_a_pod_that_has_come_to_the_drained_node_voids_complete_and_it_is_drained_a
 
 #[test]
 fn p8_what_a_rule_lets_pass_does_not_void_complete_by_name_or_as_one_more_of_its_workload() {
-    let mut bench = Bench::idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    let run = bench.until_draining();
+    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     let times = |times| {
         let returns = [(("shop".to_owned(), "ReplicaSet/web".to_owned()), times)].into();
         Box::new(Progress {

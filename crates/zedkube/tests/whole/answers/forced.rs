@@ -21,9 +21,7 @@ const GOLDEN: &str = include_str!("../../../../../tests/golden/override-parse.js
 /// A drain for zedagent that a budget holds.
 async fn draining() -> Device {
     let mut device = Device::idle().await;
-    device.block(true);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.ask_blocked(US).await;
     device.pass(Duration::from_secs(30)).await;
     assert_eq!(device.status(), status(5, 2));
     device

@@ -22,9 +22,7 @@ fn words(record: &DrainRecord) -> Vec<&'static str> {
 #[tokio::test(start_paused = true)]
 async fn o8_a_drain_over_a_kill_and_a_reboot_stands_there_with_its_steps() {
     let mut device = Device::idle().await;
-    device.block(true);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.ask_blocked(US).await;
     device.pass(Duration::from_secs(30)).await;
     assert_eq!(words(&history(&device).drains[0]), ["taken", "api-reached", "cordoned", "attempt"]);
     device.kill().await;
@@ -71,9 +69,7 @@ async fn o8_a_drain_over_a_kill_and_a_reboot_stands_there_with_its_steps() {
 /// A drain that a budget holds, and then this force file.
 async fn forced(put: impl FnOnce(&Device)) -> (Device, DrainHistory) {
     let mut device = Device::idle().await;
-    device.block(true);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.ask_blocked(US).await;
     device.pass(Duration::from_secs(30)).await;
     device.change(put).await;
     let kept = history(&device);

@@ -49,9 +49,7 @@ async fn a_persons_drained_node_is_kept_through_a_restart_and_given_back_by_a_re
 #[tokio::test(start_paused = true)]
 async fn p5_one_drain_for_all_three_and_an_answer_for_each() {
     let mut device = Device::idle().await;
-    device.block(true);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.ask_blocked(US).await;
     device.ask(Requester::Update, 2).await;
     assert_eq!(device.status(), status(5, 3));
     device.ask(Requester::DeviceOp, 3).await;

@@ -82,9 +82,7 @@ async fn r4_an_uncordon_by_hand_takes_our_mark_with_it() {
 #[tokio::test(start_paused = true)]
 async fn a_node_uncordoned_in_mid_drain_is_cordoned_anew_and_given_back_in_the_end() {
     let mut device = Device::idle().await;
-    device.block(true);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.ask_blocked(US).await;
     device.pass(Duration::from_secs(30)).await;
     device.uncordon_by_hand();
     device.pass(Duration::from_secs(5)).await;

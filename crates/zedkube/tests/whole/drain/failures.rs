@@ -50,9 +50,7 @@ async fn ends(mut device: Device, how: DrainStatus) -> Device {
 /// A drain that a budget holds, in its first attempt.
 async fn held(limits: Limits) -> Device {
     let mut device = device(limits).await;
-    device.block(true);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.ask_blocked(US).await;
     device.pass(Duration::from_secs(30)).await;
     device
 }

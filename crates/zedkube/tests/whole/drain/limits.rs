@@ -18,9 +18,7 @@ async fn held(limits: Limits) -> Device {
     device.limits = limits;
     device.an_hour_an_attempt();
     device.start().await;
-    device.block(true);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.ask_blocked(US).await;
     device
 }
 

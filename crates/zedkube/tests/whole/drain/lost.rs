@@ -29,9 +29,7 @@ async fn held(limits: Limits, prepare: impl FnOnce(&Device)) -> Device {
     device.worker();
     prepare(&device);
     device.start().await;
-    device.block(true);
-    device.ask(US, 1).await;
-    device.until(DrainStatus::Cordoned, US, 1).await;
+    device.ask_blocked(US).await;
     device.pass(Duration::from_secs(60)).await;
     device
 }
@@ -150,9 +148,7 @@ async fn a_drain_of_a_person_is_never_skipped() {
     device.limits = limits();
     device.worker();
     device.start().await;
-    device.block(true);
-    device.ask(Requester::Operator, 1).await;
-    device.until(DrainStatus::Cordoned, Requester::Operator, 1).await;
+    device.ask_blocked(Requester::Operator).await;
     device.pass(Duration::from_secs(60)).await;
     goes(&device, &Fault::Cut);
     assert!(!is_skipped(&mut device).await);

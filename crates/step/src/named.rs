@@ -1,0 +1,24 @@
+//! Enums whose variants have a word for files, logs and metrics.
+
+/// Declares an enum with its words: all variants in `ALL`, in their order, and the word of each by `text`.
+#[macro_export]
+macro_rules! named {
+    ($($(#[$about:meta])* pub enum $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)+ })+) => { $(
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$of])* $variant,)+ }
+
+        impl $name {
+            /// All of them, in their order.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// The word for files, logs and metrics.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    )+ };
+}
