@@ -49,8 +49,12 @@ impl World {
                 self.limits["zedkube"]["cordon_tries"] = 2.into();
                 self.refuse("PATCH", "/nodes/", 409, "Conflict");
             }
-            At::Status(DrainStatus::DrainRetrying) => self.refuse("POST", "/eviction", 403, "Forbidden"),
+            At::Status(DrainStatus::DrainRetrying) => {
+                self.limits["zedkube"]["preflight"] = false.into();
+                self.refuse("POST", "/eviction", 403, "Forbidden");
+            }
             At::Status(DrainStatus::FailedDrain) => {
+                self.limits["zedkube"]["preflight"] = false.into();
                 self.limits["zedkube"]["drain_tries"] = 1.into();
                 self.refuse("POST", "/eviction", 403, "Forbidden");
             }

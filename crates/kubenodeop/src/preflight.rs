@@ -54,7 +54,7 @@ pub async fn preflight(
     now: Mono,
 ) -> Result<Vec<Blocker>, Refusal> {
     node::read(cluster, node, device_uuid).await.map_err(Refusal::Node)?;
-    node::rehearse_patch(cluster, node).await.or_else(unknown).map_err(Refusal::Node)?;
+    node::rehearse_patch(cluster, node).await.or_else(passes).map_err(Refusal::Node)?;
     let all = pods::list(cluster, node).await.map_err(Refusal::Pods)?;
     if [&rules.pod, &rules.tier].into_iter().any(ends_otherwise) {
         return Ok(Vec::new());
@@ -76,9 +76,9 @@ fn ends_otherwise(limit: &Limit<PodAction>) -> bool {
     limit.after.is_some() && limit.then == PodAction::Delete
 }
 
-/// A webhook that knows no dry runs is no finding.
-fn unknown(error: Error) -> Result<(), Error> {
-    if error.line().contains(NO_DRY_RUN) { Ok(()) } else { Err(error) }
+/// Neither a webhook that knows no dry runs is a finding, nor another writer, who is faster now and then.
+fn passes(error: Error) -> Result<(), Error> {
+    if error.line().contains(NO_DRY_RUN) || error.is_conflict() { Ok(()) } else { Err(error) }
 }
 
 fn blocker(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<Blocker> {
@@ -148,6 +148,10 @@ mod tests {
             |_: &str| mock::status(429, "Cannot evict pod as it would violate the pod's disruption budget.");
         let (found, lines) = look(full, fine, &Rules::default()).await;
         assert_eq!(found.unwrap(), []);
+        let raced = || {
+            mock::status(409, "the object has been modified; please apply your changes to the latest version")
+        };
+        assert_eq!(look(full, raced, &Rules::default()).await.0.unwrap(), []);
         let evictions: Vec<&String> = lines.iter().filter(|it| it.contains("/eviction")).collect();
         assert_eq!(evictions.len(), 2, "{lines:?}");
         assert!(
