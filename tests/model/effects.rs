@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use baseosmgr::core::{Counter, Order};
+use baseosmgr::core::{Counter, PartitionChange};
 use topics::{CordonOwner, NodeDrainRequest, Requester};
 
 use super::topics::{Disk, Fact, Who, Writer};
@@ -277,7 +277,8 @@ impl State {
                 }
                 Effect::Withdraw => self.request(1, None),
                 Effect::Store(order) => {
-                    if let Order::Set { state: agent::zboot::PartitionState::Updating, .. } = order {
+                    if let PartitionChange::Set { state: agent::zboot::PartitionState::Updating, .. } = order
+                    {
                         self.judge_switch(why.as_ref());
                     }
                     store(self.disk(), order);
@@ -327,7 +328,7 @@ impl State {
     }
 }
 
-fn store(disk: &mut Disk, order: Order) {
+fn store(disk: &mut Disk, order: PartitionChange) {
     use agent::zboot::{Label, PartitionState};
     let running = disk.partitions.current;
     let mut set = |label, state| match label {
@@ -335,8 +336,8 @@ fn store(disk: &mut Disk, order: Order) {
         Label::B => disk.partitions.b.state = state,
     };
     match order {
-        Order::Set { label, state } => set(label, state),
-        Order::MarkActive => {
+        PartitionChange::Set { label, state } => set(label, state),
+        PartitionChange::MarkActive => {
             set(running, PartitionState::Active);
             set(running.other(), PartitionState::Unused);
         }

@@ -8,7 +8,7 @@ use kubenodeop::node::gate::{Layer, Verdict};
 use kubenodeop::{Marks, Watched};
 use nodeagent::core::Took;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::{Done, Failure, Seen, Stayer};
+use zedkube::core::{Done, Failure, NodeLook, RemainingPod};
 
 use super::effects::{Fuse, Gone};
 use super::steps::How;
@@ -109,26 +109,26 @@ impl State {
             match node.cordon {
                 CordonOwner::None => {
                     self.cordon(CordonOwner::None);
-                    Ok(Seen::Open)
+                    Ok(NodeLook::Open)
                 }
                 owner if node.peopled && !give_back => {
                     let under = self.under();
                     under.node.drained = false;
                     under.ghost.drained.clear();
-                    Ok(Seen::Peopled(owner, vec![stayer()]))
+                    Ok(NodeLook::HasPods(owner, vec![stayer()]))
                 }
-                CordonOwner::Foreign => Ok(Seen::Foreign),
-                CordonOwner::Ours if give_back && earlier && !gate_open => Ok(Seen::NotReady),
+                CordonOwner::Foreign => Ok(NodeLook::Foreign),
+                CordonOwner::Ours if give_back && earlier && !gate_open => Ok(NodeLook::NotReady),
                 CordonOwner::Ours if give_back => {
                     self.cordon(CordonOwner::None);
-                    Ok(Seen::Open)
+                    Ok(NodeLook::Open)
                 }
-                CordonOwner::Ours => Ok(Seen::Ours),
+                CordonOwner::Ours => Ok(NodeLook::Ours),
             }
         } else {
             self.fails();
             if give_back && node.cordon == CordonOwner::Ours && earlier {
-                Ok(Seen::NotReady)
+                Ok(NodeLook::NotReady)
             } else {
                 Err("500".to_owned())
             }
@@ -178,6 +178,6 @@ impl State {
     }
 }
 
-fn stayer() -> Stayer {
-    Stayer { namespace: "shop".to_owned(), name: "late-0".to_owned(), workload: String::new() }
+fn stayer() -> RemainingPod {
+    RemainingPod { namespace: "shop".to_owned(), name: "late-0".to_owned(), workload: String::new() }
 }

@@ -223,7 +223,7 @@ impl State {
             Action::Look(how) => self.look_ends(*how, fuse, touched),
             Action::Stir => {
                 self.under().guard = None;
-                let event = zedkube::core::Event::Stirred("trouble".to_owned());
+                let event = zedkube::core::Event::NodeActivity("trouble".to_owned());
                 self.tell(Fact::Zedkube(event), fuse, touched)
             }
             Action::NoticeOver => {

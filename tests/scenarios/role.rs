@@ -13,11 +13,11 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kubeapi::NodeName;
 use kubenodeop::leave::{self, Leave};
 use kubenodeop::{CordonOwner, Marks, Rules};
-use outage::keeper::{self, Ask, Ours, Told, Wish};
+use outage::keeper::{self, Ask, KeeperReport, Ours, Wish};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
 use outage::operator::{self, Away};
-use outage::turn::event::Standing;
+use outage::turn::event::TurnState;
 use outage::turn::record::{HOLDERS, LEASE, Op};
 use outage::turn::rule::with_limit;
 use pubsub::{Bus, Change};
@@ -217,18 +217,18 @@ async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
     let clocks = (|| clock.now(), || clock.wall().to_timestamp());
     let keep = keeper::keep(&handle, &ours, &lease, clocks, &mut asks, &tell);
     let life = async {
-        let mut until = async |is: &dyn Fn(&Standing) -> bool| {
-            while !matches!(told.recv().await.unwrap(), Told::Standing(it) if is(&it)) {}
+        let mut until = async |is: &dyn Fn(&TurnState) -> bool| {
+            while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(it) if is(&it)) {}
         };
         ask.send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false, fit: true }))).unwrap();
-        until(&|it| matches!(it, Standing::Held { .. })).await;
+        until(&|it| matches!(it, TurnState::Held { .. })).await;
         // Only the watch shows that somebody took it away.
         world.cluster.sim().edit("coordination/leases", "eve-kube-app", LEASE, |it| {
             it["metadata"]["annotations"][HOLDERS] = json!("[]");
         });
-        until(&|it| matches!(it, Standing::Lost { .. })).await;
+        until(&|it| matches!(it, TurnState::Lost { .. })).await;
         ask.send(Ask::Want(None)).unwrap();
-        until(&|it| matches!(it, Standing::NotWanted { .. })).await;
+        until(&|it| matches!(it, TurnState::NotWanted { .. })).await;
     };
     tokio::select! {
         () = keep => panic!("it ends with its asker"),

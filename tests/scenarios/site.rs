@@ -8,7 +8,7 @@ use agent::device::Operation;
 use kubesim::Sim;
 use outage::operator as lease;
 use outage::site::operator::{self, Wish};
-use outage::site::record::{Said, Site, SiteKind, SitePhase};
+use outage::site::record::{Site, SiteKind, SitePhase, Statement};
 use outage::turn::record::{LEASE, MODE};
 use scenarios::{Cluster, Dice, World, within_still};
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ struct Place {
     sim: Sim,
 }
 
-fn said() -> Said {
-    Said {
+fn said() -> Statement {
+    Statement {
         who: "operator field".to_owned(),
         why: "power work".to_owned(),
         when: "2026-03-14T09:30:00Z".to_owned(),

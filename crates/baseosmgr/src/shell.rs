@@ -16,7 +16,7 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
-use crate::core::{Effect, Event, Found, Note, Order, Write};
+use crate::core::{Effect, Event, Found, Note, PartitionChange, Write};
 use crate::{NAME, follow, image, saved};
 
 /// The hands of the core.
@@ -92,10 +92,10 @@ impl Shell {
     }
 
     /// Carries an order out at once: the effects after it may build on it. A refusal is a fact for the core.
-    fn store(&mut self, order: Order) {
+    fn store(&mut self, order: PartitionChange) {
         let outcome = self.zboot().and_then(|mut zboot| match order {
-            Order::Set { label, state } => zboot.set_state(label, state),
-            Order::MarkActive => zboot.mark_current_active(),
+            PartitionChange::Set { label, state } => zboot.set_state(label, state),
+            PartitionChange::MarkActive => zboot.mark_current_active(),
         });
         let outcome = outcome.map_err(|cause| report::chain(&cause));
         self.stored += 1;
@@ -147,10 +147,10 @@ impl Hands for Shell {
             Effect::Journal(_) => Weight::record(saved::FALLBACK_FROM),
             Effect::Ask { .. } => Weight::promise(REQUEST, "the request for a drain"),
             Effect::Withdraw => Weight::status(REQUEST),
-            Effect::Store(Order::Set { label, state }) => {
+            Effect::Store(PartitionChange::Set { label, state }) => {
                 Weight::promise(format!("partition {label}"), format!("to make {label} {state}"))
             }
-            Effect::Store(Order::MarkActive) => {
+            Effect::Store(PartitionChange::MarkActive) => {
                 Weight::promise("running partition", "to mark the running image as good")
             }
             Effect::Zboot(status) => {

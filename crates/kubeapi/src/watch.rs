@@ -100,7 +100,7 @@ impl Scope {
 
 /// What a follower hears.
 #[derive(Debug)]
-pub enum Heard<K> {
+pub enum Update<K> {
     /// Everything that is there; what was there before and is not in it is gone.
     Listed(Vec<K>),
     /// One object as it is now.
@@ -130,7 +130,7 @@ impl Default for Manner {
 #[derive(Debug)]
 pub enum News<K> {
     /// What every follower hears.
-    Heard(Heard<K>),
+    Update(Update<K>),
     /// The watch that was in trouble continues; nothing was missed.
     Recovered,
 }
@@ -168,13 +168,13 @@ struct Follower<K> {
 
 /// Follows `scope` for as long as the stream is kept; it never ends. Dropping it closes the connection and loses
 /// nothing, as a new one starts with a list.
-pub fn follow<K>(cluster: Cluster, scope: Scope, seed: u64) -> impl Stream<Item = Heard<K>> + Send
+pub fn follow<K>(cluster: Cluster, scope: Scope, seed: u64) -> impl Stream<Item = Update<K>> + Send
 where
     K: Object,
 {
     follow_in(cluster, scope, Manner::default(), seed).filter_map(|news| {
         std::future::ready(match news {
-            News::Heard(heard) => Some(heard),
+            News::Update(heard) => Some(heard),
             News::Recovered => None,
         })
     })
@@ -231,7 +231,7 @@ impl<K: Object> Follower<K> {
             match std::mem::replace(&mut self.at, At::List(None)) {
                 At::List(pages) => {
                     if let Some(heard) = self.page(pages).await {
-                        return News::Heard(heard);
+                        return News::Update(heard);
                     }
                 }
                 At::Resume { version } => {
@@ -249,7 +249,7 @@ impl<K: Object> Follower<K> {
                         Err(error) if error.reply() == Reply::Expired => self.list_again("too old"),
                         Err(error) => {
                             self.at = At::Resume { version };
-                            return News::Heard(self.trouble(error));
+                            return News::Update(self.trouble(error));
                         }
                     }
                 }
@@ -274,21 +274,21 @@ impl<K: Object> Follower<K> {
                         }
                         Some(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
                             self.keep(version, &object, events);
-                            return News::Heard(Heard::Put(object));
+                            return News::Update(Update::Put(object));
                         }
                         Some(Some(Ok(WatchEvent::Deleted(object)))) => {
                             self.keep(version, &object, events);
-                            return News::Heard(Heard::Gone(object));
+                            return News::Update(Update::Gone(object));
                         }
                         Some(Some(Ok(WatchEvent::Error(status)))) => {
                             let error = client::from_library(&self.scope.what, "", kube::Error::Api(status));
                             if let Some(heard) = self.broken(version, error) {
-                                return News::Heard(heard);
+                                return News::Update(heard);
                             }
                         }
                         Some(Some(Err(error))) => {
                             if let Some(heard) = self.broken(version, error) {
-                                return News::Heard(heard);
+                                return News::Update(heard);
                             }
                         }
                     }
@@ -298,7 +298,7 @@ impl<K: Object> Follower<K> {
     }
 
     /// Asks for the first page or for the one after `pages`; something is heard after the last one.
-    async fn page(&mut self, pages: Option<Pages<K>>) -> Option<Heard<K>> {
+    async fn page(&mut self, pages: Option<Pages<K>>) -> Option<Update<K>> {
         let what = format!("list {}", self.scope.what);
         let (mut objects, next, version) = match pages {
             Some(Pages { objects, next, version }) => (objects, Some(next), Some(version)),
@@ -316,7 +316,7 @@ impl<K: Object> Follower<K> {
                 self.hears();
                 self.troubled = false;
                 self.at = At::Resume { version };
-                Some(Heard::Listed(objects))
+                Some(Update::Listed(objects))
             }
             Err(error) if later && error.reply() == Reply::Expired => {
                 self.list_again("too old");
@@ -338,7 +338,7 @@ impl<K: Object> Follower<K> {
         self.at = At::Open { version, events };
     }
 
-    fn broken(&mut self, version: String, error: Error) -> Option<Heard<K>> {
+    fn broken(&mut self, version: String, error: Error) -> Option<Update<K>> {
         if error.reply() == Reply::Expired {
             self.list_again("too old");
             None
@@ -355,11 +355,11 @@ impl<K: Object> Follower<K> {
         self.at = At::List(None);
     }
 
-    fn trouble(&mut self, error: Error) -> Heard<K> {
+    fn trouble(&mut self, error: Error) -> Update<K> {
         self.troubled = true;
         self.tries = self.tries.saturating_add(1);
         self.rest = Some(self.pace.pause(self.tries, error.reply().retry_after()));
-        Heard::Trouble(error)
+        Update::Trouble(error)
     }
 }
 

@@ -19,7 +19,7 @@ pub mod progress;
 
 pub use calls::pods;
 pub use changes::{Watched, until_changed, until_stirred};
-pub use drain::{Order, drain};
+pub use drain::{DrainOrder, drain};
 pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 pub use leave::last_of_volume;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kubeapi::{Cluster, NodeName};
-use kubenodeop::{CordonOwner, Marks, Order, Outcome, Plan, Progress, Rules, drain, node, plan::survey};
+use kubenodeop::{CordonOwner, DrainOrder, Marks, Outcome, Plan, Progress, Rules, drain, node, plan::survey};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 use step::Mono;
@@ -92,7 +92,7 @@ async fn meets(sim: &Sim, cluster: &Cluster, expected: &Met) {
     node::cordon(cluster, &n1(), "uuid-1", &owner).await.unwrap();
     let (sender, mut progress) = watch::channel(Progress::default());
     let (rules, marks) = (Rules::default(), Marks::default());
-    let order = Order { node: n1(), device_uuid: "uuid-1".to_owned(), owner, rules, marks };
+    let order = DrainOrder { node: n1(), device_uuid: "uuid-1".to_owned(), owner, rules, marks };
     let settled = progress.wait_for(|it| {
         let seen: Met = it.blockers.iter().map(|it| (it.pod.to_string(), it.code.text())).collect();
         let counts = it.counts;

@@ -39,7 +39,7 @@ impl Fault {
 
 /// One request that the API got.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ApiRequest {
     /// HTTP method.
     pub method: String,
     /// Path and query.
@@ -48,7 +48,7 @@ pub struct Seen {
     pub body: Vec<u8>,
 }
 
-impl Seen {
+impl ApiRequest {
     /// Whether it is a dry run.
     pub fn is_dry(&self) -> bool {
         self.uri.contains("dryRun=All") || String::from_utf8_lossy(&self.body).contains("\"dryRun\"")
@@ -67,7 +67,7 @@ struct Rule {
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Mutex<Vec<Rule>>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<ApiRequest>>,
     evicted: Mutex<Vec<String>>,
 }
 
@@ -85,13 +85,13 @@ impl Faults {
     }
 
     /// What the API was asked so far.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ApiRequest> {
         lock(&self.seen).clone()
     }
 
     /// How many requests of `method` had a path that holds `path`, dry runs not counted.
     pub fn count(&self, method: &str, path: &str) -> usize {
-        let is_it = |it: &&Seen| it.method == method && it.uri.contains(path) && !it.is_dry();
+        let is_it = |it: &&ApiRequest| it.method == method && it.uri.contains(path) && !it.is_dry();
         lock(&self.seen).iter().filter(is_it).count()
     }
 
@@ -105,7 +105,7 @@ impl Faults {
     }
 
     pub(crate) fn meet(&self, method: &str, uri: &str, body: &[u8]) -> Option<Fault> {
-        let seen = Seen { method: method.to_owned(), uri: uri.to_owned(), body: body.to_vec() };
+        let seen = ApiRequest { method: method.to_owned(), uri: uri.to_owned(), body: body.to_vec() };
         let dry = seen.is_dry();
         lock(&self.seen).push(seen);
         let mut rules = lock(&self.rules);

@@ -16,7 +16,7 @@ use controllers::{budgets, kubelets, machines, scale, timers, volumes, workloads
 use store::{merge_keys, patch, selectors, strategic, watch, writes};
 
 pub use etcd::{Etcd, EtcdFault};
-pub use faults::{Fault, Faults, Seen};
+pub use faults::{ApiRequest, Fault, Faults};
 pub use server::{Server, SimBody, SimService};
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

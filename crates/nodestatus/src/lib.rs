@@ -5,12 +5,12 @@
 //! Not here: who drains, leaves or leads. Published in zedkube's name. Source: spec/agents.md 4.7.
 
 mod cluster_status;
+mod membership;
 mod server;
-mod standing;
 mod token;
 
+pub use membership::{ClusterMembership, Membership};
 pub use server::{CODES, Limits, Make, trial};
-pub use standing::{Membership, Standing};
 
 // Everything here is published in its name.
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub async fn run(
     limits: &Limits,
     cluster: Cluster,
     target: Target,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<ClusterMembership>,
     outage: Make,
 ) {
     let (places, place) = watch::channel(None);

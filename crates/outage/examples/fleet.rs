@@ -18,10 +18,10 @@ use kube::Client;
 use kubeapi::{Cluster, NodeName};
 use kubesim::{Sim, SimConfig};
 use outage::calls::follow;
-use outage::keeper::{Ask, Ours, Told, Wish, keep};
+use outage::keeper::{Ask, KeeperReport, Ours, Wish, keep};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
-use outage::turn::event::Standing;
+use outage::turn::event::TurnState;
 use outage::turn::record::{LEASE, LIMIT, Op};
 use serde_json::{Value, json};
 use step::{Dice, Mono};
@@ -50,11 +50,11 @@ struct Asked {
 struct Node {
     name: String,
     asks: mpsc::UnboundedSender<Ask>,
-    told: mpsc::UnboundedReceiver<Told>,
+    told: mpsc::UnboundedReceiver<KeeperReport>,
 }
 
 impl Node {
-    async fn until(&mut self, wanted: impl Fn(&Told) -> bool) -> Option<Told> {
+    async fn until(&mut self, wanted: impl Fn(&KeeperReport) -> bool) -> Option<KeeperReport> {
         loop {
             let told = self.told.recv().await?;
             if wanted(&told) {
@@ -68,15 +68,15 @@ impl Node {
         self.asks
             .send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false, fit: true })))
             .ok()?;
-        let held = self.until(|it| matches!(it, Told::Standing(Standing::Held { .. }))).await?;
-        let Told::Standing(Standing::Held { fence, lease_uid, .. }) = held else { return None };
+        let held = self.until(|it| matches!(it, KeeperReport::TurnState(TurnState::Held { .. }))).await?;
+        let KeeperReport::TurnState(TurnState::Held { fence, lease_uid, .. }) = held else { return None };
         cordon(&sim, &self.name, Some((fence, lease_uid)));
         self.asks.send(Ask::Confirm).ok()?;
-        self.until(|it| matches!(it, Told::Confirmed(Ok(())))).await?;
+        self.until(|it| matches!(it, KeeperReport::Confirmed(Ok(())))).await?;
         sleep(DOWN).await;
         cordon(&sim, &self.name, None);
         self.asks.send(Ask::Want(None)).ok()?;
-        self.until(|it| matches!(it, Told::Standing(Standing::NotWanted { .. }))).await?;
+        self.until(|it| matches!(it, KeeperReport::TurnState(TurnState::NotWanted { .. }))).await?;
         Some(self)
     }
 }

@@ -21,7 +21,7 @@ use kubeapi::nodes::{self, FIELD_MANAGER};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
-use kubeapi::watch::{Heard, Manner, News, Scope, follow_in};
+use kubeapi::watch::{Manner, News, Scope, Update, follow_in};
 use kubeapi::{Cluster, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ use tokio::sync::watch;
 
 use crate::margin::facts::ServerNode;
 use crate::turn::event::{Trouble, Wrote};
-use crate::turn::record::{Held, LEASE, Order, Record};
+use crate::turn::record::{Held, LEASE, LeaseWrite, Record};
 use crate::turn::rule::{IGNORE_ANNOTATION, NodeSeen};
 
 /// A kubelet whose lease has not moved for so long is away: four of its renewals.
@@ -74,7 +74,7 @@ pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Trouble> {
 }
 
 /// Writes `order`; `wall` is what our wall clock shows, for people.
-pub async fn write(cluster: &Cluster, order: Order, wall: Timestamp) -> Wrote {
+pub async fn write(cluster: &Cluster, order: LeaseWrite, wall: Timestamp) -> Wrote {
     let lease = match object(order, wall) {
         Ok(lease) => lease,
         Err(error) => return Wrote::Unknown(format!("no JSON for lease {APP_NAMESPACE}/{LEASE}: {error}")),
@@ -91,8 +91,8 @@ pub async fn write(cluster: &Cluster, order: Order, wall: Timestamp) -> Wrote {
     }
 }
 
-fn object(order: Order, wall: Timestamp) -> Result<Lease, serde_json::Error> {
-    let Order { on, mut record } = order;
+fn object(order: LeaseWrite, wall: Timestamp) -> Result<Lease, serde_json::Error> {
+    let LeaseWrite { on, mut record } = order;
     record.stamp(&wall.to_string());
     let (uid, resource_version) = on.unzip();
     Ok(Lease {
@@ -136,10 +136,10 @@ fn changes(cluster: &Cluster, seed: u64) -> impl Stream<Item = Option<Box<Held>>
     follow_in::<Lease>(cluster.clone(), scope, manner, seed).filter_map(|news| {
         std::future::ready(
             match news {
-                News::Heard(Heard::Listed(all)) => Some(all.into_iter().next()),
-                News::Heard(Heard::Put(lease)) => Some(Some(lease)),
-                News::Heard(Heard::Gone(_)) => Some(None),
-                News::Heard(Heard::Trouble(_)) | News::Recovered => None,
+                News::Update(Update::Listed(all)) => Some(all.into_iter().next()),
+                News::Update(Update::Put(lease)) => Some(Some(lease)),
+                News::Update(Update::Gone(_)) => Some(None),
+                News::Update(Update::Trouble(_)) | News::Recovered => None,
             }
             .map(|lease| lease.and_then(|lease| held(lease).ok())),
         )

@@ -20,7 +20,7 @@ use crate::margin::calls::Source;
 use crate::margin::facts::Kubernetes;
 use crate::spare::{self, Spared};
 use crate::turn::core::Turn;
-use crate::turn::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Waiting, Want, Wrote};
+use crate::turn::event::{CallId, Effect, Event, Trouble, TurnState, Unconfirmed, Waiting, Want, Wrote};
 use crate::turn::record::{Class, Held, Op, Phase};
 use crate::turn::rule::{Me, NodeSeen, Rule};
 
@@ -52,9 +52,9 @@ pub enum Ask {
     Want(Option<Wish>),
     /// The API answers again: look now.
     Look,
-    /// Look once more whether the turn is ours; answered by [`Told::Confirmed`].
+    /// Look once more whether the turn is ours; answered by [`KeeperReport::Confirmed`].
     Confirm,
-    /// The machine is about to go down, question of this number; answered by [`Told::LookedLast`].
+    /// The machine is about to go down, question of this number; answered by [`KeeperReport::LookedLast`].
     LastLook(u64),
     /// The attempt failed and our cordon is gone: give back, and queue again after a growing pause.
     Retry(String),
@@ -66,9 +66,9 @@ pub enum Ask {
 
 /// What the keeper says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum KeeperReport {
     /// Where this node is.
-    Standing(Standing),
+    TurnState(TurnState),
     /// Answer to [`Ask::Confirm`].
     Confirmed(Result<(), Unconfirmed>),
     /// The other servers that hold a turn, as the Lease was seen last; each change of them.
@@ -122,12 +122,12 @@ pub async fn keep(
     lease: &Newest,
     (now, wall): (impl Fn() -> Mono, impl Fn() -> Timestamp),
     asks: &mut mpsc::UnboundedReceiver<Ask>,
-    told: &mpsc::UnboundedSender<Told>,
+    told: &mpsc::UnboundedSender<KeeperReport>,
 ) {
     let mut levels = Levels::default();
     loop {
         let Some(own) = own(cluster, ours, &now, asks, &mut levels, told).await else { return };
-        if told.send(Told::Server(own.server)).is_err() {
+        if told.send(KeeperReport::Server(own.server)).is_err() {
             return;
         }
         let me = Me {
@@ -164,7 +164,7 @@ async fn own(
     now: &impl Fn() -> Mono,
     asks: &mut mpsc::UnboundedReceiver<Ask>,
     levels: &mut Levels,
-    told: &mpsc::UnboundedSender<Told>,
+    told: &mpsc::UnboundedSender<KeeperReport>,
 ) -> Option<calls::Own> {
     let since = now();
     loop {
@@ -186,7 +186,7 @@ async fn own(
                     place: None,
                     next,
                 };
-                told.send(Told::Standing(Standing::Waiting(Box::new(waiting)))).ok()?;
+                told.send(KeeperReport::TurnState(TurnState::Waiting(Box::new(waiting)))).ok()?;
             }
             tokio::select! {
                 () = &mut rest => break,
@@ -197,7 +197,7 @@ async fn own(
                         break;
                     }
                     if ask == Ask::Confirm {
-                        told.send(Told::Confirmed(Err(Unconfirmed::Unknown(why.clone())))).ok()?;
+                        told.send(KeeperReport::Confirmed(Err(Unconfirmed::Unknown(why.clone())))).ok()?;
                     }
                     if let Ask::LastLook(number) = ask {
                         let margin = Err("whether this node is a server is not known".to_owned());
@@ -206,7 +206,7 @@ async fn own(
                             Reach::Unreachable => Unconfirmed::Unreachable { why, margin },
                             Reach::Reachable | Reach::Throttled => Unconfirmed::Unknown(why),
                         };
-                        told.send(Told::LookedLast(number, Err(result))).ok()?;
+                        told.send(KeeperReport::LookedLast(number, Err(result))).ok()?;
                     }
                 }
             }
@@ -253,7 +253,7 @@ impl Keeper<'_> {
         wall: &impl Fn() -> Timestamp,
         asks: &mut mpsc::UnboundedReceiver<Ask>,
         levels: &mut Levels,
-        told: &mpsc::UnboundedSender<Told>,
+        told: &mpsc::UnboundedSender<KeeperReport>,
     ) -> bool {
         let mut first: Vec<Event> = Vec::new();
         first.extend(levels.want.clone().map(|want| self.event(now(), Ask::Want(want))));
@@ -319,7 +319,7 @@ impl Keeper<'_> {
     /// Asks our member of etcd whether it leads: who leads goes last, and others read that in the queue.
     fn read_leads(&mut self, now: Mono) {
         self.leads_at = Some(now + LEADS_AGAIN);
-        if self.leads.is_none() || matches!(self.turn.standing(), Standing::Waiting(_)) {
+        if self.leads.is_none() || matches!(self.turn.standing(), TurnState::Waiting(_)) {
             let ours = self.ours;
             self.calls.push(async move { Done::Leads(spare::leads(ours).await) }.boxed());
         }
@@ -390,13 +390,13 @@ impl Keeper<'_> {
         now: Mono,
         event: Event,
         wall: &impl Fn() -> Timestamp,
-        told: &mpsc::UnboundedSender<Told>,
+        told: &mpsc::UnboundedSender<KeeperReport>,
     ) -> bool {
         let effects = self.turn.step(now, event);
         let servers = self.turn.servers_out();
         if servers.is_some() && servers != self.servers_out {
             self.servers_out.clone_from(&servers);
-            if told.send(Told::ServersOut(servers.unwrap_or_default())).is_err() {
+            if told.send(KeeperReport::ServersOut(servers.unwrap_or_default())).is_err() {
                 return false;
             }
         }
@@ -408,7 +408,7 @@ impl Keeper<'_> {
         now: Mono,
         effect: Effect,
         wall: &impl Fn() -> Timestamp,
-        told: &mpsc::UnboundedSender<Told>,
+        told: &mpsc::UnboundedSender<KeeperReport>,
     ) -> bool {
         let (cluster, ours) = (self.cluster, self.ours);
         match effect {
@@ -454,9 +454,11 @@ impl Keeper<'_> {
                 };
                 self.calls.push(write.boxed());
             }
-            Effect::Stand(standing) => return told.send(Told::Standing(standing)).is_ok(),
-            Effect::LookedLast(number, result) => return told.send(Told::LookedLast(number, result)).is_ok(),
-            Effect::Confirmed(result) => return told.send(Told::Confirmed(result)).is_ok(),
+            Effect::Stand(standing) => return told.send(KeeperReport::TurnState(standing)).is_ok(),
+            Effect::LookedLast(number, result) => {
+                return told.send(KeeperReport::LookedLast(number, result)).is_ok();
+            }
+            Effect::Confirmed(result) => return told.send(KeeperReport::Confirmed(result)).is_ok(),
             Effect::Say(what) => info!(node = self.me.node, "outage turn: {what}"),
         }
         true

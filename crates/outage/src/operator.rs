@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::calls;
 use crate::turn::event::{Trouble, Wrote};
-use crate::turn::record::{BadRecord, Held, LEASE, Order, Record};
+use crate::turn::record::{BadRecord, Held, LEASE, LeaseWrite, Record};
 use crate::turn::rule::{self, NodeSeen, Reading, Refused};
 
 /// How often a write is made that others are faster than.
@@ -108,7 +108,7 @@ pub async fn change(
         if after == before {
             return Ok((before, after));
         }
-        match calls::write(cluster, Order { on, record: after }, wall).await {
+        match calls::write(cluster, LeaseWrite { on, record: after }, wall).await {
             Wrote::Done(held) => return Ok((before, held.record)),
             Wrote::Outdated => sleep(AGAIN).await,
             Wrote::Unknown(why) => return Err(Failed::InDoubt(why)),

@@ -12,10 +12,10 @@ use kube::Client;
 use kubeapi::{Cluster, NodeName};
 use kubesim::{Etcd, EtcdFault, Fault, Sim, SimConfig};
 use outage::calls::follow;
-use outage::keeper::{Ask, Ours, Told, Wish, keep};
+use outage::keeper::{Ask, KeeperReport, Ours, Wish, keep};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
-use outage::turn::event::{Standing, Unconfirmed};
+use outage::turn::event::{TurnState, Unconfirmed};
 use outage::turn::record::{Op, Phase};
 use serde_json::{Value, json};
 use step::Mono;
@@ -52,7 +52,7 @@ fn keeper(
     nth: usize,
     begun: Instant,
     tasks: &mut JoinSet<()>,
-) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<Told>) {
+) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<KeeperReport>) {
     let nowhere = Source {
         addresses: Addresses::default(),
         paths: Paths::usual(std::path::Path::new("/nonexistent")),
@@ -68,7 +68,7 @@ fn keeper_with(
     begun: Instant,
     etcd: Source,
     tasks: &mut JoinSet<()>,
-) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<Told>) {
+) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<KeeperReport>) {
     let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
     let (asks, mut asked) = mpsc::unbounded_channel();
     let (says, told) = mpsc::unbounded_channel();
@@ -106,9 +106,10 @@ fn cordon(sim: &Sim, nth: usize, held: Option<(u32, String)>) {
     });
 }
 
-async fn until_held(told: &mut mpsc::UnboundedReceiver<Told>) -> (u32, String) {
+async fn until_held(told: &mut mpsc::UnboundedReceiver<KeeperReport>) -> (u32, String) {
     loop {
-        if let Told::Standing(Standing::Held { fence, lease_uid, .. }) = told.recv().await.unwrap() {
+        if let KeeperReport::TurnState(TurnState::Held { fence, lease_uid, .. }) = told.recv().await.unwrap()
+        {
             return (fence, lease_uid);
         }
     }
@@ -132,13 +133,15 @@ async fn u1_u5_of_nodes_that_are_told_together_one_is_down_at_a_time_and_all_com
             let fence = held.0;
             cordon(&sim, nth, Some(held));
             asks.send(Ask::Confirm).unwrap();
-            while !matches!(told.recv().await.unwrap(), Told::Confirmed(Ok(()))) {}
+            while !matches!(told.recv().await.unwrap(), KeeperReport::Confirmed(Ok(()))) {}
             assert_eq!(down.fetch_add(1, Ordering::SeqCst), 0, "two nodes are down");
             sleep(DOWN).await;
             down.fetch_sub(1, Ordering::SeqCst);
             cordon(&sim, nth, None);
             asks.send(Ask::Want(None)).unwrap();
-            while !matches!(told.recv().await.unwrap(), Told::Standing(Standing::NotWanted { .. })) {}
+            while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(TurnState::NotWanted { .. }))
+            {
+            }
             // The keeper stays as long as its node asks.
             (asks, fence)
         });
@@ -169,7 +172,7 @@ async fn u12_waiting_costs_no_request_but_one_watch_far_back_in_the_queue() {
             let held = until_held(&mut told).await;
             cordon(&sim, nth, Some(held));
         } else {
-            while !matches!(told.recv().await.unwrap(), Told::Standing(Standing::Waiting(it)) if it.place.is_some())
+            while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(TurnState::Waiting(it)) if it.place.is_some())
             {
             }
         }
@@ -231,13 +234,15 @@ async fn u3_a_server_waits_while_etcd_cannot_spare_it_and_says_so() {
     asks.send(reboot()).unwrap();
     let why = loop {
         match told.recv().await.unwrap() {
-            Told::Standing(Standing::Waiting(it)) if it.rule.text() == "margin" => break it.why.clone(),
-            Told::Standing(Standing::Held { .. }) => panic!("a turn without margin"),
-            Told::Standing(_)
-            | Told::Confirmed(_)
-            | Told::ServersOut(_)
-            | Told::LookedLast(..)
-            | Told::Server(_) => {}
+            KeeperReport::TurnState(TurnState::Waiting(it)) if it.rule.text() == "margin" => {
+                break it.why.clone();
+            }
+            KeeperReport::TurnState(TurnState::Held { .. }) => panic!("a turn without margin"),
+            KeeperReport::TurnState(_)
+            | KeeperReport::Confirmed(_)
+            | KeeperReport::ServersOut(_)
+            | KeeperReport::LookedLast(..)
+            | KeeperReport::Server(_) => {}
         }
     };
     assert!(why.contains("2 of 3 etcd voters are healthy"), "{why}");
@@ -261,7 +266,7 @@ async fn u4_a_server_that_leads_etcd_moves_the_lead_before_it_goes() {
     tokio::time::timeout(Duration::from_secs(20), moved).await.unwrap();
     // Its turn is its own as before.
     asks.send(Ask::Confirm).unwrap();
-    while !matches!(told.recv().await.unwrap(), Told::Confirmed(Ok(()))) {}
+    while !matches!(told.recv().await.unwrap(), KeeperReport::Confirmed(Ok(()))) {}
 }
 
 /// The class of each waiting node, as the Lease says.
@@ -316,7 +321,7 @@ async fn u4_of_three_servers_that_are_told_together_the_one_that_leads_etcd_goes
         let (asks, mut told) =
             keeper_with(&sim, nth, start(), source(root.path(), &etcd, &name), &mut keepers);
         asks.send(reboot()).unwrap();
-        while !matches!(told.recv().await.unwrap(), Told::Standing(Standing::Waiting(it)) if it.place.is_some())
+        while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(TurnState::Waiting(it)) if it.place.is_some())
         {
         }
         waiting.push((nth, asks, told));
@@ -335,7 +340,9 @@ async fn u4_of_three_servers_that_are_told_together_the_one_that_leads_etcd_goes
             }
             cordon(&sim, nth, None);
             asks.send(Ask::Want(None)).unwrap();
-            while !matches!(told.recv().await.unwrap(), Told::Standing(Standing::NotWanted { .. })) {}
+            while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(TurnState::NotWanted { .. }))
+            {
+            }
             asks
         });
     }
@@ -393,12 +400,12 @@ async fn u3_at_the_last_look_a_server_reads_etcd_again_and_without_the_api_it_go
             asks.send(Ask::LastLook(number)).unwrap();
             loop {
                 match told.recv().await.unwrap() {
-                    Told::LookedLast(answered, result) if answered == number => break result,
-                    Told::Standing(_)
-                    | Told::Confirmed(_)
-                    | Told::ServersOut(_)
-                    | Told::LookedLast(..)
-                    | Told::Server(_) => {}
+                    KeeperReport::LookedLast(answered, result) if answered == number => break result,
+                    KeeperReport::TurnState(_)
+                    | KeeperReport::Confirmed(_)
+                    | KeeperReport::ServersOut(_)
+                    | KeeperReport::LookedLast(..)
+                    | KeeperReport::Server(_) => {}
                 }
             }
         };

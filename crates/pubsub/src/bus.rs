@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use crate::file::{FileRule, FileWatch};
 use crate::lock;
-use crate::watch::Hub;
+use crate::watch::WatchHub;
 use crate::{Codec, Error, Name, Publication, Subscription, ToWire};
 
 /// Topics and files under one root directory.
 #[derive(Debug, Clone)]
 pub struct Bus {
     root: Arc<PathBuf>,
-    hub: Arc<Hub>,
+    hub: Arc<WatchHub>,
 }
 
 impl Bus {
@@ -23,7 +23,7 @@ impl Bus {
     pub fn open(root: impl Into<PathBuf>) -> Result<Self, Error> {
         let root = root.into();
         let root = std::path::absolute(&root).map_err(Error::io("find", root))?;
-        Ok(Self { root: Arc::new(root), hub: Hub::open() })
+        Ok(Self { root: Arc::new(root), hub: WatchHub::open() })
     }
 
     /// The root directory.

@@ -10,7 +10,7 @@ use crate::folder::{Folder, Former, Place};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
 use crate::server::{Server, refuse_live};
-use crate::watch::Hub;
+use crate::watch::WatchHub;
 use crate::{BoxError, Codec, Error, FILE_LIMIT_BYTES, Finding, ToWire, store};
 
 /// What publishing did.
@@ -42,7 +42,7 @@ pub struct Publication<T> {
 
 impl<T: Clone + PartialEq> Publication<T> {
     /// Takes the topic over, with what an earlier publisher left.
-    pub(crate) fn open(hub: &Arc<Hub>, root: &Path, name: Name, codec: Codec<T>) -> Result<Self, Error> {
+    pub(crate) fn open(hub: &Arc<WatchHub>, root: &Path, name: Name, codec: Codec<T>) -> Result<Self, Error> {
         let lock = Lock::take(&name.to_string(), &name.dir(root))?;
         refuse_live(&name, root)?;
         let mut publication = Self::open_on(Arc::new(Machine), root, name, codec, lock)?;

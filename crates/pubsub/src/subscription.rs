@@ -9,7 +9,7 @@ use crate::disk::Shelf;
 use crate::error::chain;
 use crate::mirror::Mirror;
 use crate::name::{RESTARTED, SUFFIX};
-use crate::watch::{Bell, Dirt, Follows, Hub};
+use crate::watch::{Follows, Notifier, Pending, WatchHub};
 use crate::{Codec, Error, FILE_LIMIT_BYTES, Finding, Retry, glance};
 
 /// What a subscriber is told. Values that are equal to the last one are not told.
@@ -42,21 +42,21 @@ pub enum Change<T> {
 
 /// Follows one topic for good: before its publisher runs, before its directory exists, after both were replaced.
 pub struct Subscription<T> {
-    hub: Arc<Hub>,
-    bell: Arc<Bell>,
+    hub: Arc<WatchHub>,
+    bell: Arc<Notifier>,
     dir: PathBuf,
     codec: Codec<T>,
     known: Mirror<T>,
     /// Files that are left out, and why.
     bad: BTreeMap<OsString, String>,
     /// What could not be read: nothing is known of it but what was read before.
-    unread: Dirt,
+    unread: Pending,
     retry: Retry,
 }
 
 impl<T: Clone + PartialEq> Subscription<T> {
-    pub(crate) fn new(hub: Arc<Hub>, dir: PathBuf, codec: Codec<T>) -> Self {
-        let bell = Hub::bell(&dir, Follows::Topic);
+    pub(crate) fn new(hub: Arc<WatchHub>, dir: PathBuf, codec: Codec<T>) -> Self {
+        let bell = WatchHub::bell(&dir, Follows::Topic);
         Self {
             hub,
             bell,
@@ -64,7 +64,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
             codec,
             known: Mirror::default(),
             bad: BTreeMap::new(),
-            unread: Dirt::None,
+            unread: Pending::None,
             retry: Retry::default(),
         }
     }
@@ -76,20 +76,20 @@ impl<T: Clone + PartialEq> Subscription<T> {
                 return change;
             }
             let dirt = match self.bell.take() {
-                Dirt::None => tokio::select! {
+                Pending::None => tokio::select! {
                     biased;
                     () = self.hub.wait(&self.bell) => continue,
-                    () = self.retry.due() => Dirt::None,
+                    () = self.retry.due() => Pending::None,
                 },
-                dirt @ (Dirt::Names(_) | Dirt::All) => dirt,
+                dirt @ (Pending::Names(_) | Pending::All) => dirt,
             };
             let failed = match dirt.and(std::mem::take(&mut self.unread)) {
-                Dirt::All => self.read_all(),
-                Dirt::Names(names) => {
+                Pending::All => self.read_all(),
+                Pending::Names(names) => {
                     let dir = self.dir.clone();
                     self.read(&names, &mut Shelf::pass(&dir))
                 }
-                Dirt::None => None,
+                Pending::None => None,
             };
             match failed {
                 None => {
@@ -126,7 +126,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
             Ok(names) => names,
             // No name that is missing in half a list is gone.
             Err(error) => {
-                self.unread = Dirt::All;
+                self.unread = Pending::All;
                 return Some(error);
             }
         };

@@ -9,7 +9,7 @@ use topics::{
     Answer, Defer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, RequestId, Requester,
 };
 
-use crate::Heard;
+use crate::LatestAnswers;
 
 /// Whether there is a cluster to leave in order, by the device config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,7 +62,7 @@ pub struct Own {
 
 impl Own {
     /// A request for `context` that is being made now.
-    pub fn new(context: String, id: Option<RequestId>, heard: &Heard) -> Self {
+    pub fn new(context: String, id: Option<RequestId>, heard: &LatestAnswers) -> Self {
         let before = heard.status.filter(|said| said.status.is_final());
         Self { id, context, survived: false, before, failed: false }
     }
@@ -74,7 +74,7 @@ impl Own {
     }
 
     /// To be called after each new status: one from before the request says nothing about it until another was seen.
-    pub fn hear(&mut self, heard: &Heard) {
+    pub fn hear(&mut self, heard: &LatestAnswers) {
         self.before = self.before.filter(|before| Some(*before) == heard.status);
     }
 }
@@ -87,7 +87,7 @@ pub struct View<'a> {
     /// The request for this very operation, if there is one.
     pub own: Option<&'a Own>,
     /// What zedkube has said.
-    pub heard: &'a Heard,
+    pub heard: &'a LatestAnswers,
     /// Whether there is a cluster to leave in order.
     pub cluster: Membership,
     /// Whether zedkube's record says that the node has yet to leave its cluster, or is not known yet.
@@ -137,7 +137,12 @@ pub fn undone(
 
 /// Whether the force file may be taken away by the operation that has begun in the name of `by`: it has ordered that
 /// one, and zedkube has answered by it. Earlier, [`undone`] would find the node not drained, and no order.
-pub fn is_used(forced: Option<NodeDrainStatus>, by: Requester, own: Option<&Own>, heard: &Heard) -> bool {
+pub fn is_used(
+    forced: Option<NodeDrainStatus>,
+    by: Requester,
+    own: Option<&Own>,
+    heard: &LatestAnswers,
+) -> bool {
     forced.is_some_and(|it| completes(it, by)) && own.is_none_or(|own| heard.has_forced(own))
 }
 
@@ -148,7 +153,7 @@ pub fn completes(forced: NodeDrainStatus, by: Requester) -> bool {
 
 /// What a request was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum RequestAnswer {
     /// Nothing final yet.
     NotYet,
     /// COMPLETE.
@@ -163,13 +168,13 @@ pub enum Told {
 }
 
 /// What an answer tells its request.
-pub fn told(answer: &Answer) -> Told {
+pub fn told(answer: &Answer) -> RequestAnswer {
     if answer.status == DrainStatus::Complete {
-        Told::Complete { skip: answer.skip.clone(), forced: answer.forced }
+        RequestAnswer::Complete { skip: answer.skip.clone(), forced: answer.forced }
     } else if answer.status.is_failure() {
-        Told::Failed
+        RequestAnswer::Failed
     } else {
-        Told::NotYet
+        RequestAnswer::NotYet
     }
 }
 
@@ -222,10 +227,11 @@ fn answered(view: View<'_>) -> Option<Verdict> {
         let progress = view.heard.progress.as_deref()?;
         let answer = progress.answer(id)?;
         return match told(answer) {
-            Told::Complete { skip, .. } => Some(Verdict::Open(Why::Complete { skip })),
-            Told::Failed => Some(Verdict::Failed(reason(Some(progress), id, answer.status))),
-            Told::NotYet => (answer.status.defer() == Defer::Wait && stranger(answer.status).is_none())
-                .then_some(Verdict::Wait),
+            RequestAnswer::Complete { skip, .. } => Some(Verdict::Open(Why::Complete { skip })),
+            RequestAnswer::Failed => Some(Verdict::Failed(reason(Some(progress), id, answer.status))),
+            RequestAnswer::NotYet => (answer.status.defer() == Defer::Wait
+                && stranger(answer.status).is_none())
+            .then_some(Verdict::Wait),
         };
     }
     // A zedkube of the reference: its words carry no identity, so requester and order decide.

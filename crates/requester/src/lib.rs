@@ -6,12 +6,14 @@
 //! Not here: what is requested, counters, images, pauses, and how a request gets to disk.
 //! Source: spec agents.md 1.4, 3.3 and its faults D-A1 to D-A5, D-B1, D-B3.
 
+mod answers;
 mod follow;
-mod heard;
 mod judge;
 #[cfg(test)]
 mod tests;
 
+pub use answers::LatestAnswers;
 pub use follow::{Word, follow};
-pub use heard::Heard;
-pub use judge::{Membership, Own, Told, Verdict, View, Why, completes, is_used, judge, serves, told, undone};
+pub use judge::{
+    Membership, Own, RequestAnswer, Verdict, View, Why, completes, is_used, judge, serves, told, undone,
+};

@@ -2,7 +2,7 @@
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
-use crate::{Heard, Membership, Own, Verdict, View, Why, judge};
+use crate::{LatestAnswers, Membership, Own, Verdict, View, Why, judge};
 
 const CONTEXT: &str = "image";
 
@@ -28,8 +28,8 @@ fn drained() -> Why {
 }
 
 /// What is known once both topics were read.
-fn heard(status: Option<NodeDrainStatus>, progress: Option<NodeDrainProgress>) -> Heard {
-    let mut heard = Heard::default();
+fn heard(status: Option<NodeDrainStatus>, progress: Option<NodeDrainProgress>) -> LatestAnswers {
+    let mut heard = LatestAnswers::default();
     heard.status(status);
     heard.progress(progress.map(Box::new));
     heard
@@ -50,7 +50,7 @@ fn answering(request: &NodeDrainRequest, status: DrainStatus) -> NodeDrainProgre
 }
 
 /// A clustered node with no request and no force file.
-fn view(heard: &Heard) -> View<'_> {
+fn view(heard: &LatestAnswers) -> View<'_> {
     View {
         by: Requester::Update,
         own: None,
@@ -62,7 +62,7 @@ fn view(heard: &Heard) -> View<'_> {
 }
 
 /// The same beside a zedkube of the reference.
-fn of(status: Option<NodeDrainStatus>) -> Heard {
+fn of(status: Option<NodeDrainStatus>) -> LatestAnswers {
     heard(status, None)
 }
 
@@ -196,7 +196,7 @@ fn a_reference_zedkube_is_trusted_by_requester_and_order() {
 
 #[test]
 fn a_request_without_an_identity_yet_is_answered_by_nothing() {
-    let own = Own::new(CONTEXT.to_owned(), None, &Heard::default());
+    let own = Own::new(CONTEXT.to_owned(), None, &LatestAnswers::default());
     let progress = answering(&request(1), DrainStatus::Complete);
     let status = Some(said(DrainStatus::Complete, Requester::Update));
     let heard = heard(status, Some(progress));
@@ -234,7 +234,7 @@ fn once_answers_name_their_request_a_status_alone_settles_nothing_until_the_publ
     let mut heard = heard(None, Some(NodeDrainProgress::default()));
     let own = Own::new(CONTEXT.to_owned(), Some(request(1).id()), &heard);
     let complete = Some(said(DrainStatus::Complete, Requester::Update));
-    let judged = |heard: &Heard| judge(View { own: Some(&own), ..view(heard) });
+    let judged = |heard: &LatestAnswers| judge(View { own: Some(&own), ..view(heard) });
     heard.status(complete);
     heard.progress(None);
     assert_eq!(judged(&heard), Verdict::Unanswered(DrainStatus::Complete));
@@ -242,7 +242,7 @@ fn once_answers_name_their_request_a_status_alone_settles_nothing_until_the_publ
     heard.status(complete);
     assert_eq!(judged(&heard), Verdict::Open(drained()), "a zedkube of the reference has taken over");
     // Before it is known whether there are answers, a status is nobody's.
-    let mut unread = Heard::default();
+    let mut unread = LatestAnswers::default();
     unread.status(complete);
     assert_eq!(judged(&unread), Verdict::Unanswered(DrainStatus::Complete));
     unread.read();

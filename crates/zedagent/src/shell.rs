@@ -13,7 +13,7 @@ use topics::{
 use tracing::{debug, error, info, warn};
 
 use crate::config::Config;
-use crate::core::{Effect, Event, Found, Said};
+use crate::core::{Effect, Event, Found, LogEvent};
 use crate::{CONFIG, NAME, follow, saved};
 
 /// The hands of the core.
@@ -194,31 +194,33 @@ fn journal(op: DeviceOp) -> String {
     format!("DeviceOpPending {}", op.word())
 }
 
-fn say(said: &Said) {
+fn say(said: &LogEvent) {
     match said {
-        Said::FirstCounter(op, counter) => {
+        LogEvent::FirstCounter(op, counter) => {
             info!(op = op.word(), counter, "first counter on this device: recorded, not carried out");
         }
-        Said::WantedBySite(op, id) => {
+        LogEvent::WantedBySite(op, id) => {
             info!(op = op.word(), operation = id, "scheduleDeviceOperation: wanted for the whole site");
         }
-        Said::Wanted(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: wanted"),
-        Said::TakenBack(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: withdrawn"),
-        Said::Deferred(op, waiting_for) => {
+        LogEvent::Wanted(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: wanted"),
+        LogEvent::TakenBack(op, counter) => {
+            info!(op = op.word(), counter, "scheduleDeviceOperation: withdrawn");
+        }
+        LogEvent::Deferred(op, waiting_for) => {
             info!(op = op.word(), waiting_for, "shouldDeferForNodeDrain: deferred");
         }
-        Said::DrainFailed(op, reason, pause_secs) => {
+        LogEvent::DrainFailed(op, reason, pause_secs) => {
             error!(
                 op = op.word(),
                 pause_secs, "nodedrain-step:drain-failed-handler NodeDrainStatus {reason}"
             );
         }
-        Said::Early(op) => error!(op = op.word(), "EARLY boot request, zedkube not up yet"),
-        Said::Skipped(op, why) => warn!(op = op.word(), why, "drain skipped"),
-        Said::Commanded(op, reason) => {
+        LogEvent::Early(op) => error!(op = op.word(), "EARLY boot request, zedkube not up yet"),
+        LogEvent::Skipped(op, why) => warn!(op = op.word(), why, "drain skipped"),
+        LogEvent::Commanded(op, reason) => {
             info!(op = op.word(), reason, "scheduleDeviceOperation: command to nodeagent published");
         }
-        Said::Executed(op, counter) => {
+        LogEvent::Executed(op, counter) => {
             info!(op = op.word(), counter, "carried out: the boot after it has come");
         }
     }

@@ -27,7 +27,7 @@ use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
 use kubeapi::{Cluster, Target};
-use nodestatus::{Membership, Standing};
+use nodestatus::{ClusterMembership, Membership};
 use step::Core as _;
 use tokio::sync::watch;
 use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
@@ -127,7 +127,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
 async fn follow_lease(
     station: &Station,
     cluster: Cluster,
-    mut standing: watch::Receiver<Standing>,
+    mut standing: watch::Receiver<ClusterMembership>,
     leases: watch::Sender<Option<Box<Held>>>,
 ) {
     let mut stop = station.stop.clone();
@@ -145,7 +145,7 @@ async fn follow_lease(
 /// Passes on the config of the cluster, as far as it is valid, until the station says stop.
 async fn tell_config(
     station: &Station,
-    mut standing: watch::Receiver<Standing>,
+    mut standing: watch::Receiver<ClusterMembership>,
     configs: watch::Sender<Option<Arc<EdgeNodeClusterConfig>>>,
 ) {
     let mut stop = station.stop.clone();

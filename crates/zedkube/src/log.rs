@@ -7,26 +7,26 @@ use topics::{OutageAnswer, OutageVerdict};
 use tracing::{error, info, warn};
 
 use crate::WAIT;
-use crate::core::Said;
+use crate::core::LogEvent;
 
-pub(crate) fn say(said: &Said) {
+pub(crate) fn say(said: &LogEvent) {
     match said {
-        Said::Changing(from, to) => {
+        LogEvent::Changing(from, to) => {
             info!("nodedrain-step:changing publishNodeDrainStatus from {from} to {to}");
         }
-        Said::Taken(request) => {
+        LogEvent::Taken(request) => {
             info!(request = %request.id(), context = request.context, "nodedrain-step:drain-request-handle NodeDrainRequest taken");
         }
-        Said::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
-        Said::Hindered(why) => warn!(why, "the drain cannot start, and no turn is asked for"),
-        Said::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
-        Said::TurnLost(why) => {
+        LogEvent::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
+        LogEvent::Hindered(why) => warn!(why, "the drain cannot start, and no turn is asked for"),
+        LogEvent::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
+        LogEvent::TurnLost(why) => {
             warn!(
                 why,
                 "the turn to be down is no longer ours: the drain ends, our cordon goes, and it queues again"
             );
         }
-        Said::OutageAnswer(OutageAnswer { verdict, why, next_step, unread, .. }) => {
+        LogEvent::OutageAnswer(OutageAnswer { verdict, why, next_step, unread, .. }) => {
             if *verdict == OutageVerdict::Go && !unread {
                 info!(why, "nodeagent may take the machine down");
             } else if *verdict == OutageVerdict::Go {
@@ -35,71 +35,71 @@ pub(crate) fn say(said: &Said) {
                 warn!(why, next_step, "nodeagent may not take the machine down now");
             }
         }
-        Said::CordonFailed(tried, why) => {
+        LogEvent::CordonFailed(tried, why) => {
             warn!(tried, error = why, "nodedrain-step:drain-cordon-failure cordonNode");
         }
-        Said::Cordoned(owner) => info!(?owner, "nodedrain-step:drain-cordon-complete cordonNode"),
-        Said::Attempt(attempt, of) => info!(attempt, of, "nodedrain-step:drain-attempt"),
-        Said::AttemptFailed(attempt, why) => warn!(attempt, error = why, "nodedrain-step:drain-failure"),
-        Said::BlockerChanged(what) => {
+        LogEvent::Cordoned(owner) => info!(?owner, "nodedrain-step:drain-cordon-complete cordonNode"),
+        LogEvent::Attempt(attempt, of) => info!(attempt, of, "nodedrain-step:drain-attempt"),
+        LogEvent::AttemptFailed(attempt, why) => warn!(attempt, error = why, "nodedrain-step:drain-failure"),
+        LogEvent::BlockerChanged(what) => {
             info!(change = what, "what held the drain up has changed, the next attempt starts at once");
         }
-        Said::PauseKept(attempt, rest) => {
+        LogEvent::PauseKept(attempt, rest) => {
             info!(
                 attempt,
                 secs = rest.as_secs(),
                 "attempt failed before this start, the rest of the pause is kept"
             );
         }
-        Said::Left(what) => warn!(what, "a rule lets this pass"),
-        Said::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
-        Said::SkipWaits(later) => {
+        LogEvent::Left(what) => warn!(what, "a rule lets this pass"),
+        LogEvent::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
+        LogEvent::SkipWaits(later) => {
             warn!(
                 secs = later.as_secs(),
                 "the Kubernetes API is away: the drain is skipped after a time by chance"
             );
         }
-        Said::SkipRefused(why) => warn!(why, "the Kubernetes API is away, and the drain is not skipped"),
-        Said::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
-        Said::HeldTooLong => {
+        LogEvent::SkipRefused(why) => warn!(why, "the Kubernetes API is away, and the drain is not skipped"),
+        LogEvent::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
+        LogEvent::HeldTooLong => {
             warn!(
                 path = WAIT,
                 "the fault-injection file has held this drain for too long; it is complete now"
             );
         }
-        Said::Complete(took) => {
+        LogEvent::Complete(took) => {
             info!("nodedrain-step:drain-complete");
             info!("kubevirt_node_drain_completion_time_seconds:{:.6}", took.as_secs_f64());
         }
-        Said::Withdrawn => {
+        LogEvent::Withdrawn => {
             info!("all requests were withdrawn: the drain is cancelled and our cordon removed");
         }
-        Said::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
-        Said::GivenBack => info!("removed our own cordon"),
-        Said::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
-        Said::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
-        Said::Stirred(what) => info!(change = what, "something has happened on the drained node"),
-        Said::Gate(Verdict { layer: None, words, .. }) => {
+        LogEvent::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
+        LogEvent::GivenBack => info!("removed our own cordon"),
+        LogEvent::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
+        LogEvent::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
+        LogEvent::NodeActivity(what) => info!(change = what, "something has happened on the drained node"),
+        LogEvent::Gate(Verdict { layer: None, words, .. }) => {
             info!("the gate after the boot is open: {words}");
         }
-        Said::Gate(Verdict { layer: Some(layer), words, next_step, failed: true, .. }) => {
+        LogEvent::Gate(Verdict { layer: Some(layer), words, next_step, failed: true, .. }) => {
             warn!(
                 layer = layer.text(),
                 next_step, "the gate after the boot has failed and is looked at again and again: {words}"
             );
         }
-        Said::Gate(Verdict { layer: Some(layer), words, .. }) => {
+        LogEvent::Gate(Verdict { layer: Some(layer), words, .. }) => {
             info!(layer = layer.text(), "the gate after the boot is shut: {words}");
         }
-        Said::Repaired(what) => warn!(what, "removed after the boot"),
-        Said::Tainted(taints) => {
+        LogEvent::Repaired(what) => warn!(what, "removed after the boot"),
+        LogEvent::Tainted(taints) => {
             info!(
                 taints = taints.join(", "),
                 "taints of an outage are on the node; they are removed once kubelet is Ready and has renewed its lease \
                  for 60 s"
             );
         }
-        Said::TaintAgain(taint, times) => {
+        LogEvent::TaintAgain(taint, times) => {
             warn!(
                 taint,
                 times,

@@ -9,7 +9,7 @@ use kubeapi::Target;
 use nodestatus::Make;
 use outage::margin::calls::Source;
 use outage::margin::words;
-use outage::turn::event::Standing;
+use outage::turn::event::TurnState;
 use tokio::sync::watch;
 use topics::{NodeOutage, TurnWord, go_json};
 use tracing::warn;
@@ -33,12 +33,12 @@ pub(crate) fn statement(target: Target, etcd: Source, turns: watch::Receiver<Tur
 }
 
 /// The same about its turn, of what its keeper has said.
-pub(crate) fn turn_word(standing: &Standing) -> TurnWord {
+pub(crate) fn turn_word(standing: &TurnState) -> TurnWord {
     match standing {
-        Standing::NotWanted { idle } => TurnWord { idle: *idle, fence: 0 },
-        Standing::Held { fence, .. } | Standing::Booted { fence, .. } => {
+        TurnState::NotWanted { idle } => TurnWord { idle: *idle, fence: 0 },
+        TurnState::Held { fence, .. } | TurnState::Booted { fence, .. } => {
             TurnWord { idle: false, fence: *fence }
         }
-        Standing::Waiting(_) | Standing::Lost { .. } => TurnWord::default(),
+        TurnState::Waiting(_) | TurnState::Lost { .. } => TurnWord::default(),
     }
 }

@@ -23,7 +23,7 @@ use crate::work::Work;
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, requests};
 use clusterview::leader::Door;
 use kubeapi::Target;
-use nodestatus::{Membership, Standing};
+use nodestatus::{ClusterMembership, Membership};
 
 /// Files that only have to be there are not longer.
 const MARK_BYTES: u64 = 4096;
@@ -113,7 +113,7 @@ impl Shell {
     /// Follows what this agent hears of.
     pub(crate) fn follow(
         &mut self,
-        standing: watch::Receiver<Standing>,
+        standing: watch::Receiver<ClusterMembership>,
         heard: watch::Sender<Option<Membership>>,
     ) {
         let bus = self.station.bus.clone();
@@ -148,7 +148,7 @@ impl Shell {
     }
 
     /// Reads now and then what is to be known of the cluster while its API is away.
-    fn learn(&mut self, mut standing: watch::Receiver<Standing>) {
+    fn learn(&mut self, mut standing: watch::Receiver<ClusterMembership>) {
         let (work, clock) = (self.work.clone(), self.station.clock);
         self.tasks.events("learn of the cluster", move |outbox| async move {
             while standing.wait_for(|it| it.membership == Membership::Member).await.is_ok() {
@@ -167,7 +167,7 @@ impl Shell {
     /// How this node stands to its cluster, and each change of it. What was sent is `heard`, in this order.
     fn follow_standing(
         &mut self,
-        mut standing: watch::Receiver<Standing>,
+        mut standing: watch::Receiver<ClusterMembership>,
         heard: watch::Sender<Option<Membership>>,
     ) {
         self.tasks.events("follow the standing in the cluster", move |outbox| async move {

@@ -13,9 +13,11 @@ use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
-use kubenodeop::{Cordon, CordonOwner, Cordoned, Marks, Order, Outcome, Progress, Refusal, Watched, node};
+use kubenodeop::{
+    Cordon, CordonOwner, Cordoned, DrainOrder, Marks, Outcome, Progress, Refusal, Watched, node,
+};
 use outage::calls::Newest;
-use outage::keeper::{self, Ask, Ours, Told};
+use outage::keeper::{self, Ask, KeeperReport, Ours};
 use outage::margin::calls::Source;
 use outage::margin::facts::{Data, Kubernetes};
 use outage::spare::spare;
@@ -23,7 +25,7 @@ use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{NodeDrainRequest, TurnWord};
 
-use crate::core::{Away, Done, Event, Failure, Grant, Hindered, Learned, RunId, Seen, Stayer};
+use crate::core::{Away, Done, Event, Failure, Grant, Hindered, Learned, NodeLook, RemainingPod, RunId};
 use crate::limits::Limits;
 use crate::limits::PROBE_PAUSE;
 use crate::outage::turn_word;
@@ -162,14 +164,14 @@ impl Work {
         let tell = async {
             while let Some(told) = told.recv().await {
                 let event = match told {
-                    Told::Standing(standing) => {
+                    KeeperReport::TurnState(standing) => {
                         self.says.send_replace(turn_word(&standing));
                         Event::Turn(Box::new(standing))
                     }
-                    Told::ServersOut(servers) => Event::ServersOut(servers),
-                    Told::Confirmed(result) => Event::TurnConfirmed(result),
-                    Told::LookedLast(number, result) => Event::LookedLast(number, result),
-                    Told::Server(server) => Event::Server(server),
+                    KeeperReport::ServersOut(servers) => Event::ServersOut(servers),
+                    KeeperReport::Confirmed(result) => Event::TurnConfirmed(result),
+                    KeeperReport::LookedLast(number, result) => Event::LookedLast(number, result),
+                    KeeperReport::Server(server) => Event::Server(server),
                 };
                 if !outbox.send(event).await {
                     return;
@@ -242,7 +244,7 @@ impl Work {
             }
         };
         let rules = self.limits.rules(limit);
-        let order = Order { node, device_uuid, owner: self.owner(&request, grant), rules, marks };
+        let order = DrainOrder { node, device_uuid, owner: self.owner(&request, grant), rules, marks };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {
@@ -360,7 +362,7 @@ impl Work {
         Some(Event::Looked(nth, self.look_at(give_back, gate_open).await))
     }
 
-    async fn look_at(&self, give_back: bool, gate_open: bool) -> Result<Seen, String> {
+    async fn look_at(&self, give_back: bool, gate_open: bool) -> Result<NodeLook, String> {
         let (name, uuid) = self.target.get()?;
         let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
         if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
@@ -368,38 +370,41 @@ impl Work {
             node::unmark(&self.cluster, &facts).await.map_err(|error| told(&error))?;
         }
         let owner = match &facts.cordon {
-            Cordon::None => return Ok(Seen::Open),
-            Cordon::Foreign if give_back => return Ok(Seen::Foreign),
+            Cordon::None => return Ok(NodeLook::Open),
+            Cordon::Foreign if give_back => return Ok(NodeLook::Foreign),
             Cordon::Foreign => topics::CordonOwner::Foreign,
             Cordon::Ours(_) => topics::CordonOwner::Ours,
         };
         if !give_back {
             // After the node: what the cordon let through before is in the list.
-            return Ok(Seen::Peopled(owner, self.stayers(&name).await?));
+            return Ok(NodeLook::HasPods(owner, self.stayers(&name).await?));
         }
         if facts.tie_breaker {
-            return Ok(Seen::Foreign);
+            return Ok(NodeLook::Foreign);
         }
         if !facts.our_cordon_goes(&self.station.boot_id, gate_open) {
-            return Ok(Seen::NotReady);
+            return Ok(NodeLook::NotReady);
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
-        Ok(Seen::Open)
+        Ok(NodeLook::Open)
     }
 
     /// The pods that a drain would take away or wait for.
-    async fn stayers(&self, node: &NodeName) -> Result<Vec<Stayer>, String> {
+    async fn stayers(&self, node: &NodeName) -> Result<Vec<RemainingPod>, String> {
         let pods = kubenodeop::calls::pods::list(&self.cluster, node).await.map_err(|error| told(&error))?;
         let stays = |it: &PodFacts| matches!(it.class(), Class::Leave | Class::Await);
-        let stayer =
-            |it: PodFacts| Stayer { namespace: it.pod.namespace, name: it.pod.name, workload: it.workload };
+        let stayer = |it: PodFacts| RemainingPod {
+            namespace: it.pod.namespace,
+            name: it.pod.name,
+            workload: it.workload,
+        };
         Ok(pods.into_iter().filter(stays).map(stayer).collect())
     }
 
     /// Watches the drained node until something happens there. Dropping it loses nothing.
     pub(crate) async fn guard(self) -> Option<Event> {
         let (node, _) = self.target.get().ok()?;
-        Some(Event::Stirred(kubenodeop::until_stirred(&self.cluster, &node).await))
+        Some(Event::NodeActivity(kubenodeop::until_stirred(&self.cluster, &node).await))
     }
 }
 

@@ -10,7 +10,7 @@ use requester::{Own, Verdict, View, Why, is_used, judge, serves};
 use step::{Fault, Mono, planted};
 use topics::Requester;
 
-use super::event::{Effect, FallbackFrom, Note, Order};
+use super::event::{Effect, FallbackFrom, Note, PartitionChange};
 use super::facts::Facts;
 use super::machine::BaseOs;
 use super::pause::Pause;
@@ -30,7 +30,7 @@ pub(super) enum Waiting {
 /// machine, and the node has to stay drained until that. It says so before it does anything; so it is asked once all
 /// that it could still act on is withdrawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Parting {
+pub(super) enum WithdrawState {
     /// Nobody wants to.
     #[default]
     Unasked,
@@ -205,32 +205,34 @@ impl BaseOs {
 
     fn withdraw(&mut self, effects: &mut Vec<Effect>) {
         match self.parting {
-            Parting::Unasked if self.own.is_some() && !planted(Fault::Parting) => self.parting = Parting::Due,
-            Parting::Unasked | Parting::Granted => {
+            WithdrawState::Unasked if self.own.is_some() && !planted(Fault::Parting) => {
+                self.parting = WithdrawState::Due;
+            }
+            WithdrawState::Unasked | WithdrawState::Granted => {
                 if let Some(own) = self.own.take() {
                     effects.push(Effect::Say(Note::Withdrawn { context: own.context }));
                     effects.push(Effect::Withdraw);
                 }
             }
-            Parting::Due | Parting::Asked | Parting::Refused => {}
+            WithdrawState::Due | WithdrawState::Asked | WithdrawState::Refused => {}
         }
     }
 
     /// After all else of a step: what nodeagent acts on has been published.
     pub(super) fn part(&mut self, effects: &mut Vec<Effect>) {
         match self.parting {
-            Parting::Due => {
+            WithdrawState::Due => {
                 effects.push(Effect::AskNodeagent);
-                self.parting = Parting::Asked;
+                self.parting = WithdrawState::Asked;
             }
             // Used, or not wanted any more.
-            Parting::Granted => self.parting = Parting::Unasked,
-            Parting::Unasked | Parting::Asked | Parting::Refused => {}
+            WithdrawState::Granted => self.parting = WithdrawState::Unasked,
+            WithdrawState::Unasked | WithdrawState::Asked | WithdrawState::Refused => {}
         }
     }
 
     pub(super) fn parted(&mut self, going_down: bool, effects: &mut Vec<Effect>) {
-        self.parting = if going_down { Parting::Refused } else { Parting::Granted };
+        self.parting = if going_down { WithdrawState::Refused } else { WithdrawState::Granted };
         if let Some(own) = self.own.as_ref().filter(|_| going_down) {
             effects.push(Effect::Say(Note::Kept { context: own.context.clone() }));
         }
@@ -238,7 +240,7 @@ impl BaseOs {
 
     /// Whether the machine is to restart because of us.
     fn is_leaving(&self) -> bool {
-        self.facts.spare().state == PartitionState::Updating || self.parting == Parting::Refused
+        self.facts.spare().state == PartitionState::Updating || self.parting == WithdrawState::Refused
     }
 
     /// The machine is to restart: until it does, the node stays drained. zedkube drains again by itself when COMPLETE
@@ -266,7 +268,7 @@ impl BaseOs {
     }
 
     fn go(&mut self, now: Mono, want: &Want, why: Why, effects: &mut Vec<Effect>) {
-        let order = Order::Set { label: self.facts.spare().label, state: PartitionState::Updating };
+        let order = PartitionChange::Set { label: self.facts.spare().label, state: PartitionState::Updating };
         if !self.may_order(now, order) {
             return;
         }

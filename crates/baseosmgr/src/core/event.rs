@@ -59,7 +59,7 @@ pub enum Event {
     /// What became of an order to the partitions.
     Stored {
         /// The order.
-        order: Order,
+        order: PartitionChange,
         /// The reason when it failed.
         outcome: Result<(), String>,
     },
@@ -181,7 +181,7 @@ pub enum Counter {
 
 /// A change to the partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum PartitionChange {
     /// A new state for the partition that does not run.
     Set {
         /// The partition.
@@ -228,7 +228,7 @@ pub enum Effect {
     /// Unpublish `NodeDrainRequest`.
     Withdraw,
     /// Change the partitions, and tell the outcome back as [`Event::Stored`].
-    Store(Order),
+    Store(PartitionChange),
     /// Start to write an image in place of any write under way; the outcome comes as [`Event::Written`].
     Write {
         /// The write, which its outcome names.

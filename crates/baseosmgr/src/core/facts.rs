@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent::zboot::{Label, Partition, PartitionState, Partitions};
-use requester::{Heard, Membership};
+use requester::{LatestAnswers, Membership};
 use topics::{BaseOsConfig, ContentTreeStatus, NodeDrainStatus};
 
-use super::event::{Counters, Event, LastBoot, Order, Source, Write};
+use super::event::{Counters, Event, LastBoot, PartitionChange, Source, Write};
 
 /// Levels, each as of the last event about it.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub(super) struct Facts {
     pub(super) configs: BTreeMap<String, BaseOsConfig>,
     pub(super) trees: BTreeMap<String, ContentTreeStatus>,
     pub(super) partitions: Partitions,
-    pub(super) drain: Heard,
+    pub(super) drain: LatestAnswers,
     pub(super) cluster: Membership,
     pub(super) has_to_leave: bool,
     pub(super) forced: Option<NodeDrainStatus>,
@@ -34,7 +34,7 @@ impl Facts {
             configs: BTreeMap::new(),
             trees: BTreeMap::new(),
             partitions,
-            drain: Heard::default(),
+            drain: LatestAnswers::default(),
             cluster: Membership::default(),
             has_to_leave: false,
             forced: None,
@@ -100,11 +100,11 @@ impl Facts {
     }
 
     /// An order was carried out.
-    pub(super) fn stored(&mut self, order: Order) {
+    pub(super) fn stored(&mut self, order: PartitionChange) {
         let running = self.partitions.current;
         match order {
-            Order::Set { label, state } => self.partition_mut(label).state = state,
-            Order::MarkActive => {
+            PartitionChange::Set { label, state } => self.partition_mut(label).state = state,
+            PartitionChange::MarkActive => {
                 self.partition_mut(running).state = PartitionState::Active;
                 self.partition_mut(running.other()).state = PartitionState::Unused;
             }

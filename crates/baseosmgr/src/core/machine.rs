@@ -12,8 +12,8 @@ use requester::{Own, completes};
 use step::{Core, Fault, Mono, planted};
 use topics::{BaseOsStatus, Requester, ZbootStatus};
 
-use super::drain::{Parting, Waiting};
-use super::event::{Effect, Event, Found, Note, Order, Write};
+use super::drain::{Waiting, WithdrawState};
+use super::event::{Effect, Event, Found, Note, PartitionChange, Write};
 use super::facts::Facts;
 use super::pause::Pause;
 use crate::Limits;
@@ -26,16 +26,16 @@ pub struct BaseOs {
     /// Our request, if one stands.
     pub(super) own: Option<Own>,
     /// Whether our request may be withdrawn.
-    pub(super) parting: Parting,
+    pub(super) parting: WithdrawState,
     /// An order that was given; the next one waits for its outcome.
-    pub(super) ordered: Option<Order>,
+    pub(super) ordered: Option<PartitionChange>,
     /// How many requests were made.
     pub(super) asks: u32,
     /// The write under way.
     pub(super) writing: Option<Write>,
     /// How many writes were started.
     pub(super) writes: u32,
-    pub(super) order_trouble: Option<Pause<Order>>,
+    pub(super) order_trouble: Option<Pause<PartitionChange>>,
     /// Trouble with a content, by its name and the version wanted.
     pub(super) write_trouble: Option<Pause<(String, String)>>,
     /// Trouble with the drain for a context.
@@ -47,12 +47,12 @@ pub struct BaseOs {
     /// The force file was used and its removal asked for.
     pub(super) force_used: bool,
     pub(super) wake: Option<Mono>,
-    pub(super) said: Said,
+    pub(super) said: Published,
 }
 
 /// What was published last.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Said {
+pub(super) struct Published {
     pub(super) zboot: BTreeMap<Label, ZbootStatus>,
     pub(super) statuses: BTreeMap<String, BaseOsStatus>,
     pub(super) manager: Option<u32>,
@@ -65,7 +65,7 @@ impl BaseOs {
             limits,
             facts: Facts::new(partitions, found.counters),
             own: found.request.as_ref().map(Own::survived),
-            parting: Parting::default(),
+            parting: WithdrawState::default(),
             ordered: None,
             asks: 0,
             writing: None,
@@ -78,7 +78,7 @@ impl BaseOs {
             rivals_since: None,
             // The partitions are told at once: others wait for them at their start.
             wake: Some(Mono::START),
-            said: Said { statuses: found.statuses.into_iter().collect(), ..Said::default() },
+            said: Published { statuses: found.statuses.into_iter().collect(), ..Published::default() },
         }
     }
 
@@ -116,7 +116,7 @@ impl BaseOs {
                 self.facts.partitions = *partitions;
                 self.write_failed(now, of, reason, effects);
             }
-            Event::GoingDown(going_down) if self.parting == Parting::Asked => {
+            Event::GoingDown(going_down) if self.parting == WithdrawState::Asked => {
                 self.parted(going_down, effects);
             }
             // Results of orders and writes that are no longer ours.
@@ -166,7 +166,7 @@ impl BaseOs {
     }
 
     /// Gives an order to the partitions unless one is under way or the last one failed a moment ago.
-    pub(super) fn order(&mut self, now: Mono, order: Order, effects: &mut Vec<Effect>) {
+    pub(super) fn order(&mut self, now: Mono, order: PartitionChange, effects: &mut Vec<Effect>) {
         if self.may_order(now, order) {
             effects.push(Effect::Store(order));
             self.ordered = Some(order);
@@ -174,7 +174,7 @@ impl BaseOs {
     }
 
     /// Whether [`BaseOs::order`] would give `order` now; if a pause holds it back, wakes at its end.
-    pub(super) fn may_order(&mut self, now: Mono, order: Order) -> bool {
+    pub(super) fn may_order(&mut self, now: Mono, order: PartitionChange) -> bool {
         if self.ordered.is_some() {
             return false;
         }
@@ -201,7 +201,7 @@ impl BaseOs {
             PartitionState::Updating | PartitionState::Unused => false,
         };
         if due {
-            self.order(now, Order::MarkActive, effects);
+            self.order(now, PartitionChange::MarkActive, effects);
         }
     }
 }

@@ -16,7 +16,7 @@ mod stage;
 mod status;
 
 pub use event::{
-    Counter, Counters, Effect, Event, FallbackFrom, Found, LastBoot, Note, Order, Source, Write,
+    Counter, Counters, Effect, Event, FallbackFrom, Found, LastBoot, Note, PartitionChange, Source, Write,
 };
 pub use machine::BaseOs;
 pub use refusal::Refusal;

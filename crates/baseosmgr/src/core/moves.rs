@@ -6,7 +6,7 @@ use agent::zboot::PartitionState;
 use step::Mono;
 use topics::BaseOsConfig;
 
-use super::event::{Counter, Effect, FallbackFrom, Order, Write};
+use super::event::{Counter, Effect, FallbackFrom, PartitionChange, Write};
 use super::machine::BaseOs;
 use super::pause::Pause;
 use super::stage::{Stage, content_name};
@@ -39,7 +39,7 @@ impl BaseOs {
             && !self.facts.falling_back();
         if unwanted {
             // The statuses go once it is done: they tell a restarted agent that it has to be.
-            self.order(now, Order::Set { label, state: PartitionState::Unused }, effects);
+            self.order(now, PartitionChange::Set { label, state: PartitionState::Unused }, effects);
             return;
         }
         let gone: Vec<String> = gone().map(|(key, _)| key.clone()).collect();

@@ -25,7 +25,7 @@ pub struct Refusal {
     published: BTreeMap<String, BaseOsStatus>,
     /// What a drain request of an earlier run, which had partitions, asked for.
     request: Option<String>,
-    /// Said at the first step.
+    /// Published at the first step.
     opening: Vec<Effect>,
 }
 

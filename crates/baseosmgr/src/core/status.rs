@@ -8,7 +8,7 @@ use topics::{
     BaseOsConfig, BaseOsStatus, ErrorEntity, ErrorEntityType, ErrorSeverity, GoTime, SwState, ZbootStatus,
 };
 
-use super::event::{Effect, Order};
+use super::event::{Effect, PartitionChange};
 use super::machine::BaseOs;
 use super::stage::Stage;
 
@@ -41,7 +41,8 @@ impl BaseOs {
         let first = self.said.zboot.is_empty();
         for label in Label::BOTH {
             // nodeagent restarts at the word `updating`: it is not said of a partition that is being changed back.
-            let changing = matches!(self.ordered, Some(Order::Set { label: of, .. }) if of == label);
+            let changing =
+                matches!(self.ordered, Some(PartitionChange::Set { label: of, .. }) if of == label);
             if changing && !first {
                 continue;
             }
@@ -207,9 +208,9 @@ impl BaseOs {
     fn fault_at(&self, key: &str, stage: &Stage, held: Option<&Held>) -> Option<Fault> {
         let again = |secs: u64| format!("tried again {secs} s after the error");
         // A mark that failed is the running image's, any other order the waiting one's (D-B4).
-        let concerned = |order: Order| match order {
-            Order::MarkActive => *stage == Stage::Running,
-            Order::Set { .. } => matches!(stage, Stage::Written | Stage::FailedBefore { .. }),
+        let concerned = |order: PartitionChange| match order {
+            PartitionChange::MarkActive => *stage == Stage::Running,
+            PartitionChange::Set { .. } => matches!(stage, Stage::Written | Stage::FailedBefore { .. }),
         };
         if let Some(trouble) = self.order_trouble.as_ref().filter(|trouble| concerned(trouble.of)) {
             return Some(Fault::error(trouble.reason.clone(), again(trouble.wait_secs)));

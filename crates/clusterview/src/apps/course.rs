@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pods::{AppPod, Line, Order};
+use crate::pods::{AppPod, Line, LogRequest};
 use step::Mono;
 use topics::{AppLogMark, AppLogMarks};
 
 use super::app::{App, Pod};
-use super::book::Book;
+use super::app_table::AppTable;
 use super::marks::Mark;
 use super::track::{Outcome, Run, Track};
 
@@ -39,7 +39,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    pub(super) fn of(book: &Book) -> Self {
+    pub(super) fn of(book: &AppTable) -> Self {
         let runs = book.apps().iter().filter(|(_, app)| app.designated).flat_map(|(key, app)| {
             let pods = book.pods().iter();
             pods.flat_map(move |pod| containers(app, pod).map(move |run| (source(key, pod, run.0), run.1)))
@@ -141,7 +141,7 @@ impl Course {
 
     /// A log that is to be read now, and whether runs of its container have gone by unread. Without news of the pods
     /// nothing is read: which run a log is of would be a guess.
-    pub(super) fn due(&mut self, now: Mono) -> Option<(Source, Order, bool)> {
+    pub(super) fn due(&mut self, now: Mono) -> Option<(Source, LogRequest, bool)> {
         self.scene.pods.as_ref()?;
         for (source, track) in &mut self.tracks {
             let before = track.mark().restarts;
@@ -149,7 +149,7 @@ impl Course {
             if track.mark().restarts != before {
                 self.changed.insert(source.app.clone());
             }
-            let order = Order {
+            let order = LogRequest {
                 pod: source.pod.clone(),
                 container: source.container.clone(),
                 previous: wanted.previous,

@@ -17,7 +17,7 @@ use crate::NAME;
 const TEXT_BYTES: usize = 7000;
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct LogObject<'a> {
     level: &'static str,
     time: String,
     msg: &'a str,
@@ -38,7 +38,7 @@ pub(super) fn write(out: &mut Vec<u8>, source: &Source, line: &Line, now: GoTime
     }
     loop {
         let (part, rest) = text.split_at(fitting(text));
-        let told = Told {
+        let told = LogObject {
             level: "info",
             time: now.to_string(),
             msg: part,

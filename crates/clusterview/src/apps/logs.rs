@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::pods::{Line, Log, Order, Then};
+use crate::pods::{Line, Log, LogRequest, Then};
 use agent::{Clock, Outlet, Stop, report};
 use kubeapi::{Cluster, Error};
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ pub const ROUND_BYTES: usize = 1 << 20;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What is needed to read.
-pub(super) struct Desk {
+pub(super) struct LogReader {
     pub(super) cluster: Cluster,
     pub(super) clock: Clock,
     pub(super) stop: Stop,
@@ -45,7 +45,7 @@ struct Piece {
 }
 
 /// Hands on the lines of what `scenes` tells, until the agent is to leave.
-pub(super) async fn run(desk: Desk, mut scenes: watch::Receiver<Scene>) {
+pub(super) async fn run(desk: LogReader, mut scenes: watch::Receiver<Scene>) {
     let mut hand = Hand::new(desk);
     let (mut stop, clock) = (hand.desk.stop.clone(), hand.desk.clock);
     loop {
@@ -73,7 +73,7 @@ pub(super) async fn run(desk: Desk, mut scenes: watch::Receiver<Scene>) {
     }
 }
 
-async fn open(cluster: Cluster, source: Source, order: Order) -> Piece {
+async fn open(cluster: Cluster, source: Source, order: LogRequest) -> Piece {
     match Log::open(&cluster, &order).await {
         Ok(log) => next(source, 0, log).await,
         Err(error) => Piece { source, bytes: 0, result: Err(error) },
@@ -86,7 +86,7 @@ async fn next(source: Source, bytes: usize, mut log: Log) -> Piece {
 }
 
 struct Hand {
-    desk: Desk,
+    desk: LogReader,
     course: Course,
     readings: JoinSet<Piece>,
     /// Containers whose trouble has been logged.
@@ -96,7 +96,7 @@ struct Hand {
 }
 
 impl Hand {
-    fn new(desk: Desk) -> Self {
+    fn new(desk: LogReader) -> Self {
         let course = Course::new(desk.marks.iter());
         Self { desk, course, readings: JoinSet::new(), troubled: BTreeSet::new(), failure: String::new() }
     }

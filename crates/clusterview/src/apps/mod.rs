@@ -2,11 +2,11 @@
 //!
 //! Not here: how pods and logs are read (`pods`).
 //!
-//! Pure: `app`, `look`, `book` (the status), `marks`, `track`, `course`, `line` (the logs); `task` and `logs` wait.
+//! Pure: `app`, `look`, `app_table` (the status), `marks`, `track`, `course`, `line` (the logs); `task` and `logs` wait.
 //! Neither waits for the drain, nor the drain for them. Sources: spec/agents.md 4.12, D-K23.
 
 mod app;
-mod book;
+mod app_table;
 mod course;
 mod line;
 mod logs;
@@ -16,7 +16,7 @@ mod pipe;
 mod task;
 mod track;
 
-pub use book::{GAP, UNREACHABLE_AFTER};
+pub use app_table::{GAP, UNREACHABLE_AFTER};
 pub use logs::{BATCH_BYTES, ROUND_BYTES};
 pub use pipe::Pipe;
 pub use task::Apps;

@@ -2,7 +2,7 @@
 //!
 //! It runs beside the drain, with an inbox of its own: neither waits for the other.
 
-use crate::pods::{Pods, Told};
+use crate::pods::{Pods, PodsUpdate};
 use agent::{Clock, Error, Outbox, Outlet, Station, Tasks, Troubles, turn, wire};
 use kubeapi::Cluster;
 use pubsub::{Bus, Change, Codec};
@@ -11,13 +11,13 @@ use topics::{AppInstanceConfig, AppLogMarks, ENClusterAppStatus, go_json};
 use tracing::{debug, info, warn};
 
 use super::app::App;
-use super::book::{Act, Book};
+use super::app_table::{Act, AppTable};
 use super::course::Scene;
 use super::logs;
 use super::pipe::Pipe;
 use kubeapi::target::{Target, Values};
 
-enum Heard {
+enum AppEvent {
     App(String, Option<App>),
     /// All configs that were there have been told.
     Read,
@@ -58,7 +58,7 @@ impl Apps {
         let Self { station, cluster, target, status, marks } = self;
         let (scenes, scene) = watch::channel(Scene::default());
         let (clock, stop) = (station.clock, station.stop.clone());
-        let desk = logs::Desk { cluster: cluster.clone(), clock, stop, marks, pipe };
+        let desk = logs::LogReader { cluster: cluster.clone(), clock, stop, marks, pipe };
         let mut teller = Teller::new(clock, cluster, status, scenes);
         tokio::join!(logs::run(desk, scene), teller.run(&station, target.values()));
     }
@@ -69,7 +69,7 @@ struct Teller {
     cluster: Cluster,
     status: Outlet<ENClusterAppStatus>,
     scenes: watch::Sender<Scene>,
-    book: Book,
+    book: AppTable,
     pods: Option<Pods>,
     /// The last failure of the watch, so that it is told once.
     trouble: Option<String>,
@@ -82,7 +82,7 @@ impl Teller {
         status: Outlet<ENClusterAppStatus>,
         scenes: watch::Sender<Scene>,
     ) -> Self {
-        let book = Book::new(status.iter().map(|(key, status)| (key.to_owned(), status.clone())));
+        let book = AppTable::new(status.iter().map(|(key, status)| (key.to_owned(), status.clone())));
         Self { clock, cluster, status, scenes, book, pods: None, trouble: None }
     }
 
@@ -101,8 +101,8 @@ impl Teller {
                 biased;
                 () = stop.stopped() => return,
                 heard = inbox.recv() => match heard {
-                    Some(Heard::App(key, app)) => self.book.configured(key, app),
-                    Some(Heard::Read) => self.book.configs_read(),
+                    Some(AppEvent::App(key, app)) => self.book.configured(key, app),
+                    Some(AppEvent::Read) => self.book.configs_read(),
                     None => return,
                 },
                 (node, _) = names.next() => self.book.node(node.to_string()),
@@ -123,16 +123,16 @@ impl Teller {
         }
     }
 
-    fn told(&mut self, told: Told) {
+    fn told(&mut self, told: PodsUpdate) {
         let Some(pods) = &self.pods else { return };
         match told {
-            Told::Known => {
+            PodsUpdate::Known => {
                 self.book.heard(pods.known().cloned().collect());
                 if self.trouble.take().is_some() {
                     info!("pods of applications are followed again");
                 }
             }
-            Told::Failing { error, next_step } => {
+            PodsUpdate::Failing { error, next_step } => {
                 self.book.failed(self.clock.now());
                 if self.trouble.is_none() {
                     warn!(error, next_step, "cannot follow the pods of applications, it is tried again");
@@ -161,7 +161,7 @@ impl Teller {
 }
 
 /// The next thing heard of the pods; never while they are not followed.
-async fn next(pods: &mut Option<Pods>) -> Told {
+async fn next(pods: &mut Option<Pods>) -> PodsUpdate {
     match pods {
         Some(pods) => pods.next().await,
         None => std::future::pending().await,
@@ -169,7 +169,7 @@ async fn next(pods: &mut Option<Pods>) -> Told {
 }
 
 /// Follows the configs for good. Of each only what is needed is kept: they hold secrets, and large ones.
-async fn follow(bus: Bus, outbox: Outbox<Heard>) {
+async fn follow(bus: Bus, outbox: Outbox<AppEvent>) {
     let codec = Codec {
         encode: |_: &App| Err("configs of applications are only read".into()),
         decode: |bytes| Ok(App::of(&go_json::from_slice::<AppInstanceConfig>(bytes)?)),
@@ -177,9 +177,9 @@ async fn follow(bus: Bus, outbox: Outbox<Heard>) {
     let mut configs = bus.subscription(&wire::name::<AppInstanceConfig>("zedagent"), codec);
     loop {
         let heard = match configs.next().await {
-            Change::Put { key, value, .. } => Heard::App(key, Some(value)),
-            Change::Gone { key, .. } => Heard::App(key, None),
-            Change::Synced => Heard::Read,
+            Change::Put { key, value, .. } => AppEvent::App(key, Some(value)),
+            Change::Gone { key, .. } => AppEvent::App(key, None),
+            Change::Synced => AppEvent::Read,
             Change::Restarted(_) => continue,
             Change::Bad(finding) => {
                 warn!(topic = "AppInstanceConfig", path = %finding.path.display(), reason = finding.reason,

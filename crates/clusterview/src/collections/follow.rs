@@ -18,7 +18,7 @@ use kubeapi::Cluster;
 use kubeapi::nodes::{self, Node};
 use kubeapi::objects::Raw;
 use kubeapi::reply::Reply;
-use kubeapi::watch::{self, Heard, Manner, Scope, follow_in};
+use kubeapi::watch::{self, Manner, Scope, Update, follow_in};
 
 /// One watch is kept open this long: each opening is a request. A connection that died without a word is noticed
 /// so late, too.
@@ -116,13 +116,13 @@ kept! {
 
 /// An object of which nothing but its fact is kept: no two whole objects of a list are in memory at the same time.
 #[derive(Debug, Clone)]
-struct Seen<T> {
+struct FactItem<T> {
     version: Option<String>,
     key: (String, String),
     fact: T,
 }
 
-impl<'de, T: Kept> Deserialize<'de> for Seen<T> {
+impl<'de, T: Kept> Deserialize<'de> for FactItem<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut raw = Raw::deserialize(from)?;
         let fact = T::read(&raw);
@@ -133,7 +133,7 @@ impl<'de, T: Kept> Deserialize<'de> for Seen<T> {
     }
 }
 
-impl<T: Kept> watch::Object for Seen<T> {
+impl<T: Kept> watch::Object for FactItem<T> {
     fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
@@ -144,7 +144,7 @@ struct Reader<T> {
     seed: u64,
     groups: Groups,
     /// `None` before the first call and while the resource is absent.
-    open: Option<BoxStream<'static, watch::News<Seen<T>>>>,
+    open: Option<BoxStream<'static, watch::News<FactItem<T>>>>,
     absent: bool,
 }
 
@@ -177,7 +177,7 @@ impl<T: Kept> Reader<T> {
         let Some(news) = open.next().await else { std::future::pending().await };
         match news {
             watch::News::Recovered => What::Recovered,
-            watch::News::Heard(Heard::Trouble(error)) => {
+            watch::News::Update(Update::Trouble(error)) => {
                 if T::OPTIONAL && matches!(error.reply(), Reply::NotFound { .. }) {
                     self.open = None;
                     self.absent = true;
@@ -185,7 +185,7 @@ impl<T: Kept> Reader<T> {
                 }
                 What::Failed { error: error.line(), next_step: error.next_step() }
             }
-            watch::News::Heard(Heard::Listed(all)) => {
+            watch::News::Update(Update::Listed(all)) => {
                 let all: Table<T> = all.into_iter().map(|it| (it.key, it.fact)).collect();
                 What::Content(Box::new(move |facts| {
                     let table = T::table(facts);
@@ -194,13 +194,13 @@ impl<T: Kept> Reader<T> {
                     changed
                 }))
             }
-            watch::News::Heard(Heard::Put(one)) => What::Content(Box::new(move |facts| {
+            watch::News::Update(Update::Put(one)) => What::Content(Box::new(move |facts| {
                 let table = T::table(facts);
                 let changed = table.get(&one.key) != Some(&one.fact);
                 table.insert(one.key, one.fact);
                 changed
             })),
-            watch::News::Heard(Heard::Gone(one)) => {
+            watch::News::Update(Update::Gone(one)) => {
                 What::Content(Box::new(move |facts| T::table(facts).remove(&one.key).is_some()))
             }
         }

@@ -14,7 +14,7 @@ use kubeapi::Cluster;
 
 /// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct PartUpdate {
     /// In this part.
     pub part: Part,
     /// The facts are others.
@@ -64,7 +64,7 @@ impl Gathering {
 
     /// Waits for the next thing that is heard, and takes it in. Nothing is heard while nobody waits here; dropping
     /// the wait loses nothing.
-    pub async fn next(&mut self, now: impl Fn() -> Mono) -> Told {
+    pub async fn next(&mut self, now: impl Fn() -> Mono) -> PartUpdate {
         let Some(News { part, what }) = self.streams.next().await else { std::future::pending().await };
         let was_expired = self.parts.expired().contains(&part);
         let (content, state) = match what {
@@ -73,7 +73,7 @@ impl Gathering {
             What::Absent(clear) => (clear(&mut self.facts), self.parts.absent(part)),
             What::Failed { error, next_step } => (false, self.parts.failed(part, now(), error, next_step)),
         };
-        Told { part, content, state }
+        PartUpdate { part, content, state }
     }
 
     /// Leaves out content that is too old by now; whether there is more of it than before.

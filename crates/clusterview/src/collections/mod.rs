@@ -15,5 +15,5 @@ mod quantity;
 pub use facts::{
     Claim, DaemonSet, Detail, Engine, Facts, Pod, Replica, Snapshot, StorageNode, Table, Vm, Volume,
 };
-pub use gathering::{Gathering, Told};
+pub use gathering::{Gathering, PartUpdate};
 pub use parts::{LAST_GOOD, Part, Parts, State};

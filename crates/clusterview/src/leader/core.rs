@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::lease::{self, CallId, Election, Order, Said, Stand, Times};
+use crate::lease::{self, CallId, Election, ElectionState, LeaseWrite, LogEvent, Times};
 use step::{Core, Mono};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo};
 
@@ -53,9 +53,9 @@ pub(crate) enum Effect {
     /// Read the lease.
     Read(CallId),
     /// Write the lease.
-    Write(CallId, Box<Order>),
+    Write(CallId, Box<LeaseWrite>),
     /// Write to the log.
-    Say(Said),
+    Say(LogEvent),
 }
 
 /// What zedagent says of its config.
@@ -128,7 +128,7 @@ impl Candidate {
     /// Says what differs from what was said. What ends is said to those who act before it is published; what begins is
     /// published with the same right.
     fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let nobody = Stand { clear: true, ..Stand::default() };
+        let nobody = ElectionState { clear: true, ..ElectionState::default() };
         let stand = self.election.as_ref().map_or(nobody, |it| it.stand().clone());
         let takes_part = self.election.is_some() && self.wanted(now) == Some(true);
         let runs = takes_part && stand.answers;
@@ -161,7 +161,7 @@ impl Candidate {
                 lease::Effect::Write(id, order) => calls.push(Effect::Write(id, order)),
                 lease::Effect::Say(said) => calls.push(Effect::Say(said)),
                 // Read from it where it is told.
-                lease::Effect::Stand(_) => {}
+                lease::Effect::ElectionState(_) => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Wires the election to its topics and to the API server.
 
-use crate::lease::{self, Said};
+use crate::lease::{self, LogEvent};
 use agent::{Error, Hands, Station, Stop, Tasks, Troubles, Weight, publication, turn};
 use kubeapi::{Cluster, NodeName};
 use pubsub::{Change, Publication};
@@ -70,7 +70,7 @@ impl Leader {
 
     async fn take_part(&self, troubles: &Troubles) -> Result<(), Error> {
         let (outbox, inbox) = turn::inbox();
-        let mut desk = Desk {
+        let mut desk = ElectionHands {
             station: self.station.clone(),
             cluster: self.cluster.clone(),
             target: self.target.clone(),
@@ -104,7 +104,7 @@ impl Leader {
 }
 
 /// The hands of the election.
-struct Desk {
+struct ElectionHands {
     station: Station,
     cluster: Cluster,
     target: Target,
@@ -116,7 +116,7 @@ struct Desk {
     clear: watch::Sender<bool>,
 }
 
-impl Desk {
+impl ElectionHands {
     fn follow(&mut self, mut candidacy: watch::Receiver<Option<Candidacy>>) {
         self.tasks.events("follow the drain", move |outbox| async move {
             loop {
@@ -157,7 +157,7 @@ fn named(node: &NodeName) -> Event {
     Event::Named(name, mixed)
 }
 
-impl Hands for Desk {
+impl Hands for ElectionHands {
     type Effect = Effect;
 
     fn weight(&self, effect: &Effect) -> Weight {
@@ -216,16 +216,16 @@ impl Hands for Desk {
     }
 }
 
-fn say(said: &Said) {
+fn say(said: &LogEvent) {
     match said {
-        Said::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
-        Said::Lost(why) => warn!(lease = lease::NAME, why, "leader election: this node leads no longer"),
-        Said::Released => info!(lease = lease::NAME, "leader election: lease released"),
-        Said::NotReleased => {
+        LogEvent::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
+        LogEvent::Lost(why) => warn!(lease = lease::NAME, why, "leader election: this node leads no longer"),
+        LogEvent::Released => info!(lease = lease::NAME, "leader election: lease released"),
+        LogEvent::NotReleased => {
             warn!(lease = lease::NAME, "leader election: lease not released, it has run out by now");
         }
-        Said::Answers => info!(lease = lease::NAME, "leader election: the cluster answers"),
-        Said::Silent(why) => {
+        LogEvent::Answers => info!(lease = lease::NAME, "leader election: the cluster answers"),
+        LogEvent::Silent(why) => {
             warn!(lease = lease::NAME, error = why, "leader election: the cluster does not answer");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease::{self, Held, Order, Times, Wrote};
+use crate::lease::{self, Held, LeaseWrite, Times, Wrote};
 use serde_json::json;
 use step::{Core as _, Mono};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo, go_json};
@@ -67,7 +67,7 @@ impl Bench {
         self.hear(Event::Lease(lease::Event::Read(id.expect("nothing is read"), Ok(found))));
     }
 
-    fn writing(&self) -> Option<(u64, &Order)> {
+    fn writing(&self) -> Option<(u64, &LeaseWrite)> {
         self.last
             .iter()
             .find_map(|it| if let Effect::Write(id, order) = it { Some((*id, &**order)) } else { None })
@@ -79,7 +79,7 @@ impl Bench {
     }
 
     fn releases(&self) -> bool {
-        matches!(self.writing(), Some((_, Order::Release { .. })))
+        matches!(self.writing(), Some((_, LeaseWrite::Release { .. })))
     }
 
     fn newest(&self) -> &KubeLeaderElectInfo {

@@ -8,7 +8,7 @@ use kube::api::GetParams;
 
 use super::NAME;
 use super::election::Wrote;
-use super::record::{Held, Order};
+use super::record::{Held, LeaseWrite};
 use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
 use kubeapi::nodes;
 use kubeapi::reply::Reply;
@@ -24,7 +24,7 @@ pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Error> {
 
 /// Writes `order`; `wall` is what our wall clock shows. Nobody begins to hold the lease of a cluster that does not know
 /// its node: a node that has left would report on a cluster that is no longer its own.
-pub async fn write(cluster: &Cluster, order: &Order, wall: Timestamp) -> Wrote {
+pub async fn write(cluster: &Cluster, order: &LeaseWrite, wall: Timestamp) -> Wrote {
     if let Some(node) = order.newcomer()
         && let Err(error) = known(cluster, node).await
     {
@@ -35,9 +35,9 @@ pub async fn write(cluster: &Cluster, order: &Order, wall: Timestamp) -> Wrote {
         });
     }
     let verb = match order {
-        Order::Create { .. } => "create",
-        Order::Hold { .. } => "hold",
-        Order::Release { .. } => "release",
+        LeaseWrite::Create { .. } => "create",
+        LeaseWrite::Hold { .. } => "hold",
+        LeaseWrite::Release { .. } => "release",
     };
     match lease::write(cluster, NAME, verb, &order.object(wall)).await {
         Ok(lease) => Wrote::Done(Box::new(Held::new(lease))),
@@ -88,8 +88,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_that_the_cluster_does_not_know_takes_no_lease_and_keeps_none_of_another() {
         let lease_time = Duration::from_secs(300);
-        let take = Order::Hold { on: held("8", "n2"), identity: "n1".to_owned(), lease: lease_time };
-        let make = Order::Create { identity: "n1".to_owned(), lease: lease_time };
+        let take = LeaseWrite::Hold { on: held("8", "n2"), identity: "n1".to_owned(), lease: lease_time };
+        let make = LeaseWrite::Create { identity: "n1".to_owned(), lease: lease_time };
         for (order, answer, says) in [
             (&take, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
             (&make, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
@@ -116,7 +116,7 @@ mod tests {
         };
         let table = [
             (
-                Order::Create { identity: identity.clone(), lease: lease_time },
+                LeaseWrite::Create { identity: identity.clone(), lease: lease_time },
                 format!("POST {URL}?&fieldManager=pillar-rs"),
                 json!({
                     "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -126,7 +126,7 @@ mod tests {
                 }),
             ),
             (
-                Order::Hold { on: held("7", "n1"), identity: identity.clone(), lease: lease_time },
+                LeaseWrite::Hold { on: held("7", "n1"), identity: identity.clone(), lease: lease_time },
                 format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
                 whole(
                     "7",
@@ -135,7 +135,7 @@ mod tests {
                 ),
             ),
             (
-                Order::Hold { on: held("8", "n2"), identity, lease: Duration::from_millis(1_500) },
+                LeaseWrite::Hold { on: held("8", "n2"), identity, lease: Duration::from_millis(1_500) },
                 format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
                 whole(
                     "8",
@@ -144,7 +144,7 @@ mod tests {
                 ),
             ),
             (
-                Order::Release { on: held("9", "n1") },
+                LeaseWrite::Release { on: held("9", "n1") },
                 format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
                 whole(
                     "9",
@@ -171,17 +171,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_answer_to_a_write_is_told_apart() {
-        let create = || Order::Create { identity: "n1".to_owned(), lease: Duration::from_secs(300) };
-        let hold = || Order::Hold {
+        let create = || LeaseWrite::Create { identity: "n1".to_owned(), lease: Duration::from_secs(300) };
+        let hold = || LeaseWrite::Hold {
             on: held("7", "n1"),
             identity: "n1".to_owned(),
             lease: Duration::from_secs(300),
         };
-        let table: [(Order, Answer, bool); 8] = [
+        let table: [(LeaseWrite, Answer, bool); 8] = [
             (create(), mock::status(409, "already exists"), true),
             (hold(), mock::status(409, "the object has been modified"), true),
             (hold(), mock::status(404, "not found"), true),
-            (Order::Release { on: held("7", "n1") }, mock::status(404, "not found"), true),
+            (LeaseWrite::Release { on: held("7", "n1") }, mock::status(404, "not found"), true),
             // The namespace is not there.
             (create(), mock::status(404, "namespaces \"eve-kube-app\" not found"), false),
             (hold(), mock::status(403, "forbidden"), false),

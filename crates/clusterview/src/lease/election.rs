@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use step::{Core, Dice, Mono};
 
-use super::record::{Held, Order};
+use super::record::{Held, LeaseWrite};
 
 /// Number of a call: the result of another one is not listened to.
 pub type CallId = u64;
@@ -72,16 +72,16 @@ pub enum Effect {
     /// Read the lease.
     Read(CallId),
     /// Write it.
-    Write(CallId, Box<Order>),
+    Write(CallId, Box<LeaseWrite>),
     /// Where we are has changed.
-    Stand(Stand),
+    ElectionState(ElectionState),
     /// Write to the log.
-    Say(Said),
+    Say(LogEvent),
 }
 
 /// Where we are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Stand {
+pub struct ElectionState {
     /// Until when we lead for certain, if we do.
     pub leads: Option<Mono>,
     /// Who was last seen to hold the lease; empty for nobody.
@@ -94,7 +94,7 @@ pub struct Stand {
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum LogEvent {
     /// We lead.
     Leads,
     /// We lead no longer, for this reason.
@@ -111,7 +111,7 @@ pub enum Said {
 
 /// What we know of the lease.
 #[derive(Debug, Clone, PartialEq)]
-enum Seen {
+enum KnownLease {
     /// Nothing.
     Unknown,
     /// There is none.
@@ -134,7 +134,7 @@ pub struct Election {
     times: Times,
     identity: String,
     wanted: Option<bool>,
-    seen: Seen,
+    seen: KnownLease,
     /// What we know of our own record comes from an answer: it may be written over without another look.
     sure: bool,
     leads: Option<Mono>,
@@ -150,7 +150,7 @@ pub struct Election {
     answers: bool,
     trouble: String,
     dice: Dice,
-    said: Stand,
+    said: ElectionState,
 }
 
 impl Election {
@@ -160,7 +160,7 @@ impl Election {
             times,
             identity: identity.into(),
             wanted: None,
-            seen: Seen::Unknown,
+            seen: KnownLease::Unknown,
             sure: false,
             leads: None,
             calls: 0,
@@ -172,12 +172,12 @@ impl Election {
             answers: false,
             trouble: String::new(),
             dice: Dice::new(chance),
-            said: Stand::default(),
+            said: ElectionState::default(),
         }
     }
 
     /// Where we are, as was said last.
-    pub fn stand(&self) -> &Stand {
+    pub fn stand(&self) -> &ElectionState {
         &self.said
     }
 
@@ -193,12 +193,12 @@ impl Election {
     }
 
     fn is_ours(&self) -> bool {
-        matches!(&self.seen, Seen::There(held, _) if held.holder() == self.identity)
+        matches!(&self.seen, KnownLease::There(held, _) if held.holder() == self.identity)
     }
 
     fn lose(&mut self, why: &'static str, out: &mut Vec<Effect>) {
         if self.leads.take().is_some() {
-            out.push(Effect::Say(Said::Lost(why)));
+            out.push(Effect::Say(LogEvent::Lost(why)));
         }
     }
 
@@ -211,14 +211,14 @@ impl Election {
             // By now everybody else takes it for expired.
             self.leaving = None;
             self.due = None;
-            self.seen = Seen::Unknown;
-            out.push(Effect::Say(Said::NotReleased));
+            self.seen = KnownLease::Unknown;
+            out.push(Effect::Say(LogEvent::NotReleased));
         }
         if self.answers && self.silent_at().is_some_and(|at| now >= at) {
             self.answers = false;
             // Nobody who stands no longer looks: that is no trouble.
             if !self.trouble.is_empty() {
-                out.push(Effect::Say(Said::Silent(self.trouble.clone())));
+                out.push(Effect::Say(LogEvent::Silent(self.trouble.clone())));
             }
         }
     }
@@ -245,13 +245,15 @@ impl Election {
         self.trouble.clear();
         if !self.answers {
             self.answers = true;
-            out.push(Effect::Say(Said::Answers));
+            out.push(Effect::Say(LogEvent::Answers));
         }
-        self.seen = match (std::mem::replace(&mut self.seen, Seen::Unknown), found) {
-            (_, None) => Seen::Absent,
+        self.seen = match (std::mem::replace(&mut self.seen, KnownLease::Unknown), found) {
+            (_, None) => KnownLease::Absent,
             // Nobody has written: the clock continues.
-            (Seen::There(old, since), Some(new)) if old.version() == new.version() => Seen::There(new, since),
-            (_, Some(new)) => Seen::There(new, now),
+            (KnownLease::There(old, since), Some(new)) if old.version() == new.version() => {
+                KnownLease::There(new, since)
+            }
+            (_, Some(new)) => KnownLease::There(new, now),
         };
         if !self.is_ours() {
             self.lose("somebody else holds the lease", out);
@@ -270,7 +272,7 @@ impl Election {
         out.push(Effect::Read(id));
     }
 
-    fn write(&mut self, call: Call, order: Order, out: &mut Vec<Effect>) {
+    fn write(&mut self, call: Call, order: LeaseWrite, out: &mut Vec<Effect>) {
         let id = self.begin(call);
         out.push(Effect::Write(id, Box::new(order)));
     }
@@ -278,8 +280,8 @@ impl Election {
     fn hold(&mut self, now: Mono, on: Option<Box<Held>>, out: &mut Vec<Effect>) {
         let (identity, lease) = (self.identity.clone(), self.times.lease);
         let order = match on {
-            Some(on) => Order::Hold { on, identity, lease },
-            None => Order::Create { identity, lease },
+            Some(on) => LeaseWrite::Hold { on, identity, lease },
+            None => LeaseWrite::Create { identity, lease },
         };
         self.write(Call::Hold { started: now }, order, out);
     }
@@ -292,12 +294,12 @@ impl Election {
         match (&self.seen, self.wanted) {
             (_, None) => self.due = None,
             (_, Some(false)) if self.leaving.is_none() => self.due = None,
-            (Seen::There(held, _), Some(true)) if self.sure && self.leads.is_some() => {
+            (KnownLease::There(held, _), Some(true)) if self.sure && self.leads.is_some() => {
                 let on = Some(held.clone());
                 self.hold(now, on, out);
             }
-            (Seen::There(held, _), Some(false)) if self.sure && held.holder() == self.identity => {
-                let order = Order::Release { on: held.clone() };
+            (KnownLease::There(held, _), Some(false)) if self.sure && held.holder() == self.identity => {
+                let order = LeaseWrite::Release { on: held.clone() };
                 self.write(Call::Release, order, out);
             }
             (_, Some(_)) => self.look(out),
@@ -308,16 +310,16 @@ impl Election {
     fn decide(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let ours = self.is_ours();
         match (&self.seen, self.wanted) {
-            (Seen::There(held, _), Some(false)) if ours => {
-                let order = Order::Release { on: held.clone() };
+            (KnownLease::There(held, _), Some(false)) if ours => {
+                let order = LeaseWrite::Release { on: held.clone() };
                 self.write(Call::Release, order, out);
             }
             (_, Some(false)) => {
                 self.leaving = None;
                 self.due = None;
             }
-            (Seen::Absent, Some(true)) => self.hold(now, None, out),
-            (Seen::There(held, since), Some(true)) => {
+            (KnownLease::Absent, Some(true)) => self.hold(now, None, out),
+            (KnownLease::There(held, since), Some(true)) => {
                 let left_alone = held.duration().unwrap_or(self.times.lease);
                 let free = ours || held.holder().is_empty() || now.since(*since) >= left_alone;
                 if free {
@@ -328,14 +330,14 @@ impl Election {
                     self.due = Some(now + self.pause());
                 }
             }
-            (Seen::Unknown, Some(true)) | (_, None) => {}
+            (KnownLease::Unknown, Some(true)) | (_, None) => {}
         }
     }
 
     fn failed(&mut self, now: Mono, why: String, out: &mut Vec<Effect>) {
         if !self.answers && self.trouble.is_empty() {
             // Nobody has heard of this trouble yet.
-            out.push(Effect::Say(Said::Silent(why.clone())));
+            out.push(Effect::Say(LogEvent::Silent(why.clone())));
         }
         self.trouble = why;
         self.sure = false;
@@ -355,7 +357,7 @@ impl Election {
                     Call::Release | Call::Read => {
                         self.leaving = None;
                         self.due = (self.wanted == Some(true)).then_some(now);
-                        out.push(Effect::Say(Said::Released));
+                        out.push(Effect::Say(LogEvent::Released));
                     }
                 }
             }
@@ -377,7 +379,7 @@ impl Election {
             return;
         }
         if self.leads.is_none() {
-            out.push(Effect::Say(Said::Leads));
+            out.push(Effect::Say(LogEvent::Leads));
         }
         self.leads = Some(until);
         self.due = Some(now + self.times.retry);
@@ -385,18 +387,18 @@ impl Election {
 
     fn tell(&mut self, out: &mut Vec<Effect>) {
         let holding = matches!(self.call, Some(Call::Hold { .. }));
-        let stand = Stand {
+        let stand = ElectionState {
             leads: self.leads,
             leader: match &self.seen {
-                Seen::There(held, _) => held.holder().to_owned(),
-                Seen::Unknown | Seen::Absent => String::new(),
+                KnownLease::There(held, _) => held.holder().to_owned(),
+                KnownLease::Unknown | KnownLease::Absent => String::new(),
             },
             answers: self.answers,
             clear: self.wanted != Some(true) && !holding && !self.is_ours(),
         };
         if stand != self.said {
             self.said = stand.clone();
-            out.push(Effect::Stand(stand));
+            out.push(Effect::ElectionState(stand));
         }
     }
 }

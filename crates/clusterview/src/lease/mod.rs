@@ -10,8 +10,8 @@ mod record;
 mod tests;
 
 pub use calls::{read, write};
-pub use election::{CallId, Effect, Election, Event, Said, Stand, Times, Wrote};
-pub use record::{Held, Order};
+pub use election::{CallId, Effect, Election, ElectionState, Event, LogEvent, Times, Wrote};
+pub use record::{Held, LeaseWrite};
 
 /// Name of the lease, in the namespace of applications.
 pub const NAME: &str = "eve-kube-stats-leader";

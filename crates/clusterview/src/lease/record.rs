@@ -60,7 +60,7 @@ impl Held {
 
 /// What is to be written.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Order {
+pub enum LeaseWrite {
     /// There is no lease: make it, held by us.
     Create {
         /// Us.
@@ -84,7 +84,7 @@ pub enum Order {
     },
 }
 
-impl Order {
+impl LeaseWrite {
     /// Who would hold it from now on and does not yet.
     pub fn newcomer(&self) -> Option<&str> {
         match self {

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use futures::stream::{BoxStream, StreamExt};
 
-use super::pod::{AppPod, Seen};
+use super::pod::{AppPod, PodItem};
 use kubeapi::Cluster;
 use kubeapi::names::APP_NAMESPACE;
-use kubeapi::watch::{Heard, Manner, News, SLOT, Scope, follow_in};
+use kubeapi::watch::{Manner, News, SLOT, Scope, Update, follow_in};
 
 /// What has been heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum PodsUpdate {
     /// The pods are known as they are now.
     Known,
     /// A call failed; it is tried again without end.
@@ -29,7 +29,7 @@ pub enum Told {
 /// The pods of the namespace of applications, kept up to date. Dropping it closes the watch.
 pub struct Pods {
     known: BTreeMap<String, AppPod>,
-    stream: BoxStream<'static, News<Seen>>,
+    stream: BoxStream<'static, News<PodItem>>,
 }
 
 impl std::fmt::Debug for Pods {
@@ -52,24 +52,24 @@ impl Pods {
     }
 
     /// Waits for the next thing that is heard, and takes it in. Dropping the wait loses nothing.
-    pub async fn next(&mut self) -> Told {
+    pub async fn next(&mut self) -> PodsUpdate {
         let Some(news) = self.stream.next().await else { std::future::pending().await };
         match news {
             News::Recovered => {}
-            News::Heard(Heard::Listed(all)) => {
+            News::Update(Update::Listed(all)) => {
                 self.known = all.into_iter().map(|it| (it.pod.name.clone(), it.pod)).collect();
             }
-            News::Heard(Heard::Put(one)) => {
+            News::Update(Update::Put(one)) => {
                 self.known.insert(one.pod.name.clone(), one.pod);
             }
-            News::Heard(Heard::Gone(one)) => {
+            News::Update(Update::Gone(one)) => {
                 self.known.remove(&one.pod.name);
             }
-            News::Heard(Heard::Trouble(error)) => {
-                return Told::Failing { error: error.line(), next_step: error.next_step() };
+            News::Update(Update::Trouble(error)) => {
+                return PodsUpdate::Failing { error: error.line(), next_step: error.next_step() };
             }
         }
-        Told::Known
+        PodsUpdate::Known
     }
 
     /// The pods as they were last heard of, by name.

@@ -23,7 +23,7 @@ const PIECE_BYTES: usize = 4 << 10;
 
 /// Which log is read, from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
+pub struct LogRequest {
     /// Name of the pod.
     pub pod: String,
     /// Name of the container.
@@ -79,7 +79,7 @@ impl Log {
     ///
     /// # Errors
     /// Every way in which a call comes to nothing, see [`Error`].
-    pub async fn open(cluster: &Cluster, order: &Order) -> Result<Self, Error> {
+    pub async fn open(cluster: &Cluster, order: &LogRequest) -> Result<Self, Error> {
         let run = if order.previous { "the previous run of " } else { "" };
         let what = format!("read the log of {run}{APP_NAMESPACE}/{} {}", order.pod, order.container);
         let how = LogParams {
@@ -157,8 +157,8 @@ mod tests {
 
     const ALL: usize = 1 << 20;
 
-    fn order(since: Option<&str>) -> Order {
-        Order {
+    fn order(since: Option<&str>) -> LogRequest {
+        LogRequest {
             pod: "web-1".to_owned(),
             container: "web".to_owned(),
             previous: since.is_none(),

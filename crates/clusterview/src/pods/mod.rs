@@ -8,7 +8,7 @@ mod lines;
 mod log;
 mod pod;
 
-pub use follow::{Pods, Told};
+pub use follow::{Pods, PodsUpdate};
 pub use lines::{LINE_LIMIT_BYTES, Line};
-pub use log::{Log, Order, Read, Then};
+pub use log::{Log, LogRequest, Read, Then};
 pub use pod::{AppPod, Container, State};

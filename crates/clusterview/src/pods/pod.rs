@@ -53,12 +53,12 @@ pub enum State {
 
 /// A pod as it is read: nothing but its fact is kept.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct PodItem {
     version: Option<String>,
     pub(super) pod: AppPod,
 }
 
-impl watch::Object for Seen {
+impl watch::Object for PodItem {
     fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
@@ -72,7 +72,7 @@ struct Raw {
     status: Value,
 }
 
-impl<'de> Deserialize<'de> for Seen {
+impl<'de> Deserialize<'de> for PodItem {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let Raw { metadata, spec, status } = Raw::deserialize(from)?;
         let version = metadata["resourceVersion"].as_str().map(str::to_owned);
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn read(object: Value) -> AppPod {
-        serde_json::from_value::<Seen>(object).unwrap().pod
+        serde_json::from_value::<PodItem>(object).unwrap().pod
     }
 
     #[test]

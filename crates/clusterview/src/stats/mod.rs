@@ -7,9 +7,9 @@ mod board;
 mod fit;
 mod fold;
 mod rhythm;
+mod state;
 mod storage;
 mod task;
-mod told;
 
 pub use board::Board;
 pub use rhythm::{FIRST_WAIT, GAP};

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::collections::{Gathering, Part, State, Told};
+use crate::collections::{Gathering, Part, PartUpdate, State};
 use agent::Clock;
 use kubeapi::Cluster;
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use super::board::Board;
 use super::fit;
 use super::fold::{View, fold};
 use super::rhythm::{Act, Rhythm};
-use super::told::{self, Cuts, Moment};
+use super::state::{self, Cuts, Moment};
 use crate::Config;
 use crate::leader::Leadership;
 
@@ -29,7 +29,7 @@ pub async fn run(
     mut config: Config,
     board: Board,
 ) {
-    let mut desk = Desk {
+    let mut desk = StatsTask {
         cluster,
         clock,
         board,
@@ -67,14 +67,14 @@ pub async fn run(
 }
 
 /// The next thing heard of the cluster; never while it is not followed.
-async fn next(gathering: &mut Option<Gathering>, clock: Clock) -> Told {
+async fn next(gathering: &mut Option<Gathering>, clock: Clock) -> PartUpdate {
     match gathering {
         Some(gathering) => gathering.next(|| clock.now()).await,
         None => std::future::pending().await,
     }
 }
 
-struct Desk {
+struct StatsTask {
     cluster: Cluster,
     clock: Clock,
     board: Board,
@@ -85,7 +85,7 @@ struct Desk {
     logged: BTreeSet<Part>,
 }
 
-impl Desk {
+impl StatsTask {
     fn perform(&mut self, act: Act, member: bool) {
         match act {
             Act::Open => {
@@ -127,10 +127,10 @@ impl Desk {
     fn tell(&mut self) {
         let (Some(gathering), Some(until)) = (&self.gathering, self.rhythm.until()) else { return };
         let moment = Moment { now: self.clock.now(), wall: self.clock.wall() };
-        self.board.tell(&told::leading(moment, until, gathering.parts(), &self.cuts));
+        self.board.tell(&state::leading(moment, until, gathering.parts(), &self.cuts));
     }
 
-    fn heard(&mut self, told: Told) {
+    fn heard(&mut self, told: PartUpdate) {
         let Some(gathering) = &self.gathering else { return };
         if told.content {
             self.rhythm.changed();

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::mock::{self, Answer, Calls, Then};
-use crate::watch::{Heard, MARGIN, Manner, News, QUIET, SLOT, Scope, follow, follow_in};
+use crate::watch::{MARGIN, Manner, News, QUIET, SLOT, Scope, Update, follow, follow_in};
 
 fn map(name: &str, version: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "resourceVersion": version}})
@@ -25,21 +25,21 @@ fn scope() -> Scope {
     }
 }
 
-fn started(answers: Vec<Answer>) -> (BoxStream<'static, Heard<ConfigMap>>, Calls) {
+fn started(answers: Vec<Answer>) -> (BoxStream<'static, Update<ConfigMap>>, Calls) {
     let (cluster, calls) = mock::cluster(answers);
     (follow(cluster, scope(), 7).boxed(), calls)
 }
 
 /// What is heard, in short.
-async fn hear(stream: &mut BoxStream<'static, Heard<ConfigMap>>) -> String {
+async fn hear(stream: &mut BoxStream<'static, Update<ConfigMap>>) -> String {
     let name = |map: ConfigMap| map.metadata.name.unwrap_or_default();
     match stream.next().await.unwrap() {
-        Heard::Listed(all) => {
+        Update::Listed(all) => {
             format!("listed {}", all.into_iter().map(name).collect::<Vec<_>>().join(" "))
         }
-        Heard::Put(map) => format!("put {}", name(map)),
-        Heard::Gone(map) => format!("gone {}", name(map)),
-        Heard::Trouble(error) => error.line(),
+        Update::Put(map) => format!("put {}", name(map)),
+        Update::Gone(map) => format!("gone {}", name(map)),
+        Update::Trouble(error) => error.line(),
     }
 }
 
@@ -214,7 +214,7 @@ fn paged(answers: Vec<Answer>) -> (BoxStream<'static, News<ConfigMap>>, Calls) {
 async fn news(stream: &mut BoxStream<'static, News<ConfigMap>>) -> String {
     match stream.next().await.unwrap() {
         News::Recovered => "recovered".to_owned(),
-        News::Heard(heard) => hear(&mut futures::stream::iter([heard]).boxed()).await,
+        News::Update(heard) => hear(&mut futures::stream::iter([heard]).boxed()).await,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kubeapi::{Cluster, NodeName};
-use kubenodeop::{CordonOwner, Marks, Order, Outcome, Progress, Rules};
+use kubenodeop::{CordonOwner, DrainOrder, Marks, Outcome, Progress, Rules};
 use step::Mono;
 use tokio::sync::watch;
 
@@ -14,7 +14,7 @@ use crate::server::took;
 pub(crate) async fn drain(case: Case, file: &Path) {
     let begin = now();
     let cluster = Cluster::from_kubeconfig(file);
-    let order = Order {
+    let order = DrainOrder {
         node: NodeName::parse(NODE).unwrap(),
         device_uuid: DEVICE.to_owned(),
         owner: CordonOwner {

@@ -2,10 +2,10 @@
 //!
 //! Not here: when (`engine`), and what follows from an answer.
 
-pub mod ailing;
 pub mod evict;
 pub mod pods;
 pub(crate) mod refused;
 pub mod remove;
 pub(crate) mod streams;
+pub mod unhealthy_pods;
 pub mod volumes;

@@ -15,17 +15,17 @@ use crate::{calls::pods, calls::volumes, node};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
 use kubeapi::slim::{Pod, PodDisruptionBudget};
-use kubeapi::watch::{self, Heard, follow};
+use kubeapi::watch::{self, Update, follow};
 
 /// A pod of which nothing but the facts is kept: of a list of thousands no two whole objects are in memory at the
 /// same time.
 #[derive(Debug, Clone)]
-struct Seen {
+struct PodItem {
     version: Option<String>,
     facts: PodFacts,
 }
 
-impl<'de> Deserialize<'de> for Seen {
+impl<'de> Deserialize<'de> for PodItem {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let pod = Pod::deserialize(from)?;
         let facts = pods::facts(&pod);
@@ -33,7 +33,7 @@ impl<'de> Deserialize<'de> for Seen {
     }
 }
 
-impl watch::Object for Seen {
+impl watch::Object for PodItem {
     fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
@@ -41,12 +41,12 @@ impl watch::Object for Seen {
 
 /// The pods of `node`.
 pub(crate) fn pod_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
-    follow::<Seen>(cluster.clone(), pods::scope(node), seed)
+    follow::<PodItem>(cluster.clone(), pods::scope(node), seed)
         .map(|heard| match heard {
-            Heard::Listed(all) => Event::Pods(all.into_iter().map(|pod| pod.facts).collect()),
-            Heard::Put(pod) => Event::Pod(pod.facts),
-            Heard::Gone(pod) => Event::PodGone(pod.facts.pod.uid),
-            Heard::Trouble(error) => Event::Trouble(error.into()),
+            Update::Listed(all) => Event::Pods(all.into_iter().map(|pod| pod.facts).collect()),
+            Update::Put(pod) => Event::Pod(pod.facts),
+            Update::Gone(pod) => Event::PodGone(pod.facts.pod.uid),
+            Update::Trouble(error) => Event::Trouble(error.into()),
         })
         .boxed()
 }
@@ -57,13 +57,13 @@ pub(crate) fn node_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxS
     follow::<Node>(cluster.clone(), node::scope(&name), seed)
         .filter_map(move |heard| {
             let node = match heard {
-                Heard::Listed(all) => {
+                Update::Listed(all) => {
                     all.into_iter().find(|node| node.metadata.name.as_deref() == Some(name.as_str()))
                 }
-                Heard::Put(node) => Some(node),
+                Update::Put(node) => Some(node),
                 // The look at the end tells what a vanished node means.
-                Heard::Gone(_) => None,
-                Heard::Trouble(error) => return std::future::ready(Some(Event::Trouble(error.into()))),
+                Update::Gone(_) => None,
+                Update::Trouble(error) => return std::future::ready(Some(Event::Trouble(error.into()))),
             };
             std::future::ready(node.and_then(|node| node::facts(&node).ok()).map(Event::Node))
         })
@@ -76,20 +76,20 @@ pub(crate) fn budget_events(cluster: &Cluster, namespace: String, seed: u64) -> 
     follow::<PodDisruptionBudget>(cluster.clone(), pods::budget_scope(&namespace), seed)
         .scan(known, move |known, heard| {
             let event = match heard {
-                Heard::Listed(all) => {
+                Update::Listed(all) => {
                     *known = all.iter().map(pods::budget_facts).map(|it| (it.name.clone(), it)).collect();
                     None
                 }
-                Heard::Put(budget) => {
+                Update::Put(budget) => {
                     let facts = pods::budget_facts(&budget);
                     known.insert(facts.name.clone(), facts);
                     None
                 }
-                Heard::Gone(budget) => {
+                Update::Gone(budget) => {
                     known.remove(budget.metadata.name.as_deref().unwrap_or_default());
                     None
                 }
-                Heard::Trouble(error) => Some(Event::Trouble(error.into())),
+                Update::Trouble(error) => Some(Event::Trouble(error.into())),
             };
             let all = || Event::Budgets {
                 namespace: namespace.clone(),
@@ -131,7 +131,7 @@ mod tests {
             "spec": {"nodeName": "n1", "containers": []},
             "status": {"phase": "Running"},
         });
-        let seen: Seen = serde_json::from_value(pod.clone()).unwrap();
+        let seen: PodItem = serde_json::from_value(pod.clone()).unwrap();
         assert_eq!(seen.version.as_deref(), Some("7"));
         assert_eq!(seen.facts, pods::facts(&serde_json::from_value(pod).unwrap()));
     }

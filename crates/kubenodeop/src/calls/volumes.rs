@@ -17,7 +17,7 @@ use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
 use kubeapi::slim::PersistentVolume;
-use kubeapi::watch::{Heard, Scope, follow};
+use kubeapi::watch::{Scope, Update, follow};
 
 /// Namespace and name of a claim.
 type Claim = (String, String);
@@ -109,7 +109,7 @@ enum At {
     /// They are known, and so is what was last said.
     Attachments {
         bound: BTreeMap<String, Claim>,
-        heard: BoxStream<'static, Heard<VolumeAttachment>>,
+        heard: BoxStream<'static, Update<VolumeAttachment>>,
         last: BTreeMap<String, AttachmentFacts>,
     },
 }
@@ -155,16 +155,16 @@ impl Reader {
                         facts(it, &self.node, bound).map(|facts| (facts.name.clone(), facts))
                     };
                     let changed = match heard {
-                        Heard::Listed(all) => {
+                        Update::Listed(all) => {
                             *last = all.iter().filter_map(ours).collect();
                             true
                         }
-                        Heard::Put(one) => ours(&one)
+                        Update::Put(one) => ours(&one)
                             .is_some_and(|(name, facts)| last.insert(name, facts.clone()) != Some(facts)),
-                        Heard::Gone(one) => {
+                        Update::Gone(one) => {
                             one.metadata.name.is_some_and(|name| last.remove(&name).is_some())
                         }
-                        Heard::Trouble(error) => return Err(error),
+                        Update::Trouble(error) => return Err(error),
                     };
                     if changed {
                         return Ok(last.values().cloned().collect());

@@ -13,7 +13,7 @@ use crate::engine::Event;
 use crate::{calls::refused, calls::streams, calls::volumes, drain};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
-use kubeapi::watch::{Heard, follow};
+use kubeapi::watch::{Update, follow};
 
 /// Ends when something in `watched` has changed for the better, also before the call, and says what, as
 /// `budget shop/web now allows 1`. Without a change it never ends; trouble with the server is got over. Dropping
@@ -68,15 +68,15 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
     }
 }
 
-fn detached(watched: &Watched, heard: &Heard<VolumeAttachment>) -> Option<String> {
+fn detached(watched: &Watched, heard: &Update<VolumeAttachment>) -> Option<String> {
     fn name(it: &VolumeAttachment) -> &str {
         it.metadata.name.as_deref().unwrap_or_default()
     }
     match heard {
-        Heard::Listed(all) => watched.volumes_now(&all.iter().map(name).collect::<Vec<_>>()),
-        Heard::Gone(one) => watched.volume_gone(name(one)),
-        Heard::Put(_) => None,
-        Heard::Trouble(error) => {
+        Update::Listed(all) => watched.volumes_now(&all.iter().map(name).collect::<Vec<_>>()),
+        Update::Gone(one) => watched.volume_gone(name(one)),
+        Update::Put(_) => None,
+        Update::Trouble(error) => {
             debug!(error = error.line(), "trouble while waiting for a change");
             None
         }

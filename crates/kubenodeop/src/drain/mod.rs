@@ -19,11 +19,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::engine::{Effect, Engine, Event, Failure, Rules, Said};
+use crate::engine::{Effect, Engine, Event, Failure, LogEvent, Rules};
 use crate::node::Cordoned;
 use crate::node::cordon::CordonOwner;
 use crate::progress::{Marks, Outcome, Progress};
-use crate::{calls::ailing, calls::evict, calls::pods, calls::remove, calls::streams, node};
+use crate::{calls::evict, calls::pods, calls::remove, calls::streams, calls::unhealthy_pods, node};
 use kubeapi::Cluster;
 use kubeapi::names::{NodeName, PodUid};
 use kubeapi::reply::Reply;
@@ -33,7 +33,7 @@ const TOLD_APART: Duration = Duration::from_millis(50);
 
 /// What to empty, in whose name, by which rules.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct DrainOrder {
     /// Our node.
     pub node: NodeName,
     /// Our device: a node that carries another one's UUID is not touched.
@@ -56,7 +56,7 @@ pub struct Order {
 /// unknown whether the server has carried them out. The cordon stays.
 pub async fn drain(
     cluster: &Cluster,
-    order: &Order,
+    order: &DrainOrder,
     now: impl Fn() -> Mono + Send,
     progress: &watch::Sender<Progress>,
 ) -> Outcome {
@@ -104,14 +104,14 @@ pub(crate) fn seed() -> u64 {
 /// Calls under way and watches that are open. Dropping it ends them all.
 struct Executor<'a> {
     cluster: &'a Cluster,
-    order: &'a Order,
+    order: &'a DrainOrder,
     calls: FuturesUnordered<BoxFuture<'a, Event>>,
     watches: SelectAll<BoxStream<'static, Event>>,
     volumes: BoxStream<'static, Event>,
 }
 
 impl<'a> Executor<'a> {
-    fn new(cluster: &'a Cluster, order: &'a Order) -> Self {
+    fn new(cluster: &'a Cluster, order: &'a DrainOrder) -> Self {
         let mut watches = SelectAll::new();
         watches.push(streams::pod_events(cluster, &order.node, seed()));
         watches.push(streams::node_events(cluster, &order.node, seed()));
@@ -148,7 +148,7 @@ impl<'a> Executor<'a> {
                 );
             }
             Effect::Inspect { namespace, budget, selector, shared } => self.call(async move {
-                let found = ailing::inspect(cluster, &namespace, &budget, &selector, shared).await;
+                let found = unhealthy_pods::inspect(cluster, &namespace, &budget, &selector, shared).await;
                 let found = found.map_err(Failure::from);
                 Event::Inspected { namespace, budget, found }
             }),
@@ -173,30 +173,30 @@ fn answered(uid: PodUid, reply: Reply) -> Event {
     Event::Evicted { uid, reply }
 }
 
-async fn look(cluster: &Cluster, order: &Order, turn: u64) -> Event {
+async fn look(cluster: &Cluster, order: &DrainOrder, turn: u64) -> Event {
     let (pods, node) =
         tokio::join!(pods::list(cluster, &order.node), node::read(cluster, &order.node, &order.device_uuid));
     let seen = pods.and_then(|pods| Ok((pods, node?))).map_err(Failure::from);
     Event::Looked { turn, seen }
 }
 
-fn say(node: &NodeName, said: &Said) {
+fn say(node: &NodeName, said: &LogEvent) {
     match said {
-        Said::Evicted(pod) => {
+        LogEvent::Evicted(pod) => {
             info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress eviction accepted");
         }
-        Said::Deleted(pod, rule) => {
+        LogEvent::Deleted(pod, rule) => {
             warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress deletion accepted");
         }
-        Said::Left(pod, rule) => {
+        LogEvent::Left(pod, rule) => {
             warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress pod stays");
         }
-        Said::Gone(pod) => {
+        LogEvent::Gone(pod) => {
             info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress pod is gone");
         }
-        Said::Held(pod, error) => {
+        LogEvent::Held(pod, error) => {
             warn!(%node, %pod, uid = %pod.uid, error, "nodedrain-step:pod-evict-err pod is held");
         }
-        Said::Uncordoned => warn!(%node, "node was uncordoned in mid-drain, cordoning it again"),
+        LogEvent::Uncordoned => warn!(%node, "node was uncordoned in mid-drain, cordoning it again"),
     }
 }

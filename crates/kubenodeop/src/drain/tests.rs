@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::drain::fake::{Change, Fake, Kubelet, World, budget, owned, pod};
-use crate::drain::{Order, drain};
+use crate::drain::{DrainOrder, drain};
 use crate::engine::Rules;
 use crate::node::cordon::CordonOwner;
 use crate::progress::{BlockCode, Marks, Outcome, Progress};
@@ -17,8 +17,8 @@ use kubeapi::Cluster;
 use kubeapi::mock::{self, Answer, Calls};
 use kubeapi::names::NodeName;
 
-fn order() -> Order {
-    Order {
+fn order() -> DrainOrder {
+    DrainOrder {
         node: NodeName::parse("n1").unwrap(),
         device_uuid: "d1".to_owned(),
         owner: CordonOwner {
@@ -44,7 +44,7 @@ impl Attempt {
         Self::with(cluster, order())
     }
 
-    fn with(cluster: &Cluster, order: Order) -> Self {
+    fn with(cluster: &Cluster, order: DrainOrder) -> Self {
         let (sender, progress) = watch::channel(Progress::default());
         let (cluster, clock) = (cluster.clone(), mock::clock());
         let future = async move { drain(&cluster, &order, clock, &sender).await };
@@ -343,7 +343,7 @@ async fn an_attempt_that_may_not_list_pods_fails_with_the_servers_words() {
 async fn an_attempt_against_a_server_that_is_away_ends_at_its_limit_and_says_why() {
     let (cluster, _) = mock::server(|_| Answer::Refused("connection refused"));
     let rules = Rules { attempt: secs(100), ..Rules::default() };
-    let attempt = Attempt::with(&cluster, Order { rules, ..order() });
+    let attempt = Attempt::with(&cluster, DrainOrder { rules, ..order() });
     let outcome = attempt.future.await;
     let Outcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
     assert!(reason.starts_with("not done within 100 s") && reason.contains("connection refused"), "{reason}");

@@ -1,6 +1,6 @@
 //! One attempt: evict until nothing is left, keep the node cordoned, prove it, or say why not.
 //!
-//! Not here: the way of a single pod (`roster`, `track`), making calls, counting attempts (zedkube). Sources:
+//! Not here: the way of a single pod (`pod_table`, `track`), making calls, counting attempts (zedkube). Sources:
 //! goals D5, D18; spec/agents.md 4.3 and 4.4.
 //! Pure: no clock, no I/O, no task.
 
@@ -9,9 +9,9 @@ use std::time::Duration;
 use step::{Core, Mono};
 
 use super::estimate::estimate;
-use super::roster::{Roster, Source};
+use super::pod_table::{PodTable, Source};
 use super::volumes::Detaching;
-use super::words::{Effect, Event, Failure, Rules, Said};
+use super::words::{Effect, Event, Failure, LogEvent, Rules};
 use crate::changes::watched::{NodeMark, Refused, RefusedCall, Watched};
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
@@ -58,7 +58,7 @@ pub struct Engine {
     now: Mono,
     /// When this run of it began; `started` may be before a restart.
     began: Mono,
-    roster: Roster,
+    roster: PodTable,
     volumes: Detaching,
     /// Our node when it was last seen.
     node: Option<NodeMark>,
@@ -97,7 +97,7 @@ impl Engine {
             started: marks.attempt.map_or(now, |mark| mark.min(now)),
             now,
             began: now,
-            roster: Roster::new(rules.clone(), marks, now, Pace::new(!seed)),
+            roster: PodTable::new(rules.clone(), marks, now, Pace::new(!seed)),
             volumes: Detaching::new(rules.volumes, marks.volumes),
             node: None,
             server: None,
@@ -228,7 +228,7 @@ impl Engine {
             if self.cordon == Call::Idle {
                 self.roster.bump();
                 self.cordon = Call::Due(now.max(self.cordon_from));
-                effects.push(Effect::Say(Said::Uncordoned));
+                effects.push(Effect::Say(LogEvent::Uncordoned));
             }
         }
     }

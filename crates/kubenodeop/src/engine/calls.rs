@@ -1,22 +1,22 @@
 //! The calls of an attempt: whom to ask next and how, and what an answer leads to.
 //!
-//! Not here: which pods leave (`roster`). Sources: goals D2 to D4, D6, D11, D16 (budget part).
+//! Not here: which pods leave (`pod_table`). Sources: goals D2 to D4, D6, D11, D16 (budget part).
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use step::Mono;
 
-use super::index::Book;
-use super::roster::Roster;
-use super::track::{State, Track, Way};
-use super::words::{Effect, Said};
+use super::index::PodIndex;
+use super::pod_table::PodTable;
+use super::track::{RemovalCall, State, Track};
+use super::words::{Effect, LogEvent};
 use crate::plan::budget::BudgetFacts;
 use crate::progress::{BlockCode, Left};
 use kubeapi::names::PodUid;
 use kubeapi::reply::Reply;
 
-impl Roster {
+impl PodTable {
     /// The answer to the call for a pod.
     pub(super) fn answered(&mut self, now: Mono, uid: &PodUid, reply: Reply, effects: &mut Vec<Effect>) {
         let Some(track) = self.book.get(uid) else { return };
@@ -28,9 +28,10 @@ impl Roster {
         let many = matches!(reply, Reply::ManyBudgets { .. });
         if done {
             self.returns.sent(&track.facts);
-            let doomed = track.doomed.clone().filter(|_| way == Way::Delete);
-            let said = doomed.map_or(Said::Evicted(pod.clone()), |why| Said::Deleted(pod.clone(), why));
-            if let Said::Deleted(pod, why) = &said {
+            let doomed = track.doomed.clone().filter(|_| way == RemovalCall::Delete);
+            let said =
+                doomed.map_or(LogEvent::Evicted(pod.clone()), |why| LogEvent::Deleted(pod.clone(), why));
+            if let LogEvent::Deleted(pod, why) = &said {
                 self.deleted.push(Left { what: pod.to_string(), why: why.clone() });
             }
             effects.push(Effect::Say(said));
@@ -47,7 +48,7 @@ impl Roster {
         let Some(track) = self.book.get(uid) else { return };
         let code = track.code();
         match track.state {
-            State::Gone => effects.push(Effect::Say(Said::Gone(pod))),
+            State::Gone => effects.push(Effect::Say(LogEvent::Gone(pod))),
             State::Going { .. } | State::Left => {}
             State::Waiting { .. } | State::Asking { .. } | State::Ended => {
                 if matches!(code, Some(BlockCode::Budget | BlockCode::ManyBudgets)) {
@@ -56,7 +57,7 @@ impl Roster {
                     self.book.change(uid, |track| track.told = true);
                 }
                 if code != before {
-                    effects.push(Effect::Say(Said::Held(pod, text)));
+                    effects.push(Effect::Say(LogEvent::Held(pod, text)));
                 }
                 self.settle(now, uid, effects);
             }
@@ -127,16 +128,16 @@ impl Roster {
     }
 
     /// By which call the pod is to be asked now; `None` when it has to wait for its budgets.
-    fn way(&self, track: &Track) -> Option<Way> {
+    fn way(&self, track: &Track) -> Option<RemovalCall> {
         if track.doomed.is_some() {
-            return Some(Way::Delete);
+            return Some(RemovalCall::Delete);
         }
         // The eviction API lets a finished pod go, whatever its budgets say.
         let guards = self.spaces.guards(&track.facts);
         if guards.len() < 2 || track.facts.finished {
-            return Some(Way::Evict);
+            return Some(RemovalCall::Evict);
         }
-        guards.iter().all(|budget| budget.has_room()).then_some(Way::Remove)
+        guards.iter().all(|budget| budget.has_room()).then_some(RemovalCall::Remove)
     }
 
     /// Starts calls, as many as may be under way.
@@ -147,8 +148,9 @@ impl Roster {
                 return;
             }
             let mut book = std::mem::take(&mut self.book);
-            let may = |book: &Book, track: &Track| {
-                self.way(track) != Some(Way::Remove) || !book.removing.contains(&track.facts.pod.namespace)
+            let may = |book: &PodIndex, track: &Track| {
+                self.way(track) != Some(RemovalCall::Remove)
+                    || !book.removing.contains(&track.facts.pod.namespace)
             };
             let ripe = book.ripe(now, free, may);
             self.book = book;
@@ -174,22 +176,22 @@ impl Roster {
                     now,
                     Reply::ManyBudgets { text: text.clone() },
                     BlockCode::ManyBudgets,
-                    Way::Remove,
+                    RemovalCall::Remove,
                 );
             });
             self.held_by_budget(now, uid, false, effects);
             if before != Some(BlockCode::ManyBudgets) {
-                effects.push(Effect::Say(Said::Held(pod, text)));
+                effects.push(Effect::Say(LogEvent::Held(pod, text)));
             }
             return true;
         };
-        if way == Way::Remove && self.book.removing.contains(&pod.namespace) {
+        if way == RemovalCall::Remove && self.book.removing.contains(&pod.namespace) {
             return false;
         }
         effects.push(match way {
-            Way::Evict => Effect::Evict(pod),
-            Way::Remove => Effect::Remove(pod, track.facts.labels.clone()),
-            Way::Delete => Effect::Delete(pod),
+            RemovalCall::Evict => Effect::Evict(pod),
+            RemovalCall::Remove => Effect::Remove(pod, track.facts.labels.clone()),
+            RemovalCall::Delete => Effect::Delete(pod),
         });
         self.book.change(uid, |track| {
             track.asked.get_or_insert(now);

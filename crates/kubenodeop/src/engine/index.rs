@@ -1,7 +1,7 @@
 //! The pods of an attempt with what each event asks about them: counts, and who is due when. Each change of a pod costs
 //! the logarithm of their number; only what is rarely asked, and where pods are held, walks over all of them.
 //!
-//! Not here: what changes a pod (`roster`).
+//! Not here: what changes a pod (`pod_table`).
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::track::{SLACK, State, Track, Way};
+use super::track::{RemovalCall, SLACK, State, Track};
 use super::words::Claim;
 use crate::plan::tier::Tier;
 use crate::progress::Counts;
@@ -20,7 +20,7 @@ type Turn = (Tier, u32, i32, PodUid);
 
 /// The pods, and the indexes over them.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct PodIndex {
     pods: BTreeMap<PodUid, Track>,
     /// By state; those that a rule lets stay do not count.
     pub(super) counts: Counts,
@@ -32,7 +32,7 @@ pub(super) struct Book {
     active: u32,
     /// Calls under way.
     pub(super) asking: usize,
-    /// Namespaces in which a [`Way::Remove`] is under way.
+    /// Namespaces in which a [`RemovalCall::Remove`] is under way.
     pub(super) removing: BTreeSet<String>,
     /// Pods to be asked at a time that is still ahead.
     due: BTreeSet<(Tier, Mono, PodUid)>,
@@ -48,7 +48,7 @@ pub(super) struct Book {
     pub(super) claims: BTreeSet<Claim>,
 }
 
-impl Book {
+impl PodIndex {
     /// No pods yet; of those that have left before, these claims are known.
     pub(super) fn owing(claims: BTreeSet<Claim>) -> Self {
         Self { claims, ..Self::default() }
@@ -114,7 +114,7 @@ impl Book {
         }
         if let State::Asking { way, .. } = track.state {
             self.asking += 1;
-            if way == Way::Remove {
+            if way == RemovalCall::Remove {
                 self.removing.insert(facts.pod.namespace.clone());
             }
         }
@@ -135,14 +135,14 @@ impl Book {
         }
         if let State::Asking { way, .. } = track.state {
             self.asking -= 1;
-            if way == Way::Remove {
+            if way == RemovalCall::Remove {
                 self.removing.remove(&facts.pod.namespace);
             }
         }
     }
 
     fn count(&mut self, track: &Track, add: fn(u32, u32) -> u32) {
-        let evicted = matches!(track.accepted, Some(Way::Evict | Way::Remove));
+        let evicted = matches!(track.accepted, Some(RemovalCall::Evict | RemovalCall::Remove));
         self.evicted = add(self.evicted, u32::from(evicted));
         self.active = add(self.active, u32::from(track.is_active()));
         self.refused = add(self.refused, u32::from(track.state == State::Ended));

@@ -5,7 +5,7 @@
 
 use step::Mono;
 
-use super::roster::Roster;
+use super::pod_table::PodTable;
 use super::track::Over;
 use super::words::{Effect, PodAction, Rules};
 use crate::plan::tier::Tier;
@@ -58,7 +58,7 @@ impl Rules {
     }
 }
 
-impl Roster {
+impl PodTable {
     /// Does what is due about pods and tiers that are over their time. The reason, when the attempt fails on it.
     pub(super) fn enforce(&mut self, now: Mono, effects: &mut Vec<Effect>) -> Option<String> {
         self.clock.follow(now, self.book.open_tier());
@@ -96,7 +96,7 @@ impl Roster {
         None
     }
 
-    /// When [`Roster::enforce`] has something to do.
+    /// When [`PodTable::enforce`] has something to do.
     pub(super) fn next_limit(&self) -> Option<Mono> {
         let pod = self.rules.pod.after.and_then(|after| Some(self.book.first_in_time()?.0 + after));
         let tier = self.rules.tier.after.filter(|_| !self.clock.over);

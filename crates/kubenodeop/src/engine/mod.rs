@@ -8,9 +8,9 @@ mod calls;
 mod estimate;
 mod index;
 mod limits;
-mod roster;
+mod namespace_budgets;
+mod pod_table;
 mod sentence;
-mod spaces;
 mod sticky;
 mod telling;
 #[cfg(test)]
@@ -20,4 +20,6 @@ mod volumes;
 mod words;
 
 pub use attempt::Engine;
-pub use words::{Claim, Effect, Event, Failure, Limit, PodAction, Rules, Said, StickyAction, VolumeAction};
+pub use words::{
+    Claim, Effect, Event, Failure, Limit, LogEvent, PodAction, Rules, StickyAction, VolumeAction,
+};

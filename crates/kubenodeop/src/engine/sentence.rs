@@ -5,19 +5,19 @@
 
 use step::Mono;
 
-use super::spaces::Spaces;
+use super::namespace_budgets::NamespaceBudgets;
 use super::track::{Over, Refusal, State, Track};
 use super::words::Rules;
 use crate::plan::budget::BudgetFacts;
 use crate::plan::held;
-use crate::plan::hindrance::Hindrance;
+use crate::plan::unhealthy::UnhealthyPod;
 use crate::progress::{BlockCode, Blocker};
 
 /// What holds the pod, when something does.
 pub(super) fn blocker(
     now: Mono,
     track: &Track,
-    spaces: &Spaces,
+    spaces: &NamespaceBudgets,
     returns: u32,
     rules: &Rules,
 ) -> Option<Blocker> {
@@ -67,7 +67,7 @@ pub(super) fn limit(over: Over, rules: &Rules) -> String {
     format!("of {} s for a {what}", after.unwrap_or_default().as_secs())
 }
 
-fn refused(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, String) {
+fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
     let (pod, text) = (&track.facts.pod, refusal.reply.text());
     let reason = match refusal.code {
         BlockCode::Budget | BlockCode::ManyBudgets => return by_budget(track, refusal, spaces),
@@ -86,7 +86,7 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, Str
     (refusal.code, reason)
 }
 
-fn by_budget(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, String) {
+fn by_budget(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
     let (pod, text) = (&track.facts.pod, refusal.reply.text());
     let guards = spaces.guards(&track.facts);
     if guards.is_empty() {
@@ -95,7 +95,7 @@ fn by_budget(track: &Track, refusal: &Refusal, spaces: &Spaces) -> (BlockCode, S
         return (refusal.code, format!("pod {pod} {why}: {text}"));
     }
     let full = guards.iter().filter(|budget| !budget.has_room());
-    let hindrances: Vec<&Hindrance> = full.flat_map(|budget| spaces.hindrances(budget)).collect();
+    let hindrances: Vec<&UnhealthyPod> = full.flat_map(|budget| spaces.hindrances(budget)).collect();
     let (code, reason) = held::by_budgets(pod, &guards, &hindrances, refusal.code);
     let behind = guards.iter().filter_map(|budget| Some((budget, spaces.ready(budget)?)));
     let behind: Vec<String> = behind

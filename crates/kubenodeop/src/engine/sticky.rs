@@ -1,6 +1,6 @@
 //! Workloads whose pods come back to this node: counted, and called sticky at the limit.
 //!
-//! Not here: what becomes of their pods (`roster`). Source: goals D10.
+//! Not here: what becomes of their pods (`pod_table`). Source: goals D10.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};

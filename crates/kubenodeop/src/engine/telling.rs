@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::roster::Roster;
+use super::pod_table::PodTable;
 use super::sentence;
-use super::track::{State, Track, Way};
+use super::track::{RemovalCall, State, Track};
 use super::words::Claim;
 use crate::changes::watched::{Refused, RefusedCall};
 use crate::plan::PodFacts;
@@ -24,8 +24,8 @@ const MARKED_AFTER: Duration = Duration::from_secs(30);
 /// As many pods are marked.
 const MARKED: usize = 64;
 
-impl Roster {
-    /// When [`Roster::ask_due`] or [`Roster::inspect`] has something to do, as far as time decides it.
+impl PodTable {
+    /// When [`PodTable::ask_due`] or [`PodTable::inspect`] has something to do, as far as time decides it.
     pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
         let due = self.book.next_due().filter(|_| self.book.asking < self.rules.at_once);
         let more = self.marked(now).count() < MARKED;
@@ -63,9 +63,9 @@ impl Roster {
             let Reply::Permanent { by, .. } = refusal.reply else { return None };
             let pod = track.facts.pod.clone();
             let call = match refusal.way {
-                Way::Evict => RefusedCall::Evict(pod),
-                Way::Remove => RefusedCall::Remove(pod, track.facts.labels.clone()),
-                Way::Delete => RefusedCall::Delete(pod),
+                RemovalCall::Evict => RefusedCall::Evict(pod),
+                RemovalCall::Remove => RefusedCall::Remove(pod, track.facts.labels.clone()),
+                RemovalCall::Delete => RefusedCall::Delete(pod),
             };
             Some(Refused { call, by })
         };

@@ -1,6 +1,6 @@
 //! One pod in an attempt: where it is on its way out.
 //!
-//! Not here: the other pods, the order of calls (`roster`), what is said about it (`sentence`). Source: goals D1
+//! Not here: the other pods, the order of calls (`pod_table`), what is said about it (`sentence`). Source: goals D1
 //! to D3.
 //! Pure: no clock, no I/O, no task.
 
@@ -26,7 +26,7 @@ pub(super) struct Track {
     /// Refusals in a row.
     pub(super) tries: u32,
     /// The server has accepted to end this very pod.
-    pub(super) accepted: Option<Way>,
+    pub(super) accepted: Option<RemovalCall>,
     /// Since when it is asked to leave, or is ending.
     pub(super) asked: Option<Mono>,
     /// Which limit it is over.
@@ -50,7 +50,7 @@ pub(super) enum State {
     Waiting { due: Mono, not_before: Mono },
     /// The call is under way. `absent` when we have heard meanwhile that the pod is gone: the answer is waited
     /// for all the same, so that there is never a second call for it.
-    Asking { way: Way, absent: bool },
+    Asking { way: RemovalCall, absent: bool },
     /// Its end has begun.
     Going { since: Mono },
     /// The server refuses for good.
@@ -63,7 +63,7 @@ pub(super) enum State {
 
 /// By which call a pod is asked to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum RemovalCall {
     /// The eviction API.
     Evict,
     /// A claim on each of its budgets, then a deletion.
@@ -89,7 +89,7 @@ pub(super) struct Refusal {
     /// Since when the code holds.
     pub(super) since: Mono,
     /// By which call it was asked.
-    pub(super) way: Way,
+    pub(super) way: RemovalCall,
 }
 
 impl Track {
@@ -158,7 +158,7 @@ impl Track {
         let way = match self.state {
             State::Asking { way, .. } => way,
             State::Waiting { .. } | State::Going { .. } | State::Ended | State::Left | State::Gone => {
-                Way::Evict
+                RemovalCall::Evict
             }
         };
         let code = match &reply {
@@ -173,7 +173,7 @@ impl Track {
                 self.state = State::Gone;
                 return;
             }
-            Reply::Budget { .. } if way == Way::Remove => BlockCode::ManyBudgets,
+            Reply::Budget { .. } if way == RemovalCall::Remove => BlockCode::ManyBudgets,
             Reply::Budget { .. } => BlockCode::Budget,
             Reply::ManyBudgets { .. } => BlockCode::ManyBudgets,
             Reply::NamespaceEnding { .. } => BlockCode::NamespaceEnding,
@@ -197,7 +197,7 @@ impl Track {
     }
 
     /// Notes why it is held.
-    pub(super) fn refused(&mut self, now: Mono, reply: Reply, code: BlockCode, way: Way) {
+    pub(super) fn refused(&mut self, now: Mono, reply: Reply, code: BlockCode, way: RemovalCall) {
         let since = match &self.refusal {
             Some(held) if held.code == code => held.since,
             Some(_) | None => now,

@@ -1,6 +1,6 @@
 //! The volumes of pods that have left: waited for until none of them is attached here, or their time is over.
 //!
-//! Not here: which pods leave (`roster`), reading attachments. Sources: goals D13, D15.
+//! Not here: which pods leave (`pod_table`), reading attachments. Sources: goals D13, D15.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeSet;

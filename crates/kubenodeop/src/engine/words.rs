@@ -10,7 +10,7 @@ use crate::calls::volumes::AttachmentFacts;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, Selector};
-use crate::plan::hindrance::Inspected;
+use crate::plan::unhealthy::Inspected;
 use crate::progress::Outcome;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::Reply;
@@ -191,14 +191,14 @@ pub enum Effect {
     /// Follow the attachments of the volumes of these claims, and of no others any more.
     FollowVolumes(BTreeSet<Claim>),
     /// Write to the log.
-    Say(Said),
+    Say(LogEvent),
     /// The attempt is over.
     End(Outcome),
 }
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum LogEvent {
     /// The server has accepted the eviction.
     Evicted(PodRef),
     /// The server has accepted the deletion of the pod, and by which rule it was asked for.

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::calls::{pods, remove};
-use crate::drain::{Order, drain};
+use crate::drain::{DrainOrder, drain};
 use crate::engine::Rules;
 use crate::node;
 use crate::node::cordon::CordonOwner;
@@ -284,7 +284,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         let (mut marks, mut limit) = (self.order.marks.clone(), self.order.attempt.clone());
         let outcome = loop {
             let attempt = *limit.borrow_and_update();
-            let order = Order {
+            let order = DrainOrder {
                 node: self.order.node.clone(),
                 device_uuid: self.order.device_uuid.clone(),
                 owner: self.order.owner.clone(),

@@ -26,7 +26,7 @@ use kubeapi::Cluster;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
 use kubeapi::slim::{ContainerStatus, Meta, Pod};
-use kubeapi::watch::{Heard, Object, Scope, follow};
+use kubeapi::watch::{Object, Scope, Update, follow};
 use kubeapi::{Error, nodes};
 
 /// The namespace of the leases of nodes.
@@ -124,19 +124,19 @@ fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
         let node = node_fact(&boot, listed(&cluster, &node::scope(&boot.node)).await);
         let lease = lease_fact(&boot, listed(&cluster, &lease_scope(&boot)).await);
         let storage = match listed::<Lean>(&cluster, &pod_scope(&boot)).await {
-            Heard::Listed(all) => storage(all.into_iter().filter_map(|pod| pod.crashing)),
-            Heard::Put(_) | Heard::Gone(_) => return vec![node, lease],
-            Heard::Trouble(error) => trouble(Layer::Storage, &error),
+            Update::Listed(all) => storage(all.into_iter().filter_map(|pod| pod.crashing)),
+            Update::Put(_) | Update::Gone(_) => return vec![node, lease],
+            Update::Trouble(error) => trouble(Layer::Storage, &error),
         };
         vec![Fact::Service(Ok(())), node, lease, storage]
     };
     stream::once(look).flat_map(stream::iter).boxed()
 }
 
-async fn listed<K: Object>(cluster: &Cluster, scope: &Scope) -> Heard<K> {
+async fn listed<K: Object>(cluster: &Cluster, scope: &Scope) -> Update<K> {
     match scope.list_all::<K>(cluster).await {
-        Ok(list) => Heard::Listed(list.items),
-        Err(error) => Heard::Trouble(error),
+        Ok(list) => Update::Listed(list.items),
+        Err(error) => Update::Trouble(error),
     }
 }
 
@@ -168,7 +168,7 @@ fn trouble(layer: Layer, error: &Error) -> Fact {
     }
 }
 
-fn heard<K: Object>(cluster: &Cluster, scope: Scope) -> BoxStream<'static, Heard<K>> {
+fn heard<K: Object>(cluster: &Cluster, scope: Scope) -> BoxStream<'static, Update<K>> {
     follow::<K>(cluster.clone(), scope, RandomState::new().hash_one("jitter")).boxed()
 }
 
@@ -177,14 +177,14 @@ fn node_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
     heard::<Node>(cluster, node::scope(&boot.node)).map(move |heard| node_fact(&boot, heard)).boxed()
 }
 
-fn node_fact(boot: &Boot, heard: Heard<Node>) -> Fact {
+fn node_fact(boot: &Boot, heard: Update<Node>) -> Fact {
     let node = match heard {
-        Heard::Listed(all) => {
+        Update::Listed(all) => {
             all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
         }
-        Heard::Put(node) => Some(node),
-        Heard::Gone(_) => None,
-        Heard::Trouble(error) => return trouble(Layer::Node, &error),
+        Update::Put(node) => Some(node),
+        Update::Gone(_) => None,
+        Update::Trouble(error) => return trouble(Layer::Node, &error),
     };
     let Some(node) = node else {
         return Fact::Trouble(Layer::Node, "there is no such Node object".to_owned());
@@ -223,14 +223,14 @@ fn lease_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
     heard::<Lease>(cluster, lease_scope(&boot)).map(move |heard| lease_fact(&boot, heard)).boxed()
 }
 
-fn lease_fact(boot: &Boot, heard: Heard<Lease>) -> Fact {
+fn lease_fact(boot: &Boot, heard: Update<Lease>) -> Fact {
     let lease = match heard {
-        Heard::Listed(all) => {
+        Update::Listed(all) => {
             all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
         }
-        Heard::Put(lease) => Some(lease),
-        Heard::Gone(_) => None,
-        Heard::Trouble(error) => return trouble(Layer::Lease, &error),
+        Update::Put(lease) => Some(lease),
+        Update::Gone(_) => None,
+        Update::Trouble(error) => return trouble(Layer::Lease, &error),
     };
     lease.map_or_else(
         || Fact::Trouble(Layer::Lease, "there is no such lease".to_owned()),
@@ -302,16 +302,16 @@ fn pod_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
     heard::<Lean>(cluster, pod_scope(boot))
         .scan(crashing, move |crashing, heard| {
             match heard {
-                Heard::Listed(all) => {
+                Update::Listed(all) => {
                     let all = all.into_iter().map(|pod| (uid(&pod), pod.crashing));
                     *crashing = all.filter_map(|(uid, named)| Some((uid, named?))).collect();
                 }
-                Heard::Put(pod) => match pod.crashing.clone() {
+                Update::Put(pod) => match pod.crashing.clone() {
                     Some(named) => drop(crashing.insert(uid(&pod), named)),
                     None => drop(crashing.remove(&uid(&pod))),
                 },
-                Heard::Gone(pod) => drop(crashing.remove(&uid(&pod))),
-                Heard::Trouble(error) => {
+                Update::Gone(pod) => drop(crashing.remove(&uid(&pod))),
+                Update::Trouble(error) => {
                     return std::future::ready(Some(trouble(Layer::Storage, &error)));
                 }
             }

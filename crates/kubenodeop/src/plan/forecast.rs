@@ -10,9 +10,9 @@ use crate::calls::volumes::AttachmentFacts;
 use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::held;
-use crate::plan::hindrance::Hindrance;
 use crate::plan::placement::{Needs, Peer};
 use crate::plan::tier::Tier;
+use crate::plan::unhealthy::UnhealthyPod;
 use crate::plan::{Class, Owner, PodFacts, Why};
 use crate::progress::BlockCode;
 use kubeapi::names::PodRef;
@@ -32,7 +32,7 @@ pub struct Survey {
     /// Budgets that let pods pass that are not Ready (`unhealthyPodEvictionPolicy: AlwaysAllow`).
     pub lenient: BTreeSet<Named>,
     /// What keeps budgets without room from having any, by namespace and name.
-    pub hindrances: BTreeMap<Named, Vec<Hindrance>>,
+    pub hindrances: BTreeMap<Named, Vec<UnhealthyPod>>,
     /// The other nodes.
     pub peers: Vec<Peer>,
     /// Namespaces that are being deleted.
@@ -318,7 +318,7 @@ impl Survey {
 
     fn held_now(&self, pod: &PodRef, guards: &[&BudgetFacts]) -> (BlockCode, String) {
         let full = guards.iter().filter(|budget| !budget.has_room());
-        let hindrances: Vec<&Hindrance> = full
+        let hindrances: Vec<&UnhealthyPod> = full
             .filter_map(|budget| self.hindrances.get(&(budget.namespace.clone(), budget.name.clone())))
             .flatten()
             .collect();

@@ -5,7 +5,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use crate::plan::budget::BudgetFacts;
-use crate::plan::hindrance::{Hindrance, Why};
+use crate::plan::unhealthy::{UnhealthyPod, Why};
 use crate::progress::BlockCode;
 use kubeapi::names::PodRef;
 
@@ -17,7 +17,7 @@ const NAMED: usize = 3;
 pub fn by_budgets(
     pod: &PodRef,
     guards: &[&BudgetFacts],
-    hindrances: &[&Hindrance],
+    hindrances: &[&UnhealthyPod],
     code: BlockCode,
 ) -> (BlockCode, String) {
     let numbers = guards.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -48,7 +48,7 @@ pub fn is_stuck(budget: &BudgetFacts) -> bool {
 }
 
 /// The scheduler's sentence about a pod that no node takes.
-fn unplaced(hindrance: &Hindrance) -> Option<&str> {
+fn unplaced(hindrance: &UnhealthyPod) -> Option<&str> {
     match &hindrance.why {
         Why::Unplaced(sentence) if !sentence.is_empty() => Some(sentence),
         Why::Unplaced(_) | Why::NotReady | Why::Ending => None,
@@ -61,15 +61,15 @@ mod tests {
     use crate::plan::budget::tests::budget;
     use crate::plan::class::tests::pod;
 
-    fn hindrance(name: &str, why: Why) -> Hindrance {
-        Hindrance { pod: format!("shop/{name}"), node: String::new(), since: String::new(), why }
+    fn hindrance(name: &str, why: Why) -> UnhealthyPod {
+        UnhealthyPod { pod: format!("shop/{name}"), node: String::new(), since: String::new(), why }
     }
 
     #[test]
     fn o2_d6_d7_what_is_said_has_the_names_and_numbers_of_all() {
         let (full, other, stuck) =
             (budget("web", [0, 2, 2, 3]), budget("all", [1, 9, 8, 9]), budget("web", [0, 3, 3, 3]));
-        let sick: Vec<Hindrance> =
+        let sick: Vec<UnhealthyPod> =
             ["a", "b", "c", "d"].iter().map(|name| hindrance(name, Why::NotReady)).collect();
         let homeless = [hindrance("a", Why::NotReady), hindrance("b", Why::Unplaced("0/2 nodes".to_owned()))];
         let none = BudgetFacts { uncounted: "no scale".to_owned(), ..budget("vm", [0, 1, 0, 0]) };

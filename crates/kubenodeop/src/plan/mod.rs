@@ -7,11 +7,11 @@ pub mod budget;
 pub(crate) mod class;
 pub mod forecast;
 pub mod held;
-pub mod hindrance;
 pub mod placement;
 pub(crate) mod scheduling;
 pub mod survey;
 pub mod tier;
+pub mod unhealthy;
 
 pub use class::{Class, KEPT_APPS, KEPT_APPS_SELECTOR, Owner, PodFacts, Why};
 pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned};

@@ -12,11 +12,11 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Resource;
 use kube::core::ObjectList;
 
-use crate::calls::ailing::hindrance;
+use crate::calls::unhealthy_pods::hindrance;
 use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
-use crate::plan::hindrance::Hindrance;
 use crate::plan::scheduling::{needs, peer};
+use crate::plan::unhealthy::UnhealthyPod;
 use crate::{calls::pods, calls::volumes, node};
 use kubeapi::Cluster;
 use kubeapi::Error;
@@ -108,7 +108,7 @@ fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {
 }
 
 /// By budget without room, the pods that keep it so.
-fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String), Vec<Hindrance>> {
+fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String), Vec<UnhealthyPod>> {
     let now = Timestamp::now();
     let none = BTreeMap::new();
     let guards = |budget: &BudgetFacts, pod: &Pod| {
@@ -118,7 +118,7 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
     let full = budgets.iter().filter(|budget| !budget.has_room());
     full.map(|budget| {
         let selected = pods.iter().filter(|pod| guards(budget, pod));
-        let mut found: Vec<Hindrance> = selected.filter_map(|pod| hindrance(pod, now)).collect();
+        let mut found: Vec<UnhealthyPod> = selected.filter_map(|pod| hindrance(pod, now)).collect();
         found.sort();
         ((budget.namespace.clone(), budget.name.clone()), found)
     })

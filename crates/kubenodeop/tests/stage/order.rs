@@ -1,7 +1,7 @@
 //! What is ordered: to empty n1, in the name of one request, on the test's clock.
 
 use kubeapi::NodeName;
-use kubenodeop::{CordonOwner, Marks, Order, Rules};
+use kubenodeop::{CordonOwner, DrainOrder, Marks, Rules};
 use step::Mono;
 use tokio::time::Instant;
 
@@ -27,6 +27,6 @@ pub(crate) fn owner() -> CordonOwner {
 }
 
 /// The first attempt to empty n1.
-pub(crate) fn order(rules: Rules) -> Order {
-    Order { node: n1(), device_uuid: DEVICE.to_owned(), owner: owner(), rules, marks: Marks::default() }
+pub(crate) fn order(rules: Rules) -> DrainOrder {
+    DrainOrder { node: n1(), device_uuid: DEVICE.to_owned(), owner: owner(), rules, marks: Marks::default() }
 }

@@ -61,7 +61,7 @@ fn columns(resource: &str) -> &'static str {
         "nodes" => "Name,Status,Roles,Age,Version,Internal-IP*",
         "pods" => "Name,Ready,Status,Restarts,Age,IP*,Node*",
         "namespaces" => "Name,Status,Age",
-        "events" => "Last Seen,Type,Reason,Object,Message,Name*",
+        "events" => "Last ApiRequest,Type,Reason,Object,Message,Name*",
         "apps/deployments" => "Name,Ready,Up-to-date,Available,Age",
         "apps/replicasets" | "apps/daemonsets" => "Name,Desired,Current,Ready,Age",
         "apps/statefulsets" => "Name,Ready,Age",

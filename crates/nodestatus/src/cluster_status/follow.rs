@@ -11,12 +11,12 @@ use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
 use tracing::info;
 
 use super::rules::{Facts, Place, Verdict, place};
+use crate::ClusterMembership;
 use crate::GLOBAL;
-use crate::Standing;
 use crate::token::{self, Answer};
 use agent::duties;
 
-enum Heard {
+enum StatusEvent {
     Network(Box<DeviceNetworkStatus>),
     /// The ports have been looked for; there may be none.
     NetworkRead,
@@ -24,7 +24,7 @@ enum Heard {
     Token(Box<Answer>),
 }
 
-impl From<Answer> for Heard {
+impl From<Answer> for StatusEvent {
     fn from(answer: Answer) -> Self {
         Self::Token(Box::new(answer))
     }
@@ -32,9 +32,9 @@ impl From<Answer> for Heard {
 
 /// The publisher of the status. It goes with its agent and not with the task, which may end a moment later: the agent
 /// can be started again at once.
-pub(crate) struct Speaker(Arc<Mutex<Said>>);
+pub(crate) struct Speaker(Arc<Mutex<StatusOutlet>>);
 
-type Said = Outlet<EdgeNodeClusterStatus>;
+type StatusOutlet = Outlet<EdgeNodeClusterStatus>;
 
 impl Speaker {
     /// Becomes the publisher.
@@ -49,7 +49,7 @@ impl Speaker {
     pub(crate) fn follow(
         &self,
         station: Station,
-        standing: watch::Receiver<Standing>,
+        standing: watch::Receiver<ClusterMembership>,
         places: watch::Sender<Option<Place>>,
     ) -> impl Future<Output = ()> + Send + use<> {
         run(station, Arc::downgrade(&self.0), standing, places)
@@ -58,16 +58,16 @@ impl Speaker {
 
 async fn run(
     station: Station,
-    said: Weak<Mutex<Said>>,
-    mut standing: watch::Receiver<Standing>,
+    said: Weak<Mutex<StatusOutlet>>,
+    mut standing: watch::Receiver<ClusterMembership>,
     places: watch::Sender<Option<Place>>,
 ) {
     let (outbox, mut inbox) = turn::inbox();
     let mut tasks = Tasks::new(outbox);
     tasks.follow::<DeviceNetworkStatus>(&station.bus, "nim", |change| match change {
-        Change::Put { value, .. } => Some(Heard::Network(Box::new(value))),
-        Change::Gone { .. } => Some(Heard::Network(Box::default())),
-        Change::Synced => Some(Heard::NetworkRead),
+        Change::Put { value, .. } => Some(StatusEvent::Network(Box::new(value))),
+        Change::Gone { .. } => Some(StatusEvent::Network(Box::default())),
+        Change::Synced => Some(StatusEvent::NetworkRead),
         Change::Restarted(_) | Change::Bad(_) => None,
     });
     let (sealed, asked) = watch::channel(None);
@@ -110,18 +110,18 @@ async fn run(
     }
 }
 
-fn take(facts: &mut Facts, heard: Heard) {
+fn take(facts: &mut Facts, heard: StatusEvent) {
     match heard {
-        Heard::Token(answer) => facts.opened(*answer),
-        Heard::Network(network) => facts.network = Some(*network),
-        Heard::NetworkRead => {
+        StatusEvent::Token(answer) => facts.opened(*answer),
+        StatusEvent::Network(network) => facts.network = Some(*network),
+        StatusEvent::NetworkRead => {
             facts.network.get_or_insert_default();
         }
     }
 }
 
 /// Says what is to be said; the server is told its place last, and only what was said.
-fn publish(said: &mut Said, verdict: Verdict, places: &watch::Sender<Option<Place>>) {
+fn publish(said: &mut StatusOutlet, verdict: Verdict, places: &watch::Sender<Option<Place>>) {
     let now = match verdict {
         Verdict::Keep => return,
         Verdict::Stay => said.get(GLOBAL).and_then(place),
@@ -166,7 +166,7 @@ mod tests {
         json!({ "Ports": [{ "IfName": "eth7", "Logicallabel": "lan", "ClusterIPAddr": address }] })
     }
 
-    fn standing(membership: Membership) -> Standing {
+    fn standing(membership: Membership) -> ClusterMembership {
         let valid = membership == Membership::Member;
         let config = json!({
             "Initialized": true, "Valid": valid, "ClusterName": "c", "ClusterInterface": "lan",
@@ -174,7 +174,7 @@ mod tests {
             "CipherToken": { "IsCipher": true, "InitialValue": "c2VjcmV0" },
         });
         let config = Some(Arc::new(serde_json::from_value(config).unwrap()));
-        Standing { membership, config, ..Standing::default() }
+        ClusterMembership { membership, config, ..ClusterMembership::default() }
     }
 
     #[tokio::test]
@@ -184,7 +184,7 @@ mod tests {
         let bus = Bus::open(root.path()).unwrap();
         let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: String::new() };
         let (sender, mut places) = watch::channel(None);
-        let stands = watch::Sender::new(Standing::default());
+        let stands = watch::Sender::new(ClusterMembership::default());
         let troubles = Troubles::open(&station.bus, station.clock, NAME);
         let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();

@@ -13,8 +13,8 @@ use topics::{
 };
 
 use super::balance::balance;
+use crate::ClusterMembership;
 use crate::Membership;
-use crate::Standing;
 use crate::token::{Answer, Sealed, Token};
 
 /// The newest facts.
@@ -55,7 +55,7 @@ pub(crate) struct Place {
 
 impl Facts {
     /// Takes how the node stands; a config with another token forgets the last one.
-    pub(super) fn stands(&mut self, standing: &Standing) {
+    pub(super) fn stands(&mut self, standing: &ClusterMembership) {
         self.leaving = standing.membership == Membership::Leaving;
         let config = standing.left.as_ref().or(standing.config.as_ref());
         let wanted = config.map(AsRef::as_ref).and_then(Sealed::of).map(|it| it.block);

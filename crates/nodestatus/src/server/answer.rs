@@ -19,8 +19,8 @@ use tracing::warn;
 use uuid::Uuid;
 
 use super::joined::Joined;
+use super::node_list::NodeList;
 use super::peers::{Peers, Question};
-use super::roster::Roster;
 use super::statement::Statement;
 use super::view::View;
 use super::{app, metrics, nodes, page};
@@ -113,23 +113,23 @@ impl Patience {
 
 /// Answers requests.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct Router {
     bus: Bus,
     clock: Clock,
     joined: Arc<Joined>,
-    roster: Arc<Roster>,
+    roster: Arc<NodeList>,
     peers: Arc<Peers>,
     outage: Arc<Statement>,
     readers: Arc<Semaphore>,
 }
 
-impl Desk {
-    /// A desk with what it asks.
+impl Router {
+    /// A router and what it asks.
     pub(crate) fn new(
         bus: Bus,
         clock: Clock,
         joined: Joined,
-        roster: Arc<Roster>,
+        roster: Arc<NodeList>,
         peers: Peers,
         outage: Statement,
     ) -> Self {
@@ -138,7 +138,7 @@ impl Desk {
     }
 
     /// The answer to one request at `place`, which was reached at `own`. It waits for the API at most as long as
-    /// `joined` and `roster` do, and for other nodes only after it has asked for `patience`.
+    /// `joined` and `node_list` do, and for other nodes only after it has asked for `patience`.
     pub(super) async fn answer(
         &self,
         place: Place,

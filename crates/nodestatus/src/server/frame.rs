@@ -18,7 +18,7 @@ const LEVELS: u32 = 16;
 
 /// What came from a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum PeerBytes {
     /// Its object.
     Object(String),
     /// Nothing within this time.
@@ -35,13 +35,13 @@ struct Missing {
 }
 
 /// The whole answer. `own` is an object.
-pub(super) fn frame(own: &str, heard: &[Heard]) -> String {
+pub(super) fn frame(own: &str, heard: &[PeerBytes]) -> String {
     let mut whole = format!("{{\n  \"key\": \"cluster-app\",\n  \"value\": [{own}");
     for one in heard {
         let object = match one {
-            Heard::Object(text) => text.clone(),
-            Heard::Silent(peer, limit) => missing(*peer, *limit),
-            Heard::Nothing => continue,
+            PeerBytes::Object(text) => text.clone(),
+            PeerBytes::Silent(peer, limit) => missing(*peer, *limit),
+            PeerBytes::Nothing => continue,
         };
         if whole.len() + object.len() < WHOLE_BYTES {
             whole.push(',');
@@ -150,9 +150,9 @@ mod tests {
     fn peers_stand_behind_the_own_object_in_the_documented_frame() {
         let peer = "10.244.244.2".parse().unwrap();
         let heard = [
-            Heard::Object("{\"hostname\":\"n3\"}".to_owned()),
-            Heard::Nothing,
-            Heard::Silent(peer, Duration::from_secs(5)),
+            PeerBytes::Object("{\"hostname\":\"n3\"}".to_owned()),
+            PeerBytes::Nothing,
+            PeerBytes::Silent(peer, Duration::from_secs(5)),
         ];
         let expected = "{\n  \"key\": \"cluster-app\",\n  \"value\": [{\n  \"hostname\": \"n1\"\n},\
             {\"hostname\":\"n3\"},{\n  \"hostname\": \"10.244.244.2\",\n  \"errors\": \"no answer within 5 s\"\n}]\n}\n";
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn the_whole_is_not_longer_than_its_limit_and_stays_json() {
         let large = format!("{{\"a\":\"{}\"}}", "b".repeat(1 << 19));
-        let whole = frame(OWN, &vec![Heard::Object(large); 9]);
+        let whole = frame(OWN, &vec![PeerBytes::Object(large); 9]);
         assert!(whole.len() <= WHOLE_BYTES + 8, "{}", whole.len());
         let read: Value = serde_json::from_str(&whole).unwrap();
         assert_eq!(read["value"].as_array().unwrap().len(), 4);

@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use super::answer::{Desk, Patience};
-use super::guests::Guests;
+use super::answer::{Patience, Router};
+use super::connection_counts::ConnectionCounts;
 use crate::cluster_status::Place;
 
 /// No head of a request is longer.
@@ -68,15 +68,15 @@ impl Default for Limits {
 /// Serves at each place in turn until nobody can name another. `bound` says where it listens.
 pub(crate) async fn serve(
     limits: Limits,
-    desk: Desk,
+    router: Router,
     mut places: watch::Receiver<Option<Place>>,
     bound: watch::Sender<Option<SocketAddr>>,
 ) {
-    let mut hall = Hall {
-        guests: Arc::new(Mutex::new(Guests::new(limits.most, limits.most_of_one))),
-        connections: JoinSet::new(),
+    let mut hall = Connections {
+        counts: Arc::new(Mutex::new(ConnectionCounts::new(limits.most, limits.most_of_one))),
+        tasks: JoinSet::new(),
         limits: limits.clone(),
-        desk,
+        router,
     };
     let mut said = String::new();
     loop {
@@ -127,23 +127,23 @@ async fn listen(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr
 }
 
 /// The connections of all places so far; those of a former one end within their limit.
-struct Hall {
-    guests: Arc<Mutex<Guests>>,
-    connections: JoinSet<()>,
+struct Connections {
+    counts: Arc<Mutex<ConnectionCounts>>,
+    tasks: JoinSet<()>,
     limits: Limits,
-    desk: Desk,
+    router: Router,
 }
 
-/// A place among the guests; given back when it is dropped.
-struct Seat(Arc<Mutex<Guests>>, IpAddr);
+/// Leave to serve one connection; returned when it is dropped.
+struct ConnectionPermit(Arc<Mutex<ConnectionCounts>>, IpAddr);
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).leave(self.1);
     }
 }
 
-impl Hall {
+impl Connections {
     /// Takes connections for good. Dropping it loses none that was taken.
     async fn accept(&mut self, listener: &TcpListener, place: Place, own: SocketAddr) {
         loop {
@@ -154,20 +154,20 @@ impl Hall {
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
-            while self.connections.try_join_next().is_some() {}
+            while self.tasks.try_join_next().is_some() {}
         }
     }
 
     /// Serves one connection in a task of its own, if there is room for it; else it is closed at once.
     fn take(&mut self, stream: TcpStream, from: IpAddr, place: Place, own: SocketAddr) {
-        if !self.guests.lock().unwrap_or_else(PoisonError::into_inner).admit(from) {
+        if !self.counts.lock().unwrap_or_else(PoisonError::into_inner).admit(from) {
             debug!(%from, "too many connections, one more is closed");
             return;
         }
-        let seat = Seat(Arc::clone(&self.guests), from);
-        let (desk, limits) = (self.desk.clone(), self.limits.clone());
-        self.connections.spawn(async move {
-            if !serve_one(stream, desk, place, own, &limits).await {
+        let seat = ConnectionPermit(Arc::clone(&self.counts), from);
+        let (router, limits) = (self.router.clone(), self.limits.clone());
+        self.tasks.spawn(async move {
+            if !serve_one(stream, router, place, own, &limits).await {
                 debug!(%from, "a request took too long, its connection is closed");
             }
             drop(seat);
@@ -178,13 +178,13 @@ impl Hall {
 /// Serves one connection within its limits; false when it took too long.
 pub(super) async fn serve_one(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    desk: Desk,
+    router: Router,
     place: Place,
     own: SocketAddr,
     limits: &Limits,
 ) -> bool {
     let patience = Patience::default();
-    let mut talk = pin!(converse(stream, desk, place, own, patience.clone(), limits.request));
+    let mut talk = pin!(converse(stream, router, place, own, patience.clone(), limits.request));
     if timeout(limits.request, &mut talk).await.is_ok() {
         return true;
     }
@@ -195,16 +195,16 @@ pub(super) async fn serve_one(
 /// One request and its answer. The body of a request is never read.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    desk: Desk,
+    router: Router,
     place: Place,
     own: SocketAddr,
     patience: Patience,
     limit: Duration,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (desk, patience) = (desk.clone(), patience.clone());
+        let (router, patience) = (router.clone(), patience.clone());
         async move {
-            let answer = desk.answer(place, own, &patience, request.method(), request.uri().path());
+            let answer = router.answer(place, own, &patience, request.method(), request.uri().path());
             Ok::<_, Infallible>(answer.await)
         }
     });

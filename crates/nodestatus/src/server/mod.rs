@@ -10,15 +10,15 @@
 
 mod answer;
 mod app;
+mod connection_counts;
 mod frame;
-mod guests;
 mod joined;
 mod listen;
 mod metrics;
+mod node_list;
 mod nodes;
 mod page;
 mod peers;
-mod roster;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -36,12 +36,12 @@ use tokio::sync::watch;
 use crate::cluster_status::Place;
 use kubeapi::Target;
 
-use answer::Desk;
+use answer::Router;
 use joined::Joined;
 pub use listen::Limits;
 pub use metrics::CODES;
+use node_list::NodeList;
 use peers::Peers;
-use roster::Roster;
 pub use statement::Make;
 use statement::Statement;
 
@@ -59,12 +59,12 @@ pub(crate) fn run(
 ) -> impl Future<Output = ()> + Send + use<> {
     let (clock, limit) = (station.clock, API_LIMIT.min(limits.request / 2));
     let joined = Joined::new(cluster.clone(), target, clock, limit);
-    let roster = Arc::new(Roster::new(cluster, clock, limit));
+    let roster = Arc::new(NodeList::new(cluster, clock, limit));
     let peers = Peers::new(Arc::clone(&roster), clock, limits.peer);
     let outage = Statement::new(outage, clock, limit);
-    let desk = Desk::new(station.bus, clock, joined, Arc::clone(&roster), peers, outage);
+    let router = Router::new(station.bus, clock, joined, Arc::clone(&roster), peers, outage);
     let (bound, _) = watch::channel(None);
     async move {
-        tokio::join!(roster.keep(), listen::serve(limits, desk, places, bound));
+        tokio::join!(roster.keep(), listen::serve(limits, router, places, bound));
     }
 }

@@ -10,8 +10,8 @@ use kubeapi::nodes::Member;
 use topics::{GoTime, KubeNodeInfo, KubeNodeStatus};
 
 use super::metrics::between;
+use super::node_list::Known;
 use super::page::{SHOWN, at, plain};
-use super::roster::Known;
 use super::view::View;
 
 /// So long the page waits for the nodes; else it shows what was known before.

@@ -9,8 +9,8 @@ use topics::{GoTime, NodeDrainProgress};
 
 use super::app::seconds;
 use super::metrics::word;
+use super::node_list::Known;
 use super::nodes;
-use super::roster::Known;
 use super::view::View;
 
 /// Between two loads of the page.

@@ -22,8 +22,8 @@ use tokio::task::JoinSet;
 use tracing::debug;
 use uuid::Uuid;
 
-use super::frame::{Heard, frame, object};
-use super::roster::Roster;
+use super::frame::{PeerBytes, frame, object};
+use super::node_list::NodeList;
 
 /// Peers that are asked at once.
 const AT_ONCE: usize = 8;
@@ -56,7 +56,7 @@ struct Last {
 
 /// Asks the peers.
 pub(crate) struct Peers {
-    roster: Arc<Roster>,
+    roster: Arc<NodeList>,
     clock: Clock,
     limit: Duration,
     turn: Semaphore,
@@ -66,7 +66,7 @@ pub(crate) struct Peers {
 impl Peers {
     /// Nothing asked yet. Each peer has so long to answer, twice that all together; a question waits for its turn one
     /// and a half times that.
-    pub(crate) fn new(roster: Arc<Roster>, clock: Clock, limit: Duration) -> Self {
+    pub(crate) fn new(roster: Arc<NodeList>, clock: Clock, limit: Duration) -> Self {
         Self { roster, clock, limit, turn: Semaphore::new(1), last: Mutex::default() }
     }
 
@@ -111,9 +111,9 @@ impl Peers {
     }
 
     /// Asks all; their answers come in the order of the peers.
-    async fn round(&self, question: Question, peers: Vec<IpAddr>) -> Vec<Heard> {
+    async fn round(&self, question: Question, peers: Vec<IpAddr>) -> Vec<PeerBytes> {
         let limit = self.limit;
-        let mut heard: Vec<Heard> = peers.iter().map(|peer| Heard::Silent(*peer, limit)).collect();
+        let mut heard: Vec<PeerBytes> = peers.iter().map(|peer| PeerBytes::Silent(*peer, limit)).collect();
         let mut next = peers.into_iter().enumerate();
         let mut asked = JoinSet::new();
         let all = async {
@@ -156,21 +156,21 @@ fn addresses(members: &[Member], own: IpAddr) -> Vec<IpAddr> {
 }
 
 /// What one peer says within `limit`.
-async fn ask(question: Question, peer: IpAddr, limit: Duration) -> Heard {
+async fn ask(question: Question, peer: IpAddr, limit: Duration) -> PeerBytes {
     let to = SocketAddr::new(peer, question.own.port());
     match tokio::time::timeout(limit, exchange(question.app, to)).await {
         Ok(Ok(body)) => object(&body).map_or_else(
             || {
                 debug!(%to, "a node's answer is no object, it is left out");
-                Heard::Nothing
+                PeerBytes::Nothing
             },
-            Heard::Object,
+            PeerBytes::Object,
         ),
         Ok(Err(error)) => {
             debug!(%to, %error, "a node is left out");
-            Heard::Nothing
+            PeerBytes::Nothing
         }
-        Err(_elapsed) => Heard::Silent(peer, limit),
+        Err(_elapsed) => PeerBytes::Silent(peer, limit),
     }
 }
 

@@ -12,12 +12,12 @@ use pubsub::{Bus, Error};
 use tokio::io::{AsyncRead, AsyncWrite};
 use topics::GoUuid;
 
-use super::answer::Desk;
-use super::frame::{Heard, frame, object};
+use super::answer::Router;
+use super::frame::{PeerBytes, frame, object};
 use super::joined::Joined;
 use super::listen::{Limits, serve_one};
+use super::node_list::NodeList;
 use super::peers::Peers;
-use super::roster::Roster;
 use super::statement::Statement;
 use crate::cluster_status::Place;
 use kubeapi::Target;
@@ -41,19 +41,19 @@ pub async fn serve(
     let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
     let place = Place { address: own.ip(), cluster: GoUuid::default() };
     let joined = Joined::new(cluster.clone(), Target::default(), clock, LIMIT);
-    let roster = Arc::new(Roster::new(cluster, clock, LIMIT));
+    let roster = Arc::new(NodeList::new(cluster, clock, LIMIT));
     let peers = Peers::new(Arc::clone(&roster), clock, LIMIT);
     let outage = Statement::new(Arc::new(|| Box::pin(async { OWN.to_owned() })), clock, LIMIT);
-    let desk = Desk::new(bus, clock, joined, Arc::clone(&roster), peers, outage);
+    let router = Router::new(bus, clock, joined, Arc::clone(&roster), peers, outage);
     let limits = Limits::default();
     tokio::select! {
         () = roster.keep() => Ok(false),
-        in_time = serve_one(stream, desk, place, own, &limits) => Ok(in_time),
+        in_time = serve_one(stream, router, place, own, &limits) => Ok(in_time),
     }
 }
 
 /// The answer of `/cluster-app` when peers send these bodies.
 pub fn merge<'a>(bodies: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let heard = bodies.into_iter().map(|body| object(body).map_or(Heard::Nothing, Heard::Object));
+    let heard = bodies.into_iter().map(|body| object(body).map_or(PeerBytes::Nothing, PeerBytes::Object));
     frame(OWN, &heard.collect::<Vec<_>>())
 }

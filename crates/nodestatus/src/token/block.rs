@@ -24,7 +24,7 @@ pub(super) const COORDINATE_BYTES: usize = 32;
 pub(super) type Shared = Zeroizing<[u8; 2 * COORDINATE_BYTES]>;
 
 /// A block that can be opened.
-pub(super) struct Order {
+pub(super) struct BlockRequest {
     /// The controller's key.
     pub(super) peer: PublicKey,
     /// The device's, as its certificate tells it.
@@ -40,7 +40,7 @@ pub(super) struct Order {
 ///
 /// # Errors
 /// What is not.
-pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<Order, Fault> {
+pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<BlockRequest, Fault> {
     if !block.error.is_empty() {
         return Err(Fault::NotReady(block.error.clone()));
     }
@@ -67,10 +67,10 @@ pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<Order, Fa
         return Err(Fault::NoCert { topic, key: at, next });
     };
     let own = public_key(cert.cert.as_ref()).map_err(|why| Fault::BadCert { topic, key: at, why, next })?;
-    Ok(Order { peer, own, in_tpm: cert.is_tpm, start, data, hash })
+    Ok(BlockRequest { peer, own, in_tpm: cert.is_tpm, start, data, hash })
 }
 
-impl Order {
+impl BlockRequest {
     /// Decrypts with the point that the device's key makes of the controller's.
     ///
     /// # Errors

@@ -13,11 +13,11 @@ use tokio::time::timeout;
 use topics::{ControllerCert, EdgeNodeCert, Secret, Topic};
 use tracing::{info, warn};
 
-use super::block::Order;
-use super::desk::{Act, Desk, Heard, Opened};
+use super::block::BlockRequest;
 use super::facts::{Answer, Sealed, Token};
 use super::fault::Fault;
 use super::keys::Keys;
+use super::token_state::{Act, Opened, TokenEvent, TokenState};
 use super::{fields, manifest};
 
 /// A key that has not answered after so long is asked again later. A TPM needs about a second.
@@ -48,11 +48,17 @@ pub(super) async fn follow_with<E: From<Answer> + Send + 'static>(
         &mut tasks,
         &station.bus,
         "zedagent",
-        Heard::Controller,
-        Heard::ControllersRead,
+        TokenEvent::Controller,
+        TokenEvent::ControllersRead,
     );
-    follow_certs::<EdgeNodeCert>(&mut tasks, &station.bus, "tpmmgr", Heard::Device, Heard::DevicesRead);
-    let mut desk = Desk::default();
+    follow_certs::<EdgeNodeCert>(
+        &mut tasks,
+        &station.bus,
+        "tpmmgr",
+        TokenEvent::Device,
+        TokenEvent::DevicesRead,
+    );
+    let mut desk = TokenState::default();
     loop {
         desk.want(asked.borrow_and_update().clone());
         let acts = desk.turn(station.clock.now());
@@ -74,11 +80,11 @@ pub(super) async fn follow_with<E: From<Answer> + Send + 'static>(
 }
 
 fn follow_certs<T: Topic>(
-    tasks: &mut Tasks<Heard>,
+    tasks: &mut Tasks<TokenEvent>,
     bus: &Bus,
     agent: &str,
-    cert: fn(String, Option<T>) -> Heard,
-    read: Heard,
+    cert: fn(String, Option<T>) -> TokenEvent,
+    read: TokenEvent,
 ) {
     let mut read = Some(read);
     tasks.follow::<T>(bus, agent, move |change| match change {
@@ -92,7 +98,7 @@ fn follow_certs<T: Topic>(
 /// Does what the desk wants; false once nobody listens any more.
 async fn perform<E: From<Answer>>(
     acts: Vec<Act>,
-    tasks: &mut Tasks<Heard>,
+    tasks: &mut Tasks<TokenEvent>,
     bus: &Bus,
     keys: &Keys,
     answers: &Outbox<E>,
@@ -117,7 +123,7 @@ async fn perform<E: From<Answer>>(
                         Ok(Err(_)) => Err(Fault::Late("the work on the key ended early")),
                         Err(_) => Err(Fault::Late("the key has not answered within 30 s")),
                     };
-                    Some(Heard::Opened(Box::new((of, result))))
+                    Some(TokenEvent::Opened(Box::new((of, result))))
                 });
             }
             Act::Tell(answer) => {
@@ -138,7 +144,7 @@ async fn perform<E: From<Answer>>(
 }
 
 /// Opens a block; blocks its thread.
-fn open(bus: &Bus, keys: &Keys, order: &Order, bootstrap: bool) -> Result<Opened, Fault> {
+fn open(bus: &Bus, keys: &Keys, order: &BlockRequest, bootstrap: bool) -> Result<Opened, Fault> {
     let shared = keys.shared(order)?;
     let clear = order.open(&shared)?;
     let fields = fields::read(&clear).map_err(Fault::Content)?;

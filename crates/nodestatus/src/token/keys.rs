@@ -16,7 +16,7 @@ use rustls_pki_types::pem::PemObject as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
-use super::block::{COORDINATE_BYTES, Order, Shared};
+use super::block::{BlockRequest, COORDINATE_BYTES, Shared};
 use super::fault::Fault;
 use super::tpm::{self, No};
 
@@ -86,7 +86,7 @@ impl Keys {
     ///
     /// # Errors
     /// The key cannot be had.
-    pub(super) fn shared(&self, order: &Order) -> Result<Shared, Fault> {
+    pub(super) fn shared(&self, order: &BlockRequest) -> Result<Shared, Fault> {
         let there = |path| self.bus.path(path).exists();
         if order.in_tpm && there(DEVICE_CERT_FILE) && !there(DEVICE_KEY_FILE) {
             self.by_tpm(order)
@@ -95,7 +95,7 @@ impl Keys {
         }
     }
 
-    fn by_file(&self, order: &Order) -> Result<Shared, Fault> {
+    fn by_file(&self, order: &BlockRequest) -> Result<Shared, Fault> {
         let path = self.bus.path(KEY_FILE);
         let fault = |why: String| Fault::KeyFile { path: path.display().to_string(), why };
         let read = store::read(&path, KEY_FILE_BYTES).map_err(|error| fault(error.to_string()))?;
@@ -111,7 +111,7 @@ impl Keys {
         Ok(coordinates(&point))
     }
 
-    fn by_tpm(&self, order: &Order) -> Result<Shared, Fault> {
+    fn by_tpm(&self, order: &BlockRequest) -> Result<Shared, Fault> {
         let path = || self.bus.path(TPM).display().to_string();
         let peer = coordinates(order.peer.as_affine());
         let (x, y) = peer.split_at(COORDINATE_BYTES);

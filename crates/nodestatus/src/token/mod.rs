@@ -7,7 +7,6 @@
 
 mod block;
 mod cert;
-mod desk;
 mod facts;
 mod fault;
 mod fields;
@@ -16,6 +15,7 @@ mod keys;
 mod manifest;
 #[cfg(test)]
 mod tests;
+mod token_state;
 mod tpm;
 
 pub(crate) use facts::{Answer, Sealed, Token};

@@ -4,7 +4,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use super::preflight::Finding;
-use super::record::{Ack, Member, Said, Site, SiteKind, SitePhase};
+use super::record::{Ack, Member, Site, SiteKind, SitePhase, Statement};
 use crate::turn::record::{Class, Record};
 use crate::turn::rule::{NodeSeen, Refused};
 
@@ -16,7 +16,7 @@ pub struct Wish {
     /// What is done with every machine.
     pub kind: SiteKind,
     /// Who, why, when.
-    pub by: Said,
+    pub by: Statement,
     /// Virtual machines may go down with their nodes.
     pub leave_machines: bool,
     /// Begin although a node holds a turn.
@@ -38,7 +38,7 @@ fn with(record: &Record, site: &Site) -> Result<Record, Refused> {
     Ok(Record { mode: Some(mode), ..record.clone() })
 }
 
-fn reason(said: &Said) -> Result<(), Refused> {
+fn reason(said: &Statement) -> Result<(), Refused> {
     if said.why.trim().is_empty() { Err(Refused::NoReason) } else { Ok(()) }
 }
 
@@ -130,7 +130,7 @@ pub fn advance(record: &Record, from: &Site, to: Option<&Site>) -> Result<Record
 ///
 /// # Errors
 /// [`Refused`]: there is none, or the servers go already.
-pub fn cancel(record: &Record, said: &Said) -> Result<Record, Refused> {
+pub fn cancel(record: &Record, said: &Statement) -> Result<Record, Refused> {
     reason(said)?;
     let mut site = existing(record)?;
     if site.cancelled.is_some() {
@@ -145,7 +145,7 @@ pub fn cancel(record: &Record, said: &Said) -> Result<Record, Refused> {
             site.phase.text()
         )));
     }
-    site.cancelled = Some(Said { phase: site.phase.text().to_owned(), ..said.clone() });
+    site.cancelled = Some(Statement { phase: site.phase.text().to_owned(), ..said.clone() });
     site.since.clone_from(&said.when);
     (site.phase, site.waits, site.next) = (SitePhase::Uncordoning, String::new(), String::new());
     with(record, &site)
@@ -155,7 +155,7 @@ pub fn cancel(record: &Record, said: &Said) -> Result<Record, Refused> {
 ///
 /// # Errors
 /// [`Refused`]: there is no operation, or it is in another phase than the one named.
-pub fn pass(record: &Record, phase: &SitePhase, said: &Said) -> Result<Record, Refused> {
+pub fn pass(record: &Record, phase: &SitePhase, said: &Statement) -> Result<Record, Refused> {
     reason(said)?;
     let mut site = existing(record)?;
     if site.phase != *phase {
@@ -168,6 +168,6 @@ pub fn pass(record: &Record, phase: &SitePhase, said: &Said) -> Result<Record, R
     if site.is_passed() {
         return Ok(record.clone());
     }
-    site.passed.push(Said { phase: phase.text().to_owned(), ..said.clone() });
+    site.passed.push(Statement { phase: phase.text().to_owned(), ..said.clone() });
     with(record, &site)
 }

@@ -142,7 +142,7 @@ pub struct Ack {
 
 /// Somebody's word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct Said {
+pub struct Statement {
     /// Who.
     pub who: String,
     /// Why.
@@ -163,7 +163,7 @@ pub struct Site {
     /// What is done with every machine.
     pub kind: SiteKind,
     /// Who asked for it, why and when.
-    pub by: Said,
+    pub by: Statement,
     /// Virtual machines may go down with their nodes.
     #[serde(default)]
     pub leave_machines: bool,
@@ -194,10 +194,10 @@ pub struct Site {
     pub machines: Vec<Machine>,
     /// Phases whose wait an operator has ended.
     #[serde(default)]
-    pub passed: Vec<Said>,
+    pub passed: Vec<Statement>,
     /// The withdrawal.
     #[serde(default)]
-    pub cancelled: Option<Said>,
+    pub cancelled: Option<Statement>,
     /// Nodes without which the site went on, by name.
     #[serde(default)]
     pub missing: Vec<String>,

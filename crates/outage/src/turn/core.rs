@@ -11,10 +11,10 @@ use kubeapi::names::APP_NAMESPACE;
 use step::{Core, Dice, Fault, Mono, planted};
 
 use super::enter::far_back;
-use super::event::{CallId, Effect, Event, Standing, Trouble, Unconfirmed, Want, Wrote};
+use super::event::{CallId, Effect, Event, Trouble, TurnState, Unconfirmed, Want, Wrote};
 use super::look::LookStep;
 use super::observed::Observed;
-use super::record::{Fence, Held, Holder, LEASE, Order, Phase, Record};
+use super::record::{Fence, Held, Holder, LEASE, LeaseWrite, Phase, Record};
 use super::rule::{Me, NodeSeen, Refusal, Rule};
 
 /// A write whose result is not known may come through for so long; the API server ends requests within 60 s.
@@ -30,7 +30,7 @@ const BAD_RECORD: Duration = Duration::from_secs(60);
 
 /// What we know of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Seen {
+pub(super) enum KnownLease {
     /// Nothing.
     Unknown,
     /// There is none.
@@ -80,7 +80,7 @@ pub(super) enum Call {
 pub struct Turn {
     pub(super) me: Me,
     pub(super) want: Wanted,
-    pub(super) seen: Seen,
+    pub(super) seen: KnownLease,
     pub(super) grant: Grant,
     /// The fence of a grant that was written without a known result, and until when it may come through.
     pub(super) attempt: Option<(Fence, Mono)>,
@@ -112,7 +112,7 @@ pub struct Turn {
     /// It wants no turn, a reading has shown no entry of ours, and no write of ours may still come through.
     pub(super) idle: bool,
     pub(super) dice: Dice,
-    pub(super) said: Option<Standing>,
+    pub(super) said: Option<TurnState>,
 }
 
 impl Turn {
@@ -121,7 +121,7 @@ impl Turn {
         Self {
             me,
             want: Wanted::Unknown,
-            seen: Seen::Unknown,
+            seen: KnownLease::Unknown,
             grant: Grant::None,
             attempt: None,
             doubt: None,
@@ -157,20 +157,20 @@ impl Turn {
     /// Our own entry among the holders.
     pub(super) fn own(&self) -> Option<&Holder> {
         match &self.seen {
-            Seen::There(held) => held.record.holder(&self.me.node, &self.me.uid),
-            Seen::Absent | Seen::Unknown => None,
+            KnownLease::There(held) => held.record.holder(&self.me.node, &self.me.uid),
+            KnownLease::Absent | KnownLease::Unknown => None,
         }
     }
 
     fn is_queued(&self) -> bool {
-        matches!(&self.seen, Seen::There(held) if held.record.waits(&self.me.node))
+        matches!(&self.seen, KnownLease::There(held) if held.record.waits(&self.me.node))
     }
 
     /// The record as it was read, or the one of a cluster without.
     pub(super) fn record(&self) -> Record {
         match &self.seen {
-            Seen::There(held) => held.record.clone(),
-            Seen::Absent | Seen::Unknown => Record::default(),
+            KnownLease::There(held) => held.record.clone(),
+            KnownLease::Absent | KnownLease::Unknown => Record::default(),
         }
     }
 
@@ -198,11 +198,11 @@ impl Turn {
 
     pub(super) fn write(&mut self, record: Record, looked: bool, out: &mut Vec<Effect>) {
         let on = match &self.seen {
-            Seen::There(held) => Some((held.uid.clone(), held.resource_version.clone())),
-            Seen::Absent | Seen::Unknown => None,
+            KnownLease::There(held) => Some((held.uid.clone(), held.resource_version.clone())),
+            KnownLease::Absent | KnownLease::Unknown => None,
         };
         let id = self.begin(Call::Write { looked });
-        out.push(Effect::Write(id, Box::new(Order { on, record })));
+        out.push(Effect::Write(id, Box::new(LeaseWrite { on, record })));
     }
 
     /// Writes the record with a grant for this node.
@@ -264,18 +264,18 @@ impl Turn {
     /// ask the store.
     pub(super) fn changed(&mut self, now: Mono, value: Option<Box<Held>>) {
         let known = match (&self.seen, &value) {
-            (Seen::There(old), Some(new)) => {
+            (KnownLease::There(old), Some(new)) => {
                 (&old.uid, &old.resource_version) == (&new.uid, &new.resource_version)
             }
-            (Seen::Absent, None) => true,
-            (Seen::Unknown | Seen::Absent | Seen::There(_), _) => false,
+            (KnownLease::Absent, None) => true,
+            (KnownLease::Unknown | KnownLease::Absent | KnownLease::There(_), _) => false,
         };
         if known {
             return;
         }
         let ours = |held: &Held| held.record.holder(&self.me.node, &self.me.uid).is_some();
         if (self.idle || self.stays_out()) && self.call.is_none() && !value.as_deref().is_some_and(ours) {
-            self.seen = value.map_or(Seen::Absent, Seen::There);
+            self.seen = value.map_or(KnownLease::Absent, KnownLease::There);
             return;
         }
         if let (Grant::None, Wanted::Turn(want), Some(new), None) =
@@ -290,7 +290,7 @@ impl Turn {
                 return;
             }
             self.refusal = Some(far_back(&new.record, &self.waiter(want, &new.record)));
-            self.seen = value.map_or(Seen::Absent, Seen::There);
+            self.seen = value.map_or(KnownLease::Absent, KnownLease::There);
             self.far = None;
             self.rest(now);
             return;
@@ -347,7 +347,7 @@ impl Turn {
                     // Somebody else took our place away: our node may be another object, so the nodes are read.
                     self.far = Some(now);
                 }
-                self.seen = found.map_or(Seen::Absent, Seen::There);
+                self.seen = found.map_or(KnownLease::Absent, KnownLease::There);
                 self.reconcile(now, out);
                 if confirm {
                     self.confirmed(out);
@@ -367,7 +367,7 @@ impl Turn {
         match wrote {
             Wrote::Done(held) => {
                 (self.troubles, self.outdated) = (0, 0);
-                self.seen = Seen::There(held);
+                self.seen = KnownLease::There(held);
                 self.reconcile(now, out);
                 if looked && self.grant == Grant::None && matches!(self.want, Wanted::Turn(_)) {
                     // The nodes were read for this write: nothing else follows from it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use step::{Fault, Mono, planted};
 
-use super::core::{Grant, Seen, Turn, Wanted};
+use super::core::{Grant, KnownLease, Turn, Wanted};
 use super::event::{Effect, Want};
 use super::record::{Holder, Record, Waiter};
 use super::rule::{self, NodeSeen, Proof, Reading, Refusal, Rule};
@@ -44,7 +44,7 @@ impl Turn {
         let mine = self.waiter(want, &record);
         let near = Self::is_near(&mine, &record);
         let far = *self.far.get_or_insert(now + FAR_LOOK);
-        if near || self.seen == Seen::Absent || self.own().is_some() || far <= now {
+        if near || self.seen == KnownLease::Absent || self.own().is_some() || far <= now {
             self.far = None;
             self.read_cluster(out);
             return;
@@ -72,9 +72,9 @@ impl Turn {
             return;
         };
         let held = match &self.seen {
-            Seen::There(held) => Some((**held).clone()),
-            Seen::Absent => None,
-            Seen::Unknown => {
+            KnownLease::There(held) => Some((**held).clone()),
+            KnownLease::Absent => None,
+            KnownLease::Unknown => {
                 self.dirty = true;
                 return;
             }
@@ -105,7 +105,7 @@ impl Turn {
             self.stay_out(record, out);
             return;
         }
-        if self.seen == Seen::Absent {
+        if self.seen == KnownLease::Absent {
             // A creation names no version: the Lease may have been created, used and deleted since the nodes were
             // read. So it grants nothing, and the nodes are read again after it.
             queue(&mut record, mine);

@@ -4,7 +4,7 @@
 
 use step::Mono;
 
-use super::record::{BadRecord, Class, Fence, Held, Op, Order, Phase};
+use super::record::{BadRecord, Class, Fence, Held, LeaseWrite, Op, Phase};
 use super::rule::{NodeSeen, Rule};
 
 /// Number of a call: the answer to another one changes nothing. Every call must be answered, if only by a timeout.
@@ -98,9 +98,9 @@ pub enum Effect {
     /// Ask whether the cluster can spare this node now.
     ReadMargin(CallId),
     /// Write the Lease as ordered, or not at all.
-    Write(CallId, Box<Order>),
+    Write(CallId, Box<LeaseWrite>),
     /// Where this node is has changed.
-    Stand(Standing),
+    Stand(TurnState),
     /// What the look of [`Event::Confirm`] has shown.
     Confirmed(Result<(), Unconfirmed>),
     /// What the last look of [`Event::LastLook`] has shown. After `Ok` our entry says that it goes down, as far as it
@@ -130,7 +130,7 @@ pub enum Unconfirmed {
 
 /// Where this node is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum TurnState {
     /// It wants no turn and holds none.
     NotWanted {
         /// That is known for certain: a reading has shown no entry of ours, and no write of ours may still come through.

@@ -4,7 +4,7 @@
 
 use step::{Fault, Mono, planted};
 
-use super::core::{Grant, Seen, Turn, Wanted};
+use super::core::{Grant, KnownLease, Turn, Wanted};
 use super::event::{Effect, Unconfirmed};
 use super::record::{Fence, LEASE, Phase};
 
@@ -19,8 +19,8 @@ impl Turn {
     pub(super) fn reconcile(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let mine = self.own().cloned();
         let uid = match &self.seen {
-            Seen::There(held) => held.uid.clone(),
-            Seen::Absent | Seen::Unknown => String::new(),
+            KnownLease::There(held) => held.uid.clone(),
+            KnownLease::Absent | KnownLease::Unknown => String::new(),
         };
         let attempted = self.attempt.take_if(|_| mine.is_some());
         match (&mut self.grant, mine) {
@@ -56,7 +56,7 @@ impl Turn {
     }
 
     pub(super) fn why_lost(&self) -> String {
-        let Seen::There(held) = &self.seen else {
+        let KnownLease::There(held) = &self.seen else {
             return format!("Lease {LEASE} was deleted, and our turn with it");
         };
         match held.record.forced.iter().rev().find(|it| it.node_uid == self.me.uid) {
@@ -146,7 +146,7 @@ impl Turn {
 
     /// A whole-cluster operation ends every other turn.
     pub(super) fn end_in_mode(&mut self) {
-        let mode = matches!(&self.seen, Seen::There(held) if held.record.mode.is_some());
+        let mode = matches!(&self.seen, KnownLease::There(held) if held.record.mode.is_some());
         if mode && matches!(self.grant, Grant::Held { .. }) {
             let why = "a whole-cluster operation has begun, and no other turn may be used in it".to_owned();
             self.grant = Grant::Lost { why };

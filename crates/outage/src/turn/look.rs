@@ -7,7 +7,7 @@
 
 use step::Mono;
 
-use super::core::{Call, Grant, Seen, Turn};
+use super::core::{Call, Grant, KnownLease, Turn};
 use super::event::{Effect, Trouble, Unconfirmed, Wrote};
 use super::record::{Held, LEASE, Phase};
 use super::rule::{self, NodeSeen, Reading};
@@ -36,7 +36,7 @@ impl Turn {
         match read {
             Ok(found) => {
                 self.troubles = 0;
-                self.seen = found.map_or(Seen::Absent, Seen::There);
+                self.seen = found.map_or(KnownLease::Absent, KnownLease::There);
                 self.reconcile(now, out);
                 self.end_in_mode();
                 let refused = match &self.grant {
@@ -77,7 +77,8 @@ impl Turn {
             // It answers again.
             (Ok(_), Some(why)) => self.look_failed(now, number, Trouble::Refused(why), out),
             (Ok(nodes), None) => {
-                let held = if let Seen::There(held) = &self.seen { Some((**held).clone()) } else { None };
+                let held =
+                    if let KnownLease::There(held) = &self.seen { Some((**held).clone()) } else { None };
                 let reading = Reading { held, nodes };
                 if rule::rebuild(&reading).is_some() {
                     let why = format!(
@@ -128,7 +129,7 @@ impl Turn {
         match wrote {
             Wrote::Outdated => self.look = self.look.or(Some(number)),
             Wrote::Done(held) => {
-                self.seen = Seen::There(held);
+                self.seen = KnownLease::There(held);
                 out.push(Effect::LookedLast(number, Ok(())));
                 self.decide(now, out);
             }

@@ -262,7 +262,7 @@ pub struct Held {
 
 /// A write: the whole record in place of the version that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Order {
+pub struct LeaseWrite {
     /// UID and resource version that the write must name; `None` creates the Lease.
     pub on: Option<(String, String)>,
     /// What is written.

@@ -24,7 +24,7 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 /// What all peers of a topic share.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct PeersShared {
     /// With its agent, for logs and errors.
     pub(crate) name: String,
     /// Without its agent, as in records.
@@ -36,7 +36,7 @@ pub(crate) struct Desk {
     garbage: AtomicBool,
 }
 
-impl Desk {
+impl PeersShared {
     pub(crate) fn new(name: &Name, large: Large, to_wire: ToWire) -> Self {
         Self {
             name: name.to_string(),
@@ -59,7 +59,7 @@ impl Desk {
 
 /// Talks to one peer until it goes or the topic ends. Its unread files go with the peer; they stay when the
 /// topic ends, as the peer may still read them.
-pub(crate) async fn serve(desk: Arc<Desk>, link: Link, board: watch::Receiver<Board>) {
+pub(crate) async fn serve(desk: Arc<PeersShared>, link: Link, board: watch::Receiver<Board>) {
     // What a peer may know from an earlier publisher: the reference's subscribers keep such a key until they are told.
     let sent = board.borrow().former.iter().map(|key| (key.clone(), 0)).collect();
     let mut peer = Peer { desk, link, board, sent, restarted: 0, unread: Unread::default() };
@@ -73,7 +73,7 @@ pub(crate) async fn serve(desk: Arc<Desk>, link: Link, board: watch::Receiver<Bo
 }
 
 struct Peer {
-    desk: Arc<Desk>,
+    desk: Arc<PeersShared>,
     link: Link,
     board: watch::Receiver<Board>,
     /// The state of each key that the peer was told last; 0 when an earlier publisher may have told it.

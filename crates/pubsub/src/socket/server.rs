@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 
 use crate::error::chain;
 use crate::large::{self, LEFT_OVER, Large, MEMBER_LIMIT_BYTES};
-use crate::peer::{self, Desk};
+use crate::peer::{self, PeersShared};
 use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};
 use crate::removed::Removed;
 use crate::socket::{Found, Listener, probe};
@@ -52,7 +52,7 @@ pub(crate) struct Board {
 /// Serves one topic. Dropping it ends every connection at once, as a crash would.
 #[derive(Debug)]
 pub(crate) struct Server {
-    desk: Arc<Desk>,
+    desk: Arc<PeersShared>,
     path: PathBuf,
     listener: Arc<Listener>,
     board: watch::Sender<Board>,
@@ -83,7 +83,7 @@ impl Server {
         }
         let removed = Removed::load(&path)?;
         let listener = Arc::new(Listener::bind(&path)?);
-        let desk = Arc::new(Desk::new(name, Large::of(name, root), to_wire));
+        let desk = Arc::new(PeersShared::new(name, Large::of(name, root), to_wire));
         let left_over = desk.large.left_over()?;
         let former = removed.iter().map(str::to_owned).collect();
         let board = watch::Sender::new(Board { former, ..Board::default() });
@@ -193,7 +193,7 @@ fn is_plain(disk: &[u8]) -> bool {
 }
 
 /// Lets subscribers in until the service is closed, then waits for those that are there.
-async fn welcome(desk: Arc<Desk>, listener: Arc<Listener>, board: watch::Receiver<Board>) {
+async fn welcome(desk: Arc<PeersShared>, listener: Arc<Listener>, board: watch::Receiver<Board>) {
     let mut peers = JoinSet::new();
     let (mut full, mut broken) = (false, false);
     loop {

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use tracing::warn;
 
 use crate::error::chain;
-use crate::watch::{Bell, Dirt, Follows, Hub};
+use crate::watch::{Follows, Notifier, Pending, WatchHub};
 use crate::{Error, Finding, Retry, disk};
 
 /// Group and world may write.
@@ -56,8 +56,8 @@ impl Author {
 
 /// Follows one file for good.
 pub struct FileWatch {
-    hub: Arc<Hub>,
-    bell: Arc<Bell>,
+    hub: Arc<WatchHub>,
+    bell: Arc<Notifier>,
     path: PathBuf,
     rule: FileRule,
     last: Option<FileState>,
@@ -66,9 +66,9 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    pub(crate) fn new(hub: Arc<Hub>, path: PathBuf, rule: FileRule) -> Self {
+    pub(crate) fn new(hub: Arc<WatchHub>, path: PathBuf, rule: FileRule) -> Self {
         let follows = Follows::File(path.file_name().unwrap_or_default().to_owned());
-        let bell = Hub::bell(path.parent().unwrap_or(Path::new("/")), follows);
+        let bell = WatchHub::bell(path.parent().unwrap_or(Path::new("/")), follows);
         Self { hub, bell, path, rule, last: None, author: None, retry: Retry::default() }
     }
 
@@ -77,13 +77,13 @@ impl FileWatch {
     pub async fn next(&mut self) -> FileState {
         loop {
             let attended = match self.bell.take() {
-                Dirt::None => tokio::select! {
+                Pending::None => tokio::select! {
                     biased;
                     () = self.hub.wait(&self.bell) => continue,
                     () = self.retry.due() => self.hub.attend(&self.bell),
                 },
-                Dirt::All => self.hub.attend(&self.bell),
-                Dirt::Names(_) => Ok(()),
+                Pending::All => self.hub.attend(&self.bell),
+                Pending::Names(_) => Ok(()),
             };
             let looked = self.look();
             match attended.as_ref().err().or(looked.as_ref().err()) {

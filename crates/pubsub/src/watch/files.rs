@@ -16,7 +16,7 @@ use tracing::warn;
 use crate::error::chain;
 use crate::folder::{Folder, Former, Place};
 use crate::name::RESTARTED;
-use crate::watch::{Bell, Dirt, Follows, Hub};
+use crate::watch::{Follows, Notifier, Pending, WatchHub};
 use crate::{Error, Retry};
 
 /// Whoever removes a file again and again is answered no more often.
@@ -149,9 +149,9 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// `None` outside of a runtime: then the next publish writes again what is missing.
-    pub(crate) fn start(hub: Arc<Hub>, files: &Shared) -> Option<Self> {
+    pub(crate) fn start(hub: Arc<WatchHub>, files: &Shared) -> Option<Self> {
         let runtime = Handle::try_current().ok()?;
-        let bell = Hub::bell(&lock(files).folder.path(""), Follows::Own);
+        let bell = WatchHub::bell(&lock(files).folder.path(""), Follows::Own);
         let task = runtime.spawn(keep(hub, bell, Arc::downgrade(files))).abort_handle();
         Some(Self { task, files: Arc::clone(files) })
     }
@@ -165,17 +165,17 @@ impl Drop for Keeper {
     }
 }
 
-async fn keep(hub: Arc<Hub>, bell: Arc<Bell>, files: Weak<Mutex<Files>>) {
+async fn keep(hub: Arc<WatchHub>, bell: Arc<Notifier>, files: Weak<Mutex<Files>>) {
     let mut retry = Retry::default();
     loop {
         let names = match bell.take() {
-            Dirt::None => tokio::select! {
+            Pending::None => tokio::select! {
                 biased;
                 () = hub.wait(&bell) => continue,
                 () = retry.due() => None,
             },
-            Dirt::Names(names) if !retry.is_failing() => Some(names),
-            Dirt::Names(_) | Dirt::All => None,
+            Pending::Names(names) if !retry.is_failing() => Some(names),
+            Pending::Names(_) | Pending::All => None,
         };
         let Some(files) = files.upgrade() else { return };
         let attended = if names.is_none() { hub.attend(&bell) } else { Ok(()) };

@@ -21,7 +21,7 @@ const BUFFER_BYTES: usize = 8_192;
 
 /// What happened.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard<'a> {
+pub(crate) enum KernelEvent<'a> {
     /// The file of this name in this directory.
     Name(&'a Path, &'a OsStr),
     /// The directory itself went, moved or changed its owner or mode.
@@ -128,7 +128,7 @@ impl Kernel {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] once there is none left.
-    pub(crate) fn drain(&self, mut tell: impl FnMut(Heard<'_>)) -> io::Result<()> {
+    pub(crate) fn drain(&self, mut tell: impl FnMut(KernelEvent<'_>)) -> io::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = Reader::new(self.queue.as_fd(), &mut buffer);
         let mut taken = 0;
@@ -141,7 +141,7 @@ impl Kernel {
             };
             taken += 1;
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                tell(Heard::Everything);
+                tell(KernelEvent::Everything);
                 continue;
             }
             let mut watched = lock(&self.watched);
@@ -153,8 +153,8 @@ impl Kernel {
             drop(watched);
             for path in &paths {
                 match event.file_name() {
-                    Some(name) => tell(Heard::Name(path, OsStr::from_bytes(name.to_bytes()))),
-                    None => tell(Heard::Dir(path)),
+                    Some(name) => tell(KernelEvent::Name(path, OsStr::from_bytes(name.to_bytes()))),
+                    None => tell(KernelEvent::Dir(path)),
                 }
             }
         }
@@ -183,10 +183,10 @@ mod tests {
 
     fn heard(kernel: &Kernel) -> Vec<String> {
         let mut all = Vec::new();
-        let mut tell = |heard: Heard<'_>| match heard {
-            Heard::Name(_, name) => all.push(name.to_str().unwrap().to_owned()),
-            Heard::Dir(_) => all.push(".".to_owned()),
-            Heard::Everything => all.push("everything".to_owned()),
+        let mut tell = |heard: KernelEvent<'_>| match heard {
+            KernelEvent::Name(_, name) => all.push(name.to_str().unwrap().to_owned()),
+            KernelEvent::Dir(_) => all.push(".".to_owned()),
+            KernelEvent::Everything => all.push("everything".to_owned()),
         };
         while kernel.drain(&mut tell).is_ok() {}
         all

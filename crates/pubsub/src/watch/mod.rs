@@ -35,7 +35,7 @@ use tracing::{debug, info, warn};
 
 use crate::name::{RESTARTED, SUFFIX};
 use crate::{Error, Retry};
-use kernel::{Heard, Kernel, Watch};
+use kernel::{Kernel, KernelEvent, Watch};
 use look::{LOOK_EVERY, Look};
 
 /// More changed names than this and the whole directory is read.
@@ -43,7 +43,7 @@ const MOST_NAMES: usize = 256;
 
 /// What may have changed since it was last asked.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) enum Dirt {
+pub(crate) enum Pending {
     /// Nothing.
     #[default]
     None,
@@ -53,7 +53,7 @@ pub(crate) enum Dirt {
     All,
 }
 
-impl Dirt {
+impl Pending {
     /// Adds a name.
     pub(crate) fn add(&mut self, name: OsString) {
         match self {
@@ -112,22 +112,22 @@ impl Follows {
 
 /// Rung when a followed directory may have changed.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct Notifier {
     /// The directory whose files are followed.
     dir: PathBuf,
     follows: Follows,
-    dirt: Mutex<Dirt>,
+    dirt: Mutex<Pending>,
     rung: Notify,
 }
 
-impl Bell {
+impl Notifier {
     /// The directory whose files are followed.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// Takes what may have changed.
-    pub(crate) fn take(&self) -> Dirt {
+    pub(crate) fn take(&self) -> Pending {
         std::mem::take(&mut *lock(&self.dirt))
     }
 
@@ -135,7 +135,7 @@ impl Bell {
     async fn wait(&self) {
         loop {
             let rung = self.rung.notified();
-            if *lock(&self.dirt) != Dirt::None {
+            if *lock(&self.dirt) != Pending::None {
                 return;
             }
             rung.await;
@@ -143,7 +143,7 @@ impl Bell {
     }
 
     fn ring_all(&self) {
-        *lock(&self.dirt) = Dirt::All;
+        *lock(&self.dirt) = Pending::All;
         self.rung.notify_one();
     }
 
@@ -155,11 +155,11 @@ impl Bell {
 
 /// The bells that hang on each watched directory.
 #[derive(Debug, Default)]
-struct Bells(Mutex<HashMap<PathBuf, Vec<Weak<Bell>>>>);
+struct Bells(Mutex<HashMap<PathBuf, Vec<Weak<Notifier>>>>);
 
 impl Bells {
     /// Hangs a bell on `dir`. Returns the directories on which none hangs any more.
-    fn hang(&self, dir: &Path, bell: &Arc<Bell>) -> Vec<PathBuf> {
+    fn hang(&self, dir: &Path, bell: &Arc<Notifier>) -> Vec<PathBuf> {
         let mut bells = lock(&self.0);
         let hung = bells.entry(dir.to_owned()).or_default();
         if !hung.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(bell))) {
@@ -176,15 +176,15 @@ impl Bells {
         bare
     }
 
-    fn ring(&self, heard: &Heard<'_>) {
+    fn ring(&self, heard: &KernelEvent<'_>) {
         let bells = lock(&self.0);
         let on = |dir: &Path| bells.get(dir).into_iter().flatten().filter_map(Weak::upgrade);
         match heard {
-            Heard::Everything => {
+            KernelEvent::Everything => {
                 bells.values().flatten().filter_map(Weak::upgrade).for_each(|bell| bell.ring_all());
             }
-            Heard::Dir(dir) => on(dir).for_each(|bell| bell.ring_all()),
-            Heard::Name(dir, name) => {
+            KernelEvent::Dir(dir) => on(dir).for_each(|bell| bell.ring_all()),
+            KernelEvent::Name(dir, name) => {
                 for bell in on(dir) {
                     if bell.dir == *dir {
                         if bell.follows.wants(name) {
@@ -206,13 +206,13 @@ impl Bells {
             Err(error) => {
                 // Whoever reads meets the same trouble and reports it.
                 debug!(%error, "cannot look at files, everything is read again");
-                return self.ring(&Heard::Everything);
+                return self.ring(&KernelEvent::Everything);
             }
         };
         for path in &event.paths {
-            self.ring(&Heard::Dir(path));
+            self.ring(&KernelEvent::Dir(path));
             if let (Some(dir), Some(name)) = (path.parent(), path.file_name()) {
-                self.ring(&Heard::Name(dir, name));
+                self.ring(&KernelEvent::Name(dir, name));
             }
         }
     }
@@ -226,7 +226,7 @@ type Opened = Arc<OnceLock<Arc<Kernel>>>;
 
 /// What rings the bells.
 #[derive(Debug)]
-pub(crate) struct Hub {
+pub(crate) struct WatchHub {
     kernel: Opened,
     open: Open,
     look: Look,
@@ -234,7 +234,7 @@ pub(crate) struct Hub {
     listening: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Hub {
+impl WatchHub {
     pub(crate) fn open() -> Arc<Self> {
         Self::of(Kernel::open, LOOK_EVERY)
     }
@@ -253,9 +253,9 @@ impl Hub {
     }
 
     /// A bell for what is followed in the directory `dir`, which need not exist.
-    pub(crate) fn bell(dir: &Path, follows: Follows) -> Arc<Bell> {
-        let dirt = Mutex::new(Dirt::All);
-        Arc::new(Bell { dir: dir.to_owned(), follows, dirt, rung: Notify::new() })
+    pub(crate) fn bell(dir: &Path, follows: Follows) -> Arc<Notifier> {
+        let dirt = Mutex::new(Pending::All);
+        Arc::new(Notifier { dir: dir.to_owned(), follows, dirt, rung: Notify::new() })
     }
 
     /// Watches the bell's directory and the one above it; where they are missing, the nearest one that exists.
@@ -263,7 +263,7 @@ impl Hub {
     ///
     /// # Errors
     /// Some change may be missed: to be called again after a pause.
-    pub(crate) fn attend(&self, bell: &Arc<Bell>) -> Result<(), Error> {
+    pub(crate) fn attend(&self, bell: &Arc<Notifier>) -> Result<(), Error> {
         loop {
             let nearest = self.watch_nearest(bell)?;
             // A directory that was made before the one above it was watched has caused no event.
@@ -274,7 +274,7 @@ impl Hub {
     }
 
     /// The nearest directory that is watched now.
-    fn watch_nearest<'a>(&self, bell: &'a Arc<Bell>) -> Result<Option<&'a Path>, Error> {
+    fn watch_nearest<'a>(&self, bell: &'a Arc<Notifier>) -> Result<Option<&'a Path>, Error> {
         let mut nearest = None;
         for dir in existing(bell) {
             let dir = dir?;
@@ -290,7 +290,7 @@ impl Hub {
     }
 
     /// Watches a directory that was there a moment ago; false when it is not there any more.
-    fn watch(&self, dir: &Path, bell: &Arc<Bell>) -> Result<bool, Error> {
+    fn watch(&self, dir: &Path, bell: &Arc<Notifier>) -> Result<bool, Error> {
         let kernel = self.kernel.get();
         for bare in self.bells.hang(dir, bell) {
             if let Some(kernel) = kernel {
@@ -325,7 +325,7 @@ impl Hub {
     ///
     /// Events are taken by a task of the first runtime in which somebody waits; when that runtime is gone, by one
     /// of the next.
-    pub(crate) async fn wait(&self, bell: &Bell) {
+    pub(crate) async fn wait(&self, bell: &Notifier) {
         {
             let mut listening = lock(&self.listening);
             if listening.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -337,7 +337,7 @@ impl Hub {
     }
 }
 
-impl Drop for Hub {
+impl Drop for WatchHub {
     fn drop(&mut self) {
         if let Some(task) = lock(&self.listening).take() {
             task.abort();
@@ -363,7 +363,7 @@ fn opened(kernel: &Opened, open: Open) -> io::Result<Arc<Kernel>> {
 }
 
 /// The directories on the way to that of a bell which exist, the nearest first.
-fn existing(bell: &Bell) -> impl Iterator<Item = Result<&Path, Error>> {
+fn existing(bell: &Notifier) -> impl Iterator<Item = Result<&Path, Error>> {
     let way = bell.dir.ancestors().filter(|dir| !dir.as_os_str().is_empty());
     way.filter_map(|dir| match dir.metadata() {
         Ok(seen) => seen.is_dir().then_some(Ok(dir)),
@@ -391,12 +391,12 @@ async fn listen(kernel: Opened, open: Open, bells: Arc<Bells>) {
                 if late || retry.is_failing() {
                     info!("files are watched from now on");
                     // Everyone watches again, by the kernel's events from now on.
-                    bells.ring(&Heard::Everything);
+                    bells.ring(&KernelEvent::Everything);
                 }
                 retry.worked();
                 let error = take_events(queue, &bells).await;
                 warn!(%error, "cannot take file events, everything is read again");
-                bells.ring(&Heard::Everything);
+                bells.ring(&KernelEvent::Everything);
             }
             Err(error) => debug!(%error, "cannot wait for file events yet"),
         }

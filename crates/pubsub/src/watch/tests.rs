@@ -5,15 +5,15 @@ use crate::{Change, Codec, FileRule, FileState, FileWatch, Subscription, store};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn bell(hub: &Hub, dir: &Path, follows: Follows) -> Arc<Bell> {
-    let bell = Hub::bell(dir, follows);
+fn bell(hub: &WatchHub, dir: &Path, follows: Follows) -> Arc<Notifier> {
+    let bell = WatchHub::bell(dir, follows);
     hub.attend(&bell).unwrap();
-    assert_eq!(bell.take(), Dirt::All);
+    assert_eq!(bell.take(), Pending::All);
     bell
 }
 
-fn names(names: &[&str]) -> Dirt {
-    Dirt::Names(names.iter().map(OsString::from).collect())
+fn names(names: &[&str]) -> Pending {
+    Pending::Names(names.iter().map(OsString::from).collect())
 }
 
 fn codec() -> Codec<Vec<u8>> {
@@ -22,41 +22,41 @@ fn codec() -> Codec<Vec<u8>> {
 
 #[test]
 fn an_overflow_makes_everyone_read_again() {
-    let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+    let (hub, root) = (WatchHub::open(), tempfile::tempdir().unwrap());
     let bell = bell(&hub, root.path(), Follows::Topic);
-    assert_eq!(bell.take(), Dirt::None);
-    hub.bells.ring(&Heard::Everything);
-    assert_eq!(bell.take(), Dirt::All);
+    assert_eq!(bell.take(), Pending::None);
+    hub.bells.ring(&KernelEvent::Everything);
+    assert_eq!(bell.take(), Pending::All);
 }
 
 #[test]
 fn files_that_nobody_follows_wake_nobody() {
-    let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+    let (hub, root) = (WatchHub::open(), tempfile::tempdir().unwrap());
     let topic = bell(&hub, root.path(), Follows::Topic);
     let single = bell(&hub, root.path(), Follows::File("b.json".into()));
     let below = bell(&hub, &root.path().join("c"), Follows::Topic);
-    let heard = |name: &str| hub.bells.ring(&Heard::Name(root.path(), name.as_ref()));
+    let heard = |name: &str| hub.bells.ring(&KernelEvent::Name(root.path(), name.as_ref()));
     for name in ["tmp00000000010000000001", "a.json.bak", "a.lock"] {
         heard(name);
     }
-    assert_eq!((topic.take(), single.take()), (Dirt::None, Dirt::None));
+    assert_eq!((topic.take(), single.take()), (Pending::None, Pending::None));
     heard("a.json");
-    assert_eq!((topic.take(), single.take()), (names(&["a.json"]), Dirt::None));
+    assert_eq!((topic.take(), single.take()), (names(&["a.json"]), Pending::None));
     heard("b.json");
     assert_eq!((topic.take(), single.take()), (names(&["b.json"]), names(&["b.json"])));
-    assert_eq!(below.take(), Dirt::None);
+    assert_eq!(below.take(), Pending::None);
     heard("c");
-    assert_eq!((topic.take(), single.take(), below.take()), (Dirt::None, Dirt::None, Dirt::All));
+    assert_eq!((topic.take(), single.take(), below.take()), (Pending::None, Pending::None, Pending::All));
 }
 
 #[test]
 fn a_directory_that_is_made_while_watches_are_placed_is_watched() {
-    let hub = Hub::open();
+    let hub = WatchHub::open();
     for _ in 0..300 {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("run/agent/Topic");
-        let bell = Hub::bell(&dir, Follows::Topic);
-        assert_eq!(bell.take(), Dirt::All);
+        let bell = WatchHub::bell(&dir, Follows::Topic);
+        assert_eq!(bell.take(), Pending::All);
         let start = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -69,24 +69,24 @@ fn a_directory_that_is_made_while_watches_are_placed_is_watched() {
         // Either it is watched itself, or the kernel has an event on the way to it.
         let kernel = hub.kernel.get().unwrap();
         drop(kernel.drain(|heard| hub.bells.ring(&heard)));
-        let heard = bell.take() == Dirt::All;
+        let heard = bell.take() == Pending::All;
         assert!(heard || kernel.watched().contains(&dir), "nobody will hear what happens there");
     }
 }
 
 #[test]
 fn very_many_names_become_one_full_read() {
-    let bell = Hub::bell(Path::new("/x"), Follows::Topic);
+    let bell = WatchHub::bell(Path::new("/x"), Follows::Topic);
     bell.take();
     for number in 0..=MOST_NAMES {
         bell.ring(format!("{number}").into());
     }
-    assert_eq!(bell.take(), Dirt::All);
+    assert_eq!(bell.take(), Pending::All);
 }
 
 #[test]
 fn directories_that_nobody_follows_any_more_are_watched_no_more() {
-    let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+    let (hub, root) = (WatchHub::open(), tempfile::tempdir().unwrap());
     let [first, second] = ["a", "b"].map(|name| root.path().join(name));
     fs::create_dir(&first).unwrap();
     fs::create_dir(&second).unwrap();
@@ -97,7 +97,7 @@ fn directories_that_nobody_follows_any_more_are_watched_no_more() {
 
 #[test]
 fn a_bus_outlives_the_runtime_in_which_it_was_followed() {
-    let (hub, root) = (Hub::open(), tempfile::tempdir().unwrap());
+    let (hub, root) = (WatchHub::open(), tempfile::tempdir().unwrap());
     let mut topic = Subscription::new(hub, root.path().to_owned(), codec());
     for round in [b"1", b"2"] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -123,7 +123,7 @@ async fn k3_a_queue_of_events_that_could_not_be_opened_is_opened_later_and_files
     static DESCRIPTORS: AtomicBool = AtomicBool::new(false);
     let open = || if DESCRIPTORS.load(Ordering::Relaxed) { Kernel::open() } else { Err(Errno::MFILE.into()) };
     // A look would come too late.
-    let (hub, root) = (Hub::of(open, Duration::from_secs(3_600)), tempfile::tempdir().unwrap());
+    let (hub, root) = (WatchHub::of(open, Duration::from_secs(3_600)), tempfile::tempdir().unwrap());
     let mut topic = Subscription::new(Arc::clone(&hub), root.path().to_owned(), codec());
     assert_eq!(topic.next().await, Change::Synced);
     let write = || store::replace(&root.path().join("a.json"), b"1").unwrap();
@@ -139,7 +139,7 @@ async fn k3_a_queue_of_events_that_could_not_be_opened_is_opened_later_and_files
 #[tokio::test]
 async fn where_the_kernel_watches_nothing_changes_are_found_by_looking() {
     let (hub, root) =
-        (Hub::of(|| Err(Errno::MFILE.into()), Duration::from_millis(5)), tempfile::tempdir().unwrap());
+        (WatchHub::of(|| Err(Errno::MFILE.into()), Duration::from_millis(5)), tempfile::tempdir().unwrap());
     let dir = root.path().join("run/agent/Topic");
     let mut topic = Subscription::new(Arc::clone(&hub), dir.clone(), codec());
     let rule = FileRule { limit_bytes: 9, order: false };

@@ -8,7 +8,7 @@ use topics::{
     BootReason, DeviceOp, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId, Requester,
 };
 
-use super::facts::{Effect, Said};
+use super::facts::{Effect, LogEvent};
 use super::machine::{Gate, Zedagent};
 
 /// What a commanded operation waits for, and what shows how far it is.
@@ -32,7 +32,7 @@ impl Zedagent {
             "zedkube to take the drain request".clone_into(&mut pending.waiting_for);
             "see run/zedkube/NodeDrainProgress/global.json".clone_into(&mut pending.next_step);
             out.push(Effect::Journal(pending.clone()));
-            out.push(Effect::Say(Said::Deferred(op, pending.waiting_for.clone())));
+            out.push(Effect::Say(LogEvent::Deferred(op, pending.waiting_for.clone())));
         }
         self.ask_from = None;
         self.own = Some(Own::new(request.context.clone(), Some(id), &self.drain));
@@ -91,7 +91,7 @@ impl Zedagent {
         self.failures = self.failures.saturating_add(1);
         let pause = self.limits.ask_again(self.failures);
         self.ask_from = Some(now + pause);
-        out.push(Effect::Say(Said::DrainFailed(op, reason, pause.as_secs())));
+        out.push(Effect::Say(LogEvent::DrainFailed(op, reason, pause.as_secs())));
     }
 
     pub(super) fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {
@@ -114,7 +114,7 @@ impl Zedagent {
             waiting_for.clone_into(&mut pending.waiting_for);
             next_step.clone_into(&mut pending.next_step);
             out.push(Effect::Journal(pending.clone()));
-            out.push(Effect::Say(Said::Deferred(op, waiting_for.to_owned())));
+            out.push(Effect::Say(LogEvent::Deferred(op, waiting_for.to_owned())));
         }
     }
 
@@ -124,7 +124,7 @@ impl Zedagent {
             Why::Complete { skip } => skip,
             Why::NotSupported | Why::Early => {
                 if why == Why::Early {
-                    out.push(Effect::Say(Said::Early(op)));
+                    out.push(Effect::Say(LogEvent::Early(op)));
                 }
                 // A drain that was asked for in a cluster that the node has left since was not for nothing: it is
                 // told that it never came.
@@ -137,7 +137,7 @@ impl Zedagent {
             }
         };
         if !skip.is_empty() && skip != LEFT {
-            out.push(Effect::Say(Said::Skipped(op, skip.clone())));
+            out.push(Effect::Say(LogEvent::Skipped(op, skip.clone())));
         }
         let Some(pending) = self.pending.get_mut(&op) else { return };
         pending.state = PendingState::Commanded;
@@ -151,7 +151,7 @@ impl Zedagent {
         out.push(Effect::Journal(pending.clone()));
         self.command_again(op);
         let reason = self.reason(op);
-        out.push(Effect::Say(Said::Commanded(op, reason)));
+        out.push(Effect::Say(LogEvent::Commanded(op, reason)));
     }
 
     pub(super) fn reason(&self, op: DeviceOp) -> String {

@@ -83,12 +83,12 @@ pub enum Effect {
     /// The order in the force file was carried out: remove it.
     UseForce,
     /// Write to the log.
-    Say(Said),
+    Say(LogEvent),
 }
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum LogEvent {
     /// The first counter that this device ever saw.
     FirstCounter(DeviceOp, u32),
     /// A whole-site operation wants one.

@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use requester::{Heard, Membership, Own, Verdict, View, Why, is_used, judge};
+use requester::{LatestAnswers, Membership, Own, Verdict, View, Why, is_used, judge};
 use step::{Core, Fault, Mono, planted};
 use topics::{
     DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
     NodeAgentStatus, NodeDrainStatus, PendingState, Requester, ZedAgentStatus,
 };
 
-use super::facts::{Effect, Event, Found, Said, SiteOrder, Wanted};
+use super::facts::{Effect, Event, Found, LogEvent, SiteOrder, Wanted};
 use crate::limits::Limits;
 
 /// Operations in the order in which they are served.
@@ -49,7 +49,7 @@ pub struct Zedagent {
     pub(super) ask_from: Option<Mono>,
     pub(super) failures: u32,
     pub(super) unknown_until: Mono,
-    pub(super) drain: Heard,
+    pub(super) drain: LatestAnswers,
     /// `None` before it has been heard.
     pub(super) has_to_leave: Option<bool>,
     pub(super) forced: Option<NodeDrainStatus>,
@@ -89,7 +89,7 @@ impl Zedagent {
             ask_from: None,
             failures: 0,
             unknown_until,
-            drain: Heard::default(),
+            drain: LatestAnswers::default(),
             has_to_leave: None,
             forced: None,
             site: None,
@@ -120,7 +120,7 @@ impl Zedagent {
             if let Some(left) = left.filter(|it| it.counter == 0 || it.state == PendingState::Pending) {
                 // Whatever boot it was, the machine was off.
                 out.push(Effect::Forget(op));
-                out.push(Effect::Say(Said::Executed(op, left.counter)));
+                out.push(Effect::Say(LogEvent::Executed(op, left.counter)));
                 self.pending.remove(&op);
                 continue;
             }
@@ -136,7 +136,7 @@ impl Zedagent {
             if let Some(command) = executed {
                 out.push(Effect::SaveCounter(op, command.clone()));
                 out.push(Effect::Forget(op));
-                out.push(Effect::Say(Said::Executed(op, command.counter)));
+                out.push(Effect::Say(LogEvent::Executed(op, command.counter)));
                 self.pending.remove(&op);
                 self.counters.insert(op, command);
             }
@@ -164,7 +164,7 @@ impl Zedagent {
                     // A journal without a counter file: the wish is older than this config.
                     if !self.pending.contains_key(&op) {
                         out.push(Effect::SaveCounter(op, command.clone()));
-                        out.push(Effect::Say(Said::FirstCounter(op, command.counter)));
+                        out.push(Effect::Say(LogEvent::FirstCounter(op, command.counter)));
                         self.counters.insert(op, command.clone());
                     }
                 }
@@ -183,7 +183,7 @@ impl Zedagent {
         if known.is_some_and(|it| it.counter == command.counter) {
             return;
         }
-        out.push(Effect::Say(Said::Wanted(op, command.counter)));
+        out.push(Effect::Say(LogEvent::Wanted(op, command.counter)));
         let before = known.cloned().unwrap_or_default();
         let pending = DeviceOpPending {
             op,
@@ -207,7 +207,7 @@ impl Zedagent {
 
     pub(super) fn take_back(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
         let Some(pending) = self.pending.remove(&op) else { return };
-        out.push(Effect::Say(Said::TakenBack(op, pending.counter)));
+        out.push(Effect::Say(LogEvent::TakenBack(op, pending.counter)));
         if self.own.as_ref().is_some_and(|it| it.context == op.word()) {
             self.withdraw(out);
         }

@@ -7,7 +7,7 @@
 use step::Mono;
 use topics::{DeviceOp, DeviceOpPending, PendingState};
 
-use super::facts::{Effect, Said, SiteOrder};
+use super::facts::{Effect, LogEvent, SiteOrder};
 use super::machine::Zedagent;
 
 impl Zedagent {
@@ -37,7 +37,7 @@ impl Zedagent {
         if same || self.is_of_site(op) {
             return;
         }
-        out.push(Effect::Say(Said::WantedBySite(op, id.clone())));
+        out.push(Effect::Say(LogEvent::WantedBySite(op, id.clone())));
         let before = self.pending.get(&op).cloned().unwrap_or_default();
         let pending = DeviceOpPending {
             op,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use topics::{CordonOwner, RequestId};
 
-use super::seen::{OPERATOR, Seen};
-use super::stand::Stand;
+use super::state::DrainState;
+use super::view::{DrainView, OPERATOR};
 use super::words::{beyond_counts, name, phase_words, purpose};
 use crate::Exit;
 
@@ -56,7 +56,7 @@ impl Course {
     }
 
     /// Lines for what is new since the last call, without times.
-    pub(super) fn news(&mut self, seen: &Seen) -> Vec<String> {
+    pub(super) fn news(&mut self, seen: &DrainView) -> Vec<String> {
         let mut lines = Vec::new();
         let line = line(seen);
         if self.line != line {
@@ -94,51 +94,59 @@ impl Course {
     }
 
     /// The end of the watched drain, if it has come.
-    pub(super) fn end(&mut self, seen: &Seen) -> Option<End> {
+    pub(super) fn end(&mut self, seen: &DrainView) -> Option<End> {
         match self.goal {
             Goal::Any => self.end_of_any(seen),
             Goal::Own(id) => end_of_own(seen, id),
         }
     }
 
-    fn end_of_any(&mut self, seen: &Seen) -> Option<End> {
+    fn end_of_any(&mut self, seen: &DrainView) -> Option<End> {
         // Between two files of zedkube nothing ends.
         let settled = seen.settled();
         match seen.stand_of_drain() {
-            Stand::UnderWay | Stand::Blocked => {
+            DrainState::UnderWay | DrainState::Blocked => {
                 self.under_way = true;
                 None
             }
-            stand @ (Stand::Complete | Stand::Skipped | Stand::Forced | Stand::Unproved | Stand::Failed)
+            stand @ (DrainState::Complete
+            | DrainState::Skipped
+            | DrainState::Forced
+            | DrainState::Unproved
+            | DrainState::Failed)
                 if settled =>
             {
                 Some(End { exit: stand.exit(), words: outcome(seen, stand) })
             }
-            Stand::Idle if settled && self.under_way && seen.requests.is_empty() => Some(withdrawn()),
-            Stand::Unknown
-            | Stand::Idle
-            | Stand::Complete
-            | Stand::Skipped
-            | Stand::Forced
-            | Stand::Unproved
-            | Stand::Failed => None,
+            DrainState::Idle if settled && self.under_way && seen.requests.is_empty() => Some(withdrawn()),
+            DrainState::Unknown
+            | DrainState::Idle
+            | DrainState::Complete
+            | DrainState::Skipped
+            | DrainState::Forced
+            | DrainState::Unproved
+            | DrainState::Failed => None,
         }
     }
 }
 
-fn end_of_own(seen: &Seen, id: RequestId) -> Option<End> {
+fn end_of_own(seen: &DrainView, id: RequestId) -> Option<End> {
     if seen.requests.get(OPERATOR).is_none_or(|it| it.requested_at != id.at) {
         return Some(withdrawn());
     }
     let stand = seen.stand_of(id);
     let ways = match stand {
-        Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Blocked | Stand::Unproved => return None,
-        Stand::Complete if foreign(seen) => "`zedbox drain cancel` leaves that cordon in place",
-        Stand::Complete => "the node stays cordoned until `zedbox drain cancel`",
-        Stand::Skipped | Stand::Forced => {
+        DrainState::Unknown
+        | DrainState::Idle
+        | DrainState::UnderWay
+        | DrainState::Blocked
+        | DrainState::Unproved => return None,
+        DrainState::Complete if foreign(seen) => "`zedbox drain cancel` leaves that cordon in place",
+        DrainState::Complete => "the node stays cordoned until `zedbox drain cancel`",
+        DrainState::Skipped | DrainState::Forced => {
             "do not work on this node yet: fix the cause, then `zedbox drain cancel` and `zedbox drain request` again"
         }
-        Stand::Failed => "`zedbox drain request` asks again, `zedbox drain cancel` gives up",
+        DrainState::Failed => "`zedbox drain request` asks again, `zedbox drain cancel` gives up",
     };
     Some(End { exit: stand.exit(), words: format!("{}; {ways}", outcome(seen, stand)) })
 }
@@ -148,29 +156,33 @@ fn withdrawn() -> End {
 }
 
 /// How a drain ended, in words that claim no more than is known.
-fn outcome(seen: &Seen, stand: Stand) -> String {
+fn outcome(seen: &DrainView, stand: DrainState) -> String {
     let reason = seen.agreed().map(|it| it.reason.as_str()).unwrap_or_default();
     let or = |other: &str| if reason.is_empty() { other.to_owned() } else { reason.to_owned() };
     match stand {
-        Stand::Complete if foreign(seen) => {
+        DrainState::Complete if foreign(seen) => {
             format!("complete: {}; the cordon is not ours: somebody else set it", or("drained"))
         }
-        Stand::Complete => format!("complete: {}", or("drained")),
-        Stand::Unproved => {
+        DrainState::Complete => format!("complete: {}", or("drained")),
+        DrainState::Unproved => {
             "COMPLETE, but this zedkube does not report whether the node was drained".to_owned()
         }
-        Stand::Failed => format!("{NOT_DRAINED}: {}", or("the drain failed; the log of zedkube says why")),
-        Stand::Skipped => format!("{NOT_DRAINED}: {}{}", or("the drain was skipped"), cordon(seen)),
-        Stand::Forced => format!("{NOT_DRAINED}: {}{}", or("a person forced the status"), cordon(seen)),
-        Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Blocked => reason.to_owned(),
+        DrainState::Failed => {
+            format!("{NOT_DRAINED}: {}", or("the drain failed; the log of zedkube says why"))
+        }
+        DrainState::Skipped => format!("{NOT_DRAINED}: {}{}", or("the drain was skipped"), cordon(seen)),
+        DrainState::Forced => format!("{NOT_DRAINED}: {}{}", or("a person forced the status"), cordon(seen)),
+        DrainState::Unknown | DrainState::Idle | DrainState::UnderWay | DrainState::Blocked => {
+            reason.to_owned()
+        }
     }
 }
 
-fn foreign(seen: &Seen) -> bool {
+fn foreign(seen: &DrainView) -> bool {
     seen.agreed().is_some_and(|it| it.cordon == CordonOwner::Foreign)
 }
 
-fn cordon(seen: &Seen) -> &'static str {
+fn cordon(seen: &DrainView) -> &'static str {
     match seen.agreed().map(|it| it.cordon) {
         Some(CordonOwner::None) => "; the node is not cordoned",
         Some(CordonOwner::Ours) => "; the node is cordoned",
@@ -180,7 +192,7 @@ fn cordon(seen: &Seen) -> &'static str {
 }
 
 /// Everything but times and blockers in one line: what is equal is not repeated.
-fn line(seen: &Seen) -> String {
+fn line(seen: &DrainView) -> String {
     let Some(status) = seen.drain_status() else {
         return "UNKNOWN: zedkube has published nothing yet".to_owned();
     };
@@ -208,7 +220,7 @@ fn line(seen: &Seen) -> String {
         }
         // What is over says it in its last words.
         let reason = beyond_counts(progress);
-        if matches!(seen.stand(), Stand::UnderWay | Stand::Blocked) && !reason.is_empty() {
+        if matches!(seen.stand(), DrainState::UnderWay | DrainState::Blocked) && !reason.is_empty() {
             line = format!("{line}; {reason}");
         }
     }
@@ -225,20 +237,20 @@ mod tests {
         Answer, Blocker, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester,
     };
 
-    fn seen(status: DrainStatus) -> Seen {
+    fn seen(status: DrainStatus) -> DrainView {
         let requested_by = Requester::DeviceOp;
-        Seen {
+        DrainView {
             status: Some(NodeDrainStatus { status, requested_by }),
             progress: Some(NodeDrainProgress {
                 status,
                 reason: "why".to_owned(),
                 ..NodeDrainProgress::default()
             }),
-            ..Seen::default()
+            ..DrainView::default()
         }
     }
 
-    fn exits(goal: Goal, way: &[Seen]) -> Vec<Option<Exit>> {
+    fn exits(goal: Goal, way: &[DrainView]) -> Vec<Option<Exit>> {
         let mut course = Course::new(goal);
         way.iter().map(|seen| course.end(seen).map(|end| end.exit)).collect()
     }
@@ -253,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_restart_of_zedkube_ends_nothing() {
-        let gone = Seen::default();
+        let gone = DrainView::default();
         let way = [seen(DrainStatus::Cordoned), gone, seen(DrainStatus::Cordoned)];
         assert_eq!(exits(Goal::Any, &way), [None; 3]);
         // It says that it is in no cluster before it has heard that it is; the request still stands.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, read_force};
 
 use super::person;
-use super::seen::{Follow, Seen};
+use super::view::{DrainView, Follow};
 use super::voice::Voice;
 use super::words::name;
 use crate::Exit;
@@ -64,7 +64,7 @@ pub(super) async fn run(
 
 async fn write(
     bus: &Bus,
-    seen: &Seen,
+    seen: &DrainView,
     order: &ForceFile,
     options: &ForceOptions,
     voice: &Voice,
@@ -102,7 +102,7 @@ async fn write(
         }
     };
     // Seen with the agents' eyes: what they refuse must not look done.
-    match bus.file(&file, super::seen::order(LIMIT_BYTES)).next().await {
+    match bus.file(&file, super::view::order(LIMIT_BYTES)).next().await {
         FileState::Bad(finding) => bail!("{}: the agents refuse the file: {}", doing(), finding.reason),
         // An agent may have used it up already.
         FileState::Absent | FileState::Present(_) => {}
@@ -124,7 +124,7 @@ async fn write(
     Ok(Exit::Done)
 }
 
-fn remove(bus: &Bus, seen: &Seen, voice: &Voice) -> anyhow::Result<Exit> {
+fn remove(bus: &Bus, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
     let mut removed = None;
     // First the one that can be removed while /persist cannot be written.
     for place in PLACES.into_iter().rev() {
@@ -204,7 +204,7 @@ fn refuse_directory(file: &Path) -> anyhow::Result<()> {
 }
 
 /// What waits for a drain on behalf of `whom`, in words.
-fn waits(seen: &Seen, whom: Option<Whom>) -> Option<String> {
+fn waits(seen: &DrainView, whom: Option<Whom>) -> Option<String> {
     match whom? {
         Whom::Reboot => {
             let held = || seen.holds("zedagent").then(|| "reboot or shutdown".to_owned());

@@ -13,8 +13,8 @@ use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Reque
 
 use super::course::Goal;
 use super::person;
-use super::seen::{Follow, OPERATOR, Seen, operator_file};
-use super::stand::Stand;
+use super::state::DrainState;
+use super::view::{DrainView, Follow, OPERATOR, operator_file};
 use super::voice::Voice;
 use super::watch;
 use super::words::request_words;
@@ -132,7 +132,7 @@ pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Re
 }
 
 /// What zedkube does when a person's request is gone.
-fn after_cancel(seen: &Seen) -> &'static str {
+fn after_cancel(seen: &DrainView) -> &'static str {
     let others = seen.requests.keys().any(|agent| *agent != OPERATOR);
     if others {
         return "The controller's request still exists: the drain continues for that one, and the node stays cordoned.";
@@ -153,7 +153,7 @@ fn after_cancel(seen: &Seen) -> &'static str {
 }
 
 /// What a person should know who requests a drain in this state.
-fn doubts(seen: &Seen, member: Option<bool>) -> Vec<String> {
+fn doubts(seen: &DrainView, member: Option<bool>) -> Vec<String> {
     let mut lines = Vec::new();
     if seen.live.is_dead() {
         lines.push(
@@ -191,13 +191,13 @@ fn publication(bus: &Bus, doing: &str) -> anyhow::Result<Publication<NodeDrainRe
 /// A request that failed may be made again; any other one is kept.
 fn refuse_second(
     own: &Publication<NodeDrainRequest>,
-    seen: &Seen,
+    seen: &DrainView,
     file: &Path,
     now: GoTime,
 ) -> anyhow::Result<()> {
     let path = file.display();
     if let Some(standing) = own.get(GLOBAL) {
-        if seen.stand_of(standing.id()) == Stand::Failed {
+        if seen.stand_of(standing.id()) == DrainState::Failed {
             return Ok(());
         }
         let words = request_words(standing, standing.requested_at, now);
@@ -212,11 +212,11 @@ fn refuse_second(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drain_cmd::seen::Live;
+    use crate::drain_cmd::view::Live;
 
     #[test]
     fn what_is_undone_depends_on_how_far_it_was_and_who_else_asks() {
-        let mut seen = Seen::default();
+        let mut seen = DrainView::default();
         assert!(after_cancel(&seen).contains("nothing to undo"));
         let status = DrainStatus::Cordoned;
         seen.status = Some(topics::NodeDrainStatus { status, requested_by: Requester::Operator });
@@ -227,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_dead_zedkube_no_cluster_and_a_force_file_are_told() {
-        let mut seen = Seen { live: Live { running: Some(true), ..Live::default() }, ..Seen::default() };
+        let mut seen =
+            DrainView { live: Live { running: Some(true), ..Live::default() }, ..DrainView::default() };
         assert_eq!(doubts(&seen, Some(true)).len(), 0);
         assert!(doubts(&seen, Some(false))[0].contains("in no cluster"));
         seen.live.running = Some(false);

@@ -7,9 +7,9 @@ use pubsub::Bus;
 use topics::GoTime;
 
 use super::person::user;
-use super::seen::{Follow, Seen};
-use super::stand::Stand;
+use super::state::DrainState;
 use super::text::{Sheet, Weight, number, paragraph, row};
+use super::view::{DrainView, Follow};
 use super::voice::Voice;
 use super::words::{
     headline, leave_words, live_words, next_step, progress_rows, request_words, update_words,
@@ -47,7 +47,7 @@ pub(super) async fn run(
 }
 
 /// What cannot be used, with the next step, for standard error; all that this user may not read is one line.
-pub(super) fn warnings(bus: &Bus, seen: &Seen) -> Vec<String> {
+pub(super) fn warnings(bus: &Bus, seen: &DrainView) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     if !seen.denied.is_empty() {
         let paths: Vec<String> = seen.denied.iter().map(|it| it.display().to_string()).collect();
@@ -73,7 +73,7 @@ pub(super) fn warnings(bus: &Bus, seen: &Seen) -> Vec<String> {
 }
 
 /// The whole sheet: the state in one line, then rows, the next step last but one.
-pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize) -> Sheet {
+pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     let stand = seen.stand();
     let headline = headline(seen, now);
     let mut out = Sheet::new(&paragraph("", &headline, columns), colour(stand));
@@ -133,12 +133,12 @@ pub(super) fn sheet(seen: &Seen, now: GoTime, columns: usize) -> Sheet {
     out
 }
 
-const fn colour(stand: Stand) -> Option<&'static str> {
+const fn colour(stand: DrainState) -> Option<&'static str> {
     match stand {
-        Stand::Unknown | Stand::Idle => None,
-        Stand::UnderWay => Some("36"),
-        Stand::Blocked | Stand::Unproved => Some("33"),
-        Stand::Complete => Some("32"),
-        Stand::Skipped | Stand::Forced | Stand::Failed => Some("31"),
+        DrainState::Unknown | DrainState::Idle => None,
+        DrainState::UnderWay => Some("36"),
+        DrainState::Blocked | DrainState::Unproved => Some("33"),
+        DrainState::Complete => Some("32"),
+        DrainState::Skipped | DrainState::Forced | DrainState::Failed => Some("31"),
     }
 }

@@ -7,8 +7,8 @@ use agent::wire;
 use pubsub::{Bus, Change, Subscription};
 use topics::{AgentTrouble, GoTime, Trouble};
 
-use super::seen::Seen;
 use super::text::moment;
+use super::view::DrainView;
 
 /// All that have troubles to tell.
 const AGENTS: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
@@ -47,7 +47,7 @@ impl Troubles {
     }
 }
 
-impl Seen {
+impl DrainView {
     /// Whether something that is wanted waits for a file.
     pub(super) fn is_held(&self) -> bool {
         self.troubles.values().any(AgentTrouble::holds_something)
@@ -71,18 +71,18 @@ impl Seen {
 }
 
 /// A row for each trouble: whose, what, where, why, since when, and what waits for it.
-pub(super) fn rows(seen: &Seen, now: GoTime) -> Vec<String> {
+pub(super) fn rows(seen: &DrainView, now: GoTime) -> Vec<String> {
     let since = |it: &Trouble| format!("; since {}", moment(it.since, now));
     let rows = seen.each_trouble().map(|(agent, it)| format!("{}{}", words(agent, it), since(it)));
     rows.chain(more(seen)).collect()
 }
 
 /// The same in lines that stay as they are while time passes.
-pub(super) fn lines(seen: &Seen) -> Vec<String> {
+pub(super) fn lines(seen: &DrainView) -> Vec<String> {
     seen.each_trouble().map(|(agent, it)| words(agent, it)).chain(more(seen)).collect()
 }
 
-fn more(seen: &Seen) -> Option<String> {
+fn more(seen: &DrainView) -> Option<String> {
     let more: u32 = seen.troubles.values().map(|it| it.more).sum();
     (more > 0).then(|| format!("and {more} more, see run/<agent>/AgentTrouble/global.json"))
 }

@@ -13,9 +13,9 @@ use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::course::{Course, End, Goal, NOT_DRAINED};
-use super::seen::{Follow, SETTLING, Seen};
 use super::status::{sheet, warnings};
 use super::text::{clean, height, lines_of, seconds};
+use super::view::{DrainView, Follow, SETTLING};
 use super::voice::Voice;
 use crate::Exit;
 use crate::args::Output;
@@ -82,12 +82,12 @@ struct Teller<'a> {
     /// The sheet that stands on the terminal.
     shown: String,
     /// What was printed last as JSON.
-    last: Option<Seen>,
+    last: Option<DrainView>,
 }
 
 impl Teller<'_> {
     /// False when nobody reads any more.
-    fn tell(&mut self, seen: &Seen, course: &mut Course) -> anyhow::Result<bool> {
+    fn tell(&mut self, seen: &DrainView, course: &mut Course) -> anyhow::Result<bool> {
         match self.voice.output {
             Output::Json => self.object(seen),
             Output::Text if self.voice.redraws => self.draw(seen),
@@ -100,7 +100,7 @@ impl Teller<'_> {
         }
     }
 
-    fn object(&mut self, seen: &Seen) -> anyhow::Result<bool> {
+    fn object(&mut self, seen: &DrainView) -> anyhow::Result<bool> {
         // That zedkube had another turn is no news.
         let mut now = seen.clone();
         now.live.last_turn = self.last.as_ref().map_or(now.live.last_turn, |last| last.live.last_turn);
@@ -112,7 +112,7 @@ impl Teller<'_> {
     }
 
     /// Draws the sheet over the last one.
-    fn draw(&mut self, seen: &Seen) -> anyhow::Result<bool> {
+    fn draw(&mut self, seen: &DrainView) -> anyhow::Result<bool> {
         let (columns, rows) = self.voice.size();
         let seen = seen.clone().by_clock(self.clock);
         let sheet = sheet(&seen, self.clock.wall(), columns).fit(rows).text(self.voice.colours);

@@ -5,9 +5,9 @@ use topics::{
     NodeLeave, RequestId, Requester,
 };
 
-use super::seen::{Live, Seen};
-use super::stand::Stand;
+use super::state::DrainState;
 use super::text::{Weight, bar, moment, number, unix_secs};
+use super::view::{DrainView, Live};
 
 /// Blockers beyond these are counted only; `-o json` has them all.
 const SHOWN: usize = 10;
@@ -15,7 +15,7 @@ const SHOWN: usize = 10;
 const STUCK_SECS: i64 = 180;
 
 /// `CORDONED (5): pods are being evicted; for a reboot, requested 09:30:00 UTC, 11 min ago; attempt 1 of 5`.
-pub(super) fn headline(seen: &Seen, now: GoTime) -> String {
+pub(super) fn headline(seen: &DrainView, now: GoTime) -> String {
     let Some(status) = seen.drain_status() else {
         return "UNKNOWN: no drain status is known".to_owned();
     };
@@ -87,7 +87,7 @@ pub(super) fn leave_words(leave: &NodeLeave, now: GoTime) -> String {
 
 pub(super) fn progress_rows(
     progress: &NodeDrainProgress,
-    stand: Stand,
+    stand: DrainState,
     now: GoTime,
 ) -> Vec<(Weight, &'static str, String)> {
     let mut rows = Vec::new();
@@ -107,7 +107,10 @@ pub(super) fn progress_rows(
             rows.push((weight, label, moment(at, now)));
         }
     }
-    if matches!(stand, Stand::UnderWay | Stand::Blocked) && progress.estimate.is_zero() && counts.total > 0 {
+    if matches!(stand, DrainState::UnderWay | DrainState::Blocked)
+        && progress.estimate.is_zero()
+        && counts.total > 0
+    {
         rows.push((Weight::Detail, "estimate", "not available yet".to_owned()));
     }
     if !progress.api_silent_since.is_zero() {
@@ -214,7 +217,7 @@ fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<(Weight, &'s
 }
 
 /// What a person can do: what zedkube recorded, and who is needed for it.
-pub(super) fn next_step(seen: &Seen) -> String {
+pub(super) fn next_step(seen: &DrainView) -> String {
     if let Some(step) = seen.trouble_step() {
         return step.to_owned();
     }
@@ -230,7 +233,7 @@ pub(super) fn next_step(seen: &Seen) -> String {
         Some(pending) => &pending.next_step,
         None => recorded,
     };
-    if !seen.live.is_dead() || matches!(seen.stand(), Stand::Idle | Stand::Complete) {
+    if !seen.live.is_dead() || matches!(seen.stand(), DrainState::Idle | DrainState::Complete) {
         return recorded.to_owned();
     }
     let start = "start zedkube: no drain continues without it";
@@ -278,24 +281,24 @@ fn meaning(status: DrainStatus) -> &'static str {
 }
 
 /// What is going on, in words.
-pub(super) fn phase_words(seen: &Seen) -> String {
+pub(super) fn phase_words(seen: &DrainView) -> String {
     let status = seen.drain_status().unwrap_or_default();
     let said = match seen.stand() {
-        Stand::Skipped => "NOT DRAINED: the drain was skipped",
-        Stand::Forced => "NOT DRAINED: a person forced this status",
-        Stand::Blocked if status == DrainStatus::NotRequested && seen.is_held() => {
+        DrainState::Skipped => "NOT DRAINED: the drain was skipped",
+        DrainState::Forced => "NOT DRAINED: a person forced this status",
+        DrainState::Blocked if status == DrainStatus::NotRequested && seen.is_held() => {
             "what is requested waits until a file can be written"
         }
-        Stand::UnderWay if status == DrainStatus::NotRequested && !seen.requests.is_empty() => {
+        DrainState::UnderWay if status == DrainStatus::NotRequested && !seen.requests.is_empty() => {
             "requested, and not yet accepted by zedkube"
         }
-        Stand::Unknown
-        | Stand::Idle
-        | Stand::UnderWay
-        | Stand::Blocked
-        | Stand::Complete
-        | Stand::Unproved
-        | Stand::Failed => at_work(seen, status),
+        DrainState::Unknown
+        | DrainState::Idle
+        | DrainState::UnderWay
+        | DrainState::Blocked
+        | DrainState::Complete
+        | DrainState::Unproved
+        | DrainState::Failed => at_work(seen, status),
     };
     let idle =
         seen.requests.is_empty() && matches!(status, DrainStatus::NotSupported | DrainStatus::NotRequested);
@@ -306,7 +309,7 @@ pub(super) fn phase_words(seen: &Seen) -> String {
     }
 }
 
-fn at_work(seen: &Seen, status: DrainStatus) -> &'static str {
+fn at_work(seen: &DrainView, status: DrainStatus) -> &'static str {
     match seen.agreed().map(|it| it.phase) {
         Some(DrainPhase::WaitingForTurn) => "waiting for its turn to be down",
         Some(DrainPhase::Cordoning) => "cordoning the node",

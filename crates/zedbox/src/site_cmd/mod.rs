@@ -14,7 +14,7 @@ use kubeapi::Cluster;
 use outage::operator as lease;
 use outage::site::operator::{self, Wish};
 use outage::site::preflight::{self, CODES, Finding};
-use outage::site::record::{Said, SiteKind, SitePhase};
+use outage::site::record::{SiteKind, SitePhase, Statement};
 use outage::turn::record::Record;
 use serde::Serialize;
 use topics::SiteFinding;
@@ -98,8 +98,8 @@ pub(crate) async fn run(command: &SiteCommand) -> Exit {
 async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
     let cluster = command.place.cluster();
     let clock = Clock::new();
-    let said = |reason: &str| -> anyhow::Result<Said> {
-        Ok(Said {
+    let said = |reason: &str| -> anyhow::Result<Statement> {
+        Ok(Statement {
             who: format!("operator {}", person::at(surroundings)),
             why: person::reason(reason)?.to_owned(),
             when: clock.wall().to_timestamp().to_string(),
@@ -163,7 +163,7 @@ async fn begin(
     cluster: &Cluster,
     clock: Clock,
     kind: SiteKind,
-    (options, by): (&BeginOptions, Said),
+    (options, by): (&BeginOptions, Statement),
     voice: &Voice,
 ) -> anyhow::Result<()> {
     let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };

@@ -7,13 +7,13 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use agent::force::FALLBACK;
 use topics::FORCE_FILE;
 
-use crate::node::{Node, Told};
+use crate::node::{Ended, Node};
 
 fn mode(node: &Node, path: &str) -> u32 {
     fs::metadata(node.path(path)).unwrap().permissions().mode() & 0o777
 }
 
-fn refused(told: &Told, words: &[&str]) {
+fn refused(told: &Ended, words: &[&str]) {
     assert_eq!((told.code, told.out.as_str()), (1, ""), "{told:?}");
     for words in words {
         assert!(told.err.contains(words), "no `{words}` in {}", told.err);
@@ -145,7 +145,7 @@ fn s6_the_file_names_who_forces_and_why() {
     }
     assert!(!node.path(FORCE_FILE).exists());
     let mut command = node.command("force 9 --for reboot --reason");
-    let told = Told::of(command.arg("disk \"2\" burns").env("SUDO_USER", "field").output().unwrap());
+    let told = Ended::of(command.arg("disk \"2\" burns").env("SUDO_USER", "field").output().unwrap());
     assert_eq!(told.code, 0, "{told:?}");
     let text = r#"{"Status":9,"RequestedBy":2,"Reason":"disk \"2\" burns","By":"field"}"#;
     assert_eq!(node.text(FORCE_FILE), text);

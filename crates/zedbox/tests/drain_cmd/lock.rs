@@ -6,7 +6,7 @@ use kubesim::Sim;
 use serde_json::{Value, json};
 use topics::GoTime;
 
-use crate::node::Told;
+use crate::node::Ended;
 use crate::place::Place;
 use crate::readme::shown;
 use crate::terminal::Terminal;
@@ -86,9 +86,9 @@ impl Place {
     }
 
     /// The program with these words, and one more that may hold blanks.
-    pub(crate) fn lock(&self, words: &str, last: &[&str]) -> Told {
+    pub(crate) fn lock(&self, words: &str, last: &[&str]) -> Ended {
         let mut command = self.node.command_of("lock", words);
-        Told::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
+        Ended::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
     }
 
     /// What was asked other than to read.

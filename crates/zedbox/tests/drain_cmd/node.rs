@@ -92,7 +92,7 @@ impl Node {
 
     /// What the program says to a user who may enter `run` and no further; `None`, with the reason printed, where
     /// this test may not become another user.
-    pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Told> {
+    pub(crate) fn drain_as_nobody(&self, words: &str) -> Option<Ended> {
         if !rustix::process::geteuid().is_root() {
             writeln!(std::io::stderr(), "skipped: only root can become another user; run this as root")
                 .unwrap();
@@ -117,17 +117,17 @@ impl Node {
         let mut command = Command::new(program);
         command.args(["drain", "--root"]).arg(self.root()).args(words.split_whitespace());
         command.env_clear().current_dir("/").uid(NOBODY).gid(NOBODY);
-        Some(Told::of(command.output().unwrap()))
+        Some(Ended::of(command.output().unwrap()))
     }
 
     /// What the program says and how it ends.
-    pub(crate) fn drain(&self, words: &str) -> Told {
-        Told::of(self.command(words).output().unwrap())
+    pub(crate) fn drain(&self, words: &str) -> Ended {
+        Ended::of(self.command(words).output().unwrap())
     }
 
     /// The same with one more word, which may hold blanks.
-    pub(crate) fn drain_with(&self, words: &str, last: &str) -> Told {
-        Told::of(self.command(words).arg(last).output().unwrap())
+    pub(crate) fn drain_with(&self, words: &str, last: &str) -> Ended {
+        Ended::of(self.command(words).arg(last).output().unwrap())
     }
 
     pub(crate) fn text(&self, relative: &str) -> String {
@@ -184,13 +184,13 @@ impl Drop for Reader {
 
 /// What a program has said and how it ended.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Told {
+impl Ended {
     pub(crate) fn of(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),

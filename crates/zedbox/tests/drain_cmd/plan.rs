@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::node::{Node, Told};
+use crate::node::{Ended, Node};
 use crate::place::Place;
 use crate::readme::shown;
 
@@ -18,7 +18,7 @@ fn place() -> Place {
 }
 
 impl Place {
-    fn plan(&self, words: &str) -> Told {
+    fn plan(&self, words: &str) -> Ended {
         let told = self.node.drain(&format!("plan {words}"));
         let written: Vec<_> = self.sim.faults().seen().into_iter().filter(|it| it.method != "GET").collect();
         assert!(written.is_empty(), "a plan writes nothing: {written:?}");

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use topics::GoTime;
 
-use crate::node::{NOW, Node, Told, top};
+use crate::node::{Ended, NOW, Node, top};
 
 /// What the documents show as the output of `command`, all of them the same.
 pub(crate) fn shown(command: &str) -> String {
@@ -19,7 +19,7 @@ pub(crate) fn shown(command: &str) -> String {
 }
 
 /// What was printed, with the root of a device and the moment of the trees.
-fn printed(node: &Node, told: &Told) -> String {
+fn printed(node: &Node, told: &Ended) -> String {
     let text = format!("{}{}", told.out, told.err);
     text.replace(&format!("{}/", node.root().display()), "/")
 }
@@ -38,7 +38,7 @@ fn with_fixed_times(text: &str) -> String {
 }
 
 /// Lines are wrapped by the length of the root, which is another one here.
-fn same_words(node: &Node, command: &str, told: &Told) {
+fn same_words(node: &Node, command: &str, told: &Ended) {
     assert_eq!(told.code, 0, "{told:?}");
     let printed = with_fixed_times(&printed(node, told));
     assert_eq!(with_fixed_times(&shown(command)), printed, "the documents differ, of `{command}`");
@@ -76,7 +76,7 @@ fn the_readme_shows_what_watch_prints() {
 #[test]
 fn the_readme_shows_what_request_cancel_and_force_print() {
     let by_field = |node: &Node, words: &str, last: &[&str]| {
-        Told::of(node.command(words).args(last).env("SUDO_USER", "field").output().unwrap())
+        Ended::of(node.command(words).args(last).env("SUDO_USER", "field").output().unwrap())
     };
     let node = Node::of("cluster-idle").with_zedkube();
     let told = by_field(&node, "request --reason", &["new disk in bay 2"]);

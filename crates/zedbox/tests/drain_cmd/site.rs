@@ -4,7 +4,7 @@ use kubesim::Fault;
 use serde_json::{Value, json};
 
 use crate::lock::{self, LEASE, words};
-use crate::node::Told;
+use crate::node::Ended;
 use crate::place::Place;
 
 /// A cluster against whose shutdown nothing speaks.
@@ -19,9 +19,9 @@ fn place() -> Place {
 }
 
 impl Place {
-    fn site(&self, line: &str, last: &[&str]) -> Told {
+    fn site(&self, line: &str, last: &[&str]) -> Ended {
         let mut command = self.node.command_of("site", line);
-        Told::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
+        Ended::of(command.args(last).env("SUDO_USER", "field").output().unwrap())
     }
 
     fn mode(&self) -> Value {

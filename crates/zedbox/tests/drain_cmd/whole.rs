@@ -8,19 +8,19 @@ use scenarios::{Agent, At, World};
 use tokio::task::{JoinHandle, spawn_blocking};
 use topics::{DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainRequest, Requester};
 
-use crate::node::Told;
+use crate::node::Ended;
 
 const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 
 /// Starts the program beside this test, whose cluster must continue meanwhile.
-fn start(world: &World, words: &str) -> JoinHandle<Told> {
+fn start(world: &World, words: &str) -> JoinHandle<Ended> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
     command.args(["drain", "--root"]).arg(world.bus.root()).args(words.split_whitespace());
     command.env_clear().env("SUDO_USER", "field").stdin(Stdio::null());
-    spawn_blocking(move || Told::of(command.output().unwrap()))
+    spawn_blocking(move || Ended::of(command.output().unwrap()))
 }
 
-async fn drain(world: &World, words: &str) -> Told {
+async fn drain(world: &World, words: &str) -> Ended {
     start(world, words).await.unwrap()
 }
 
@@ -31,7 +31,7 @@ fn from_another_pid_namespace(world: &World) -> Option<String> {
     command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_zedbox"), "drain", "--root"]);
     command.arg(world.bus.root()).args(["status", "-o", "json"]);
     let told = match command.output() {
-        Ok(output) => Told::of(output),
+        Ok(output) => Ended::of(output),
         Err(cause) => {
             writeln!(
                 std::io::stderr(),

@@ -17,7 +17,7 @@ use super::site::SiteHold;
 use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use outage::keeper::Ask;
-use outage::turn::event::{Standing, Unconfirmed};
+use outage::turn::event::{TurnState, Unconfirmed};
 
 /// Number of a run: results of another one are not listened to.
 pub type RunId = u64;
@@ -62,15 +62,15 @@ pub enum Event {
     /// Answer to [`Effect::Await`]: what has changed, in words.
     BlockerChanged(RunId, String),
     /// Answer to [`Effect::Look`]: whose cordon is on the node now, or why that is not known.
-    Looked(u64, Result<Seen, String>),
+    Looked(u64, Result<NodeLook, String>),
     /// Answer to [`Effect::Guard`]: what has happened, in words.
-    Stirred(String),
+    NodeActivity(String),
     /// How the gate after the boot is, and what was fixed; as long as [`Effect::Gate`] says.
     Gate(Box<Report>),
     /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
     Tainted(Vec<String>),
     /// Where this node stands with its turn to be down.
-    Turn(Box<Standing>),
+    Turn(Box<TurnState>),
     /// Answer to [`Ask::Confirm`]: the turn is still ours, or why not.
     TurnConfirmed(Result<(), Unconfirmed>),
     /// What was read of the cluster now.
@@ -196,7 +196,7 @@ pub struct Failure {
 
 /// Our node after a look at it, in which a cordon of ours that had to go was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub enum NodeLook {
     /// Schedulable.
     Open,
     /// Cordoned by somebody else, or a tie-breaker, which stays as it is.
@@ -204,14 +204,14 @@ pub enum Seen {
     /// Cordoned by us.
     Ours,
     /// Cordoned, and there are pods that would have to leave.
-    Peopled(CordonOwner, Vec<Stayer>),
+    HasPods(CordonOwner, Vec<RemainingPod>),
     /// Cordoned by us in an earlier boot, and the gate is shut or the node not Ready.
     NotReady,
 }
 
 /// A pod on our node that would have to leave, unless a rule leaves it in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stayer {
+pub struct RemainingPod {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -275,12 +275,12 @@ pub enum Effect {
     /// Watch the node until taints of an outage are on it, or do so no longer.
     Taints(bool),
     /// Write to the log.
-    Say(Said),
+    Say(LogEvent),
 }
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum LogEvent {
     /// The status changes.
     Changing(NodeDrainStatus, NodeDrainStatus),
     /// A request was taken.
@@ -332,7 +332,7 @@ pub enum Said {
     /// COMPLETE counts no longer, for this reason.
     Void(String),
     /// Something has happened on the drained node, in words.
-    Stirred(String),
+    NodeActivity(String),
     /// How the gate after the boot is now.
     Gate(Verdict),
     /// Something that a boot had left was fixed.

@@ -15,7 +15,7 @@ use step::Mono;
 use topics::{DrainStatus, OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester};
 
 use super::answers::is_drained;
-use super::facts::{Effect, Said};
+use super::facts::{Effect, LogEvent};
 use super::machine::Zedkube;
 
 /// How long a machine that restarts whatever the record says waits for its entry there.
@@ -345,7 +345,7 @@ impl Zedkube {
         let answer =
             OutageAnswer { number: self.looks.question.number, role: self.looks.answer.role, ..answer };
         if answer != self.looks.answer {
-            out.push(Effect::Say(Said::OutageAnswer(answer.clone())));
+            out.push(Effect::Say(LogEvent::OutageAnswer(answer.clone())));
             self.looks.answer = answer;
         }
     }

@@ -11,7 +11,7 @@ use topics::{
 };
 
 use super::answers::Answers;
-use super::care::NodeCare;
+use super::care::CordonCleanup;
 use super::context::NodeContext;
 use super::drain::Drain;
 use super::facts::{Effect, Event};
@@ -24,7 +24,7 @@ use crate::limits::Limits;
 pub struct Zedkube {
     pub(super) node: NodeContext,
     pub(super) drain: Drain,
-    pub(super) care: NodeCare,
+    pub(super) care: CordonCleanup,
     pub(super) answers: Answers,
     pub(super) published: Published,
     pub(super) history: History,
@@ -57,7 +57,7 @@ impl Zedkube {
                 known: journal.known.clone(),
             },
             drain: Drain::new(same_boot),
-            care: NodeCare::new(now, same_boot.map(|it| it.cordon)),
+            care: CordonCleanup::new(now, same_boot.map(|it| it.cordon)),
             answers: Answers::new(now, same_boot.map(|it| (it.answers.clone(), it.asked.clone()))),
             published: Published::beside(journal.clone()),
             history: History::default(),
@@ -161,7 +161,7 @@ impl Core for Zedkube {
                 self.drain.blocker_changed(now, what, &self.node, &mut out);
             }
             Event::Looked(nth, seen) if self.care.awaits(nth) => self.looked(now, seen, &mut out),
-            Event::Stirred(what) => self.care.node_changed(now, self.wanted(), what, &mut out),
+            Event::NodeActivity(what) => self.care.node_changed(now, self.wanted(), what, &mut out),
             Event::Gate(report) => self.care.gate(now, report, &mut out),
             Event::Tainted(taints) => self.care.tainted(taints, &mut out),
             Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),

@@ -20,7 +20,8 @@ mod tests;
 pub use clusterview::leader::Candidacy;
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
-    Author, Away, Done, Effect, Event, Failure, Force, Grant, Hindered, Learned, RunId, Said, Seen, Stayer,
+    Author, Away, Done, Effect, Event, Failure, Force, Grant, Hindered, Learned, LogEvent, NodeLook,
+    RemainingPod, RunId,
 };
 pub use k3s::K3sHold;
 pub use machine::Zedkube;

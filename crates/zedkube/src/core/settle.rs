@@ -5,7 +5,7 @@
 //! gets a new drain, under the same request (goals P8). Pure: no clock, no I/O, no task.
 
 use nodestatus::Membership;
-use outage::turn::event::Standing;
+use outage::turn::event::TurnState;
 use outage::turn::record::Phase;
 use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus};
@@ -13,7 +13,7 @@ use topics::{Answer, CordonOwner, DrainStatus};
 use super::answers::{is_drained, is_operation};
 use super::care::{Voided, Wanted};
 use super::drain::{End, Outcome};
-use super::facts::{Effect, Said, Seen};
+use super::facts::{Effect, LogEvent, NodeLook};
 use super::machine::Zedkube;
 use super::turn::Levels;
 
@@ -120,7 +120,7 @@ impl Zedkube {
         let left = self.node.member != Membership::Undecided && !self.is_member();
         if (withdrawn || left) && !(self.drain.is_idle() && self.answers.given().is_empty()) {
             if withdrawn && self.drain.is_active() {
-                out.push(Effect::Say(Said::Withdrawn));
+                out.push(Effect::Say(LogEvent::Withdrawn));
             }
             self.end_drain(None, out);
             self.uncordon_soon(now);
@@ -144,7 +144,7 @@ impl Zedkube {
     /// A forced COMPLETE answers the request that it names; the drain continues for others.
     fn settle_force(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some((order, skip)) = self.answers.give_forced(now, &self.node) else { return };
-        out.push(Effect::Say(Said::Forced(order, self.history.forced_by())));
+        out.push(Effect::Say(LogEvent::Forced(order, self.history.forced_by())));
         if self.answers.open().next().is_none() {
             self.end_drain(Some(End::Skipped(skip)), out);
         }
@@ -195,7 +195,7 @@ impl Zedkube {
     }
 
     /// Hears what a check of the node has found.
-    pub(super) fn looked(&mut self, now: Mono, seen: Result<Seen, String>, out: &mut Vec<Effect>) {
+    pub(super) fn looked(&mut self, now: Mono, seen: Result<NodeLook, String>, out: &mut Vec<Effect>) {
         let wanted = self.wanted();
         if let Ok(seen) = &seen {
             self.care.seen_after_boot(seen, out);
@@ -215,7 +215,7 @@ impl Zedkube {
 
     /// Hears where this node stands with its turn. A turn that is lost takes COMPLETE with it: somebody else may be
     /// down now.
-    pub(super) fn turn_heard(&mut self, now: Mono, standing: Standing, out: &mut Vec<Effect>) {
+    pub(super) fn turn_heard(&mut self, now: Mono, standing: TurnState, out: &mut Vec<Effect>) {
         if !self.node.turn.hear(standing) {
             return;
         }
@@ -264,15 +264,15 @@ impl Zedkube {
 
     /// Takes from what was seen the pods that are left in place by policy, and all pods where nobody was answered
     /// COMPLETE after a drain.
-    fn without_left(&self, seen: Seen, wanted: Wanted) -> Seen {
-        let Seen::Peopled(owner, mut pods) = seen else { return seen };
+    fn without_left(&self, seen: NodeLook, wanted: Wanted) -> NodeLook {
+        let NodeLook::HasPods(owner, mut pods) = seen else { return seen };
         let drained = wanted == Wanted::Drained && !planted(Fault::Peopled);
         pods.retain(|it| drained && !self.drain.leaves(it, &self.node));
         match (pods.is_empty(), owner) {
-            (false, _) => Seen::Peopled(owner, pods),
-            (true, CordonOwner::Ours) => Seen::Ours,
-            (true, CordonOwner::Foreign) => Seen::Foreign,
-            (true, CordonOwner::None) => Seen::Open,
+            (false, _) => NodeLook::HasPods(owner, pods),
+            (true, CordonOwner::Ours) => NodeLook::Ours,
+            (true, CordonOwner::Foreign) => NodeLook::Foreign,
+            (true, CordonOwner::None) => NodeLook::Open,
         }
     }
 
@@ -295,7 +295,7 @@ impl Zedkube {
         if !self.answers.any_complete() {
             return;
         }
-        out.push(Effect::Say(Said::Void(why)));
+        out.push(Effect::Say(LogEvent::Void(why)));
         self.answers.void(which);
         if !self.answers.any_complete() {
             self.drain.void();

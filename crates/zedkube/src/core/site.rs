@@ -9,7 +9,7 @@ use step::Mono;
 use topics::{DrainPhase, Requester};
 
 use super::drain::{End, Words, words};
-use super::facts::{Effect, Said};
+use super::facts::{Effect, LogEvent};
 use super::machine::Zedkube;
 
 /// What a whole-site operation holds this node to.
@@ -87,7 +87,7 @@ impl Zedkube {
         }
         let skip = format!("{what}: pods stay");
         if self.answers.skip_for(now, Requester::DeviceOp, &skip, &self.node) {
-            out.push(Effect::Say(Said::Skipped(skip.clone())));
+            out.push(Effect::Say(LogEvent::Skipped(skip.clone())));
             self.end_drain(Some(End::Skipped(skip)), out);
         }
     }

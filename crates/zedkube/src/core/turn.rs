@@ -4,7 +4,7 @@
 //! turn it is (`outage`). Sources: design.md section 12; goals U1, U10, U12. Pure: no clock, no I/O, no task.
 
 use outage::keeper::{Ask, Wish};
-use outage::turn::event::{Standing, Waiting};
+use outage::turn::event::{TurnState, Waiting};
 use outage::turn::record::{Op, Phase};
 use outage::turn::rule::Rule;
 use topics::{NodeDrainRequest, Requester};
@@ -16,7 +16,7 @@ use super::facts::{Effect, Grant};
 #[expect(clippy::option_option, reason = "not asked yet, and that nothing is wanted, differ")]
 pub(crate) struct Turns {
     /// Where this node is; `None` before the keeper's first word.
-    standing: Option<Standing>,
+    standing: Option<TurnState>,
     want: Option<Option<Wish>>,
     gate: Option<bool>,
     phase: Option<Phase>,
@@ -44,7 +44,7 @@ pub(crate) struct Levels<'a> {
 
 impl Turns {
     /// Hears where this node is; says whether that is new.
-    pub(crate) fn hear(&mut self, standing: Standing) -> bool {
+    pub(crate) fn hear(&mut self, standing: TurnState) -> bool {
         let standing = Some(standing);
         if self.standing == standing {
             return false;
@@ -58,13 +58,13 @@ impl Turns {
 
     /// The turn, if it is ours.
     pub(crate) fn held(&self) -> Option<Grant> {
-        let Some(Standing::Held { fence, lease_uid, .. }) = &self.standing else { return None };
+        let Some(TurnState::Held { fence, lease_uid, .. }) = &self.standing else { return None };
         Some(Grant { fence: *fence, lease_uid: lease_uid.clone() })
     }
 
     /// What it waits for.
     pub(crate) fn waiting(&self) -> Option<&Waiting> {
-        if let Some(Standing::Waiting(waiting)) = &self.standing { Some(waiting) } else { None }
+        if let Some(TurnState::Waiting(waiting)) = &self.standing { Some(waiting) } else { None }
     }
 
     /// It waits for somebody else, by a rule that was looked at: nothing of before counts any more.
@@ -81,12 +81,12 @@ impl Turns {
 
     /// It is back in a new boot, and the turn is kept until the node is healthy.
     pub(crate) fn is_back(&self) -> bool {
-        matches!(&self.standing, Some(Standing::Booted { listed: true, .. }))
+        matches!(&self.standing, Some(TurnState::Booted { listed: true, .. }))
     }
 
     /// Why the turn is no longer ours, if it was.
     pub(crate) fn lost(&self) -> Option<&str> {
-        if let Some(Standing::Lost { why }) = &self.standing { Some(why) } else { None }
+        if let Some(TurnState::Lost { why }) = &self.standing { Some(why) } else { None }
     }
 
     /// Asks the keeper for what has changed.

@@ -8,7 +8,7 @@ use requester::{Membership, Own, Verdict, View, Why, judge};
 use step::Mono;
 use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest, Requester};
 
-use super::facts::{Effect, Said};
+use super::facts::{Effect, LogEvent};
 use super::rules::{Change, K3s, PATIENCE, Reported, millis};
 
 /// Between two looks at what the kubelet reports, while that is waited for.
@@ -40,7 +40,7 @@ impl K3s {
                 ..self.record.clone().filter(|_| applied).unwrap_or_default()
             };
             self.reported = Reported::Unasked;
-            out.push(Effect::Say(Said::Wanted(named(&self.version), named(&to), file)));
+            out.push(Effect::Say(LogEvent::Wanted(named(&self.version), named(&to), file)));
             self.keep(record, out);
         }
         let drains = change.version.is_some();
@@ -101,7 +101,7 @@ impl K3s {
         let pause = doubled.min(ASK_AGAIN.1);
         self.ask_from = Some(now + pause);
         let waits = format!("the next try, after {} failed: {reason}", self.failures);
-        out.push(Effect::Say(Said::Refused(reason, pause.as_secs())));
+        out.push(Effect::Say(LogEvent::Refused(reason, pause.as_secs())));
         self.withdraw(out);
         self.waits(&waits, SEE_DRAIN, out);
     }
@@ -136,7 +136,7 @@ impl K3s {
     /// Tells the kube container.
     fn apply(&mut self, now: Mono, change: Change, skip: String, out: &mut Vec<Effect>) {
         let Some(record) = self.record.clone() else { return };
-        out.push(Effect::Say(Said::Applied(named(&record.to), skip.clone())));
+        out.push(Effect::Say(LogEvent::Applied(named(&record.to), skip.clone())));
         let record = K3sUpdate {
             stage: K3sStage::Applied,
             applied_at: self.wall(now),
@@ -199,7 +199,7 @@ impl K3s {
             let lost = self.own.is_some()
                 && !matches!(rule, "" | "reading" | "api" | "not-listed" | "record" | "preflight");
             if lost {
-                out.push(Effect::Say(Said::Released));
+                out.push(Effect::Say(LogEvent::Released));
                 self.withdraw(out);
                 let next_step = "set k3s.version in the device config again".to_owned();
                 self.keep(K3sUpdate { released: true, next_step, ..record }, out);
@@ -207,7 +207,7 @@ impl K3s {
             return;
         }
         if now >= began + self.limits.k3s_update() {
-            out.push(Effect::Say(Said::Failed(waits.clone())));
+            out.push(Effect::Say(LogEvent::Failed(waits.clone())));
             let next_step = format!(
                 "look at the log of the kube container; then set k3s.version back to `{}` in the device config, or give \
                  the turn back: `zedbox lock status` shows its number for `zedbox lock release`",
@@ -220,7 +220,7 @@ impl K3s {
     }
 
     fn done(&mut self, record: &K3sUpdate, out: &mut Vec<Effect>) {
-        out.push(Effect::Say(Said::Done(named(&record.to))));
+        out.push(Effect::Say(LogEvent::Done(named(&record.to))));
         let (waiting_for, next_step) = (String::new(), "nothing".to_owned());
         self.keep(K3sUpdate { stage: K3sStage::Done, waiting_for, next_step, ..record.clone() }, out);
         self.watch_gate(false, out);

@@ -51,12 +51,12 @@ pub(super) enum Effect {
     /// Watch over the gate, or do so no longer.
     Gate(bool),
     /// Write to the log.
-    Say(Said),
+    Say(LogEvent),
 }
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum LogEvent {
     /// Another version or override file is wanted: from, to, whether the file changes.
     Wanted(String, String, bool),
     /// It is wanted no more.

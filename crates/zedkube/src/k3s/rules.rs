@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use requester::{Heard, Membership, Own, Word};
+use requester::{LatestAnswers, Membership, Own, Word};
 use step::{Core, Mono};
 use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus};
 
 use super::config::Wanted;
-use super::facts::{Effect, Event, Said};
+use super::facts::{Effect, Event, LogEvent};
 use crate::limits::Limits;
 
 /// Between two readings of a file in a vault that is shut.
@@ -53,7 +53,7 @@ pub(super) struct K3s {
     pub(super) read_file_at: Option<Mono>,
     pub(super) record: Option<K3sUpdate>,
     pub(super) own: Option<Own>,
-    pub(super) heard: Heard,
+    pub(super) heard: LatestAnswers,
     /// Both topics of the drain half were read.
     pub(super) drain_read: bool,
     pub(super) member: Membership,
@@ -97,7 +97,7 @@ impl K3s {
             read_file_at: None,
             record,
             own: request.as_ref().map(Own::survived),
-            heard: Heard::default(),
+            heard: LatestAnswers::default(),
             drain_read: false,
             member: Membership::Undecided,
             has_to_leave: false,
@@ -164,11 +164,11 @@ impl K3s {
             return;
         }
         if record.stage == K3sStage::Held {
-            out.extend([Effect::Say(Said::TakenBack), Effect::Forget]);
+            out.extend([Effect::Say(LogEvent::TakenBack), Effect::Forget]);
             (self.record, self.reported) = (None, Reported::Unasked);
         } else if record.to != self.version && record.stage != K3sStage::Done {
             // Another one was wanted after it was applied, and is not any more.
-            out.push(Effect::Say(Said::TakenBack));
+            out.push(Effect::Say(LogEvent::TakenBack));
             let to = self.version.clone();
             self.reported = Reported::Unasked;
             self.keep(K3sUpdate { to, ..record }, out);

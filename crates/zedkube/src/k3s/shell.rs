@@ -3,14 +3,14 @@
 use agent::{Error, Hands, Station, Tasks, Troubles, Weight, publication, turn, wire};
 use kubeapi::{Cluster, Target, nodes};
 use kubenodeop::node::boot::Report;
-use nodestatus::{Membership, Standing};
+use nodestatus::{ClusterMembership, Membership};
 use pubsub::{Bus, Change, Publication, store};
 use tokio::sync::watch;
 use topics::{ConfigItemValueMap, K3sStage, K3sUpdate, KubeConfig, NodeDrainRequest};
 use tracing::{error, info, warn};
 
 use super::config::{OVERRIDE_BYTES, wanted};
-use super::facts::{Effect, Event, Said};
+use super::facts::{Effect, Event, LogEvent};
 use super::rules::{Found, K3s};
 use crate::core::K3sHold;
 use crate::limits::Limits;
@@ -96,7 +96,7 @@ impl Updates {
     /// What could not be performed and is not tried again.
     pub(crate) async fn run(
         self: Box<Self>,
-        standing: watch::Receiver<Standing>,
+        standing: watch::Receiver<ClusterMembership>,
         troubles: &Troubles,
     ) -> Result<(), Error> {
         let Self { station, limits, mut shell, inbox, found } = *self;
@@ -107,7 +107,7 @@ impl Updates {
 }
 
 impl Shell {
-    fn follow(&mut self, station: &Station, mut standing: watch::Receiver<Standing>) {
+    fn follow(&mut self, station: &Station, mut standing: watch::Receiver<ClusterMembership>) {
         let bus = self.bus.clone();
         self.tasks.follow_wall(station.clock, Event::Wall);
         let mut told = Vec::new();
@@ -253,24 +253,24 @@ async fn reported(cluster: &Cluster, target: &Target) -> Result<String, String> 
     info.map(|it| it.kubelet_version).ok_or_else(|| "the node says nothing of its kubelet".to_owned())
 }
 
-fn say(said: &Said) {
+fn say(said: &LogEvent) {
     match said {
-        Said::Wanted(from, to, file) => {
+        LogEvent::Wanted(from, to, file) => {
             info!(from, to, file, "another k3s is wanted: held back until the turn of this node");
         }
-        Said::TakenBack => info!("the other k3s is wanted no more"),
-        Said::Refused(why, secs) => {
+        LogEvent::TakenBack => info!("the other k3s is wanted no more"),
+        LogEvent::Refused(why, secs) => {
             warn!(why, pause_secs = secs, "no turn for the update of k3s: asked for again");
         }
-        Said::Applied(to, skip) if skip.is_empty() => info!(to, "handed to the kube container"),
-        Said::Applied(to, skip) => warn!(to, skip, "handed to the kube container without a drain"),
-        Said::Failed(why) => {
+        LogEvent::Applied(to, skip) if skip.is_empty() => info!(to, "handed to the kube container"),
+        LogEvent::Applied(to, skip) => warn!(to, skip, "handed to the kube container without a drain"),
+        LogEvent::Failed(why) => {
             error!(
                 waits_for = why,
                 "the update of k3s was not carried out in time: the turn of this node stays"
             );
         }
-        Said::Released => warn!("the turn of the failed update of k3s was taken away"),
-        Said::Done(to) => info!(to, "the kubelet reports it, and the node is sound"),
+        LogEvent::Released => warn!("the turn of the failed update of k3s was taken away"),
+        LogEvent::Done(to) => info!(to, "the kubelet reports it, and the node is sound"),
     }
 }

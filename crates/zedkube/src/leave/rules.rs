@@ -18,7 +18,7 @@ use topics::{
 };
 
 use crate::Limits;
-use nodestatus::{Membership, Standing};
+use nodestatus::{ClusterMembership, Membership};
 
 use crate::core::{blocker, kept_marks, marks, ms, short, shorten};
 use crate::limits::{CONFIG_PATIENCE, LEAVE_UNCHANGED};
@@ -197,7 +197,7 @@ impl Rules {
     }
 
     /// Draws the conclusions; `wall` is for what begins now.
-    pub(super) fn settle(&mut self, now: Mono, wall: GoTime) -> Standing {
+    pub(super) fn settle(&mut self, now: Mono, wall: GoTime) -> ClusterMembership {
         let phase = self.record.phase;
         let membership = match self.config.clone() {
             // An order to leave that stood before is not forgotten, but nothing is done before it is heard again.
@@ -221,7 +221,7 @@ impl Rules {
         let waits = matches!(self.record.phase, LeavePhase::Unconfirmed | LeavePhase::Announced);
         let config =
             if waits && membership == Membership::Member { of_before() } else { self.config.clone() };
-        Standing { membership, config, left }
+        ClusterMembership { membership, config, left }
     }
 
     /// A member hears a config that reads as one of a node in no cluster.

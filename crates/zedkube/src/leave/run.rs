@@ -22,7 +22,7 @@ use crate::limits::LEAVE_REACH;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
 use kubeapi::Target;
-use nodestatus::{Membership, Standing};
+use nodestatus::{ClusterMembership, Membership};
 
 /// What the walk came to: its end, what it passed over, and the node.
 type Walked = (End, Vec<String>, String);
@@ -34,7 +34,7 @@ pub(crate) struct Leaver {
     /// `None` while it cannot be had: then this node counts as what the config says, and no walk begins.
     topic: Option<Publication<NodeLeave>>,
     rules: Rules,
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<ClusterMembership>,
     /// What the drain was told last of it.
     heard: watch::Sender<Option<Membership>>,
     tries: Tries,
@@ -70,7 +70,7 @@ impl Leaver {
     }
 
     /// How this node stands, from before the first config on.
-    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
+    pub(crate) fn standing(&self) -> watch::Receiver<ClusterMembership> {
         self.standing.subscribe()
     }
 
@@ -225,7 +225,7 @@ impl Leaver {
         }
     }
 
-    fn tell(&self, standing: Standing) {
+    fn tell(&self, standing: ClusterMembership) {
         self.standing.send_if_modified(|held| {
             let other = *held != standing;
             if other && standing.membership == Membership::Leaving && held.membership != Membership::Leaving {

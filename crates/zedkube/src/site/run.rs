@@ -10,7 +10,7 @@ use agent::outlet::Tries;
 use agent::{Error, Station, Troubles, publication, wire};
 use kubeapi::{Cluster, NodeName, Target};
 use kubenodeop::{Cordon, CordonOwner, node};
-use nodestatus::{Membership, Standing};
+use nodestatus::{ClusterMembership, Membership};
 use outage::calls::{self, Newest, Pulses};
 use outage::margin;
 use outage::margin::facts::{Data, Own as Etcd, Readyz};
@@ -103,7 +103,7 @@ impl Sites {
         cluster: Cluster,
         target: Target,
         mut lease: Newest,
-        mut standing: watch::Receiver<Standing>,
+        mut standing: watch::Receiver<ClusterMembership>,
     ) {
         let mut stop = self.station.stop.clone();
         let clock = self.station.clock;

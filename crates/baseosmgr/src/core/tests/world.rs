@@ -11,7 +11,7 @@ use topics::{
 };
 
 use crate::Limits;
-use crate::core::{BaseOs, Counter, Counters, Effect, Event, Found, Note, Order, Source, Write};
+use crate::core::{BaseOs, Counter, Counters, Effect, Event, Found, Note, PartitionChange, Source, Write};
 use requester::{Membership, Why};
 
 pub(super) const OLD: &str = "14.4.0-k-amd64";
@@ -297,9 +297,9 @@ impl World {
         self.refuse = Some(reason.to_owned());
     }
 
-    fn store(&mut self, order: Order) {
+    fn store(&mut self, order: PartitionChange) {
         match order {
-            Order::Set { label, state } => {
+            PartitionChange::Set { label, state } => {
                 assert_ne!(label, self.partitions.current, "the running partition is not for orders");
                 if state == PartitionState::Updating {
                     let release = self.release();
@@ -308,7 +308,7 @@ impl World {
                 }
                 self.partition(label).state = state;
             }
-            Order::MarkActive => {
+            PartitionChange::MarkActive => {
                 let running = self.partitions.current;
                 self.partition(running).state = PartitionState::Active;
                 self.partition(running.other()).state = PartitionState::Unused;

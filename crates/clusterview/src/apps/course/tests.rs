@@ -26,8 +26,8 @@ fn app(display: &str, mode: VmMode, designated: bool) -> App {
     App::of(&config)
 }
 
-fn book(apps: &[(&str, App)], pods: Vec<AppPod>) -> Book {
-    let mut book = Book::new([]);
+fn book(apps: &[(&str, App)], pods: Vec<AppPod>) -> AppTable {
+    let mut book = AppTable::new([]);
     for (key, app) in apps {
         book.configured((*key).to_owned(), Some(app.clone()));
     }
@@ -46,7 +46,7 @@ fn read(course: &mut Course) -> Vec<String> {
     std::iter::from_fn(|| course.due(at(0))).map(|(it, ..)| format!("{}/{}", it.app, it.container)).collect()
 }
 
-fn seen(book: &Book) -> Course {
+fn seen(book: &AppTable) -> Course {
     let mut course = Course::default();
     course.see(at(0), &Scene::of(book));
     course

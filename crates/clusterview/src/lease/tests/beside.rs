@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use step::{Core as _, Mono};
 
 use super::rival::{Reply, Request, Rival};
-use super::{Effect, Election, Event, Held, Order, Times, Wrote};
+use super::{Effect, Election, Event, Held, LeaseWrite, Times, Wrote};
 
 const STEPS: u32 = 10_000;
 /// True time in microseconds.
@@ -298,12 +298,14 @@ impl World {
                         Effect::Write(_, order) => {
                             let object = Box::new(order.object(wall));
                             let request = match *order {
-                                Order::Create { .. } => Request::Create(object),
-                                Order::Hold { .. } | Order::Release { .. } => Request::Update(object),
+                                LeaseWrite::Create { .. } => Request::Create(object),
+                                LeaseWrite::Hold { .. } | LeaseWrite::Release { .. } => {
+                                    Request::Update(object)
+                                }
                             };
                             self.send(who, Some(request));
                         }
-                        Effect::Stand(_) | Effect::Say(_) => {}
+                        Effect::ElectionState(_) | Effect::Say(_) => {}
                     }
                 }
             }

@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 use step::{Core as _, Mono};
 
-use super::{CallId, Effect, Election, Event, Held, Order, Said, Stand, Times, Wrote};
+use super::{CallId, Effect, Election, ElectionState, Event, Held, LeaseWrite, LogEvent, Times, Wrote};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(1_000));
 
@@ -75,7 +75,7 @@ impl Bench {
         self.last.iter().find_map(|it| if let Effect::Read(id) = it { Some(*id) } else { None })
     }
 
-    fn writing(&self) -> Option<(CallId, Order)> {
+    fn writing(&self) -> Option<(CallId, LeaseWrite)> {
         let order = |it: &Effect| {
             if let Effect::Write(id, order) = it { Some((*id, (**order).clone())) } else { None }
         };
@@ -92,11 +92,11 @@ impl Bench {
         self.hear(Event::Wrote(id, wrote));
     }
 
-    fn stand(&self) -> Stand {
+    fn stand(&self) -> ElectionState {
         self.election.stand().clone()
     }
 
-    fn said(&self) -> Vec<Said> {
+    fn said(&self) -> Vec<LogEvent> {
         let said = |it: &Effect| if let Effect::Say(said) = it { Some(said.clone()) } else { None };
         self.last.iter().filter_map(said).collect()
     }
@@ -110,7 +110,7 @@ fn unknown() -> Wrote {
 fn nothing_is_asked_before_it_is_known_whether_we_stand() {
     let mut election = Election::new(Times::default(), "us", 7);
     let effects = election.step(T0, Event::Tick);
-    assert_eq!(effects, [Effect::Stand(Stand { clear: true, ..Stand::default() })]);
+    assert_eq!(effects, [Effect::ElectionState(ElectionState { clear: true, ..ElectionState::default() })]);
     assert_eq!(election.next_wake(), None);
 }
 
@@ -118,16 +118,18 @@ fn nothing_is_asked_before_it_is_known_whether_we_stand() {
 fn a_lease_that_is_not_there_is_made_and_one_that_nobody_holds_is_taken() {
     let mut bench = Bench::new();
     bench.read(None);
-    assert!(matches!(bench.writing(), Some((_, Order::Create { identity, .. })) if identity == "us"));
+    assert!(matches!(bench.writing(), Some((_, LeaseWrite::Create { identity, .. })) if identity == "us"));
     bench.wrote(Wrote::Outdated);
     bench.read(Some(held(5, "")));
-    let Some((_, Order::Hold { on, identity, lease })) = bench.writing() else { panic!("{:?}", bench.last) };
+    let Some((_, LeaseWrite::Hold { on, identity, lease })) = bench.writing() else {
+        panic!("{:?}", bench.last)
+    };
     assert_eq!((on.version(), identity.as_str(), lease), ("5", "us", secs(300)));
     bench.wrote(Wrote::Done(held(6, "us")));
-    assert_eq!(bench.said(), [Said::Leads]);
+    assert_eq!(bench.said(), [LogEvent::Leads]);
     assert_eq!(
         bench.stand(),
-        Stand { leads: Some(T0 + secs(180)), leader: "us".to_owned(), answers: true, clear: false }
+        ElectionState { leads: Some(T0 + secs(180)), leader: "us".to_owned(), answers: true, clear: false }
     );
 }
 
@@ -159,7 +161,7 @@ fn a_holder_renews_without_another_look_and_leads_from_the_start_of_its_write() 
     let mut bench = Bench::leading();
     assert_eq!(bench.wait(), secs(15));
     let started = bench.now;
-    let Some((_, Order::Hold { on, .. })) = bench.writing() else { panic!("{:?}", bench.last) };
+    let Some((_, LeaseWrite::Hold { on, .. })) = bench.writing() else { panic!("{:?}", bench.last) };
     assert_eq!(on.version(), "6");
     bench.later(secs(9));
     bench.wrote(Wrote::Done(held(7, "us")));
@@ -179,7 +181,7 @@ fn l2_a_holder_that_cannot_renew_leads_no_longer_at_the_renew_deadline_whatever_
             bench.later(secs(10));
             bench.hear(Event::Read(id, Err("cut".to_owned())));
         }
-        if bench.said().contains(&Said::Lost("the lease was not renewed within the renew deadline")) {
+        if bench.said().contains(&LogEvent::Lost("the lease was not renewed within the renew deadline")) {
             break;
         }
         assert!(bench.election.leads(bench.now));
@@ -216,7 +218,7 @@ fn a_conflict_is_looked_at_at_once_and_only_another_holder_ends_the_lead() {
     assert_eq!(bench.reading(), None);
     assert!(bench.wait() >= secs(15));
     bench.read(Some(held(9, "them")));
-    assert_eq!(bench.said(), [Said::Lost("somebody else holds the lease")]);
+    assert_eq!(bench.said(), [LogEvent::Lost("somebody else holds the lease")]);
     assert_eq!(bench.stand().leads, None);
 }
 
@@ -226,7 +228,7 @@ fn a_record_of_ours_is_taken_up_again_after_a_restart() {
     bench.read(Some(held(5, "us")));
     assert_eq!(bench.stand().leads, None, "reading is no right to lead");
     bench.wrote(Wrote::Done(held(6, "us")));
-    assert_eq!(bench.said(), [Said::Leads]);
+    assert_eq!(bench.said(), [LogEvent::Leads]);
 }
 
 #[test]
@@ -234,10 +236,10 @@ fn l5_whoever_leaves_leads_no_longer_at_once_and_gives_the_lease_back() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
     assert_eq!((bench.stand().leads, bench.stand().clear), (None, false));
-    let Some((_, Order::Release { on })) = bench.writing() else { panic!("{:?}", bench.last) };
+    let Some((_, LeaseWrite::Release { on })) = bench.writing() else { panic!("{:?}", bench.last) };
     assert_eq!(on.version(), "6");
     bench.wrote(Wrote::Done(held(7, "")));
-    assert_eq!(bench.said(), [Said::Released]);
+    assert_eq!(bench.said(), [LogEvent::Released]);
     assert!(bench.stand().clear);
     bench.hear(Event::Tick);
     assert_eq!((bench.reading(), bench.writing()), (None, None));
@@ -261,7 +263,9 @@ fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
         if bench.reading().is_some() {
             bench.read(Some(held(7, "us")));
         }
-        let Some((_, Order::Release { on })) = bench.writing() else { panic!("{end:?}: {:?}", bench.last) };
+        let Some((_, LeaseWrite::Release { on })) = bench.writing() else {
+            panic!("{end:?}: {:?}", bench.last)
+        };
         assert_eq!(on.version(), "7");
         bench.wrote(Wrote::Done(held(8, "")));
         assert!(bench.stand().clear);
@@ -286,7 +290,7 @@ fn a_lease_that_cannot_be_given_back_is_let_run_out() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
     let began = bench.now;
-    while !bench.said().contains(&Said::NotReleased) {
+    while !bench.said().contains(&LogEvent::NotReleased) {
         match (bench.writing(), bench.reading()) {
             (Some(_), _) => bench.wrote(unknown()),
             (_, Some(id)) => bench.hear(Event::Read(id, Err("cut".to_owned()))),
@@ -307,14 +311,14 @@ fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
         bench.hear(Event::Read(id, Err(why.to_owned())));
     };
     trouble(&mut bench, "no kubeconfig");
-    assert_eq!(bench.said(), [Said::Silent("no kubeconfig".to_owned())]);
+    assert_eq!(bench.said(), [LogEvent::Silent("no kubeconfig".to_owned())]);
     bench.wait();
     trouble(&mut bench, "no kubeconfig");
     assert_eq!((bench.said(), bench.stand().answers), (vec![], false));
     bench.wait();
     bench.read(Some(held(5, "them")));
     let heard = bench.now;
-    assert_eq!((bench.said(), bench.stand().answers), (vec![Said::Answers], true));
+    assert_eq!((bench.said(), bench.stand().answers), (vec![LogEvent::Answers], true));
     while bench.stand().answers {
         bench.wait();
         if bench.reading().is_some() {
@@ -322,7 +326,7 @@ fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
         }
     }
     assert_eq!(bench.now.since(heard), secs(300));
-    assert!(bench.last.contains(&Effect::Say(Said::Silent("refused".to_owned()))), "{:?}", bench.last);
+    assert!(bench.last.contains(&Effect::Say(LogEvent::Silent("refused".to_owned()))), "{:?}", bench.last);
 }
 
 #[test]
@@ -336,7 +340,7 @@ fn whoever_stands_no_longer_does_not_miss_the_answers_that_nobody_asks_for() {
     }
     bench.hear(Event::Wanted(true));
     bench.read(None);
-    assert_eq!((bench.said(), bench.stand().answers), (vec![Said::Answers], true));
+    assert_eq!((bench.said(), bench.stand().answers), (vec![LogEvent::Answers], true));
 }
 
 #[test]

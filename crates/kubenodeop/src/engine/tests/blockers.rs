@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn not_ready() -> Hindrance {
-    Hindrance {
+fn not_ready() -> UnhealthyPod {
+    UnhealthyPod {
         pod: "shop/web-b".to_owned(),
         node: "n2".to_owned(),
         since: "14:03 UTC".to_owned(),
@@ -11,8 +11,8 @@ fn not_ready() -> Hindrance {
     }
 }
 
-fn unplaced(sentence: &str) -> Hindrance {
-    Hindrance {
+fn unplaced(sentence: &str) -> UnhealthyPod {
+    UnhealthyPod {
         pod: "shop/web-c".to_owned(),
         node: String::new(),
         since: String::new(),
@@ -21,7 +21,7 @@ fn unplaced(sentence: &str) -> Hindrance {
 }
 
 /// One pod behind a budget with these numbers and hindrances.
-fn held(allowed: i32, healthy: i32, desired: i32, expected: i32, found: Vec<Hindrance>) -> Blocker {
+fn held(allowed: i32, healthy: i32, desired: i32, expected: i32, found: Vec<UnhealthyPod>) -> Blocker {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", budget_reply());
     bench.hear(all_budgets(&[budget("web", allowed, healthy, desired, expected)]));

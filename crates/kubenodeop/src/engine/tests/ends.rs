@@ -4,7 +4,7 @@
 use super::*;
 
 /// One way to fail: its name, and the walk.
-type Way = (&'static str, fn() -> Bench);
+type RemovalCall = (&'static str, fn() -> Bench);
 
 fn limit<A>(secs: u64, then: A) -> Limit<A> {
     Limit { after: Some(Duration::from_secs(secs)), then }
@@ -46,7 +46,7 @@ fn comes_back() -> Bench {
     bench
 }
 
-const WAYS: [Way; 19] = [
+const WAYS: [RemovalCall; 19] = [
     ("all pods refused", || {
         let mut bench = Bench::started(vec![pod("a")]);
         bench.reply("a", permanent());

@@ -18,7 +18,7 @@ use std::time::Duration;
 use step::{Core, Mono};
 
 use super::{
-    Claim, Effect, Engine, Event, Failure, Limit, PodAction, Rules, Said, StickyAction, VolumeAction,
+    Claim, Effect, Engine, Event, Failure, Limit, LogEvent, PodAction, Rules, StickyAction, VolumeAction,
 };
 use crate::calls::volumes::AttachmentFacts;
 use crate::changes::watched::{Refused, RefusedCall};
@@ -27,8 +27,8 @@ use crate::node::cordon::{Cordon, CordonOwner, NodeFacts};
 use crate::plan::budget::tests::budget as numbered;
 use crate::plan::budget::{BudgetFacts, Selector};
 use crate::plan::class::tests::pod;
-use crate::plan::hindrance::{Hindrance, Inspected, Why};
 use crate::plan::tier::Tier;
+use crate::plan::unhealthy::{Inspected, UnhealthyPod, Why};
 use crate::plan::{Owner, PodFacts};
 use crate::progress::{BlockCode, Blocker, Left, Marks, Outcome, Phase, Progress};
 use kubeapi::names::{PodRef, PodUid};
@@ -73,7 +73,7 @@ fn many_budgets() -> Reply {
     Reply::ManyBudgets { text: "500: more than one PodDisruptionBudget".to_owned() }
 }
 
-fn hindered(found: Vec<Hindrance>) -> Event {
+fn hindered(found: Vec<UnhealthyPod>) -> Event {
     let found = Ok(Inspected { hindrances: found, ready: None });
     Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found }
 }
@@ -92,7 +92,7 @@ struct Bench {
     volumes: Vec<BTreeSet<Claim>>,
     cordons: Vec<Mono>,
     follows: Vec<String>,
-    said: Vec<Said>,
+    said: Vec<LogEvent>,
     flying: BTreeSet<PodUid>,
     most_flying: usize,
     /// Looks that were asked for and not answered.

@@ -152,7 +152,7 @@ fn a_blocker_keeps_its_time_while_its_code_stays() {
     bench.pass(secs(1));
     bench.reply("a", budget_reply());
     assert_eq!(bench.engine.progress(bench.now).blockers[0].since, since);
-    let held = |said: &&Said| matches!(said, Said::Held(..));
+    let held = |said: &&LogEvent| matches!(said, LogEvent::Held(..));
     assert_eq!(bench.said.iter().filter(held).count(), 1, "said once");
     bench.pass(secs(2));
     bench.reply("a", transient());

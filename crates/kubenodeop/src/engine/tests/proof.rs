@@ -106,7 +106,7 @@ fn d18_a_proof_that_finds_the_node_schedulable_cordons_it_again() {
     bench.pass(secs(1));
     bench.look();
     assert_eq!((bench.cordons.len(), bench.end.clone()), (1, None));
-    assert!(bench.said.contains(&Said::Uncordoned));
+    assert!(bench.said.contains(&LogEvent::Uncordoned));
 }
 
 #[test]

@@ -9,9 +9,9 @@ use crate::plan::budget::BudgetFacts;
 use crate::plan::budget::tests::budget;
 use crate::plan::class::tests::pod;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
-use crate::plan::hindrance::{Hindrance, Why};
 use crate::plan::placement::{Affinity, Needs, Peer, Term};
 use crate::plan::tier::Tier;
+use crate::plan::unhealthy::{UnhealthyPod, Why};
 use crate::plan::{Owner, PodFacts};
 use crate::progress::BlockCode;
 
@@ -110,7 +110,7 @@ fn d6_d7_a_budget_without_room_blocks_with_its_numbers_and_what_hinders_it() {
     assert_eq!(met(&two([1, 3, 2, 3])), [], "it leaves by a claim on each");
 
     let mut hindered = survey(one(), vec![budget("web", [0, 2, 2, 3])]);
-    let hindrance = Hindrance {
+    let hindrance = UnhealthyPod {
         pod: "shop/b".to_owned(),
         node: String::new(),
         since: String::new(),

@@ -9,8 +9,8 @@ use topics::{
 };
 
 use super::{Facts, Place, Verdict, place};
+use crate::ClusterMembership;
 use crate::Membership;
-use crate::Standing;
 use crate::token::{Answer, Token};
 
 const TOKEN: &str = "s3cr3t<token>&\"x\"";
@@ -41,7 +41,7 @@ fn network(change: impl FnOnce(&mut Vec<NetworkPortStatus>)) -> DeviceNetworkSta
 impl Facts {
     fn configured(&mut self, config: EdgeNodeClusterConfig) {
         let config = Some(Arc::new(config));
-        self.stands(&Standing { membership: Membership::Member, config, left: None });
+        self.stands(&ClusterMembership { membership: Membership::Member, config, left: None });
     }
 }
 
@@ -154,7 +154,7 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     let left = Some(Arc::new(sample("bootstrap")));
     let config = Some(Arc::new(sample("initialized-not-clustered")));
     let membership = Membership::Leaving;
-    facts.stands(&Standing { membership, config: config.clone(), left });
+    facts.stands(&ClusterMembership { membership, config: config.clone(), left });
     facts.token = Token::None;
     let encrypted_cluster_token = Secret::new(TOKEN.to_owned());
     let with_token = EdgeNodeClusterStatus { encrypted_cluster_token, ..said };
@@ -164,9 +164,9 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     for last in [None, Some(&not_ready)] {
         assert!(matches!(facts.judge(last, now), Verdict::Status(it) if it.cluster_ip_is_ready));
     }
-    facts.stands(&Standing { membership, config: config.clone(), left: None });
+    facts.stands(&ClusterMembership { membership, config: config.clone(), left: None });
     assert_eq!(facts.judge(None, now), Verdict::Stay, "nothing is kept of the cluster");
-    facts.stands(&Standing { membership: Membership::Outside, config, left: None });
+    facts.stands(&ClusterMembership { membership: Membership::Outside, config, left: None });
     assert_eq!(facts.judge(None, now), Verdict::Nothing);
 }
 

@@ -20,7 +20,7 @@ const MOST: usize = 64;
 
 /// Name of this node and all items.
 pub(super) fn all(bus: &Bus, app: Option<Uuid>) -> (String, Vec<Item>) {
-    let mut told = Told { shelf: Shelf::new(bus), items: Vec::new() };
+    let mut told = Collected { shelf: Shelf::new(bus), items: Vec::new() };
     let Some(hostname) = told.node() else { return (NAMELESS.to_owned(), told.items) };
     if let Some(app) = app {
         // It ends where the reference ends: without its config or one that it needs nothing else makes sense.
@@ -29,12 +29,12 @@ pub(super) fn all(bus: &Bus, app: Option<Uuid>) -> (String, Vec<Item>) {
     (hostname, told.items)
 }
 
-struct Told<'a> {
+struct Collected<'a> {
     shelf: Shelf<'a>,
     items: Vec<Item>,
 }
 
-impl Told<'_> {
+impl Collected<'_> {
     /// Adds what `facts` makes of a topic, or why it cannot be read; then nothing comes back.
     fn add<T: DeserializeOwned>(
         &mut self,

@@ -18,10 +18,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use topics::GoUuid;
 
-use super::super::answer::Desk;
+use super::super::answer::Router;
 use super::super::joined::Joined;
+use super::super::node_list::NodeList;
 use super::super::peers::Peers;
-use super::super::roster::Roster;
 use super::super::statement::{Make, Statement};
 use super::{Limits, serve};
 use crate::cluster_status::Place;
@@ -88,13 +88,13 @@ impl Site {
         let (to_bound, bound) = watch::channel(None);
         let limit = Duration::from_millis(100);
         let joined = Joined::new(cluster.clone(), target, clock, limit);
-        let roster = Arc::new(Roster::new(cluster, clock, limit));
+        let roster = Arc::new(NodeList::new(cluster, clock, limit));
         let peers = Peers::new(Arc::clone(&roster), clock, ground.peer);
         let outage = Statement::new(site_outage(&made), clock, limit);
-        let desk = Desk::new(bus, clock, joined, Arc::clone(&roster), peers, outage);
+        let router = Router::new(bus, clock, joined, Arc::clone(&roster), peers, outage);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { roster.keep().await });
-        tasks.spawn(serve(ground, desk, place, to_bound));
+        tasks.spawn(serve(ground, router, place, to_bound));
         Self { root, sim, made, places, bound, _tasks: tasks }
     }
 

@@ -47,7 +47,7 @@ fn certs(is_tpm: bool) -> Certs {
     certs
 }
 
-fn order(is_tpm: bool) -> Order {
+fn order(is_tpm: bool) -> BlockRequest {
     plan(&fixed(), &certs(is_tpm)).map_err(|fault| fault.to_string()).unwrap()
 }
 

@@ -13,8 +13,8 @@ use topics::{ControllerCert, DeviceNetworkStatus, EdgeNodeCert, EdgeNodeClusterC
 
 use super::follow::tests::files;
 use super::manifest;
+use crate::ClusterMembership;
 use crate::Membership;
-use crate::Standing;
 use crate::cluster_status::Speaker;
 use samples::*;
 
@@ -47,7 +47,7 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
     put(&agent::wire::path::<EdgeNodeCert>(&bus, "tpmmgr", &key), &go_json::to_vec(&cert).unwrap());
     let ports = golden(DeviceNetworkStatus::NAME, "two-ports-cluster-ip");
     put(&agent::wire::path::<DeviceNetworkStatus>(&bus, "nim", "global"), &ports);
-    let stands = |membership, config: &EdgeNodeClusterConfig| Standing {
+    let stands = |membership, config: &EdgeNodeClusterConfig| ClusterMembership {
         membership,
         config: Some(Arc::new(config.clone())),
         left: None,
@@ -74,7 +74,7 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
     // The node is on its way out, and the power goes: what the cluster is reached by comes back.
     let left = Some(Arc::new(config.clone()));
     config.valid = false;
-    standing.send_replace(Standing { left, ..stands(Membership::Leaving, &config) });
+    standing.send_replace(ClusterMembership { left, ..stands(Membership::Leaving, &config) });
     drop((task, speaker));
     store::remove(&bus.path(STATUS)).unwrap();
     let speaker = Speaker::open(&troubles).unwrap();

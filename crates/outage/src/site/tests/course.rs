@@ -10,7 +10,7 @@ use super::super::coordinate::{self, Found, Move, NODE_LIMIT, Workload};
 use super::super::machines::{MachineSeen, Machines, Strategy, Turn};
 use super::super::member::{self, Facts, GOING_LIMIT, Hold, Local, Own, Word};
 use super::super::operator::{self, Wish};
-use super::super::record::{Ack, NodeStep, Said, Site, SiteKind, SitePhase};
+use super::super::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
 use crate::turn::record::Record;
 use crate::turn::rule::NodeSeen;
 
@@ -367,8 +367,8 @@ fn vm(seed: u64) -> MachineSeen {
     }
 }
 
-fn said() -> Said {
-    Said {
+fn said() -> Statement {
+    Statement {
         who: "operator".to_owned(),
         why: "power work".to_owned(),
         when: String::new(),

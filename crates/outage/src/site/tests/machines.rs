@@ -9,7 +9,7 @@ use super::super::calls::find;
 use super::super::coordinate::{Move, need, next};
 use super::super::machine_calls::{STOPPED, act};
 use super::super::operator::{Wish, begin, current, pass};
-use super::super::record::{Said, Site, SiteKind, SitePhase};
+use super::super::record::{Site, SiteKind, SitePhase, Statement};
 use crate::turn::record::Record;
 
 const VMS: &str = "kubevirt/virtualmachines";
@@ -22,8 +22,8 @@ struct Place {
     site: Site,
 }
 
-fn said() -> Said {
-    Said { who: "operator".to_owned(), why: "power work".to_owned(), ..Said::default() }
+fn said() -> Statement {
+    Statement { who: "operator".to_owned(), why: "power work".to_owned(), ..Statement::default() }
 }
 
 fn annotation(object: &Value) -> Option<Value> {

@@ -6,12 +6,12 @@ use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
 use super::super::machines::Machines;
 use super::super::member::{self, Facts, GOING_LIMIT, Hold, Local, Own, Word};
 use super::super::operator::{Wish, begin, cancel, current, pass};
-use super::super::record::{Ack, NodeStep, Said, Site, SiteKind, SitePhase};
+use super::super::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
 use crate::turn::record::{Class, Holder, Op, Phase, Record};
 use crate::turn::rule::{NodeSeen, Refused};
 
-fn said() -> Said {
-    Said {
+fn said() -> Statement {
+    Statement {
         who: "operator".to_owned(),
         why: "power work".to_owned(),
         when: "2026-03-14T09:30:00Z".to_owned(),
@@ -101,7 +101,7 @@ fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_s
     let why = |it: Result<Record, Refused>| it.unwrap_err().to_string();
     assert!(why(begin(&held, &wish(), &nodes())).contains("node a holds a turn (reboot, phase drained)"));
     assert!(begin(&held, &Wish { although_held: true, ..wish() }, &nodes()).is_ok());
-    assert!(why(begin(&free, &Wish { by: Said::default(), ..wish() }, &nodes())).contains("--reason"));
+    assert!(why(begin(&free, &Wish { by: Statement::default(), ..wish() }, &nodes())).contains("--reason"));
     assert!(why(begin(&free, &wish(), &[])).contains("no nodes"));
     let begun = begin(&free, &wish(), &nodes()).unwrap();
     assert!(why(begin(&begun, &wish(), &nodes())).contains("shutdown (op) is in progress"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use step::{Core as _, Mono};
 
 use super::super::core::Turn;
-use super::super::event::{Effect, Event, Standing, Unconfirmed, Waiting, Want, Wrote};
+use super::super::event::{Effect, Event, TurnState, Unconfirmed, Waiting, Want, Wrote};
 use super::super::record::{Class, Fence, Held, Op, Record};
 use super::super::rule::{Mark, NodeSeen};
 use super::rules::{me, node};
@@ -136,14 +136,14 @@ impl Stage {
 
     pub(super) fn waiting(&self) -> Waiting {
         match self.turn.standing() {
-            Standing::Waiting(it) => *it,
+            TurnState::Waiting(it) => *it,
             other => panic!("not waiting: {other:?}"),
         }
     }
 
     pub(super) fn fence(&self) -> Option<Fence> {
         match self.turn.standing() {
-            Standing::Held { fence, .. } => Some(fence),
+            TurnState::Held { fence, .. } => Some(fence),
             _ => None,
         }
     }

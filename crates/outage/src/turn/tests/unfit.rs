@@ -1,6 +1,6 @@
 //! A node whose preflight is not clean does not take the turn of the cluster.
 
-use super::super::event::{Event, Standing, Want};
+use super::super::event::{Event, TurnState, Want};
 use super::super::record::{Class, Record};
 use super::super::rule::Rule;
 use super::rules::{holder, waiter};
@@ -36,5 +36,5 @@ fn a_node_whose_drain_cannot_start_neither_waits_in_the_queue_nor_enters_and_cos
     stage.serve();
     assert_eq!(stage.fence(), Some(1));
     let held = stage.turn.standing();
-    assert!(matches!(held, Standing::Held { fence: 1, .. }), "{held:?}");
+    assert!(matches!(held, TurnState::Held { fence: 1, .. }), "{held:?}");
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::event::{Effect, Event, Standing};
-use super::super::record::{Forced, Order};
+use super::super::event::{Effect, Event, TurnState};
+use super::super::record::{Forced, LeaseWrite};
 use super::super::rule;
 use super::world::{Action, Budget, Step, World};
 
@@ -95,7 +95,7 @@ impl World {
                     rest: serde_json::Map::new(),
                 };
                 let record = rule::release(&held.record, forced).unwrap();
-                self.store(Order { on: Some((held.uid, held.resource_version)), record });
+                self.store(LeaseWrite { on: Some((held.uid, held.resource_version)), record });
                 // His word: it does not count.
                 (self.nodes[nth].out, self.nodes[nth].covered) = (false, false);
             }
@@ -181,7 +181,7 @@ impl World {
     /// Lets one node alone come as far as `step`.
     pub(super) fn lead(&mut self, nth: usize, step: Step) {
         for _ in 0..100 {
-            let held = matches!(self.nodes[nth].standing, Some(Standing::Held { .. }));
+            let held = matches!(self.nodes[nth].standing, Some(TurnState::Held { .. }));
             if self.nodes[nth].step == step && (step != Step::Wants || held) {
                 return;
             }

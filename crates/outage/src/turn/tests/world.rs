@@ -6,8 +6,8 @@ use std::time::Duration;
 use step::{Core as _, Fault, Mono};
 
 use super::super::core::Turn;
-use super::super::event::{Effect, Event, Standing, Trouble, Unconfirmed, Want, Wrote};
-use super::super::record::{Class, Fence, Held, Op, Order, Phase};
+use super::super::event::{Effect, Event, Trouble, TurnState, Unconfirmed, Want, Wrote};
+use super::super::record::{Class, Fence, Held, LeaseWrite, Op, Phase};
 use super::super::rule::{Mark, Me, NodeSeen};
 
 /// A machine that is off is seen to be for the first time after so long.
@@ -44,7 +44,7 @@ pub(super) struct Node {
     pub(super) turn: Option<Turn>,
     pub(super) call: Option<Effect>,
     pub(super) shown: Option<String>,
-    pub(super) standing: Option<Standing>,
+    pub(super) standing: Option<TurnState>,
     pub(super) mark: Option<Mark>,
     pub(super) unschedulable: bool,
     pub(super) off_since: Option<Mono>,
@@ -114,7 +114,7 @@ pub(super) struct World {
     pub(super) now: Mono,
     pub(super) lease: Option<Held>,
     pub(super) snapshot: Option<Held>,
-    pub(super) late: Option<(Order, Mono)>,
+    pub(super) late: Option<(LeaseWrite, Mono)>,
     pub(super) writes: u32,
     pub(super) leases: u32,
     pub(super) nodes: Vec<Node>,
@@ -153,7 +153,7 @@ impl Node {
             being_deleted: false,
             out_of_service: false,
             ignored: false,
-            idle: !self.cut && self.standing == Some(Standing::NotWanted { idle: true }),
+            idle: !self.cut && self.standing == Some(TurnState::NotWanted { idle: true }),
             mark: self.mark.clone(),
         }
     }
@@ -169,13 +169,13 @@ impl Node {
         match self.step {
             Step::Idle => standing.is_some() && self.jobs > 0,
             Step::Wants => match standing {
-                Some(Standing::Held { .. }) => !self.cut,
-                Some(Standing::Lost { .. }) => true,
+                Some(TurnState::Held { .. }) => !self.cut,
+                Some(TurnState::Lost { .. }) => true,
                 _ => false,
             },
-            Step::Leaving => matches!(standing, Some(Standing::NotWanted { .. })),
+            Step::Leaving => matches!(standing, Some(TurnState::NotWanted { .. })),
             Step::Back => {
-                matches!(standing, Some(Standing::Booted { .. } | Standing::NotWanted { .. })) && !self.cut
+                matches!(standing, Some(TurnState::Booted { .. } | TurnState::NotWanted { .. })) && !self.cut
             }
             Step::Cordoned | Step::Out | Step::Emergency | Step::Off => true,
             Step::Confirming | Step::LastLook => false,
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    pub(super) fn store(&mut self, order: Order) -> Wrote {
+    pub(super) fn store(&mut self, order: LeaseWrite) -> Wrote {
         let (uid, fits) = match (&self.lease, &order.on) {
             (None, None) => {
                 self.leases += 1;
@@ -332,7 +332,7 @@ impl World {
     }
 
     /// A grant is not written while others that said so are not healthy; and a node of each holder is there.
-    fn check_grant(&mut self, order: &Order) {
+    fn check_grant(&mut self, order: &LeaseWrite) {
         let before: Vec<(String, Fence)> = self
             .lease
             .iter()
@@ -409,13 +409,13 @@ impl World {
                 let want = node.want(false);
                 self.hear(nth, Event::Want(Some(want)));
             }
-            (Step::Wants, Some(Standing::Held { fence, lease_uid, .. })) if !node.cut => {
+            (Step::Wants, Some(TurnState::Held { fence, lease_uid, .. })) if !node.cut => {
                 let boot_id = node.me().boot_id;
                 (node.mark, node.unschedulable) = (Some(Mark { fence, lease_uid, boot_id }), true);
                 node.step = Step::Cordoned;
                 self.hear(nth, Event::Phase(Phase::Cordoned));
             }
-            (Step::Wants | Step::Cordoned | Step::Out, Some(Standing::Lost { .. })) => self.again(nth),
+            (Step::Wants | Step::Cordoned | Step::Out, Some(TurnState::Lost { .. })) => self.again(nth),
             (Step::Cordoned, _) => {
                 node.step = Step::Confirming;
                 self.hear(nth, Event::Confirm);
@@ -424,7 +424,7 @@ impl World {
                 node.step = Step::LastLook;
                 self.hear(nth, Event::LastLook(1));
             }
-            (Step::Leaving, Some(Standing::NotWanted { .. })) => node.step = Step::Idle,
+            (Step::Leaving, Some(TurnState::NotWanted { .. })) => node.step = Step::Idle,
             (Step::Emergency, _) => {
                 let held =
                     self.lease.as_ref().is_some_and(|it| it.record.holder(&node.name, &node.uid).is_some());
@@ -436,7 +436,7 @@ impl World {
                 node.boot += 1;
                 self.start(nth);
             }
-            (Step::Back, Some(Standing::Booted { .. } | Standing::NotWanted { .. })) if !node.cut => {
+            (Step::Back, Some(TurnState::Booted { .. } | TurnState::NotWanted { .. })) if !node.cut => {
                 (node.out, node.covered, node.step) = (false, false, Step::Leaving);
                 node.uncordon();
                 self.hear(nth, Event::Gate(true));

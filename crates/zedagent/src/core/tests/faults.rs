@@ -11,7 +11,7 @@ use topics::{
     NodeDrainRequest, NodeDrainStatus, PendingState, Requester,
 };
 
-use super::{Effect, Event, Found, Said, Wanted, Zedagent};
+use super::{Effect, Event, Found, LogEvent, Wanted, Zedagent};
 use crate::limits::Limits;
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
@@ -203,7 +203,7 @@ fn a_complete_is_nobodys_before_the_answers_beside_it_were_read_once() {
     }
     let effects = core.step(T0, skipped);
     assert!(commands(&effects));
-    assert!(effects.iter().any(|it| matches!(it, Effect::Say(Said::Skipped(..)))));
+    assert!(effects.iter().any(|it| matches!(it, Effect::Say(LogEvent::Skipped(..)))));
 }
 
 #[test]

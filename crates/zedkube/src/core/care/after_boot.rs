@@ -11,7 +11,7 @@ use nodestatus::Membership;
 use topics::BootGate;
 
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, Said, Seen};
+use crate::core::facts::{Effect, LogEvent, NodeLook};
 
 /// The word under which the removal of a cordon of an earlier boot is counted.
 const OWN_CORDON: &str = "own cordon of an earlier boot";
@@ -82,7 +82,7 @@ impl AfterBoot {
             let earlier = self.repairs.get(taint).copied().unwrap_or_default();
             let known = before.and_then(|it| it.repairs.get(taint)).copied().unwrap_or_default();
             if *count > known && earlier + count > 1 {
-                out.push(Effect::Say(Said::TaintAgain(taint.clone(), earlier + count)));
+                out.push(Effect::Say(LogEvent::TaintAgain(taint.clone(), earlier + count)));
             }
         }
         let shown = |it: &Verdict| (it.layer, it.failed, it.words.clone());
@@ -90,7 +90,7 @@ impl AfterBoot {
             && self.verdict().map(shown) != Some(shown(verdict))
             && (!self.opened || self.earlier || verdict.failed)
         {
-            out.push(Effect::Say(Said::Gate(verdict.clone())));
+            out.push(Effect::Say(LogEvent::Gate(verdict.clone())));
         }
         let was_open = self.is_open();
         self.report = Some(report);
@@ -103,18 +103,18 @@ impl AfterBoot {
             self.settled = false;
             // What was seen before they came says nothing.
             self.forget_report();
-            out.push(Effect::Say(Said::Tainted(taints)));
+            out.push(Effect::Say(LogEvent::Tainted(taints)));
         }
     }
 
     /// What a check says of a cordon of an earlier boot.
-    pub(super) fn seen(&mut self, seen: &Seen, out: &mut Vec<Effect>) {
+    pub(super) fn seen(&mut self, seen: &NodeLook, out: &mut Vec<Effect>) {
         // With the gate shut it was somebody else.
-        if *seen == Seen::Open && self.earlier && self.is_open() {
+        if *seen == NodeLook::Open && self.earlier && self.is_open() {
             *self.repairs.entry(OWN_CORDON.to_owned()).or_default() += 1;
-            out.push(Effect::Say(Said::Repaired(OWN_CORDON.to_owned())));
+            out.push(Effect::Say(LogEvent::Repaired(OWN_CORDON.to_owned())));
         }
-        self.earlier = *seen == Seen::NotReady;
+        self.earlier = *seen == NodeLook::NotReady;
     }
 
     /// Watches as long as something is to be waited for: in a cluster from each start on, elsewhere for a cordon.

@@ -13,7 +13,7 @@ use topics::CordonOwner;
 
 use super::after_boot::AfterBoot;
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, Said, Seen};
+use crate::core::facts::{Effect, LogEvent, NodeLook};
 use crate::limits::COMPLETE_POLL;
 
 /// How the node is to be.
@@ -83,7 +83,7 @@ pub(crate) const fn cordoned(owner: CordonOwner) -> bool {
 
 /// What is known of our node, and what is still to be done there.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NodeCare {
+pub(crate) struct CordonCleanup {
     cordon: CordonOwner,
     check: Check,
     /// Number of the last look, which is a check of the node.
@@ -99,7 +99,7 @@ pub(crate) struct NodeCare {
     seen: bool,
 }
 
-impl NodeCare {
+impl CordonCleanup {
     /// To be checked at once. Of a run in the same boot it is known whose cordon there was; one may be in flight.
     pub(crate) fn new(now: Mono, same_boot: Option<CordonOwner>) -> Self {
         Self {
@@ -210,7 +210,7 @@ impl NodeCare {
     }
 
     /// What a check says of a cordon of an earlier boot.
-    pub(crate) fn seen_after_boot(&mut self, seen: &Seen, out: &mut Vec<Effect>) {
+    pub(crate) fn seen_after_boot(&mut self, seen: &NodeLook, out: &mut Vec<Effect>) {
         self.after_boot.seen(seen, out);
     }
 
@@ -218,7 +218,7 @@ impl NodeCare {
     pub(crate) fn checked(
         &mut self,
         now: Mono,
-        seen: Result<Seen, String>,
+        seen: Result<NodeLook, String>,
         wanted: Wanted,
         node: &NodeContext,
         out: &mut Vec<Effect>,
@@ -227,19 +227,19 @@ impl NodeCare {
         let poll = now + node.limits.uncordon_poll();
         self.seen |= seen.is_ok();
         self.check = match seen {
-            Ok(Seen::Peopled(_, pods)) if keeps => {
+            Ok(NodeLook::HasPods(_, pods)) if keeps => {
                 self.rest();
                 let name = pods.first().map(|it| format!("{}/{}", it.namespace, it.name));
                 return Some(Voided::PodCame(name.unwrap_or_default()));
             }
-            Ok(Seen::Open) if keeps && !self.opened_by_us(wanted) => return Some(self.uncordoned()),
+            Ok(NodeLook::Open) if keeps && !self.opened_by_us(wanted) => return Some(self.uncordoned()),
             // Ours becomes somebody else's only by an uncordon in between.
-            Ok(Seen::Foreign) if keeps && self.cordon == CordonOwner::Ours => {
+            Ok(NodeLook::Foreign) if keeps && self.cordon == CordonOwner::Ours => {
                 return Some(self.uncordoned());
             }
-            Ok(Seen::Open) => {
+            Ok(NodeLook::Open) => {
                 if self.cordon == CordonOwner::Ours {
-                    out.push(Effect::Say(Said::GivenBack));
+                    out.push(Effect::Say(LogEvent::GivenBack));
                 }
                 self.cordon = CordonOwner::None;
                 self.trouble.clear();
@@ -254,24 +254,24 @@ impl NodeCare {
                     CordonInFlight::Possible | CordonInFlight::No => Check::NotDue,
                 }
             }
-            Ok(Seen::Foreign) => {
+            Ok(NodeLook::Foreign) => {
                 self.cordon = CordonOwner::Foreign;
                 self.trouble.clear();
                 if keeps { self.found_well(now, out) } else { Check::NotDue }
             }
-            Ok(Seen::Ours | Seen::Peopled(..)) => {
+            Ok(NodeLook::Ours | NodeLook::HasPods(..)) => {
                 self.cordon = CordonOwner::Ours;
                 self.trouble.clear();
                 if keeps { self.found_well(now, out) } else { Check::Due(poll) }
             }
-            Ok(Seen::NotReady) => {
+            Ok(NodeLook::NotReady) => {
                 self.cordon = CordonOwner::Ours;
                 "it is of an earlier boot, and the gate after the boot is shut".clone_into(&mut self.trouble);
                 Check::Due(poll)
             }
             Err(trouble) => {
                 if self.trouble != trouble {
-                    out.push(Effect::Say(Said::LookFailed(trouble.clone())));
+                    out.push(Effect::Say(LogEvent::LookFailed(trouble.clone())));
                     self.trouble = trouble;
                 }
                 // A device in no cluster need not ask for ever for a node that does not exist.
@@ -317,7 +317,7 @@ impl NodeCare {
         if self.guard != Guard::On {
             return;
         }
-        out.push(Effect::Say(Said::Stirred(what)));
+        out.push(Effect::Say(LogEvent::NodeActivity(what)));
         self.guard = if self.check == Check::Running {
             Guard::Active
         } else {

@@ -6,4 +6,4 @@
 mod after_boot;
 mod cordon;
 
-pub(crate) use cordon::{NodeCare, Voided, Wanted, cordoned};
+pub(crate) use cordon::{CordonCleanup, Voided, Wanted, cordoned};

@@ -16,7 +16,7 @@ use super::api_lost::{NONE, WORKER};
 use super::life::{Drain, Outcome};
 use super::run::{Away, Run};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, Said};
+use crate::core::facts::{Effect, LogEvent};
 use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
 
 /// Whether the drain may be skipped, as far as this node knows.
@@ -101,7 +101,7 @@ impl Drain {
             }
             May::Later | May::WithMargin { .. } => *away.skip_at.get_or_insert_with(|| {
                 let later = by_chance(&node.boot_id, SKIP_SPREAD);
-                out.push(Effect::Say(Said::SkipWaits(later)));
+                out.push(Effect::Say(LogEvent::SkipWaits(later)));
                 now + later
             }),
         };
@@ -142,7 +142,7 @@ impl Drain {
         if let Run::Probing { away, .. } = &mut self.run
             && away.refused.as_ref() != Some(&why)
         {
-            out.push(Effect::Say(Said::SkipRefused(why.clone())));
+            out.push(Effect::Say(LogEvent::SkipRefused(why.clone())));
             away.refused = Some(why);
         }
         self.probe_again(at);

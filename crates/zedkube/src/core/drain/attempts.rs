@@ -11,7 +11,7 @@ use super::life::{Drain, Outcome};
 use super::resume::{Resume, learned};
 use super::run::{End, Run};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Done, Effect, Failure, Said};
+use crate::core::facts::{Done, Effect, Failure, LogEvent};
 use crate::limits::HOLD_LIMIT;
 
 /// Adds to `all`, in words and each once, what was left in place by policy.
@@ -29,7 +29,7 @@ impl Drain {
         let limit = self.properties.time(settings::DRAIN_TIMEOUT);
         let began = marks.attempt.unwrap_or(now);
         let marks = Marks { attempt: Some(began), ..marks };
-        out.push(Effect::Say(Said::Attempt(attempt, node.limits.drain_tries)));
+        out.push(Effect::Say(LogEvent::Attempt(attempt, node.limits.drain_tries)));
         if let Some(request) = &self.serves {
             // Whose cordon it is stays as it was when the turn is not known for a moment.
             let grant = node.grant().unwrap_or_default();
@@ -60,7 +60,7 @@ impl Drain {
         let Some((until, reason)) = pause else { return self.attempt(now, attempt, marks, node, out) };
         let last = Box::new(Progress { marks, ..Progress::default() });
         if now < until {
-            out.push(Effect::Say(Said::PauseKept(attempt, until.since(now))));
+            out.push(Effect::Say(LogEvent::PauseKept(attempt, until.since(now))));
             self.run = Run::Pausing { attempt, until, reason, last };
         } else {
             self.next_attempt(now, attempt + 1, &last, node, out);
@@ -90,7 +90,7 @@ impl Drain {
     ) {
         if let Run::Pausing { attempt, last, .. } = &self.run {
             let (next, last) = (attempt + 1, last.clone());
-            out.push(Effect::Say(Said::BlockerChanged(what)));
+            out.push(Effect::Say(LogEvent::BlockerChanged(what)));
             self.next_attempt(now, next, &last, node, out);
         }
     }
@@ -130,14 +130,14 @@ impl Drain {
             ..*last
         });
         let reason = failure.reason;
-        out.push(Effect::Say(Said::AttemptFailed(attempt, reason.clone())));
+        out.push(Effect::Say(LogEvent::AttemptFailed(attempt, reason.clone())));
         if attempt + u32::from(planted(Fault::K1)) < node.limits.drain_tries {
             let until = now + node.limits.drain_pause();
             self.run = Run::Pausing { attempt, until, reason, last };
             out.push(Effect::Await(self.run_id, Box::new(failure.watched)));
             return None;
         }
-        out.push(Effect::Say(Said::GivingUp(reason.clone())));
+        out.push(Effect::Say(LogEvent::GivingUp(reason.clone())));
         Some(self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt, reason, last }))
     }
 }

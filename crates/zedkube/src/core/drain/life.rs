@@ -16,7 +16,7 @@ use super::resume::{Before, Resume, some};
 use super::run::{End, Run};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, RunId, Said, Stayer};
+use crate::core::facts::{Effect, LogEvent, RemainingPod, RunId};
 
 /// How long the answer to whether the turn is still ours may take before the question is asked again.
 const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
@@ -191,7 +191,7 @@ impl Drain {
     }
 
     /// Whether the drain left this pod in place by policy: by name, or as one more pod of a workload that comes back.
-    pub(crate) fn leaves(&self, pod: &Stayer, node: &NodeContext) -> bool {
+    pub(crate) fn leaves(&self, pod: &RemainingPod, node: &NodeContext) -> bool {
         let named = format!("{}/{}: it stays", pod.namespace, pod.name);
         if self.left.iter().any(|text| text.starts_with(&named)) {
             return true;
@@ -253,7 +253,7 @@ impl Drain {
             self.started_at = node.wall(now);
             self.before = Before::default();
         }
-        out.push(Effect::Say(Said::Taken(request.clone())));
+        out.push(Effect::Say(LogEvent::Taken(request.clone())));
         (self.resume, self.serves, self.floor) = (resume, Some(request), floor);
         self.run = Run::Taken { from };
     }
@@ -268,7 +268,7 @@ impl Drain {
         match &mut self.run {
             Run::Taken { from } if now >= *from => {
                 self.next_start = Some(now + node.limits.drain_gap()).filter(|at| *at > now);
-                out.push(Effect::Say(Said::Starting));
+                out.push(Effect::Say(LogEvent::Starting));
                 if node.limits.take_turns {
                     self.run = Run::Waiting { tried: 0, again: None };
                     return self.turn(now, node, out);
@@ -304,7 +304,7 @@ impl Drain {
                 self.next_attempt(now, next, &last, node, out);
             }
             Run::Holding { until, .. } if now >= *until => {
-                out.push(Effect::Say(Said::HeldTooLong));
+                out.push(Effect::Say(LogEvent::HeldTooLong));
                 return self.complete(out);
             }
             Run::Idle
@@ -365,7 +365,7 @@ impl Drain {
         match result {
             Ok(owner) => {
                 self.floor = None;
-                out.push(Effect::Say(Said::Cordoned(owner)));
+                out.push(Effect::Say(LogEvent::Cordoned(owner)));
                 if node.limits.take_turns {
                     out.push(Effect::Turn(Ask::Confirm));
                     self.run = Run::Confirming { again: now + CONFIRM_AGAIN };
@@ -375,7 +375,7 @@ impl Drain {
                 Some(Outcome::Cordoned(owner))
             }
             Err(trouble) => {
-                out.push(Effect::Say(Said::CordonFailed(tried, trouble.clone())));
+                out.push(Effect::Say(LogEvent::CordonFailed(tried, trouble.clone())));
                 if tried < node.limits.cordon_tries {
                     let again = Some(now + node.limits.cordon_pause());
                     self.run = Run::Cordoning { tried, again, trouble };
@@ -387,7 +387,7 @@ impl Drain {
     }
 
     pub(super) fn skip(&mut self, skip: String, out: &mut Vec<Effect>) -> Outcome {
-        out.push(Effect::Say(Said::Skipped(skip.clone())));
+        out.push(Effect::Say(LogEvent::Skipped(skip.clone())));
         self.run = Run::Ended(End::Skipped(skip.clone()));
         self.resume = None;
         Outcome::Skipped(skip)
@@ -414,8 +414,8 @@ impl Drain {
     fn complete(&mut self, out: &mut Vec<Effect>) -> Option<Outcome> {
         let Run::Holding { done, attempt, last, .. } = &self.run else { return None };
         let end = End::Drained { attempt: *attempt, last: last.clone() };
-        out.extend(self.left.iter().map(|it| Effect::Say(Said::Left(it.clone()))));
-        out.push(Effect::Say(Said::Complete(done.took)));
+        out.extend(self.left.iter().map(|it| Effect::Say(LogEvent::Left(it.clone()))));
+        out.push(Effect::Say(LogEvent::Complete(done.took)));
         self.run = Run::Ended(end);
         Some(Outcome::Drained)
     }

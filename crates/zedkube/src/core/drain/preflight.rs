@@ -16,7 +16,7 @@ use topics::DrainStatus;
 use super::life::{Drain, Outcome};
 use super::run::{End, Run};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, Hindered, Said};
+use crate::core::facts::{Effect, Hindered, LogEvent};
 use crate::limits::PROBE_PAUSE;
 
 /// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
@@ -107,7 +107,7 @@ impl Drain {
                 if of_node {
                     return Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(reason)));
                 }
-                out.push(Effect::Say(Said::GivingUp(reason.clone())));
+                out.push(Effect::Say(LogEvent::GivingUp(reason.clone())));
                 let last = Box::new(Progress { blockers, ..Progress::default() });
                 return Some(
                     self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt: 0, reason, last }),
@@ -155,7 +155,7 @@ impl Drain {
             Err(what) => (what, Vec::new()),
         };
         if before.as_ref().is_none_or(|(it, _)| it.why != what.why) {
-            out.push(Effect::Say(Said::Hindered(what.why.clone())));
+            out.push(Effect::Say(LogEvent::Hindered(what.why.clone())));
         }
         if what.away {
             // Whether the drain is skipped is decided by what the keeper of the turn meets.

@@ -11,7 +11,7 @@ use topics::DrainStatus;
 use super::life::{Drain, Outcome};
 use super::run::{End, Run};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, Said};
+use crate::core::facts::{Effect, LogEvent};
 use crate::core::k3s::TURN_ALONE;
 use crate::limits::PROBE_PAUSE;
 
@@ -25,7 +25,7 @@ impl Drain {
         if let Some(why) = node.turn.lost().or(refused.map(|it| it.why.as_str())) {
             let why = why.to_owned();
             if active {
-                out.push(Effect::Say(Said::TurnLost(why.clone())));
+                out.push(Effect::Say(LogEvent::TurnLost(why.clone())));
                 self.end(None, out);
             }
             return Some(Outcome::TurnLost(why));
@@ -42,7 +42,7 @@ impl Drain {
             self.run = Run::probing(now, tried);
         } else if let Some(waiting) = node.turn.waiting().filter(|_| node.turn.is_refused()) {
             self.run = Run::Waiting { tried: 0, again: None };
-            out.push(Effect::Say(Said::WaitsForTurn(waiting.why.clone())));
+            out.push(Effect::Say(LogEvent::WaitsForTurn(waiting.why.clone())));
             if self.resume.take().is_some() | self.floor.take().is_some() {
                 return Some(Outcome::TurnRefused);
             }
@@ -67,7 +67,7 @@ impl Drain {
             return self.turn(now, node, out);
         };
         let tried = tried + 1;
-        out.push(Effect::Say(Said::CordonFailed(tried, trouble.clone())));
+        out.push(Effect::Say(LogEvent::CordonFailed(tried, trouble.clone())));
         out.push(Effect::Turn(Ask::Look));
         if tried >= node.limits.cordon_tries {
             return Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(trouble)));

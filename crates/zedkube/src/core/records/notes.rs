@@ -9,7 +9,7 @@ use super::history::{History, whose};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::core::drain::Drain;
-use crate::core::facts::{Effect, Said};
+use crate::core::facts::{Effect, LogEvent};
 
 impl History {
     /// Keeps what this turn brings; says it when it is worth a write.
@@ -23,7 +23,7 @@ impl History {
         out: &mut Vec<Effect>,
     ) {
         let at = node.wall(now);
-        let released = turn.iter().any(|it| matches!(it, Effect::Say(Said::Forced(..))));
+        let released = turn.iter().any(|it| matches!(it, Effect::Say(LogEvent::Forced(..))));
         let effect = (!released).then(|| answers.effect_of_force());
         self.audit(answers.force(), effect.as_deref(), (&node.boot_id, at));
         let mut end = None;
@@ -56,20 +56,20 @@ impl History {
     fn note(
         &mut self,
         at: GoTime,
-        said: &Said,
+        said: &LogEvent,
         drain: &Drain,
         answers: &Answers,
         node: &NodeContext,
     ) -> Option<(StepWord, DrainStatus, String)> {
         match said {
-            Said::Taken(request) => {
+            LogEvent::Taken(request) => {
                 self.taken(request, &node.boot_id, at, drain.catches_up());
             }
-            Said::Hindered(why) => {
+            LogEvent::Hindered(why) => {
                 let after = [StepWord::Taken, StepWord::Restarted, StepWord::ApiReached, StepWord::TurnLost];
                 self.once(StepWord::Hindered, &after, 0, at, why);
             }
-            Said::WaitsForTurn(why) => {
+            LogEvent::WaitsForTurn(why) => {
                 let after = [
                     StepWord::Taken,
                     StepWord::Restarted,
@@ -79,42 +79,44 @@ impl History {
                 ];
                 self.once(StepWord::WaitsForTurn, &after, 0, at, why);
             }
-            Said::TurnLost(why) => self.step(StepWord::TurnLost, 0, at, why),
-            Said::Cordoned(owner) => self.step(StepWord::Cordoned, 0, at, whose(*owner)),
-            Said::Attempt(attempt, _) => self.step(StepWord::Attempt, *attempt, at, ""),
-            Said::AttemptFailed(attempt, why) => {
+            LogEvent::TurnLost(why) => self.step(StepWord::TurnLost, 0, at, why),
+            LogEvent::Cordoned(owner) => self.step(StepWord::Cordoned, 0, at, whose(*owner)),
+            LogEvent::Attempt(attempt, _) => self.step(StepWord::Attempt, *attempt, at, ""),
+            LogEvent::AttemptFailed(attempt, why) => {
                 self.step(StepWord::AttemptFailed, *attempt, at, why);
             }
-            Said::Void(why) => self.void(at, why),
-            Said::Forced(order, _) => {
+            LogEvent::Void(why) => self.void(at, why),
+            LogEvent::Forced(order, _) => {
                 if let Some(request) = answers.request_of(order.requested_by) {
                     self.released(request.id(), &request.context, at);
                 }
             }
-            Said::Complete(_) => return Some((StepWord::Complete, DrainStatus::Complete, String::new())),
-            Said::Skipped(why) => return Some((StepWord::Skipped, DrainStatus::Complete, why.clone())),
-            Said::GivingUp(why) => return Some((StepWord::Failed, DrainStatus::FailedDrain, why.clone())),
-            Said::Withdrawn => {
+            LogEvent::Complete(_) => return Some((StepWord::Complete, DrainStatus::Complete, String::new())),
+            LogEvent::Skipped(why) => return Some((StepWord::Skipped, DrainStatus::Complete, why.clone())),
+            LogEvent::GivingUp(why) => {
+                return Some((StepWord::Failed, DrainStatus::FailedDrain, why.clone()));
+            }
+            LogEvent::Withdrawn => {
                 let text = "all requests were withdrawn".to_owned();
                 return Some((StepWord::Withdrawn, DrainStatus::NotRequested, text));
             }
-            Said::Changing(..)
-            | Said::Starting
-            | Said::OutageAnswer(_)
-            | Said::CordonFailed(..)
-            | Said::BlockerChanged(_)
-            | Said::PauseKept(..)
-            | Said::Stirred(_)
-            | Said::Left(_)
-            | Said::HeldTooLong
-            | Said::SkipWaits(_)
-            | Said::SkipRefused(_)
-            | Said::Gate(_)
-            | Said::Repaired(_)
-            | Said::Tainted(_)
-            | Said::TaintAgain(..)
-            | Said::GivenBack
-            | Said::LookFailed(_) => {}
+            LogEvent::Changing(..)
+            | LogEvent::Starting
+            | LogEvent::OutageAnswer(_)
+            | LogEvent::CordonFailed(..)
+            | LogEvent::BlockerChanged(_)
+            | LogEvent::PauseKept(..)
+            | LogEvent::NodeActivity(_)
+            | LogEvent::Left(_)
+            | LogEvent::HeldTooLong
+            | LogEvent::SkipWaits(_)
+            | LogEvent::SkipRefused(_)
+            | LogEvent::Gate(_)
+            | LogEvent::Repaired(_)
+            | LogEvent::Tainted(_)
+            | LogEvent::TaintAgain(..)
+            | LogEvent::GivenBack
+            | LogEvent::LookFailed(_) => {}
         }
         None
     }

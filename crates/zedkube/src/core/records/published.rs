@@ -9,7 +9,7 @@ use step::Mono;
 use topics::{DrainJournal, DrainMarks, NodeDrainProgress, NodeDrainStatus};
 
 use super::gap::Gap;
-use crate::core::facts::{Effect, Said};
+use crate::core::facts::{Effect, LogEvent};
 
 /// Each topic as it was published last.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +88,7 @@ impl Published {
             }
         }
         if self.status != Some(status) {
-            out.push(Effect::Say(Said::Changing(self.status.unwrap_or_default(), status)));
+            out.push(Effect::Say(LogEvent::Changing(self.status.unwrap_or_default(), status)));
             out.push(Effect::Status(status));
             self.status = Some(status);
         }

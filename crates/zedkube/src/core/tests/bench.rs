@@ -11,7 +11,7 @@ use kubenodeop::{Left, Marks, Watched};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
 
-use super::{Done, Effect, Event, Failure, Membership, RunId, Seen, Zedkube};
+use super::{Done, Effect, Event, Failure, Membership, NodeLook, RunId, Zedkube};
 use crate::limits::Limits;
 
 /// Those of a node that need not wait for its turn: what the drain itself does.
@@ -93,7 +93,7 @@ impl Bench {
     pub(super) fn idle() -> Self {
         let mut bench = Self::with(None);
         bench.join();
-        bench.look(Seen::Open);
+        bench.look(NodeLook::Open);
         bench
     }
 
@@ -141,7 +141,7 @@ impl Bench {
         waited
     }
 
-    pub(super) fn look(&mut self, seen: Seen) {
+    pub(super) fn look(&mut self, seen: NodeLook) {
         let nth =
             self.last.iter().find_map(|it| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None });
         self.hear(Event::Looked(nth.expect("no look was asked for"), Ok(seen)));

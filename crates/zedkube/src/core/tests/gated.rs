@@ -10,7 +10,7 @@ use step::Core as _;
 use topics::{DrainJournal, DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, gate, request};
-use super::{Effect, Event, Membership, Said, Seen};
+use super::{Effect, Event, LogEvent, Membership, NodeLook};
 
 fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
     let mut report = gate(layer, bench.now);
@@ -46,7 +46,7 @@ fn may_open(bench: &Bench) -> Option<bool> {
 fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
     let mut bench = booted();
     assert_eq!(may_open(&bench), Some(false));
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     for &layer in Layer::ALL {
         bench.hear(report(&bench, Some(layer), &[], &[]));
         let progress = bench.core.progress();
@@ -67,11 +67,11 @@ fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
             "nothing"
         )
     );
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     let own = BTreeMap::from([("own cordon of an earlier boot".to_owned(), 1)]);
     let progress = bench.core.progress();
     assert_eq!((progress.phase, progress.repairs, progress.gate.open), (DrainPhase::Idle, own, true));
-    assert!(bench.last.contains(&Effect::Say(Said::Repaired("own cordon of an earlier boot".into()))));
+    assert!(bench.last.contains(&Effect::Say(LogEvent::Repaired("own cordon of an earlier boot".into()))));
     assert!(bench.last.contains(&Effect::Gate(false)));
     assert_eq!(bench.core.next_wake(), None);
 }
@@ -79,16 +79,16 @@ fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
 #[test]
 fn r4_a_gate_that_shuts_again_before_the_cordon_is_gone_keeps_it() {
     let mut bench = booted();
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     bench.hear(report(&bench, None, &[], &[]));
     assert_eq!(may_open(&bench), Some(true));
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
     // It keeps looking, and removes nothing.
     for _ in 0..10 {
         assert_eq!(bench.wait(), Duration::from_secs(15));
         assert_eq!(may_open(&bench), Some(false));
-        bench.look(Seen::NotReady);
+        bench.look(NodeLook::NotReady);
     }
 }
 
@@ -96,7 +96,7 @@ fn r4_a_gate_that_shuts_again_before_the_cordon_is_gone_keeps_it() {
 fn r5_stale_taints_keep_the_watch_on_until_they_are_gone_and_each_removal_is_counted() {
     let taint = "node.kubernetes.io/unreachable:NoExecute";
     let mut bench = booted();
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     bench.hear(report(&bench, None, &[taint], &[]));
     assert_eq!(bench.core.progress().gate.stale_taints, [taint]);
     assert!(!bench.last.contains(&Effect::Gate(false)));
@@ -116,7 +116,7 @@ fn r4_a_cordon_that_is_kept_is_told_of_also_before_the_cluster_is_known() {
     for who in [Requester::DeviceOp, Requester::Update, Requester::Operator, Requester::K3sUpdate] {
         bench.hear(Event::RequestsRead(who));
     }
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     bench.hear(report(&bench, Some(Layer::Storage), &[], &[]));
     let progress = bench.core.progress();
     assert_eq!((progress.phase, progress.next_step.as_str()), (DrainPhase::AfterBoot, "fix it"));
@@ -127,12 +127,12 @@ fn r4_a_cordon_that_is_kept_is_told_of_also_before_the_cluster_is_known() {
 fn r5_what_was_mended_is_counted_on_over_a_second_watch() {
     let taint = "node.kubernetes.io/not-ready:NoExecute";
     let mut bench = booted();
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     bench.hear(report(&bench, None, &[], &[taint]));
     assert!(bench.last.contains(&Effect::Gate(false)));
     bench.ask(&request(Requester::DeviceOp, 1));
     bench.hear(Event::Request(Requester::DeviceOp, None));
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     assert!(bench.last.contains(&Effect::Gate(true)));
     assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), 1)].into());
     bench.hear(report(&bench, None, &[], &[taint]));
@@ -143,7 +143,7 @@ fn r5_what_was_mended_is_counted_on_over_a_second_watch() {
 fn the_log_tells_of_a_gate_once() {
     let mut bench = booted();
     let shown =
-        |bench: &Bench| bench.last.iter().filter(|it| matches!(it, Effect::Say(Said::Gate(_)))).count();
+        |bench: &Bench| bench.last.iter().filter(|it| matches!(it, Effect::Say(LogEvent::Gate(_)))).count();
     let event = report(&bench, Some(Layer::Lease), &[], &[]);
     bench.hear(event.clone());
     assert_eq!(shown(&bench), 1);
@@ -154,10 +154,10 @@ fn the_log_tells_of_a_gate_once() {
 #[test]
 fn a_cordon_that_somebody_else_took_away_is_no_repair_of_ours() {
     let mut bench = booted();
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
     bench.wait();
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert!(bench.core.progress().repairs.is_empty());
 }
 
@@ -170,24 +170,24 @@ fn in_no_cluster_the_gate_is_watched_only_for_a_cordon_of_ours() {
         bench.hear(Event::RequestsRead(who));
         assert!(!bench.last.contains(&Effect::Gate(true)));
     }
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     assert!(bench.last.contains(&Effect::Gate(true)));
     bench.wait();
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert!(bench.last.contains(&Effect::Gate(false)));
 }
 
 #[test]
 fn r7_a_drain_in_this_boot_is_not_disturbed_by_the_gate() {
     let mut bench = booted();
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.until_draining();
     bench.hear(report(&bench, None, &[], &[]));
     assert_eq!(may_open(&bench), None);
     bench.done(run);
     assert_eq!(bench.status(), (9, 2));
-    bench.look(Seen::Ours);
+    bench.look(NodeLook::Ours);
     assert!(!bench.gives_back());
 }
 
@@ -196,13 +196,13 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
     let taint = "node.kubernetes.io/unreachable:NoExecute";
     let mut bench = booted();
     assert!(!bench.last.contains(&Effect::Taints(true)), "the gate sees them itself");
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     bench.hear(report(&bench, None, &[], &[]));
     assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
     for times in 1..=3_u32 {
         bench.hear(Event::Tainted(vec![taint.to_owned()]));
         assert!(bench.last.contains(&Effect::Gate(true)), "{:?}", bench.last);
-        assert!(bench.last.contains(&Effect::Say(Said::Tainted(vec![taint.to_owned()]))));
+        assert!(bench.last.contains(&Effect::Say(LogEvent::Tainted(vec![taint.to_owned()]))));
         // Not looked at yet is no word on taints.
         bench.hear(report(&bench, Some(Layer::Service), &[], &[]));
         assert!(!bench.last.contains(&Effect::Gate(false)));
@@ -211,7 +211,7 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
         bench.hear(report(&bench, Some(Layer::Storage), &[], &[taint]));
         assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
         assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), times)].into());
-        let again = bench.last.contains(&Effect::Say(Said::TaintAgain(taint.to_owned(), times)));
+        let again = bench.last.contains(&Effect::Say(LogEvent::TaintAgain(taint.to_owned(), times)));
         assert_eq!(again, times > 1, "{times}");
     }
 }
@@ -219,7 +219,7 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
 #[test]
 fn v2_while_a_drain_is_under_way_or_complete_nobody_watches_for_taints() {
     let mut bench = booted();
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     bench.hear(report(&bench, None, &[], &[]));
     bench.ask(&request(Requester::DeviceOp, 1));
     assert!(bench.last.contains(&Effect::Taints(false)), "{:?}", bench.last);
@@ -228,7 +228,7 @@ fn v2_while_a_drain_is_under_way_or_complete_nobody_watches_for_taints() {
     assert!(!bench.last.contains(&Effect::Gate(true)));
     bench.done(run);
     assert!(!bench.last.contains(&Effect::Taints(true)));
-    bench.look(Seen::Ours);
+    bench.look(NodeLook::Ours);
     bench.hear(Event::Request(Requester::DeviceOp, None));
     assert!(bench.last.contains(&Effect::Taints(true)), "{:?}", bench.last);
 }

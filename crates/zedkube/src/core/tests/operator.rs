@@ -8,7 +8,7 @@ use step::Core as _;
 use topics::{DrainStatus, Requester};
 
 use super::bench::{Bench, request};
-use super::{Effect, Event, Membership, Seen};
+use super::{Effect, Event, Membership, NodeLook};
 
 const ALL: [Requester; 3] = [Requester::DeviceOp, Requester::Update, Requester::Operator];
 
@@ -22,7 +22,7 @@ fn a_person_asks_and_the_node_stays_drained_until_the_request_is_taken_back() {
     bench.done(run);
     assert_eq!(bench.statuses, [(1, 1), (2, 1), (3, 4), (4, 4), (5, 4), (9, 4)]);
     for _ in 0..100 {
-        bench.look(Seen::Ours);
+        bench.look(NodeLook::Ours);
         assert_eq!(bench.wait(), Duration::from_secs(30));
         assert!(!bench.gives_back());
     }
@@ -87,7 +87,7 @@ fn a_reboot_whose_drain_fails_does_not_take_a_persons_drained_node_away() {
     // An agent of the reference reads nothing but the status: it must see its failure.
     assert_eq!((bench.status(), answers(&bench)), ((8, 2), shown.to_vec()));
     assert!(!bench.gives_back());
-    bench.look(Seen::Ours);
+    bench.look(NodeLook::Ours);
     // Nor does a restart give the person's node back, or hide the failure.
     let mut again = Bench::with(Some(bench.core.journal()));
     for (who, secs) in [(Requester::Operator, 1), (Requester::DeviceOp, 2)] {

@@ -260,7 +260,7 @@ fn ten_drains_are_kept_newest_first_and_an_uncordon_is_told_of_the_last() {
     }
     let kept: Vec<_> = bench.core.history.kept().drains.iter().map(DrainRecord::id).collect();
     assert_eq!(kept, (3..=12).rev().map(|nth| request(US, nth).id()).collect::<Vec<_>>());
-    bench.look(super::Seen::Open);
+    bench.look(super::NodeLook::Open);
     let drains = &bench.core.history.kept().drains;
     assert_eq!(drains[1].steps.last().unwrap().step, StepWord::Void);
     // Who still waits gets a new drain, which is another one.

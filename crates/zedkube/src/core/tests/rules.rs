@@ -8,7 +8,7 @@ use kubenodeop::Progress;
 use topics::{CordonOwner, DrainPhase, DrainStatus, NodeDrainStatus, Requester};
 
 use super::bench::{Bench, request};
-use super::{Effect, Event, Force, Membership, Said, Seen};
+use super::{Effect, Event, Force, LogEvent, Membership, NodeLook};
 
 #[test]
 fn a_request_goes_from_taken_to_complete() {
@@ -233,7 +233,7 @@ fn our_own_uncordon_after_a_failure_does_not_take_a_forced_complete_back() {
         assert_eq!(bench.status(), (8, 2));
         let asked = bench.last.clone();
         if !late {
-            bench.look(Seen::Open);
+            bench.look(NodeLook::Open);
         }
         let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
         bench.hear(Event::Force(Force::Order(order)));
@@ -243,9 +243,9 @@ fn our_own_uncordon_after_a_failure_does_not_take_a_forced_complete_back() {
         } else {
             bench.wait();
         }
-        bench.look(Seen::Open);
+        bench.look(NodeLook::Open);
         assert!(
-            !bench.last.iter().any(|it| matches!(it, Effect::Say(Said::Void(_)))),
+            !bench.last.iter().any(|it| matches!(it, Effect::Say(LogEvent::Void(_)))),
             "{late}: {:?}",
             bench.last
         );
@@ -262,7 +262,7 @@ fn between_two_tries_of_an_operation_a_reader_learns_that_the_last_drain_failed(
     let run = bench.until_draining();
     bench.fail_all(run);
     bench.hear(Event::Request(Requester::DeviceOp, None));
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     let progress = bench.core.progress();
     assert_eq!((progress.phase, progress.requested_at.is_zero()), (DrainPhase::Idle, true));
     assert!(
@@ -278,7 +278,7 @@ fn between_two_tries_of_an_operation_a_reader_learns_that_the_last_drain_failed(
     bench.ask(&request(Requester::DeviceOp, 2));
     bench.until_draining();
     bench.hear(Event::Request(Requester::DeviceOp, None));
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert_eq!(bench.core.progress().reason, "no drain requested");
 }
 
@@ -300,9 +300,9 @@ fn the_progress_names_a_request_that_exists() {
 fn p8_a_drained_node_that_somebody_uncordons_is_drained_again() {
     let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     bench.done(run);
-    bench.look(Seen::Ours);
+    bench.look(NodeLook::Ours);
     assert_eq!(bench.wait(), Duration::from_secs(30));
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert!(bench.last.iter().any(|it| matches!(it, Effect::Probe(_))), "{:?}", bench.last);
 }
 
@@ -310,12 +310,12 @@ fn p8_a_drained_node_that_somebody_uncordons_is_drained_again() {
 fn p8_a_drained_node_that_has_become_somebody_elses_is_drained_again_and_once() {
     let (mut bench, run) = Bench::draining(Requester::DeviceOp);
     bench.done(run);
-    bench.look(Seen::Foreign);
+    bench.look(NodeLook::Foreign);
     let run = bench.run();
     bench.hear(Event::Probed(run, Ok(())));
     bench.hear(Event::Cordoned(run, Ok(CordonOwner::Foreign)));
     bench.done(run);
-    bench.look(Seen::Foreign);
+    bench.look(NodeLook::Foreign);
     assert_eq!(bench.status(), (9, 2));
 }
 

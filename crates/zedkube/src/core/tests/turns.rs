@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kubenodeop::node::gate::Layer;
 use outage::keeper::{Ask, Wish};
-use outage::turn::event::{Standing, Unconfirmed, Waiting};
+use outage::turn::event::{TurnState, Unconfirmed, Waiting};
 use outage::turn::record::{Op, Phase};
 use outage::turn::rule::Rule;
 use step::Core as _;
@@ -20,7 +20,7 @@ use topics::{
 };
 
 use super::bench::{Bench, T0, gate, request};
-use super::{Effect, Event, Force, Grant, Seen};
+use super::{Effect, Event, Force, Grant, NodeLook};
 use crate::limits::Limits;
 
 fn limits() -> Limits {
@@ -30,16 +30,16 @@ fn limits() -> Limits {
 fn idle() -> Bench {
     let mut bench = Bench::at(T0, limits(), None);
     bench.join();
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     bench
 }
 
 fn held(fence: u32) -> Event {
-    Event::Turn(Box::new(Standing::Held { fence, lease_uid: "lease".into(), phase: Phase::Granted }))
+    Event::Turn(Box::new(TurnState::Held { fence, lease_uid: "lease".into(), phase: Phase::Granted }))
 }
 
 fn waits(rule: Rule) -> Event {
-    Event::Turn(Box::new(Standing::Waiting(Box::new(Waiting {
+    Event::Turn(Box::new(TurnState::Waiting(Box::new(Waiting {
         nodes: vec!["n2".into()],
         rule,
         why: "node n2 holds a turn".into(),
@@ -50,7 +50,7 @@ fn waits(rule: Rule) -> Event {
 }
 
 fn lost() -> Event {
-    Event::Turn(Box::new(Standing::Lost { why: "an operator released it".into() }))
+    Event::Turn(Box::new(TurnState::Lost { why: "an operator released it".into() }))
 }
 
 fn has(bench: &Bench, is: impl Fn(&Effect) -> bool) -> bool {
@@ -144,7 +144,7 @@ fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts
     assert!(has(&bench, |it| matches!(it, Effect::Cancel)) && gives_back(&bench));
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
     assert!(!asked(&bench, &Ask::Retry("an operator released it".into())), "the cordon is still there");
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Retry("an operator released it".into())));
     clean(&mut bench);
     bench.hear(waits(Rule::Pause));
@@ -169,7 +169,7 @@ fn u10_the_turn_is_kept_with_complete_and_given_back_once_the_cordon_is_gone() {
     assert!(!asked(&bench, &Ask::Want(None)));
     bench.hear(Event::Request(Requester::DeviceOp, None));
     assert!(gives_back(&bench) && !asked(&bench, &Ask::Want(None)));
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Want(None)));
 }
 
@@ -177,12 +177,12 @@ fn u10_the_turn_is_kept_with_complete_and_given_back_once_the_cordon_is_gone() {
 fn u10_after_the_boot_the_gate_counts_as_open_only_without_our_cordon() {
     let mut bench = Bench::at(T0, limits(), None);
     bench.join();
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     assert!(asked(&bench, &Ask::Gate(false)) && asked(&bench, &Ask::Want(None)));
     bench.hear(Event::Gate(Box::new(gate(Some(Layer::Steady), T0))));
     bench.hear(Event::Gate(Box::new(gate(None, T0))));
     assert!(gives_back(&bench) && !asked(&bench, &Ask::Gate(true)));
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Gate(true)));
 }
 
@@ -374,7 +374,7 @@ fn what_needs_no_turn_is_answered_at_once() {
 
     let mut without = Bench::at(T0, super::bench::alone(), None);
     without.join();
-    without.look(Seen::Open);
+    without.look(NodeLook::Open);
     ask(&mut without, 5, OutageKind::Turn);
     let said = answer(&without).unwrap();
     assert_eq!((said.verdict, said.role), (OutageVerdict::Go, OutageRole::None));
@@ -393,7 +393,7 @@ fn what_is_not_complete_is_held_and_what_is_not_known_yet_waits() {
     ask(&mut again, 5, OutageKind::LastLook);
     again.ask(&request(Requester::DeviceOp, 1));
     again.join();
-    again.look(Seen::Ours);
+    again.look(NodeLook::Ours);
     again.hear(waits(Rule::Reading));
     assert!(answer(&again).is_none_or(|it| it.verdict == OutageVerdict::Unknown));
     again.hear(held(7));

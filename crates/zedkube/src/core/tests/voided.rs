@@ -9,10 +9,10 @@ use step::Core as _;
 use topics::{CordonOwner, DrainStatus, Requester};
 
 use super::bench::{Bench, T0, done_with, request};
-use super::{Effect, Event, Seen, Stayer};
+use super::{Effect, Event, NodeLook, RemainingPod};
 
-fn pod(name: &str) -> Stayer {
-    Stayer { namespace: "shop".into(), name: name.into(), workload: "ReplicaSet/web".into() }
+fn pod(name: &str) -> RemainingPod {
+    RemainingPod { namespace: "shop".into(), name: name.into(), workload: "ReplicaSet/web".into() }
 }
 
 fn complete_for(by: Requester) -> Bench {
@@ -34,7 +34,7 @@ fn looks(bench: &Bench) -> bool {
 fn p8_a_pod_that_has_come_to_the_drained_node_voids_complete_and_it_is_drained_again() {
     for owner in [CordonOwner::Ours, CordonOwner::Foreign] {
         let mut bench = complete_for(Requester::DeviceOp);
-        bench.look(Seen::Peopled(owner, vec![pod("late-0")]));
+        bench.look(NodeLook::HasPods(owner, vec![pod("late-0")]));
         assert!(bench.core.journal().answers.iter().all(|it| it.status != DrainStatus::Complete));
         let run = bench.until_draining();
         assert_eq!(bench.status(), (5, 2));
@@ -57,15 +57,15 @@ fn p8_what_a_rule_lets_pass_does_not_void_complete_by_name_or_as_one_more_of_its
     let stays =
         kubenodeop::Left { what: "shop/old-0".into(), why: "it stays: its workload comes back".into() };
     bench.hear(Event::Drained(run, Ok(done_with(vec![stays]))));
-    bench.look(Seen::Peopled(CordonOwner::Ours, vec![pod("web-7")]));
+    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![pod("web-7")]));
     assert_eq!(bench.status(), (9, 2));
     bench.wait();
-    let named = Stayer { workload: String::new(), ..pod("old-0") };
-    bench.look(Seen::Peopled(CordonOwner::Ours, vec![named]));
+    let named = RemainingPod { workload: String::new(), ..pod("old-0") };
+    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![named]));
     assert_eq!(bench.status(), (9, 2));
     bench.wait();
-    let other = Stayer { workload: "ReplicaSet/other".into(), ..pod("old-01") };
-    bench.look(Seen::Peopled(CordonOwner::Ours, vec![pod("web-8"), other]));
+    let other = RemainingPod { workload: "ReplicaSet/other".into(), ..pod("old-01") };
+    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![pod("web-8"), other]));
     bench.run();
 }
 
@@ -73,23 +73,23 @@ fn p8_what_a_rule_lets_pass_does_not_void_complete_by_name_or_as_one_more_of_its
 fn p8_what_happens_on_the_drained_node_is_looked_at_at_once_and_not_in_a_circle() {
     let mut bench = complete_for(Requester::Operator);
     assert!(!asks(&bench, |it| *it == Effect::Guard));
-    bench.look(Seen::Ours);
+    bench.look(NodeLook::Ours);
     assert!(asks(&bench, |it| *it == Effect::Guard));
-    bench.hear(Event::Stirred("pod shop/web-1 has come".into()));
+    bench.hear(Event::NodeActivity("pod shop/web-1 has come".into()));
     assert!(looks(&bench));
-    bench.look(Seen::Ours);
+    bench.look(NodeLook::Ours);
     assert!(!asks(&bench, |it| *it == Effect::Guard));
     assert_eq!(bench.wait(), Duration::from_secs(30));
-    bench.look(Seen::Ours);
+    bench.look(NodeLook::Ours);
     assert!(asks(&bench, |it| *it == Effect::Guard));
     // A look that is under way may have read before it happened: another one follows.
     bench.wait();
     let look = |it: &Effect| if let Effect::Look { nth, .. } = it { Some(*nth) } else { None };
     let nth = bench.last.iter().find_map(look).unwrap();
-    bench.hear(Event::Stirred("the cordon is another one".into()));
-    bench.hear(Event::Looked(nth, Ok(Seen::Ours)));
+    bench.hear(Event::NodeActivity("the cordon is another one".into()));
+    bench.hear(Event::Looked(nth, Ok(NodeLook::Ours)));
     assert!(looks(&bench));
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert!(asks(&bench, |it| *it == Effect::Cancel));
     bench.run();
 }
@@ -102,7 +102,7 @@ fn p8_complete_that_no_operation_acts_on_is_void_after_its_age_and_drained_again
             let from = bench.now;
             while bench.status().0 == 9 {
                 if looks(&bench) {
-                    bench.look(Seen::Ours);
+                    bench.look(NodeLook::Ours);
                 }
                 bench.wait();
             }
@@ -141,7 +141,7 @@ fn p8_pods_that_stay_after_a_skip_void_nothing() {
     let mut again = Bench::with(Some(bench.core.journal()));
     again.ask(&request(Requester::DeviceOp, 1));
     again.join();
-    again.look(Seen::Peopled(CordonOwner::Ours, vec![pod("web-1")]));
+    again.look(NodeLook::HasPods(CordonOwner::Ours, vec![pod("web-1")]));
     assert_eq!(again.status(), (9, 2));
 }
 

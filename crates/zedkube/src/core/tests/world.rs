@@ -3,7 +3,7 @@
 //! It keeps account of what each request has earned, and lets a write of a cancelled task arrive late, as a
 //! server may. Pure: no clock, no I/O, no task.
 
-mod seen;
+mod looks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -298,7 +298,7 @@ impl World {
     /// Whoever watches the node hears of a change.
     pub(super) fn stir(&mut self) {
         if std::mem::take(&mut self.guard) {
-            self.hear(&Event::Stirred("a change".into()));
+            self.hear(&Event::NodeActivity("a change".into()));
         }
     }
 

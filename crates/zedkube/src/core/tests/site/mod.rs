@@ -6,7 +6,7 @@ use step::Core as _;
 use topics::{CordonOwner, DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, request};
-use super::{Effect, Event, Membership, Seen, SiteHold};
+use super::{Effect, Event, Membership, NodeLook, SiteHold};
 
 fn kept() -> Event {
     Event::Site(SiteHold::Kept("whole-site shutdown op-1".to_owned()))
@@ -72,7 +72,7 @@ fn u13_after_the_boot_no_cordon_is_removed_before_the_site_releases_the_node() {
     assert!(!asks(&bench), "{:?}", bench.last);
     bench.hear(Event::Site(SiteHold::None));
     assert!(bench.gives_back());
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     assert_eq!(bench.core.progress().cordon, CordonOwner::Ours);
 }
 

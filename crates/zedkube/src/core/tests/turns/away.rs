@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use outage::turn::event::{Standing, Waiting};
+use outage::turn::event::{TurnState, Waiting};
 use outage::turn::rule::Rule;
 use topics::{DrainJournal, DrainPhase, Requester};
 
 use super::super::bench::{Bench, T0, request};
-use super::super::{Effect, Event, Learned, Seen};
+use super::super::{Effect, Event, Learned, NodeLook};
 use crate::limits::Limits;
 
 const SPREAD: Duration = Duration::from_mins(10);
@@ -31,12 +31,12 @@ fn out(servers: &[&str]) -> Event {
 fn asked(journal: Option<DrainJournal>, known: Vec<Event>) -> Bench {
     let mut bench = Bench::at(T0, limits(), journal);
     bench.join();
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     for event in known {
         bench.hear(event);
     }
     bench.ask(&request(Requester::DeviceOp, 1));
-    bench.hear(Event::Turn(Box::new(Standing::Waiting(Box::new(Waiting {
+    bench.hear(Event::Turn(Box::new(TurnState::Waiting(Box::new(Waiting {
         nodes: Vec::new(),
         rule: Rule::Api,
         why: "no route to host".into(),

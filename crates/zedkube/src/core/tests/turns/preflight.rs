@@ -10,7 +10,7 @@ use outage::turn::rule::Rule;
 use step::Core as _;
 use topics::{DrainPhase, Requester};
 
-use super::super::{Effect, Event, Hindered, Seen};
+use super::super::{Effect, Event, Hindered, NodeLook};
 use super::{Bench, asked, clean, draining, has, held, idle, limits, lost, waits};
 use crate::core::tests::bench::request;
 
@@ -119,7 +119,7 @@ fn what_was_under_way_continues_without_a_preflight_and_what_starts_over_has_one
     // Somebody else holds it now: from here on it is a drain like any other.
     again.hear(waits(Rule::Holder));
     assert!(looks(&again));
-    again.look(Seen::Open);
+    again.look(NodeLook::Open);
     assert_eq!(fit(&again), Some(false));
 
     let (mut bench, _) = draining();

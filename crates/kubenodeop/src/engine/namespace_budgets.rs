@@ -1,6 +1,6 @@
 //! The budgets of the namespaces whose pods are held: their numbers, and what keeps them from having room.
 //!
-//! Not here: the pods (`roster`), the sentences (`sentence`). Sources: goals D7, O2.
+//! Not here: the pods (`pod_table`), the sentences (`sentence`). Sources: goals D7, O2.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use step::Mono;
 use super::words::Effect;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, Budgets};
-use crate::plan::hindrance::{Hindrance, Inspected};
+use crate::plan::unhealthy::{Inspected, UnhealthyPod};
 
 /// How long a refusal is kept back while the numbers behind it are being read, so that its sentence changes no
 /// more once it has been said.
@@ -28,7 +28,7 @@ const SHARED_DOUBLINGS: u32 = 3;
 
 /// Namespaces in which a budget has held a pod.
 #[derive(Debug, Default)]
-pub(super) struct Spaces {
+pub(super) struct NamespaceBudgets {
     all: BTreeMap<String, Space>,
     /// When to look next at what hinders a budget.
     due: Option<Mono>,
@@ -111,7 +111,7 @@ fn numbers(budget: &BudgetFacts) -> [i32; 4] {
     [budget.allowed, budget.healthy, budget.desired, budget.expected]
 }
 
-impl Spaces {
+impl NamespaceBudgets {
     /// A budget of this namespace holds a pod. Whether the namespace is new.
     pub(super) fn follow(&mut self, now: Mono, namespace: &str) -> bool {
         if self.all.contains_key(namespace) {
@@ -217,7 +217,7 @@ impl Spaces {
     }
 
     /// What keeps this budget from having room, as far as it is known.
-    pub(super) fn hindrances(&self, budget: &BudgetFacts) -> &[Hindrance] {
+    pub(super) fn hindrances(&self, budget: &BudgetFacts) -> &[UnhealthyPod] {
         let space = self.all.get(&budget.namespace).filter(|_| !budget.has_room());
         let inspection = space.and_then(|space| space.holding.get(&budget.name));
         inspection.map_or(&[], |inspection| inspection.found.hindrances.as_slice())

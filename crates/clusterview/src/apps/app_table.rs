@@ -44,7 +44,7 @@ enum Ear {
 
 /// Applications, pods, and what was said of them.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct AppTable {
     apps: BTreeMap<String, App>,
     /// The configs have been read once.
     read: bool,
@@ -60,7 +60,7 @@ pub(super) struct Book {
     owed: BTreeMap<String, Option<ENClusterAppStatus>>,
 }
 
-impl Book {
+impl AppTable {
     /// Begins with what an earlier run has said.
     pub(super) fn new(said: impl IntoIterator<Item = (String, ENClusterAppStatus)>) -> Self {
         Self {
@@ -141,7 +141,7 @@ impl Book {
         &self.pods
     }
 
-    /// What is due now. To be asked until nothing is; each act is to be answered by [`Book::done`].
+    /// What is due now. To be asked until nothing is; each act is to be answered by [`AppTable::done`].
     pub(super) fn due(&mut self, now: Mono) -> Option<Act> {
         if let Ear::Failing { since } = self.ear
             && now >= since + UNREACHABLE_AFTER

@@ -42,7 +42,7 @@ const READING: Duration = Duration::from_secs(5);
 /// All that is known right now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Seen {
+pub(super) struct DrainView {
     /// How far the drain is.
     pub(super) status: Option<NodeDrainStatus>,
     /// The same with all that a person needs to know; a zedkube of the reference does not tell it.
@@ -90,7 +90,7 @@ async fn forced([first, second]: &mut [FileWatch; 2]) -> (&'static str, FileStat
     }
 }
 
-impl Seen {
+impl DrainView {
     /// The same with the times of zedkube by the wall clock of now, where it has written them in the boot that runs.
     /// Ages are those of the monotonic clock then, also while zedkube is not there to hear that the clock was set.
     pub(super) fn by_clock(mut self, clock: Clock) -> Self {
@@ -143,7 +143,7 @@ fn touched(path: &Path) -> GoTime {
 /// Follows the files for good: before zedkube runs, and while it restarts.
 pub(super) struct Follow {
     bus: Bus,
-    seen: Seen,
+    seen: DrainView,
     status: Subscription<NodeDrainStatus>,
     progress: Subscription<NodeDrainProgress>,
     zedagent: Subscription<NodeDrainRequest>,
@@ -168,7 +168,7 @@ impl Follow {
             bus.subscription(&wire::name::<T>(agent), wire::codec::<T>())
         }
         let mut follow = Self {
-            seen: Seen { live: Live::of(bus), ..Seen::default() },
+            seen: DrainView { live: Live::of(bus), ..DrainView::default() },
             status: topic(bus, "zedkube"),
             progress: topic(bus, "zedkube"),
             zedagent: topic(bus, "zedagent"),
@@ -220,7 +220,7 @@ impl Follow {
     }
 
     /// What is known.
-    pub(super) const fn seen(&self) -> &Seen {
+    pub(super) const fn seen(&self) -> &DrainView {
         &self.seen
     }
 
@@ -298,7 +298,7 @@ impl Follow {
     }
 }
 
-impl Seen {
+impl DrainView {
     fn requested(&mut self, agent: &'static str, request: Option<&NodeDrainRequest>) {
         match request {
             Some(request) => drop(self.requests.insert(agent, request.clone())),
@@ -401,7 +401,7 @@ mod tests {
                 asked: asked.clone(),
                 ..Default::default()
             };
-            Seen { progress: Some(progress), ..Seen::default() }.by_clock(clock)
+            DrainView { progress: Some(progress), ..DrainView::default() }.by_clock(clock)
         };
         let seen = of_boot(kernel_boot_id().unwrap());
         let right = clock.booted_at().plus(began.since_start());

@@ -4,11 +4,11 @@
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainStatus};
 
-use crate::{Own, Told, told};
+use crate::{Own, RequestAnswer, told};
 
 /// The latest values of zedkube's two topics.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Heard {
+pub struct LatestAnswers {
     /// NodeDrainStatus; `None` before anything was published.
     pub status: Option<NodeDrainStatus>,
     /// NodeDrainProgress; `None` beside a zedkube that publishes none.
@@ -19,7 +19,7 @@ pub struct Heard {
     read: bool,
 }
 
-impl Heard {
+impl LatestAnswers {
     /// A new status, or that there is none.
     pub fn status(&mut self, status: Option<NodeDrainStatus>) {
         self.status = status;
@@ -64,7 +64,7 @@ impl Heard {
 
     /// Whether zedkube has answered this very request with COMPLETE as a person forces it.
     pub(crate) fn has_forced(&self, own: &Own) -> bool {
-        self.answer(own).is_some_and(|it| matches!(told(it), Told::Complete { forced: true, .. }))
+        self.answer(own).is_some_and(|it| matches!(told(it), RequestAnswer::Complete { forced: true, .. }))
     }
 
     fn answer(&self, own: &Own) -> Option<&Answer> {

@@ -27,7 +27,7 @@ fn pods(phase: &str) -> Vec<AppPod> {
 }
 
 /// Does all that is due: the number of each status published, 9 for one withdrawn.
-fn due(book: &mut Book, now: Mono) -> Vec<u8> {
+fn due(book: &mut AppTable, now: Mono) -> Vec<u8> {
     let mut said = Vec::new();
     while let Some(act) = book.due(now) {
         said.push(match &act {
@@ -43,8 +43,8 @@ fn due(book: &mut Book, now: Mono) -> Vec<u8> {
 }
 
 /// One application, configured and read, on a node of known name.
-fn book() -> Book {
-    let mut book = Book::new([]);
+fn book() -> AppTable {
+    let mut book = AppTable::new([]);
     book.configured(KEY.to_owned(), Some(app(true)));
     book.configs_read();
     assert!(!book.is_wanted(), "without the name of the node nothing can be told");
@@ -98,7 +98,7 @@ fn a_config_that_is_another_is_said_and_one_that_is_gone_takes_its_status_back_a
 #[test]
 fn what_an_earlier_run_left_goes_once_the_configs_are_read_and_not_before() {
     let left = ENClusterAppStatus::default();
-    let mut book = Book::new([("gone".to_owned(), left.clone()), (KEY.to_owned(), left)]);
+    let mut book = AppTable::new([("gone".to_owned(), left.clone()), (KEY.to_owned(), left)]);
     assert!(due(&mut book, at(0)).is_empty());
     book.configured(KEY.to_owned(), Some(app(true)));
     book.configs_read();
@@ -144,7 +144,7 @@ fn a_short_failure_says_nothing_and_a_new_one_is_counted_anew() {
 #[test]
 fn an_api_that_never_answered_leaves_what_an_earlier_run_said_unreachable() {
     let running = look::status(&app(true), "n1", &pods("Running"));
-    let mut book = Book::new([(KEY.to_owned(), running)]);
+    let mut book = AppTable::new([(KEY.to_owned(), running)]);
     book.configured(KEY.to_owned(), Some(app(true)));
     book.configs_read();
     book.node("n1".to_owned());

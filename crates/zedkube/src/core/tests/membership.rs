@@ -8,7 +8,7 @@ use step::Core as _;
 use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainStatus, Requester};
 
 use super::bench::{Bench, request};
-use super::{Effect, Event, Force, Membership, Seen};
+use super::{Effect, Event, Force, Membership, NodeLook};
 
 #[test]
 fn d_k6_a_request_taken_back_in_any_state_cancels_and_gives_the_node_back() {
@@ -89,10 +89,10 @@ fn after_another_boot_nothing_is_complete_and_an_own_cordon_goes_when_the_node_i
     bench.join();
     assert_eq!(bench.status(), (2, 1));
     assert!(bench.gives_back());
-    bench.look(Seen::NotReady);
+    bench.look(NodeLook::NotReady);
     assert_eq!(bench.wait(), Duration::from_secs(15));
     assert!(bench.gives_back());
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert_eq!(bench.core.next_wake(), None);
 }
 
@@ -141,7 +141,7 @@ fn when_the_second_request_goes_the_answer_to_the_first_holds_again() {
     assert!(bench.last.contains(&Effect::Cancel));
     assert_eq!(bench.status(), (9, 2));
     assert!(!bench.gives_back());
-    bench.look(Seen::Ours);
+    bench.look(NodeLook::Ours);
     assert_eq!(bench.status(), (9, 2));
 }
 
@@ -152,10 +152,10 @@ fn a_node_that_was_given_back_is_looked_at_once_more_as_a_cordon_may_arrive_late
     let run = bench.run();
     bench.hear(Event::Probed(run, Ok(())));
     bench.hear(Event::Request(Requester::DeviceOp, None));
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert_eq!(bench.wait(), Duration::from_secs(15));
     assert!(bench.gives_back());
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     assert_eq!(bench.core.next_wake(), None);
 }
 
@@ -164,7 +164,7 @@ fn p5_a_requester_whose_drain_failed_is_not_told_complete_for_the_other_one() {
     let (mut bench, run) = Bench::draining(Requester::Update);
     bench.fail_all(run);
     assert_eq!(bench.status(), (8, 3));
-    bench.look(Seen::Open);
+    bench.look(NodeLook::Open);
     bench.ask(&request(Requester::DeviceOp, 2));
     let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
     bench.hear(Event::Force(Force::Order(order)));

@@ -10,7 +10,7 @@ use step::Core as _;
 use topics::{DrainPhase, NodeDrainProgress, PodCounts, Requester};
 
 use super::bench::{Bench, T0, alone, done_with, failed, request, wall};
-use super::{Away, Effect, Event, Failure, Said};
+use super::{Away, Effect, Event, Failure, LogEvent};
 
 fn blocker(pod: &str, code: BlockCode) -> Blocker {
     Blocker {
@@ -188,7 +188,7 @@ fn what_a_rule_lets_pass_is_told_in_the_end_by_name_and_logged_also_when_it_was_
     let logged: Vec<_> = bench
         .last
         .iter()
-        .filter_map(|it| if let Effect::Say(Said::Left(it)) = it { Some(it) } else { None })
+        .filter_map(|it| if let Effect::Say(LogEvent::Left(it)) = it { Some(it) } else { None })
         .collect();
     assert_eq!(logged, [&names[0], &names[1]]);
     // A restart does not forget it.

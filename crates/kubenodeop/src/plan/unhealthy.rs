@@ -1,6 +1,6 @@
 //! Why a budget has no room, in names of pods.
 //!
-//! Not here: reading those pods (`ailing`). Source: the disruption controller counts a pod as healthy when its
+//! Not here: reading those pods (`unhealthy_pods`). Source: the disruption controller counts a pod as healthy when its
 //! condition Ready is True and its deletion has not begun.
 //! Pure: no clock, no I/O, no task.
 
@@ -10,14 +10,14 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inspected {
     /// Pods that keep it from having room: at most 10, by name.
-    pub hindrances: Vec<Hindrance>,
+    pub hindrances: Vec<UnhealthyPod>,
     /// So many pods are Ready, which is more than the budget counts as healthy; Kubernetes was made to count again.
     pub ready: Option<i32>,
 }
 
 /// One pod that a budget selects and does not count as healthy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hindrance {
+pub struct UnhealthyPod {
     /// The pod, as `shop/web-1`.
     pub pod: String,
     /// Its node, or empty.
@@ -41,7 +41,7 @@ pub enum Why {
 }
 
 /// For a person: `pod shop/web-1 on node n2 is not Ready since 14:03 UTC`.
-impl fmt::Display for Hindrance {
+impl fmt::Display for UnhealthyPod {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pod, node, since, why } = self;
         write!(out, "pod {pod}")?;
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn o2_a_hindrance_is_one_clause_with_names_and_times() {
-        let given = |node: &str, since: &str, why| Hindrance {
+        let given = |node: &str, since: &str, why| UnhealthyPod {
             pod: "shop/web-1".to_owned(),
             node: node.to_owned(),
             since: since.to_owned(),

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 /// Connections at once, counted.
 #[derive(Debug)]
-pub(super) struct Guests {
+pub(super) struct ConnectionCounts {
     most: usize,
     most_of_one: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
-impl Guests {
+impl ConnectionCounts {
     /// Room for so many, and for so many of one address.
     pub(super) fn new(most: usize, most_of_one: usize) -> Self {
         Self { most, most_of_one, by_address: HashMap::new() }
@@ -48,14 +48,14 @@ mod tests {
     #[test]
     fn one_address_fills_its_own_part_and_all_together_fill_the_whole() {
         let [a, b, c]: [IpAddr; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|it| it.parse().unwrap());
-        let mut guests = Guests::new(3, 2);
-        assert_eq!([a, a, a, b, c].map(|it| guests.admit(it)), [true, true, false, true, false]);
-        guests.leave(a);
-        assert!(guests.admit(c));
+        let mut counts = ConnectionCounts::new(3, 2);
+        assert_eq!([a, a, a, b, c].map(|it| counts.admit(it)), [true, true, false, true, false]);
+        counts.leave(a);
+        assert!(counts.admit(c));
         for it in [a, b, c] {
-            guests.leave(it);
+            counts.leave(it);
         }
         // Addresses of the past are not kept.
-        assert_eq!(guests.by_address.len(), 0);
+        assert_eq!(counts.by_address.len(), 0);
     }
 }

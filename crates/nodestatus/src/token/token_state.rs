@@ -9,7 +9,7 @@ use std::time::Duration;
 use step::Mono;
 use topics::{ControllerCert, EdgeNodeCert, Secret};
 
-use super::block::{Order, plan};
+use super::block::{BlockRequest, plan};
 use super::cert::Certs;
 use super::facts::{Answer, Sealed, Token};
 use super::fault::Fault;
@@ -19,7 +19,7 @@ use super::manifest::Manifest;
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// What is heard.
-pub(super) enum Heard {
+pub(super) enum TokenEvent {
     /// A certificate of the controller; `None` when it is gone.
     Controller(String, Option<ControllerCert>),
     /// One of the device.
@@ -43,7 +43,7 @@ pub(super) struct Opened {
 /// What is to be done.
 pub(super) enum Act {
     /// Open this, in place of what is being opened.
-    Open(Sealed, Box<Order>),
+    Open(Sealed, Box<BlockRequest>),
     /// Tell this.
     Tell(Answer),
     /// Log that the manifest is written.
@@ -54,7 +54,7 @@ pub(super) enum Act {
 
 /// The state of the one block that is wanted.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct TokenState {
     certs: Certs,
     controllers_read: bool,
     devices_read: bool,
@@ -77,7 +77,7 @@ enum State {
     Settled(Option<Mono>),
 }
 
-impl Desk {
+impl TokenState {
     /// Another block is wanted, or none.
     pub(super) fn want(&mut self, wanted: Option<Sealed>) {
         if wanted == self.wanted {
@@ -89,7 +89,7 @@ impl Desk {
         self.warned.clear();
     }
 
-    /// When [`Desk::turn`] is due without anything heard.
+    /// When [`TokenState::turn`] is due without anything heard.
     pub(super) fn due(&self) -> Option<Mono> {
         match self.state {
             State::Settled(again) => again,
@@ -97,16 +97,16 @@ impl Desk {
         }
     }
 
-    /// Hears of something; what follows is for [`Desk::turn`], but for what came of an opening.
-    pub(super) fn hear(&mut self, now: Mono, heard: Heard) -> Vec<Act> {
+    /// Hears of something; what follows is for [`TokenState::turn`], but for what came of an opening.
+    pub(super) fn hear(&mut self, now: Mono, heard: TokenEvent) -> Vec<Act> {
         match heard {
-            Heard::ControllersRead => self.controllers_read = true,
-            Heard::DevicesRead => self.devices_read = true,
-            Heard::Controller(key, Some(cert)) => drop(self.certs.controller.insert(key, cert)),
-            Heard::Controller(key, None) => drop(self.certs.controller.remove(&key)),
-            Heard::Device(key, Some(cert)) => drop(self.certs.device.insert(key, cert)),
-            Heard::Device(key, None) => drop(self.certs.device.remove(&key)),
-            Heard::Opened(done) => {
+            TokenEvent::ControllersRead => self.controllers_read = true,
+            TokenEvent::DevicesRead => self.devices_read = true,
+            TokenEvent::Controller(key, Some(cert)) => drop(self.certs.controller.insert(key, cert)),
+            TokenEvent::Controller(key, None) => drop(self.certs.controller.remove(&key)),
+            TokenEvent::Device(key, Some(cert)) => drop(self.certs.device.insert(key, cert)),
+            TokenEvent::Device(key, None) => drop(self.certs.device.remove(&key)),
+            TokenEvent::Opened(done) => {
                 let (of, result) = *done;
                 return if Some(&of) == self.wanted.as_ref() { self.opened(now, of, result) } else { vec![] };
             }

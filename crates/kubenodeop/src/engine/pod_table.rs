@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use step::Mono;
 
-use super::index::Book;
+use super::index::PodIndex;
 use super::limits::TierClock;
+use super::namespace_budgets::NamespaceBudgets;
 use super::sentence;
-use super::spaces::Spaces;
 use super::sticky::Returns;
 use super::track::{Over, State, Track};
-use super::words::{Claim, Effect, PodAction, Rules, Said, StickyAction};
+use super::words::{Claim, Effect, LogEvent, PodAction, Rules, StickyAction};
 use crate::plan::{Class, Owner, PodFacts};
 use crate::progress::{Left, Marks};
 use kubeapi::names::PodUid;
@@ -31,10 +31,10 @@ pub(super) enum Source {
 
 /// All pods that leave or have left.
 #[derive(Debug)]
-pub(super) struct Roster {
+pub(super) struct PodTable {
     pub(super) rules: Rules,
-    pub(super) book: Book,
-    pub(super) spaces: Spaces,
+    pub(super) book: PodIndex,
+    pub(super) spaces: NamespaceBudgets,
     pub(super) clock: TierClock,
     pub(super) returns: Returns,
     /// From then on a pod that comes is a return; `None` while the scheduler may place any pod here.
@@ -54,11 +54,11 @@ pub(super) struct Roster {
     pub(super) pace: Pace,
 }
 
-impl Roster {
+impl PodTable {
     pub(super) fn new(rules: Rules, marks: &Marks, now: Mono, pace: Pace) -> Self {
         Self {
-            book: Book::owing(marks.claims.clone()),
-            spaces: Spaces::default(),
+            book: PodIndex::owing(marks.claims.clone()),
+            spaces: NamespaceBudgets::default(),
             clock: TierClock::new(marks.tier),
             returns: Returns::new(rules.sticky_returns, marks.returns.clone()),
             returns_from: Some(now),
@@ -195,7 +195,7 @@ impl Roster {
             match self.rules.sticky {
                 StickyAction::Leave => {
                     self.book.change(uid, |track| track.state = State::Left);
-                    effects.push(Effect::Say(Said::Left(pod, why)));
+                    effects.push(Effect::Say(LogEvent::Left(pod, why)));
                     return;
                 }
                 StickyAction::GiveUp => {
@@ -207,7 +207,7 @@ impl Roster {
                 track.sticky = true;
                 track.state = State::Waiting { due: now, not_before: now };
             });
-            effects.push(Effect::Say(Said::Held(pod, why)));
+            effects.push(Effect::Say(LogEvent::Held(pod, why)));
             return;
         }
         let tier = self.clock.is_over(track.facts.tier) && track.asked.is_some();
@@ -273,7 +273,7 @@ impl Roster {
             State::Waiting { .. } | State::Going { .. } | State::Ended => State::Gone,
         };
         if state == State::Gone {
-            effects.push(Effect::Say(Said::Gone(pod)));
+            effects.push(Effect::Say(LogEvent::Gone(pod)));
         }
         self.turn += 1;
         let turn = self.turn;

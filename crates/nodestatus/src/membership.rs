@@ -22,7 +22,7 @@ pub enum Membership {
 
 /// Whether this node belongs to a cluster, and by which config.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Standing {
+pub struct ClusterMembership {
     /// In, on its way out, or outside.
     pub membership: Membership,
     /// The last config that was decided upon.

@@ -1,17 +1,17 @@
 //! Where the drain stands, in one word, and how a program that asked for it ends.
 
-use requester::{Told, told};
+use requester::{RequestAnswer, told};
 use topics::{
     Answer, Blocker, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainRequest,
     PendingState, RequestId,
 };
 
-use super::seen::{REQUESTERS, Seen};
+use super::view::{DrainView, REQUESTERS};
 use crate::Exit;
 
 /// Where a drain stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(super) enum DrainState {
     /// Nothing can be told.
     Unknown,
     /// No drain requested, or there is nothing to drain.
@@ -32,7 +32,7 @@ pub(super) enum Stand {
     Failed,
 }
 
-impl Stand {
+impl DrainState {
     /// How a program ends that was asked where the drain stands.
     pub(super) const fn exit(self) -> Exit {
         match self {
@@ -49,16 +49,16 @@ impl Stand {
     /// How a request stands that has this answer.
     fn answered(answer: &Answer) -> Option<Self> {
         match told(answer) {
-            Told::Complete { forced: true, .. } => Some(Self::Forced),
-            Told::Complete { skip, .. } if !skip.is_empty() => Some(Self::Skipped),
-            Told::Complete { .. } => Some(Self::Complete),
-            Told::Failed => Some(Self::Failed),
-            Told::NotYet => None,
+            RequestAnswer::Complete { forced: true, .. } => Some(Self::Forced),
+            RequestAnswer::Complete { skip, .. } if !skip.is_empty() => Some(Self::Skipped),
+            RequestAnswer::Complete { .. } => Some(Self::Complete),
+            RequestAnswer::Failed => Some(Self::Failed),
+            RequestAnswer::NotYet => None,
         }
     }
 }
 
-impl Seen {
+impl DrainView {
     /// How far the drain is: what operations go by, or else what zedkube has told beside it.
     pub(super) fn drain_status(&self) -> Option<DrainStatus> {
         self.status.map(|it| it.status).or_else(|| self.progress.as_ref().map(|it| it.status))
@@ -80,41 +80,44 @@ impl Seen {
     }
 
     /// Where the drain of this node stands, and what is wanted of it.
-    pub(super) fn stand(&self) -> Stand {
+    pub(super) fn stand(&self) -> DrainState {
         let stand = self.stand_of_drain();
-        let open = matches!(stand, Stand::Unknown | Stand::Idle | Stand::UnderWay | Stand::Complete);
+        let open = matches!(
+            stand,
+            DrainState::Unknown | DrainState::Idle | DrainState::UnderWay | DrainState::Complete
+        );
         // What waits until a file can be written, or for the last look, is in none of the others.
-        if open && (self.is_held() || self.last_look.is_some()) { Stand::Blocked } else { stand }
+        if open && (self.is_held() || self.last_look.is_some()) { DrainState::Blocked } else { stand }
     }
 
     /// The same for the drain alone, which ends whatever else waits for a file.
-    pub(super) fn stand_of_drain(&self) -> Stand {
-        let Some(status) = self.drain_status() else { return Stand::Unknown };
+    pub(super) fn stand_of_drain(&self) -> DrainState {
+        let Some(status) = self.drain_status() else { return DrainState::Unknown };
         let forced = self.agreed().is_some_and(|it| it.phase == DrainPhase::Forced);
         match status {
-            DrainStatus::Unknown | DrainStatus::Stranger(_) => Stand::Unknown,
+            DrainStatus::Unknown | DrainStatus::Stranger(_) => DrainState::Unknown,
             DrainStatus::NotSupported | DrainStatus::FailedCordon | DrainStatus::FailedDrain if forced => {
-                Stand::Forced
+                DrainState::Forced
             }
             // Requested, and not yet accepted.
-            DrainStatus::NotRequested if !self.requests.is_empty() => Stand::UnderWay,
-            DrainStatus::NotSupported | DrainStatus::NotRequested if self.waits() => Stand::UnderWay,
-            DrainStatus::NotSupported | DrainStatus::NotRequested => Stand::Idle,
+            DrainStatus::NotRequested if !self.requests.is_empty() => DrainState::UnderWay,
+            DrainStatus::NotSupported | DrainStatus::NotRequested if self.waits() => DrainState::UnderWay,
+            DrainStatus::NotSupported | DrainStatus::NotRequested => DrainState::Idle,
             DrainStatus::Requested
             | DrainStatus::Starting
             | DrainStatus::Cordoned
             | DrainStatus::DrainRetrying => {
                 let held = |it: &NodeDrainProgress| !it.blockers.is_empty() || it.counts.blocked > 0;
-                if self.agreed().is_some_and(held) { Stand::Blocked } else { Stand::UnderWay }
+                if self.agreed().is_some_and(held) { DrainState::Blocked } else { DrainState::UnderWay }
             }
-            DrainStatus::FailedCordon | DrainStatus::FailedDrain => Stand::Failed,
+            DrainStatus::FailedCordon | DrainStatus::FailedDrain => DrainState::Failed,
             DrainStatus::Complete => self.complete(),
         }
     }
 
     /// What kind of COMPLETE it is: as the request at hand was answered, or else as the answer that claims least.
-    fn complete(&self) -> Stand {
-        let Some(progress) = self.agreed() else { return Stand::Unproved };
+    fn complete(&self) -> DrainState {
+        let Some(progress) = self.agreed() else { return DrainState::Unproved };
         let at_hand = |it: &&Answer| {
             (it.requested_by, it.requested_at) == (progress.requested_by, progress.requested_at)
         };
@@ -122,13 +125,13 @@ impl Seen {
         if answers.is_empty() {
             answers = progress.answers.iter().collect();
         }
-        let stands: Vec<Stand> = answers.into_iter().filter_map(Stand::answered).collect();
-        if progress.phase == DrainPhase::Forced || stands.contains(&Stand::Forced) {
-            Stand::Forced
-        } else if !progress.skip.is_empty() || stands.contains(&Stand::Skipped) {
-            Stand::Skipped
+        let stands: Vec<DrainState> = answers.into_iter().filter_map(DrainState::answered).collect();
+        if progress.phase == DrainPhase::Forced || stands.contains(&DrainState::Forced) {
+            DrainState::Forced
+        } else if !progress.skip.is_empty() || stands.contains(&DrainState::Skipped) {
+            DrainState::Skipped
         } else {
-            Stand::Complete
+            DrainState::Complete
         }
     }
 
@@ -144,18 +147,18 @@ impl Seen {
 
     /// Where the drain for one request stands, by the answers to that request alone: another requester's COMPLETE
     /// is none of its business.
-    pub(super) fn stand_of(&self, id: RequestId) -> Stand {
+    pub(super) fn stand_of(&self, id: RequestId) -> DrainState {
         let answer = self.progress.as_ref().and_then(|it| it.answer(id));
-        answer.and_then(Stand::answered).unwrap_or(match self.stand() {
-            Stand::Blocked => Stand::Blocked,
-            Stand::Unknown
-            | Stand::Idle
-            | Stand::UnderWay
-            | Stand::Complete
-            | Stand::Skipped
-            | Stand::Forced
-            | Stand::Unproved
-            | Stand::Failed => Stand::UnderWay,
+        answer.and_then(DrainState::answered).unwrap_or(match self.stand() {
+            DrainState::Blocked => DrainState::Blocked,
+            DrainState::Unknown
+            | DrainState::Idle
+            | DrainState::UnderWay
+            | DrainState::Complete
+            | DrainState::Skipped
+            | DrainState::Forced
+            | DrainState::Unproved
+            | DrainState::Failed => DrainState::UnderWay,
         })
     }
 
@@ -172,10 +175,10 @@ mod tests {
     use super::*;
     use topics::{NodeDrainStatus, Requester};
 
-    fn seen(status: u8) -> Seen {
+    fn seen(status: u8) -> DrainView {
         let status = DrainStatus::from(status);
         let requested_by = Requester::DeviceOp;
-        Seen { status: Some(NodeDrainStatus { status, requested_by }), ..Seen::default() }
+        DrainView { status: Some(NodeDrainStatus { status, requested_by }), ..DrainView::default() }
     }
 
     #[test]
@@ -198,7 +201,7 @@ mod tests {
         for (status, exit) in table {
             assert_eq!(seen(status).stand().exit(), exit, "{status}");
         }
-        assert_eq!(Seen::default().stand().exit(), Exit::Unknown);
+        assert_eq!(DrainView::default().stand().exit(), Exit::Unknown);
     }
 
     #[test]
@@ -208,10 +211,10 @@ mod tests {
             NodeDrainProgress { status: DrainStatus::Cordoned, ..NodeDrainProgress::default() };
         progress.counts.blocked = 1;
         held.progress = Some(progress);
-        assert_eq!(held.stand(), Stand::Blocked);
+        assert_eq!(held.stand(), DrainState::Blocked);
         // What was told before the status changed says nothing about now.
         held.status = seen(8).status;
-        assert_eq!(held.stand(), Stand::Failed);
+        assert_eq!(held.stand(), DrainState::Failed);
     }
 
     #[test]
@@ -237,7 +240,7 @@ mod tests {
         // After a restart of zedkube its answers are the record; before, the run itself says why.
         let mut skipped = complete("", false);
         skipped.progress.as_mut().unwrap().skip = "the API was not reachable".to_owned();
-        assert_eq!(skipped.stand(), Stand::Skipped);
+        assert_eq!(skipped.stand(), DrainState::Skipped);
         // Of a status that a person holds up nothing is believed.
         for status in [1, 6, 8, 9] {
             let mut held = seen(status);
@@ -246,7 +249,7 @@ mod tests {
                 phase: DrainPhase::Forced,
                 ..NodeDrainProgress::default()
             });
-            assert_eq!(held.stand(), Stand::Forced, "{status}");
+            assert_eq!(held.stand(), DrainState::Forced, "{status}");
         }
     }
 
@@ -273,14 +276,14 @@ mod tests {
             answer(Requester::DeviceOp, new, ""),
         ];
         told.progress = Some(progress.clone());
-        assert_eq!(told.stand(), Stand::Complete);
+        assert_eq!(told.stand(), DrainState::Complete);
         // The other way round nothing is proved, nor where the one at hand has no answer.
         progress.answers[1].skip = "no quorum".to_owned();
         told.progress = Some(progress.clone());
-        assert_eq!(told.stand(), Stand::Skipped);
+        assert_eq!(told.stand(), DrainState::Skipped);
         progress.answers.pop();
         told.progress = Some(progress);
-        assert_eq!(told.stand(), Stand::Skipped);
+        assert_eq!(told.stand(), DrainState::Skipped);
     }
 
     #[test]
@@ -289,9 +292,9 @@ mod tests {
             let mut told = seen(status);
             let op = DeviceOpPending { state: PendingState::Commanded, ..DeviceOpPending::default() };
             told.pending.insert("reboot".to_owned(), op.clone());
-            assert_eq!(told.stand(), Stand::Idle, "{status}");
+            assert_eq!(told.stand(), DrainState::Idle, "{status}");
             told.pending.insert("reboot".to_owned(), DeviceOpPending { state: PendingState::Pending, ..op });
-            assert_eq!(told.stand(), Stand::UnderWay, "{status}");
+            assert_eq!(told.stand(), DrainState::UnderWay, "{status}");
         }
     }
 
@@ -299,7 +302,7 @@ mod tests {
     fn a_request_that_nobody_has_taken_is_under_way() {
         let mut asked = seen(2);
         asked.requests.insert("zedbox", NodeDrainRequest::default());
-        assert_eq!(asked.stand(), Stand::UnderWay);
+        assert_eq!(asked.stand(), DrainState::UnderWay);
     }
 
     #[test]
@@ -318,11 +321,11 @@ mod tests {
             answers,
             ..NodeDrainProgress::default()
         });
-        assert_eq!(told.stand_of(mine), Stand::UnderWay);
+        assert_eq!(told.stand_of(mine), DrainState::UnderWay);
         for (status, stand) in [
-            (DrainStatus::Cordoned, Stand::UnderWay),
-            (DrainStatus::FailedDrain, Stand::Failed),
-            (DrainStatus::Complete, Stand::Complete),
+            (DrainStatus::Cordoned, DrainState::UnderWay),
+            (DrainStatus::FailedDrain, DrainState::Failed),
+            (DrainStatus::Complete, DrainState::Complete),
         ] {
             told.progress.as_mut().unwrap().answers.push(answer(Requester::Operator, status));
             assert_eq!(told.stand_of(mine), stand, "{status:?}");

@@ -7,7 +7,7 @@ use topics::CordonOwner;
 
 use super::World;
 use crate::core::tests::bench::gate;
-use crate::core::{Event, Seen, Stayer};
+use crate::core::{Event, NodeLook, RemainingPod};
 
 impl World {
     pub(in crate::core::tests) fn looked(&mut self, well: bool) {
@@ -20,18 +20,18 @@ impl World {
             self.write(CordonOwner::None);
         }
         let seen = match self.node {
-            CordonOwner::Ours if give_back => Seen::NotReady,
-            CordonOwner::None => Seen::Open,
+            CordonOwner::Ours if give_back => NodeLook::NotReady,
+            CordonOwner::None => NodeLook::Open,
             owner if self.peopled && !give_back => {
                 self.drained.clear();
                 let late =
-                    Stayer { namespace: "shop".into(), name: "late-0".into(), workload: String::new() };
-                Seen::Peopled(owner, vec![late])
+                    RemainingPod { namespace: "shop".into(), name: "late-0".into(), workload: String::new() };
+                NodeLook::HasPods(owner, vec![late])
             }
-            CordonOwner::Ours => Seen::Ours,
-            CordonOwner::Foreign => Seen::Foreign,
+            CordonOwner::Ours => NodeLook::Ours,
+            CordonOwner::Foreign => NodeLook::Foreign,
         };
-        if !give_back && seen == Seen::Open {
+        if !give_back && seen == NodeLook::Open {
             // Somebody uncordoned; what was skipped or forced needs no cordon.
             self.drained.clear();
         }

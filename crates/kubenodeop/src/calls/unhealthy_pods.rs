@@ -1,6 +1,6 @@
 //! Reading why a budget has no room: the pods that it selects and does not count as healthy.
 //!
-//! Not here: what is said about them (`hindrance`). Source: the disruption controller's count, see there.
+//! Not here: what is said about them (`unhealthy`). Source: the disruption controller's count, see there.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -10,7 +10,7 @@ use kube::core::ObjectList;
 use crate::calls::pods::pod_ref;
 use crate::calls::remove;
 use crate::plan::budget::{Holds, Selector};
-use crate::plan::hindrance::{Hindrance, Inspected, Why};
+use crate::plan::unhealthy::{Inspected, UnhealthyPod, Why};
 use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::slim::{Condition, Pod};
@@ -39,7 +39,7 @@ pub async fn inspect(
     };
     let pods: ObjectList<Pod> = scope.list_all(cluster).await?;
     let now = Timestamp::now();
-    let mut found: Vec<Hindrance> = pods.items.iter().filter_map(|pod| hindrance(pod, now)).collect();
+    let mut found: Vec<UnhealthyPod> = pods.items.iter().filter_map(|pod| hindrance(pod, now)).collect();
     found.sort();
     found.truncate(NAMED);
     let ready = if shared { remove::recount(cluster, namespace, budget, &pods.items).await? } else { None };
@@ -64,7 +64,7 @@ fn text(selector: &Selector) -> String {
 }
 
 /// What is wrong with `pod`, if anything. A finished pod counts neither as healthy nor as expected.
-pub(crate) fn hindrance(pod: &Pod, now: Timestamp) -> Option<Hindrance> {
+pub(crate) fn hindrance(pod: &Pod, now: Timestamp) -> Option<UnhealthyPod> {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let condition = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
@@ -87,7 +87,7 @@ pub(crate) fn hindrance(pod: &Pod, now: Timestamp) -> Option<Hindrance> {
         (Why::NotReady, changed(ready).or_else(|| created(pod)))
     };
     let since = since.map(|since| time_of_day(since, now)).unwrap_or_default();
-    Some(Hindrance { pod: pod_ref(pod).to_string(), node, since, why })
+    Some(UnhealthyPod { pod: pod_ref(pod).to_string(), node, since, why })
 }
 
 fn changed(condition: Option<&Condition>) -> Option<Timestamp> {

@@ -9,7 +9,7 @@ use super::super::facts::{Sealed, Token};
 use super::super::fault::Fault;
 use super::super::manifest::Manifest;
 use super::super::tests::samples::*;
-use super::{Act, Desk, Heard, Opened};
+use super::{Act, Opened, TokenEvent, TokenState};
 
 const TEXT: &str = "a token";
 
@@ -36,47 +36,47 @@ fn said(acts: Vec<Act>) -> Vec<String> {
     acts.into_iter().map(word).collect()
 }
 
-fn hear(desk: &mut Desk, now: Mono, heard: Heard) -> Vec<String> {
+fn hear(desk: &mut TokenState, now: Mono, heard: TokenEvent) -> Vec<String> {
     let mut acts = desk.hear(now, heard);
     acts.extend(desk.turn(now));
     said(acts)
 }
 
-fn opened(desk: &mut Desk, now: Mono, of: Sealed, result: Result<Opened, Fault>) -> Vec<String> {
-    hear(desk, now, Heard::Opened(Box::new((of, result))))
+fn opened(desk: &mut TokenState, now: Mono, of: Sealed, result: Result<Opened, Fault>) -> Vec<String> {
+    hear(desk, now, TokenEvent::Opened(Box::new((of, result))))
 }
 
 fn good(manifest: Result<Manifest, Fault>) -> Opened {
     Opened { token: Secret::new(TEXT.to_owned()), manifest }
 }
 
-fn controller(there: bool) -> Heard {
+fn controller(there: bool) -> TokenEvent {
     let (key, cert) = controller_cert(CONTROLLER_CERT.as_bytes());
-    Heard::Controller(key, there.then_some(cert))
+    TokenEvent::Controller(key, there.then_some(cert))
 }
 
-fn device() -> Heard {
+fn device() -> TokenEvent {
     let (key, cert) = device_cert(DEVICE_CERT.as_bytes(), true);
-    Heard::Device(key, Some(cert))
+    TokenEvent::Device(key, Some(cert))
 }
 
 /// A desk at which the fixed block is being opened.
-fn opening() -> Desk {
-    let mut desk = Desk::default();
+fn opening() -> TokenState {
+    let mut desk = TokenState::default();
     desk.want(Some(sealed(true)));
-    for heard in [controller(true), device(), Heard::ControllersRead] {
+    for heard in [controller(true), device(), TokenEvent::ControllersRead] {
         assert!(hear(&mut desk, at(0), heard).is_empty(), "judged before all certificates were read");
     }
-    assert_eq!(hear(&mut desk, at(0), Heard::DevicesRead), ["open true"]);
+    assert_eq!(hear(&mut desk, at(0), TokenEvent::DevicesRead), ["open true"]);
     desk
 }
 
 #[test]
 fn nothing_is_judged_before_the_certificates_were_looked_for_and_then_what_is_missing_is_told_once() {
-    let mut desk = Desk::default();
+    let mut desk = TokenState::default();
     desk.want(Some(sealed(false)));
-    assert!(hear(&mut desk, at(0), Heard::DevicesRead).is_empty());
-    let told = hear(&mut desk, at(0), Heard::ControllersRead);
+    assert!(hear(&mut desk, at(0), TokenEvent::DevicesRead).is_empty());
+    let told = hear(&mut desk, at(0), TokenEvent::ControllersRead);
     assert!(
         told[0].starts_with("warn no such cert") && told[1].starts_with("failed decryptCluster"),
         "{told:?}"

@@ -2,32 +2,32 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use super::core::{Grant, Seen, Turn, Wanted};
-use super::event::{Effect, Standing, Waiting, Want};
+use super::core::{Grant, KnownLease, Turn, Wanted};
+use super::event::{Effect, TurnState, Waiting, Want};
 use super::record::{Holder, LEASE, Phase};
 use super::rule::{self, Refusal, Rule};
 
 impl Turn {
     /// Where this node is.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> TurnState {
         match (&self.grant, &self.want) {
             (Grant::Held { fence, lease_uid }, _) => {
                 let phase = self.own().map_or(Phase::Granted, |it| it.phase.clone());
-                Standing::Held { fence: *fence, lease_uid: lease_uid.clone(), phase }
+                TurnState::Held { fence: *fence, lease_uid: lease_uid.clone(), phase }
             }
-            (Grant::Lost { why }, _) => Standing::Lost { why: why.clone() },
-            (Grant::Booted { fence, listed }, _) => Standing::Booted { fence: *fence, listed: *listed },
-            (Grant::None, Wanted::Turn(want)) => Standing::Waiting(Box::new(self.waiting(want))),
-            (Grant::None, Wanted::Nothing | Wanted::Unknown) => Standing::NotWanted { idle: self.idle },
+            (Grant::Lost { why }, _) => TurnState::Lost { why: why.clone() },
+            (Grant::Booted { fence, listed }, _) => TurnState::Booted { fence: *fence, listed: *listed },
+            (Grant::None, Wanted::Turn(want)) => TurnState::Waiting(Box::new(self.waiting(want))),
+            (Grant::None, Wanted::Nothing | Wanted::Unknown) => TurnState::NotWanted { idle: self.idle },
         }
     }
 
     fn waiting(&self, want: &Want) -> Waiting {
         let place = match &self.seen {
-            Seen::There(held) if held.record.queue.iter().any(|it| it.node == self.me.node) => {
+            KnownLease::There(held) if held.record.queue.iter().any(|it| it.node == self.me.node) => {
                 Some(rule::ahead(&held.record.queue, &self.waiter(want, &held.record)).len() + 1)
             }
-            Seen::There(_) | Seen::Absent | Seen::Unknown => None,
+            KnownLease::There(_) | KnownLease::Absent | KnownLease::Unknown => None,
         };
         let refusal = self.refusal.clone().unwrap_or_else(|| Refusal {
             rule: Rule::Reading,
@@ -47,13 +47,13 @@ impl Turn {
     /// The servers among them; `None` before the first reading.
     pub fn servers_out(&self) -> Option<Vec<String>> {
         let servers = self.others().filter(|it| it.server).map(|it| it.node.clone()).collect();
-        (self.seen != Seen::Unknown).then_some(servers)
+        (self.seen != KnownLease::Unknown).then_some(servers)
     }
 
     fn others(&self) -> impl Iterator<Item = &Holder> {
         let holders = match &self.seen {
-            Seen::There(held) => held.record.holders.as_slice(),
-            Seen::Absent | Seen::Unknown => &[],
+            KnownLease::There(held) => held.record.holders.as_slice(),
+            KnownLease::Absent | KnownLease::Unknown => &[],
         };
         holders.iter().filter(|it| it.node != self.me.node || it.node_uid != self.me.uid)
     }
@@ -63,7 +63,7 @@ impl Turn {
         let wanted = matches!(self.want, Wanted::Turn(_));
         let standing = self.standing();
         // A turn of before a boot is not known without a reading.
-        let known = wanted || self.said.is_some() || self.seen != Seen::Unknown;
+        let known = wanted || self.said.is_some() || self.seen != KnownLease::Unknown;
         if known && self.said.as_ref() != Some(&standing) {
             self.said = Some(standing.clone());
             out.push(Effect::Stand(standing));

@@ -44,7 +44,7 @@ struct Calls {
 
 /// The nodes, read when they are asked for.
 #[derive(Debug)]
-pub(crate) struct Roster {
+pub(crate) struct NodeList {
     cluster: Cluster,
     clock: Clock,
     limit: Duration,
@@ -52,7 +52,7 @@ pub(crate) struct Roster {
     calls: watch::Sender<Calls>,
 }
 
-impl Roster {
+impl NodeList {
     /// None known yet. No call takes longer than `limit`.
     pub(crate) fn new(cluster: Cluster, clock: Clock, limit: Duration) -> Self {
         Self { cluster, clock, limit, wanted: Notify::new(), calls: watch::Sender::default() }
