@@ -61,9 +61,7 @@ fn turns(seed: u64, runs: u64) -> Outcome {
 
 fn turns_of_processes(seed: u64, runs: u64) -> Outcome {
     let zedbox = Path::new(env!("CARGO_BIN_EXE_zedbox"));
-    by_chance("turns in trouble", seed, (runs, 2 * AT_ONCE), |dice| {
-        within(turns_in_trouble(dice, Some(zedbox)))
-    })
+    by_chance("turns in trouble", seed, (runs, AT_ONCE), |dice| within(turns_in_trouble(dice, Some(zedbox))))
 }
 
 fn every_write() -> Outcome {
