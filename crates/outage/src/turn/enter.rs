@@ -42,6 +42,10 @@ impl Turn {
     pub(super) fn seek(&mut self, now: Mono, want: &Want, out: &mut Vec<Effect>) {
         let mut record = self.record();
         let mine = self.waiter(want, &record);
+        if let Some(refusal) = rule::held_back(&want.op, &record).filter(|_| self.own().is_none()) {
+            self.stand_back(record, refusal, out);
+            return;
+        }
         let near = Self::is_near(&mine, &record);
         let far = *self.far.get_or_insert(now + FAR_LOOK);
         if near || self.seen == Seen::Absent || self.own().is_some() || far <= now {
@@ -137,15 +141,21 @@ impl Turn {
     }
 
     /// Neither in the queue nor among the holders, until the drain can start.
-    pub(super) fn stay_out(&mut self, mut record: Record, out: &mut Vec<Effect>) {
-        record.release(&self.me.node, &self.me.uid);
-        record.queue.retain(|it| it.node != self.me.node);
-        self.refusal = Some(Refusal {
+    pub(super) fn stay_out(&mut self, record: Record, out: &mut Vec<Effect>) {
+        let refusal = Refusal {
             rule: Rule::Preflight,
             nodes: Vec::new(),
             why: "the preflight of its drain is not clean yet".to_owned(),
             next: "zedbox drain status".to_owned(),
-        });
+        };
+        self.stand_back(record, refusal, out);
+    }
+
+    /// Neither in the queue nor among the holders, until `refusal` holds no more.
+    fn stand_back(&mut self, mut record: Record, refusal: Refusal, out: &mut Vec<Effect>) {
+        record.release(&self.me.node, &self.me.uid);
+        record.queue.retain(|it| it.node != self.me.node);
+        self.refusal = Some(refusal);
         (self.again, self.far, self.due) = (None, None, None);
         if record != self.record() {
             self.write(record, false, out);
@@ -162,7 +172,7 @@ impl Turn {
         out: &mut Vec<Effect>,
     ) -> bool {
         record.queue.retain(|it| !self.observed.is_gone(now, it));
-        if record.mode.is_some() {
+        if record.mode.as_ref().is_some_and(|it| !it.is_armed()) {
             return false;
         }
         let mut asks = false;
