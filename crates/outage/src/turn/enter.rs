@@ -9,7 +9,7 @@ use step::{Fault, Mono, planted};
 
 use super::core::{Grant, Seen, Turn, Wanted};
 use super::event::{Effect, Want};
-use super::record::{Holder, Record, Waiter};
+use super::record::{Holder, Op, Record, Waiter};
 use super::rule::{self, NodeSeen, Proof, Reading, Refusal, Rule};
 
 /// So many of the queue read the nodes; the others wait for changes of the Lease.
@@ -98,7 +98,7 @@ impl Turn {
         let mine = self.waiter(&want, &record);
         let mut passed = self.observed.passed(now, &record);
         if let Some(entry) = record.holder(&self.me.node, &self.me.uid).cloned() {
-            if self.adopt(&entry, &nodes, out) {
+            if self.adopt(&entry, &want, &nodes, out) {
                 return;
             }
             // Ours, but nothing was done under it: it keeps its place at the front, if the rule still allows it.
@@ -193,15 +193,20 @@ impl Turn {
         asks
     }
 
-    /// After a restart of the agent in the same boot: a turn under which this node is cordoned continues.
-    fn adopt(&mut self, entry: &Holder, nodes: &[NodeSeen], out: &mut Vec<Effect>) -> bool {
+    /// After a restart of the agent in the same boot: a turn under which this node is cordoned continues, and so does one for
+    /// the same update of k3s, which may need no cordon.
+    fn adopt(&mut self, entry: &Holder, want: &Want, nodes: &[NodeSeen], out: &mut Vec<Effect>) -> bool {
         let own = nodes.iter().find(|it| it.name == self.me.node && it.uid == self.me.uid);
         let mark = own.and_then(|it| it.mark.as_ref());
-        let Some(mark) = mark.filter(|it| it.fence == entry.fence && it.boot_id == self.me.boot_id) else {
-            return false;
+        let marked = mark.filter(|it| it.fence == entry.fence && it.boot_id == self.me.boot_id);
+        let k3s = (&entry.op, &entry.op, entry.counter) == (&Op::K3sUpdate, &want.op, want.counter);
+        let lease_uid = match (marked, &self.seen) {
+            (Some(mark), _) => mark.lease_uid.clone(),
+            (None, Seen::There(held)) if k3s && entry.boot_id == self.me.boot_id => held.uid.clone(),
+            (None, Seen::There(_) | Seen::Absent | Seen::Unknown) => return false,
         };
         out.push(Effect::Say(format!("continues the turn with fence {}", entry.fence)));
-        self.hold(entry.fence, mark.lease_uid.clone(), entry.phase.clone());
+        self.hold(entry.fence, lease_uid, entry.phase.clone());
         self.dirty = true;
         true
     }
