@@ -30,11 +30,19 @@ pub(crate) fn leave(change: &Change<NodeLeave>, told: &mut bool) -> Option<Event
     phase.map(|it| Event::HasToLeave(it.has_to_leave()))
 }
 
-/// What zedkube orders for the whole site. That there is no order is worth a word.
+/// What zedkube orders for the whole site, or says that the machine did. That there is no order is worth a word.
 pub(crate) fn site(change: Change<SiteOperation>, told: &mut bool) -> Option<Event> {
     let order = match change {
         Change::Put { value, .. } => {
-            value.go.then_some(SiteOrder { id: value.id, op: value.op, boot_id: value.boot_id })
+            // A server that has the order of going waits for others; power that is lost meanwhile is the same.
+            let back = value.step == "booted";
+            (value.go || back || value.step == "ready").then_some(SiteOrder {
+                id: value.id,
+                op: value.op,
+                boot_id: value.boot_id,
+                go: value.go,
+                back,
+            })
         }
         Change::Synced if *told => return None,
         Change::Gone { .. } | Change::Synced => None,

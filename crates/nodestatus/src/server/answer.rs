@@ -117,7 +117,7 @@ pub(crate) struct Router {
     bus: Bus,
     clock: Clock,
     joined: Arc<Joined>,
-    roster: Arc<NodeList>,
+    node_list: Arc<NodeList>,
     peers: Arc<Peers>,
     outage: Arc<Statement>,
     readers: Arc<Semaphore>,
@@ -129,12 +129,12 @@ impl Router {
         bus: Bus,
         clock: Clock,
         joined: Joined,
-        roster: Arc<NodeList>,
+        node_list: Arc<NodeList>,
         peers: Peers,
         outage: Statement,
     ) -> Self {
         let (joined, peers, outage) = (Arc::new(joined), Arc::new(peers), Arc::new(outage));
-        Self { bus, clock, joined, roster, peers, outage, readers: Arc::new(Semaphore::new(READERS)) }
+        Self { bus, clock, joined, node_list, peers, outage, readers: Arc::new(Semaphore::new(READERS)) }
     }
 
     /// The answer to one request at `place`, which was reached at `own`. It waits for the API at most as long as
@@ -162,7 +162,7 @@ impl Router {
                 respond(StatusCode::OK, TEXT, body)
             }
             Leaf::Page => {
-                let known = self.roster.within(nodes::WAIT).await;
+                let known = self.node_list.within(nodes::WAIT).await;
                 self.read(HTML, move |bus, now| page::page(&View::read(bus), known.as_ref(), now)).await
             }
             Leaf::Metrics => self.read(METRICS, |bus, now| metrics::metrics(&View::read(bus), now)).await,

@@ -59,12 +59,12 @@ pub(crate) fn run(
 ) -> impl Future<Output = ()> + Send + use<> {
     let (clock, limit) = (station.clock, API_LIMIT.min(limits.request / 2));
     let joined = Joined::new(cluster.clone(), target, clock, limit);
-    let roster = Arc::new(NodeList::new(cluster, clock, limit));
-    let peers = Peers::new(Arc::clone(&roster), clock, limits.peer);
+    let node_list = Arc::new(NodeList::new(cluster, clock, limit));
+    let peers = Peers::new(Arc::clone(&node_list), clock, limits.peer);
     let outage = Statement::new(outage, clock, limit);
-    let router = Router::new(station.bus, clock, joined, Arc::clone(&roster), peers, outage);
+    let router = Router::new(station.bus, clock, joined, Arc::clone(&node_list), peers, outage);
     let (bound, _) = watch::channel(None);
     async move {
-        tokio::join!(roster.keep(), listen::serve(limits, router, places, bound));
+        tokio::join!(node_list.keep(), listen::serve(limits, router, places, bound));
     }
 }

@@ -56,7 +56,7 @@ struct Last {
 
 /// Asks the peers.
 pub(crate) struct Peers {
-    roster: Arc<NodeList>,
+    node_list: Arc<NodeList>,
     clock: Clock,
     limit: Duration,
     turn: Semaphore,
@@ -66,8 +66,8 @@ pub(crate) struct Peers {
 impl Peers {
     /// Nothing asked yet. Each peer has so long to answer, twice that all together; a question waits for its turn one
     /// and a half times that.
-    pub(crate) fn new(roster: Arc<NodeList>, clock: Clock, limit: Duration) -> Self {
-        Self { roster, clock, limit, turn: Semaphore::new(1), last: Mutex::default() }
+    pub(crate) fn new(node_list: Arc<NodeList>, clock: Clock, limit: Duration) -> Self {
+        Self { node_list, clock, limit, turn: Semaphore::new(1), last: Mutex::default() }
     }
 
     /// The whole answer; `own` makes the object of this node. `None` when too many others ask something else.
@@ -106,7 +106,7 @@ impl Peers {
     }
 
     async fn peers(&self, own: IpAddr) -> Vec<IpAddr> {
-        let known = self.roster.within(LIST_LIMIT).await;
+        let known = self.node_list.within(LIST_LIMIT).await;
         known.map_or_else(Vec::new, |known| addresses(&known.members, own))
     }
 

@@ -41,13 +41,13 @@ pub async fn serve(
     let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
     let place = Place { address: own.ip(), cluster: GoUuid::default() };
     let joined = Joined::new(cluster.clone(), Target::default(), clock, LIMIT);
-    let roster = Arc::new(NodeList::new(cluster, clock, LIMIT));
-    let peers = Peers::new(Arc::clone(&roster), clock, LIMIT);
+    let node_list = Arc::new(NodeList::new(cluster, clock, LIMIT));
+    let peers = Peers::new(Arc::clone(&node_list), clock, LIMIT);
     let outage = Statement::new(Arc::new(|| Box::pin(async { OWN.to_owned() })), clock, LIMIT);
-    let router = Router::new(bus, clock, joined, Arc::clone(&roster), peers, outage);
+    let router = Router::new(bus, clock, joined, Arc::clone(&node_list), peers, outage);
     let limits = Limits::default();
     tokio::select! {
-        () = roster.keep() => Ok(false),
+        () = node_list.keep() => Ok(false),
         in_time = serve_one(stream, router, place, own, &limits) => Ok(in_time),
     }
 }

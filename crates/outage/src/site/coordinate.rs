@@ -43,6 +43,8 @@ pub struct Found {
     pub machines: Machines,
     /// Workloads to be scaled.
     pub work: Vec<Workload>,
+    /// Nodes that hold a turn.
+    pub holders: Vec<String>,
     /// How long this phase has been seen.
     pub lasted: Duration,
 }
@@ -85,7 +87,8 @@ pub fn need(phase: &SitePhase) -> Need {
         SitePhase::Detaching => Need::Attached,
         SitePhase::Starting => Need::Faulted,
         SitePhase::Restoring => Need::Scaled,
-        SitePhase::Announced
+        SitePhase::Armed
+        | SitePhase::Announced
         | SitePhase::Cordoning
         | SitePhase::WorkersGoing
         | SitePhase::ServersGoing
@@ -114,10 +117,13 @@ pub fn is_gone(site: &Site, member: &Member, nodes: &[NodeSeen]) -> bool {
 }
 
 /// Whether this node works for all: the first by name of the servers that are there and do not go, or of all nodes
-/// where there is no server.
+/// where there is no server. Before it begins, each server does: the record alone decides then.
 #[must_use]
 pub fn is_coordinator(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
     let servers = site.nodes.iter().any(Member::is_server);
+    if site.phase == SitePhase::Armed {
+        return site.nodes.iter().any(|it| it.node == node && (!servers || it.is_server()));
+    }
     let there = |it: &&Member| {
         let step = site.step(&it.node);
         (!servers || it.is_server()) && step.is_some_and(|it| *it != NodeStep::Going) && is_alive(it, nodes)
@@ -129,6 +135,7 @@ pub fn is_coordinator(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
 #[must_use]
 pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
     match &site.phase {
+        SitePhase::Armed => armed(site, found),
         SitePhase::Announced => all_said(site, &NodeStep::Seen, SitePhase::Cordoning),
         SitePhase::Cordoning => all_said(site, &NodeStep::Cordoned, SitePhase::Stopping),
         SitePhase::Stopping => stopping(site, found),
@@ -149,6 +156,25 @@ pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
             "update the software of this node".to_owned(),
         ),
     }
+}
+
+/// It begins once all nodes are ordered it, and nobody holds a turn. An operator ends the first wait alone.
+fn armed(site: &Site, found: &Found) -> Move {
+    let asked = |it: &Member| site.step(&it.node).is_some_and(|it| *it != NodeStep::NotAsked);
+    let late: Vec<String> = site.nodes.iter().filter(|it| !asked(it)).map(|it| it.node.clone()).collect();
+    if !late.is_empty() && !site.is_passed() {
+        return Move::Wait(
+            format!("nodes whose device config is to order a {}: {}", site.kind.text(), listed(&late, ", ")),
+            format!("order it for them; or begin without: {}; or withdraw: {CANCEL}", pass_step(site)),
+        );
+    }
+    if found.holders.is_empty() {
+        return to(site, SitePhase::Announced);
+    }
+    Move::Wait(
+        format!("the turn of node {} to end", listed(&found.holders, ", node ")),
+        "zedbox lock status shows it".to_owned(),
+    )
 }
 
 /// Machines first, and only then what their guests may need.
@@ -209,6 +235,9 @@ pub fn refused_step(site: &Site) -> String {
     format!("it is tried again; `kubectl get vm,vmi -A` shows more; or continue without: {}", pass_step(site))
 }
 
+/// What withdraws it.
+const CANCEL: &str = "zedbox site cancel --reason '...'";
+
 /// What ends the wait of this phase.
 fn pass_step(site: &Site) -> String {
     format!("zedbox site continue --phase {} --reason '...'", site.phase.text())
@@ -226,7 +255,9 @@ fn to(site: &Site, phase: SitePhase) -> Move {
 /// Waits until every node has said `step`, the first or the second of all, or a later one.
 fn all_said(site: &Site, step: &NodeStep, then: SitePhase) -> Move {
     let first = *step == NodeStep::Seen;
-    let late = |it: &&Member| site.step(&it.node).is_none_or(|it| *it == NodeStep::Seen && !first);
+    let before =
+        |it: &NodeStep| matches!(it, NodeStep::NotAsked | NodeStep::Asked) || *it == NodeStep::Seen && !first;
+    let late = |it: &&Member| site.step(&it.node).is_none_or(before);
     let late: Vec<String> = site.nodes.iter().filter(late).map(|it| it.node.clone()).collect();
     if late.is_empty() || site.is_passed() {
         return to(site, then);
@@ -236,7 +267,7 @@ fn all_said(site: &Site, step: &NodeStep, then: SitePhase) -> Move {
         format!("nodes to {what}: {}", listed(&late, ", ")),
         format!(
             "`zedbox drain status` on node {} shows whether zedkube runs there; without them: {}; or withdraw: \
-             zedbox site cancel --reason '...'",
+             {CANCEL}",
             late[0],
             pass_step(site)
         ),

@@ -64,6 +64,8 @@ pub enum Word {
 pub struct Facts {
     /// It is cordoned, by whomever.
     pub cordoned: bool,
+    /// Its device config has ordered what the operation does, and that waits.
+    pub asked: bool,
     /// It carries no cordon of ours.
     pub open: bool,
     /// It leads etcd.
@@ -128,6 +130,11 @@ pub fn next(own: &Own, local: Option<&Local>, word: &Word, facts: &Facts) -> Nex
         (Word::Silent(why), Some(local)) => Next { say: None, ..alone(own, local, why, facts) },
         (Word::Site(site), local) => {
             let Some(member) = site.member(&own.node, &own.uid) else { return Next::out() };
+            let known = local.is_some_and(|it| it.id == site.id);
+            if site.phase == SitePhase::Armed && !known {
+                let step = if facts.asked { NodeStep::Asked } else { NodeStep::NotAsked };
+                return Next { say: Some(step), ..Next::out() };
+            }
             let fresh = || Local {
                 id: site.id.clone(),
                 kind: site.kind.clone(),
@@ -172,7 +179,7 @@ fn with_site(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
         return booted(own, local, facts);
     }
     match site.phase {
-        SitePhase::Announced => Next::kept(local, Some(NodeStep::Seen), ""),
+        SitePhase::Armed | SitePhase::Announced => Next::kept(local, Some(NodeStep::Seen), ""),
         SitePhase::WorkersGoing | SitePhase::ServersGoing if !local.server && facts.cordoned => {
             go(own, local)
         }

@@ -19,6 +19,8 @@ pub struct Wish {
     pub by: Statement,
     /// Virtual machines may go down with their nodes.
     pub leave_machines: bool,
+    /// The nodes' device configs begin it.
+    pub by_config: bool,
     /// Begin although a node holds a turn.
     pub although_held: bool,
     /// What speaks against it, and is passed.
@@ -81,7 +83,7 @@ pub fn begin(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Record,
             kind: wish.kind.clone(),
             by: wish.by.clone(),
             leave_machines: wish.leave_machines,
-            phase: SitePhase::Announced,
+            phase: if wish.by_config { SitePhase::Armed } else { SitePhase::Announced },
             nodes: nodes.iter().map(member).collect(),
             order: Vec::new(),
             leader: String::new(),
@@ -114,11 +116,15 @@ pub fn hear(record: &Record, id: &str, ack: &Ack) -> Result<Record, Refused> {
 }
 
 /// The record with `to` in place of `from`, `None` for the end of the operation; as it was where it is not `from` any
-/// more.
+/// more, or where it would begin while a node holds a turn.
 ///
 /// # Errors
 /// [`Refused::Site`]: it cannot be read or written.
 pub fn advance(record: &Record, from: &Site, to: Option<&Site>) -> Result<Record, Refused> {
+    let begins = from.phase == SitePhase::Armed && to.is_some_and(|it| it.phase != SitePhase::Armed);
+    if begins && !record.holders.is_empty() {
+        return Ok(record.clone());
+    }
     match (current(record)?, to) {
         (Some(held), Some(to)) if held == *from => with(record, to),
         (Some(held), None) if held == *from => Ok(Record { mode: None, ..record.clone() }),
@@ -126,7 +132,8 @@ pub fn advance(record: &Record, from: &Site, to: Option<&Site>) -> Result<Record
     }
 }
 
-/// The record with its operation withdrawn: the cordons go, and the applications come back.
+/// The record with its operation withdrawn: the cordons go, and the applications come back. One that has not begun is
+/// taken out at once.
 ///
 /// # Errors
 /// [`Refused`]: there is none, or the servers go already.
@@ -135,6 +142,9 @@ pub fn cancel(record: &Record, said: &Statement) -> Result<Record, Refused> {
     let mut site = existing(record)?;
     if site.cancelled.is_some() {
         return Ok(record.clone());
+    }
+    if site.phase == SitePhase::Armed {
+        return Ok(Record { mode: None, ..record.clone() });
     }
     if !site.phase.may_cancel() {
         return Err(Refused::Site(format!(

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::machines::Machine;
 use super::preflight::Finding;
-use crate::turn::record::{Class, Mode, words};
+use crate::turn::record::{ARMED, Class, Mode, words};
 
 words! {
     /// What is done with every machine.
@@ -23,6 +23,8 @@ words! {
 words! {
     /// How far the site is.
     SitePhase {
+        /// Each node waits until all are ordered it by their device configs; nothing else is done yet.
+        Armed = ARMED,
         /// Each node writes the operation to its own disk.
         Announced = "announced",
         /// Each node is cordoned.
@@ -47,6 +49,10 @@ words! {
 words! {
     /// How far one node is.
     NodeStep {
+        /// Its device config has not ordered it.
+        NotAsked = "not-asked",
+        /// Its device config has ordered it, and that waits.
+        Asked = "asked",
         /// The operation is on its disk.
         Seen = "seen",
         /// It is cordoned.
@@ -82,7 +88,8 @@ impl SitePhase {
     }
 }
 
-const COURSE: [SitePhase; 9] = [
+const COURSE: [SitePhase; 10] = [
+    SitePhase::Armed,
     SitePhase::Announced,
     SitePhase::Cordoning,
     SitePhase::Stopping,

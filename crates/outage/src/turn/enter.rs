@@ -9,7 +9,7 @@ use step::{Fault, Mono, planted};
 
 use super::core::{Grant, KnownLease, Turn, Wanted};
 use super::event::{Effect, Want};
-use super::record::{Holder, Record, Waiter};
+use super::record::{Holder, Op, Record, Waiter};
 use super::rule::{self, NodeSeen, Proof, Reading, Refusal, Rule};
 
 /// So many of the queue read the nodes; the others wait for changes of the Lease.
@@ -42,6 +42,10 @@ impl Turn {
     pub(super) fn seek(&mut self, now: Mono, want: &Want, out: &mut Vec<Effect>) {
         let mut record = self.record();
         let mine = self.waiter(want, &record);
+        if let Some(refusal) = rule::held_back(&want.op, &record).filter(|_| self.own().is_none()) {
+            self.stand_back(record, refusal, out);
+            return;
+        }
         let near = Self::is_near(&mine, &record);
         let far = *self.far.get_or_insert(now + FAR_LOOK);
         if near || self.seen == KnownLease::Absent || self.own().is_some() || far <= now {
@@ -94,7 +98,7 @@ impl Turn {
         let mine = self.waiter(&want, &record);
         let mut passed = self.observed.passed(now, &record);
         if let Some(entry) = record.holder(&self.me.node, &self.me.uid).cloned() {
-            if self.adopt(&entry, &nodes, out) {
+            if self.adopt(&entry, &want, &nodes, out) {
                 return;
             }
             // Ours, but nothing was done under it: it keeps its place at the front, if the rule still allows it.
@@ -137,15 +141,21 @@ impl Turn {
     }
 
     /// Neither in the queue nor among the holders, until the drain can start.
-    pub(super) fn stay_out(&mut self, mut record: Record, out: &mut Vec<Effect>) {
-        record.release(&self.me.node, &self.me.uid);
-        record.queue.retain(|it| it.node != self.me.node);
-        self.refusal = Some(Refusal {
+    pub(super) fn stay_out(&mut self, record: Record, out: &mut Vec<Effect>) {
+        let refusal = Refusal {
             rule: Rule::Preflight,
             nodes: Vec::new(),
             why: "the preflight of its drain is not clean yet".to_owned(),
             next: "zedbox drain status".to_owned(),
-        });
+        };
+        self.stand_back(record, refusal, out);
+    }
+
+    /// Neither in the queue nor among the holders, until `refusal` holds no more.
+    fn stand_back(&mut self, mut record: Record, refusal: Refusal, out: &mut Vec<Effect>) {
+        record.release(&self.me.node, &self.me.uid);
+        record.queue.retain(|it| it.node != self.me.node);
+        self.refusal = Some(refusal);
         (self.again, self.far, self.due) = (None, None, None);
         if record != self.record() {
             self.write(record, false, out);
@@ -162,7 +172,7 @@ impl Turn {
         out: &mut Vec<Effect>,
     ) -> bool {
         record.queue.retain(|it| !self.observed.is_gone(now, it));
-        if record.mode.is_some() {
+        if record.mode.as_ref().is_some_and(|it| !it.is_armed()) {
             return false;
         }
         let mut asks = false;
@@ -183,15 +193,20 @@ impl Turn {
         asks
     }
 
-    /// After a restart of the agent in the same boot: a turn under which this node is cordoned continues.
-    fn adopt(&mut self, entry: &Holder, nodes: &[NodeSeen], out: &mut Vec<Effect>) -> bool {
+    /// After a restart of the agent in the same boot: a turn under which this node is cordoned continues, and so does one for
+    /// the same update of k3s, which may need no cordon.
+    fn adopt(&mut self, entry: &Holder, want: &Want, nodes: &[NodeSeen], out: &mut Vec<Effect>) -> bool {
         let own = nodes.iter().find(|it| it.name == self.me.node && it.uid == self.me.uid);
         let mark = own.and_then(|it| it.mark.as_ref());
-        let Some(mark) = mark.filter(|it| it.fence == entry.fence && it.boot_id == self.me.boot_id) else {
-            return false;
+        let marked = mark.filter(|it| it.fence == entry.fence && it.boot_id == self.me.boot_id);
+        let k3s = (&entry.op, &entry.op, entry.counter) == (&Op::K3sUpdate, &want.op, want.counter);
+        let lease_uid = match (marked, &self.seen) {
+            (Some(mark), _) => mark.lease_uid.clone(),
+            (None, KnownLease::There(held)) if k3s && entry.boot_id == self.me.boot_id => held.uid.clone(),
+            (None, KnownLease::There(_) | KnownLease::Absent | KnownLease::Unknown) => return false,
         };
         out.push(Effect::Say(format!("continues the turn with fence {}", entry.fence)));
-        self.hold(entry.fence, mark.lease_uid.clone(), entry.phase.clone());
+        self.hold(entry.fence, lease_uid, entry.phase.clone());
         self.dirty = true;
         true
     }

@@ -18,6 +18,8 @@ pub const LEASE: &str = "pillar-rs-outage";
 pub const HOLDERS: &str = "pillar-rs/outage-holders";
 /// Annotation: the queue, a JSON list of [`Waiter`]; the place within a class is the order.
 pub const QUEUE: &str = "pillar-rs/outage-queue";
+/// The phase of a whole-cluster operation that the nodes' device configs begin.
+pub const ARMED: &str = "armed";
 /// Annotation: the whole-cluster operation, a JSON object [`Mode`]; absent when there is none.
 pub const MODE: &str = "pillar-rs/outage-mode";
 /// Annotation: the last releases by an operator, a JSON list of [`Forced`].
@@ -35,7 +37,7 @@ const FORCED_KEPT: usize = 8;
 pub type Fence = u32;
 
 macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($(#[$meta:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:tt,)+ }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(from = "String", into = "String")]
@@ -181,7 +183,7 @@ pub struct Waiter {
     pub rest: Map<String, Value>,
 }
 
-/// A whole-cluster operation. While there is one, no turn is granted and none is taken over.
+/// A whole-cluster operation. While it is in progress, no turn is granted and none is taken over.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mode {
     /// Identity of the operation.
@@ -191,6 +193,20 @@ pub struct Mode {
     /// Everything else in it.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
+}
+
+impl Mode {
+    /// Whether it waits for the device configs of its nodes. Until they have all ordered it, turns go on.
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        self.rest.get("phase").is_some_and(|it| it == ARMED)
+    }
+
+    /// What it waits for, a sentence or empty.
+    #[must_use]
+    pub fn waits(&self) -> &str {
+        self.rest.get("waits").and_then(Value::as_str).unwrap_or_default()
+    }
 }
 
 /// A release by an operator.

@@ -107,7 +107,7 @@ step::named! {
         Preflight = "preflight",
         /// The last attempt failed; the next one comes after a pause.
         Pause = "pause",
-        /// A whole-cluster operation is in progress.
+        /// A whole-cluster operation is in progress, or waits for other nodes to be ordered what this one is.
         Mode = "mode",
         /// This node is not in the cluster's list.
         NotListed = "not-listed",
@@ -233,7 +233,7 @@ pub fn may_enter(
     passed: &BTreeSet<String>,
     margin: &Result<(), String>,
 ) -> Result<(), Refusal> {
-    let down = may_be_down(me, record, nodes)?;
+    let down = may_be_down(me, &mine.op, record, nodes)?;
     if is_alone(me, nodes) {
         return Ok(());
     }
@@ -257,8 +257,21 @@ pub fn may_enter(
     })
 }
 
+/// Why a node that wants this takes no turn for it: an operation of the whole site does it, once all nodes are ordered it.
+#[must_use]
+pub fn held_back(op: &Op, record: &Record) -> Option<Refusal> {
+    let mode = record.mode.as_ref().filter(|it| it.is_armed() && it.kind == op.text())?;
+    let waits = if mode.waits().is_empty() { "its first look" } else { mode.waits() };
+    Some(Refusal {
+        rule: Rule::Mode,
+        nodes: Vec::new(),
+        why: format!("it goes with the whole-site {} {}, which waits for {waits}", mode.kind, mode.id),
+        next: "zedbox site status".to_owned(),
+    })
+}
+
 /// Whether the number of nodes that are down allows one more, `me`; those that are down and do not prevent it.
-fn may_be_down(me: &Me, record: &Record, nodes: &[NodeSeen]) -> Result<Vec<Down>, Refusal> {
+fn may_be_down(me: &Me, op: &Op, record: &Record, nodes: &[NodeSeen]) -> Result<Vec<Down>, Refusal> {
     let refuse = |rule, down: &[&Down], why: String, next: String| {
         Err(Refusal { rule, nodes: down.iter().map(|it| it.node.clone()).collect(), why, next })
     };
@@ -266,7 +279,10 @@ fn may_be_down(me: &Me, record: &Record, nodes: &[NodeSeen]) -> Result<Vec<Down>
         let why = format!("the cluster has no node {} with UID {}", me.node, me.uid);
         return refuse(Rule::NotListed, &[], why, format!("kubectl get node {} -o yaml", me.node));
     }
-    if let Some(mode) = &record.mode {
+    if let Some(refusal) = held_back(op, record) {
+        return Err(refusal);
+    }
+    if let Some(mode) = record.mode.as_ref().filter(|it| !it.is_armed()) {
         let why = format!("the whole-cluster operation {} ({}) is in progress", mode.kind, mode.id);
         return refuse(Rule::Mode, &[], why, "zedbox lock status".to_owned());
     }
@@ -297,7 +313,7 @@ fn may_be_down(me: &Me, record: &Record, nodes: &[NodeSeen]) -> Result<Vec<Down>
 pub fn is_open_for(waiter: &Waiter, record: &Record, nodes: &[NodeSeen]) -> bool {
     let server = !matches!(waiter.class, Class::Worker);
     let (node, uid) = (waiter.node.clone(), waiter.node_uid.clone());
-    may_be_down(&Me { node, uid, boot_id: String::new(), server }, record, nodes).is_ok()
+    may_be_down(&Me { node, uid, boot_id: String::new(), server }, &waiter.op, record, nodes).is_ok()
 }
 
 /// Why the turn of `holder` may be taken over, as far as one reading can show it. It must show it again a minute later.

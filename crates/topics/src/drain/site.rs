@@ -117,7 +117,8 @@ pub struct SiteNode {
     pub node: String,
     /// `worker`, `tie-breaker` or `follower`.
     pub class: String,
-    /// How far it is, see `Step` of SiteOperation; empty before it has said anything.
+    /// How far it is, see `Step` of SiteOperation, or `asked` or `not-asked` while the site is armed; empty before it has
+    /// said anything.
     pub step: String,
     /// Since when.
     pub since: String,

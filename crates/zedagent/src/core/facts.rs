@@ -42,7 +42,7 @@ pub enum Event {
     Nodeagent(Box<NodeAgentStatus>),
     /// The force file: what it orders, or that there is none that counts.
     Forced(Option<NodeDrainStatus>),
-    /// What a whole-site operation orders, or that there is none.
+    /// What a whole-site operation orders or has carried out, or neither.
     Site(Option<SiteOrder>),
     /// Whether an image waits in the other partition.
     ImageWaits(bool),
@@ -61,6 +61,10 @@ pub struct SiteOrder {
     pub op: DeviceOp,
     /// The boot in which that holds.
     pub boot_id: String,
+    /// It goes down now.
+    pub go: bool,
+    /// It went down before this boot.
+    pub back: bool,
 }
 
 /// Something for the shell to do, in this order.

@@ -116,32 +116,28 @@ impl Zedagent {
     pub(super) fn count_executed(&mut self) -> Vec<Effect> {
         let mut out = Vec::new();
         for op in OPERATIONS {
-            let left = self.pending.get(&op).filter(|it| !it.site.is_empty() && it.boot_id != self.boot_id);
-            if let Some(left) = left.filter(|it| it.counter == 0 || it.state == PendingState::Pending) {
-                // Whatever boot it was, the machine was off.
-                out.push(Effect::Forget(op));
-                out.push(Effect::Say(LogEvent::Executed(op, left.counter)));
-                self.pending.remove(&op);
-                continue;
-            }
-            let executed = self
-                .pending
-                .get(&op)
-                .filter(|it| it.state == PendingState::Commanded && it.boot_id != self.boot_id)
-                .map(|it| DeviceOpsCmd {
-                    counter: it.counter,
-                    desired_state: it.desired_state,
-                    ops_time: it.ops_time.clone(),
-                });
-            if let Some(command) = executed {
-                out.push(Effect::SaveCounter(op, command.clone()));
-                out.push(Effect::Forget(op));
-                out.push(Effect::Say(LogEvent::Executed(op, command.counter)));
-                self.pending.remove(&op);
-                self.counters.insert(op, command);
+            // Whatever boot it was, a machine that was to go down with the site was off.
+            let went = |it: &DeviceOpPending| it.state == PendingState::Commanded || !it.site.is_empty();
+            if self.pending.get(&op).is_some_and(|it| went(it) && it.boot_id != self.boot_id) {
+                self.executed(op, &mut out);
             }
         }
         out
+    }
+
+    /// It has been carried out; what the whole site alone wanted has no counter.
+    pub(super) fn executed(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
+        let Some(DeviceOpPending { counter, desired_state, ops_time, site, .. }) = self.pending.remove(&op)
+        else {
+            return;
+        };
+        if counter != 0 || site.is_empty() {
+            let command = DeviceOpsCmd { counter, desired_state, ops_time };
+            out.push(Effect::SaveCounter(op, command.clone()));
+            self.counters.insert(op, command);
+        }
+        out.push(Effect::Forget(op));
+        out.push(Effect::Say(LogEvent::Executed(op, counter)));
     }
 
     /// The controller's counters against what was carried out and what is pending.
@@ -416,7 +412,7 @@ impl Core for Zedagent {
                     out.push(Effect::UseForce);
                 }
             }
-            Event::Site(order) => self.site_heard(order),
+            Event::Site(order) => self.site_heard(order, &mut out),
             Event::ImageWaits(waits) => self.image_waits = waits,
             Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),
             Event::Tick => {}

@@ -11,9 +11,19 @@ use super::facts::{Effect, LogEvent, SiteOrder};
 use super::machine::Zedagent;
 
 impl Zedagent {
-    /// Hears what zedkube orders; an order of an earlier boot was carried out by the boot.
-    pub(super) fn site_heard(&mut self, order: Option<SiteOrder>) {
-        self.site = Some(order.filter(|it| it.boot_id == self.boot_id));
+    /// Hears what zedkube orders; an order of an earlier boot was carried out by the boot, and so was what the controller
+    /// had ordered of the same kind before that.
+    pub(super) fn site_heard(&mut self, order: Option<SiteOrder>, out: &mut Vec<Effect>) {
+        if let Some(SiteOrder { op, .. }) = order.as_ref().filter(|it| it.back || it.boot_id != self.boot_id)
+            && self.pending.get(op).is_some_and(|it| it.boot_id != self.boot_id)
+        {
+            self.executed(*op, out);
+            if self.own.as_ref().is_some_and(|it| it.context == op.word()) {
+                self.withdraw(out);
+            }
+            (self.ask_from, self.failures) = (None, 0);
+        }
+        self.site = Some(order.filter(|it| it.go && it.boot_id == self.boot_id));
     }
 
     /// Whether the site asks for this operation.

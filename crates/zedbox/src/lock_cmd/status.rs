@@ -122,20 +122,24 @@ impl<'a> Look<'a> {
 
     fn headline(&self) -> String {
         let Record { holders, queue, mode, .. } = &self.record;
-        match (mode, holders.len(), queue.len()) {
+        let armed = mode.as_ref().filter(|it| it.is_armed());
+        let armed = armed.map_or_else(String::new, |it| {
+            format!("; the whole-site {} ({}) waits for device configs: zedbox site status", it.kind, it.id)
+        });
+        match (mode.as_ref().filter(|it| !it.is_armed()), holders.len(), queue.len()) {
             (Some(mode), ..) => {
                 format!(
                     "the whole-cluster operation {} ({}) is in progress: no turn is granted",
                     mode.kind, mode.id
                 )
             }
-            (None, 0, 0) => "no node holds or waits for a turn".to_owned(),
+            (None, 0, 0) => format!("no node holds or waits for a turn{armed}"),
             (None, holding, waiting) => {
                 let (holds, waits) = (
                     if holding == 1 { "holds" } else { "hold" },
                     if waiting == 1 { "waits" } else { "wait" },
                 );
-                format!("{} {holds} a turn, {waiting} {waits}", number_of(holding))
+                format!("{} {holds} a turn, {waiting} {waits}{armed}", number_of(holding))
             }
         }
     }

@@ -74,6 +74,10 @@ struct BeginOptions {
     /// Let virtual machines go down with their nodes. They are not stopped before that, and their volumes stay attached.
     #[arg(long)]
     leave_machines: bool,
+    /// Wait until the device configs of all nodes have ordered it; a node that is ordered it waits for the others. Turns go
+    /// on, and are waited for. `continue --phase armed` begins it without those that are not ordered it.
+    #[arg(long)]
+    by_config: bool,
     /// Begin although a node holds a turn; what it does under that stops.
     #[arg(long)]
     although_held: bool,
@@ -139,7 +143,12 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
             let said = said(reason).context("withdraw the whole-site operation")?;
             let edit = |record: &Record| operator::cancel(record, &said);
             let (before, _) = change(&cluster, clock, edit, "withdraw the whole-site operation").await?;
-            let off = operator::current(&before)?.map(|it| it.phase) == Some(SitePhase::WorkersGoing);
+            let phase = operator::current(&before)?.map(|it| it.phase);
+            if phase == Some(SitePhase::Armed) {
+                let text = "Withdrew the whole-site operation, which had not begun: nodes that are ordered it take turns.";
+                return say(voice, "cancelled", text);
+            }
+            let off = phase == Some(SitePhase::WorkersGoing);
             let machines = if off { " Workers that are off have to be switched on." } else { "" };
             let text = format!(
                 "Withdrew the whole-site operation: cordons are removed, then applications are scaled up again.{machines} \
@@ -193,13 +202,15 @@ async fn begin(
         kind,
         by,
         leave_machines: options.leave_machines,
+        by_config: options.by_config,
         although_held: pass.iter().any(|it| it == "turn"),
         findings,
     };
     change(cluster, clock, |record| operator::begin(record, &wish, &nodes), what).await?;
     let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    let begun = if wish.by_config { "waits for the device configs of" } else { "has begun for" };
     let text = format!(
-        "The whole-site {} {} has begun for {}, by {}: {}. `zedbox site status` shows \
+        "The whole-site {} {} {begun} {}, by {}: {}. `zedbox site status` shows \
          how far it is; `zedbox site cancel` withdraws it until the servers go.",
         wish.kind.text(),
         wish.id,
@@ -207,7 +218,7 @@ async fn begin(
         wish.by.who,
         wish.by.why
     );
-    say(voice, "begun", &text)
+    say(voice, if wish.by_config { "armed" } else { "begun" }, &text)
 }
 
 /// What speaks against it now.
@@ -256,7 +267,7 @@ struct Checked<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Done<'a> {
-    /// `begun`, `continued`, `cancelled`.
+    /// `begun`, `armed`, `continued`, `cancelled`.
     result: &'a str,
 }
 

@@ -46,10 +46,12 @@ impl Answers {
         self.open().next().is_some() && self.open().all(NodeDrainRequest::is_turn_alone)
     }
 
-    /// An update of k3s was let go ahead: the turn is its own until it takes its request back.
-    pub(super) fn keeps_turn(&self) -> bool {
-        let given = self.request_of(Requester::K3sUpdate).and_then(|it| self.final_answer(it.id()));
-        given.is_some_and(|it| it.status == DrainStatus::Complete)
+    /// The update of k3s that was let go ahead: the turn is its own until it takes its request back.
+    pub(super) fn keeps_turn(&self) -> Option<&NodeDrainRequest> {
+        let given = |it: &&NodeDrainRequest| {
+            self.final_answer(it.id()).is_some_and(|it| it.status == DrainStatus::Complete)
+        };
+        self.request_of(Requester::K3sUpdate).filter(given)
     }
 }
 

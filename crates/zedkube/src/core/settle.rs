@@ -246,15 +246,16 @@ impl Zedkube {
         }
         let cordoned = self.care.cordon() == CordonOwner::Ours && !self.care.is_of_earlier_boot();
         let own = self.own_wish();
+        let kept = self.answers.keeps_turn();
         let drain = self.drain.wants_turn(&self.node)
             || self.wanted() == Wanted::Drained
             || cordoned
-            || self.answers.keeps_turn();
+            || kept.is_some();
         let levels = Levels {
             wanted: drain || own.is_some(),
             own,
             fit: self.drain.is_fit(&self.node),
-            serves: self.drain.serves(),
+            serves: self.drain.serves().or(kept),
             sound: self.care.is_sound() && !self.node.k3s.holds(),
             phase: if self.node.k3s.failed { Some(Phase::Failed) } else { self.drain.turn_phase() },
             cordoned,

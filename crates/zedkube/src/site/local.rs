@@ -8,6 +8,11 @@ use topics::{DeviceOp, GoTime, SiteOperation};
 
 use crate::core::SiteHold;
 
+/// What is done with the machine, for its own agents.
+pub(super) fn op(kind: &SiteKind) -> DeviceOp {
+    if *kind == SiteKind::Reboot { DeviceOp::Reboot } else { DeviceOp::Shutdown }
+}
+
 /// What the rule needs of the record.
 pub(super) fn local(record: &SiteOperation) -> Local {
     Local {
@@ -38,7 +43,7 @@ pub(super) fn record(
     let by = site.map(|it| format!("{}: {}", it.by.who, it.by.why));
     let record = SiteOperation {
         id: local.id.clone(),
-        op: if local.kind == SiteKind::Reboot { DeviceOp::Reboot } else { DeviceOp::Shutdown },
+        op: op(&local.kind),
         step: local.step.text().to_owned(),
         boot_id: local.boot_id.clone(),
         go,

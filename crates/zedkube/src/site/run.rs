@@ -22,12 +22,12 @@ use outage::site::machine_calls;
 use outage::site::member::{self, Facts, Next, Own, Word};
 use outage::site::operator;
 use outage::site::record::{Ack, Site, SitePhase};
-use outage::turn::record::Held;
+use outage::turn::record::{Held, Record};
 use outage::turn::rule::NodeSeen;
 use pubsub::Publication;
 use step::Mono;
 use tokio::sync::watch;
-use topics::{GoTime, SiteOperation};
+use topics::{DeviceOpPending, GoTime, PendingState, SiteOperation};
 use tracing::{info, warn};
 
 use super::local;
@@ -50,6 +50,8 @@ pub(crate) struct Sites {
     waits: Option<(bool, Mono)>,
     /// Since when the phase is seen, and what was seen of the virtual IP meanwhile.
     phase: Option<(SitePhase, Mono, Address)>,
+    /// What the last look found where it waits for device configs: until that changes, nobody is asked again.
+    looked: Option<(Record, bool)>,
     /// The last look failed, and nothing is on disk yet.
     failed: bool,
 }
@@ -88,6 +90,7 @@ impl Sites {
             pulses: Pulses::default(),
             waits: None,
             phase: None,
+            looked: None,
             failed: false,
         })
     }
@@ -118,8 +121,12 @@ impl Sites {
                 }
                 match membership {
                     Membership::Member => {
-                        let (name, device_uuid) = target.known().await;
-                        self.look(&cluster, &name, &device_uuid).await;
+                        let armed = if at_rest { self.armed(&lease) } else { None };
+                        if armed.is_none() || armed != self.looked {
+                            let (name, device_uuid) = target.known().await;
+                            self.look(&cluster, &name, &device_uuid).await;
+                            self.looked = armed.filter(|_| !self.failed);
+                        }
                     }
                     // Of a cluster that the node has left nothing holds it.
                     Membership::Outside => {
@@ -138,6 +145,22 @@ impl Sites {
                 changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
             }
         }
+    }
+
+    /// The record of an operation that has not begun, and whether it is ordered here.
+    fn armed(&self, lease: &Newest) -> Option<(Record, bool)> {
+        let record = lease.borrow().as_ref()?.record.clone();
+        let site = operator::current(&record).ok()??;
+        let asked = self.asked(&site).ok()?;
+        (site.phase == SitePhase::Armed).then_some((record, asked))
+    }
+
+    /// Whether the device config has ordered what the operation does, and that waits.
+    fn asked(&self, site: &Site) -> Result<bool, String> {
+        let op = local::op(&site.kind);
+        let pending = wire::peek::<DeviceOpPending>(&self.station.bus, "zedagent", op.word());
+        let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {}: {why}", op.word()))?;
+        Ok(pending.is_some_and(|it| it.state == PendingState::Pending && it.site.is_empty()))
     }
 
     async fn look(&mut self, cluster: &Cluster, name: &NodeName, device_uuid: &str) {
@@ -194,7 +217,8 @@ impl Sites {
         let now = self.station.clock.now();
         let alone = !site.nodes.iter().any(outage::site::record::Member::is_server);
         // Only servers look at the others: one of them works for all, and they go one after another.
-        let nodes = if member.is_server() || alone {
+        let begun = site.phase != SitePhase::Armed;
+        let nodes = if begun && (member.is_server() || alone) {
             let looked = calls::look(cluster, &mut self.pulses, now).await.map_err(|it| it.to_string())?;
             looked.nodes
         } else {
@@ -209,6 +233,7 @@ impl Sites {
             .collect();
         let facts = Facts {
             cordoned: facts.unschedulable,
+            asked: !begun && self.asked(site)?,
             open: !matches!(facts.cordon, Cordon::Ours(_)),
             gone,
             waited: self.waited(false),
@@ -383,6 +408,7 @@ impl Sites {
             }
         };
         found.lasted = now.since(since);
+        found.holders = read.held.record.holders.iter().map(|it| it.node.clone()).collect();
         match coordinate::next(site, &read.nodes, &found) {
             Move::Wait(waits, next) => self.advance(cluster, site, Some(waiting(site, waits, next))).await,
             Move::Scale(work) => {

@@ -88,12 +88,12 @@ impl Site {
         let (to_bound, bound) = watch::channel(None);
         let limit = Duration::from_millis(100);
         let joined = Joined::new(cluster.clone(), target, clock, limit);
-        let roster = Arc::new(NodeList::new(cluster, clock, limit));
-        let peers = Peers::new(Arc::clone(&roster), clock, ground.peer);
+        let node_list = Arc::new(NodeList::new(cluster, clock, limit));
+        let peers = Peers::new(Arc::clone(&node_list), clock, ground.peer);
         let outage = Statement::new(site_outage(&made), clock, limit);
-        let router = Router::new(bus, clock, joined, Arc::clone(&roster), peers, outage);
+        let router = Router::new(bus, clock, joined, Arc::clone(&node_list), peers, outage);
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { roster.keep().await });
+        tasks.spawn(async move { node_list.keep().await });
         tasks.spawn(serve(ground, router, place, to_bound));
         Self { root, sim, made, places, bound, _tasks: tasks }
     }

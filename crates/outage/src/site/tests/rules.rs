@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
 use super::super::machines::Machines;
 use super::super::member::{self, Facts, GOING_LIMIT, Hold, Local, Own, Word};
-use super::super::operator::{Wish, begin, cancel, current, pass};
+use super::super::operator::{Wish, advance, begin, cancel, current, pass};
 use super::super::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
 use crate::turn::record::{Class, Holder, Op, Phase, Record};
 use crate::turn::rule::{NodeSeen, Refused};
@@ -50,6 +50,7 @@ fn wish() -> Wish {
         by: said(),
         leave_machines: false,
         although_held: false,
+        by_config: false,
         findings: vec![],
     }
 }
@@ -82,11 +83,8 @@ fn record(site: &Site) -> Record {
     Record { mode: Some(site.mode().unwrap()), ..Record::default() }
 }
 
-#[test]
-fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_servers_go() {
-    let free = Record::default();
-    let mut held = free.clone();
-    held.grant(Holder {
+fn holder() -> Holder {
+    Holder {
         node: "a".to_owned(),
         node_uid: "uid-a".to_owned(),
         boot_id: "b1".to_owned(),
@@ -97,7 +95,14 @@ fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_s
         server: true,
         since: String::new(),
         rest: serde_json::Map::new(),
-    });
+    }
+}
+
+#[test]
+fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_servers_go() {
+    let free = Record::default();
+    let mut held = free.clone();
+    held.grant(holder());
     let why = |it: Result<Record, Refused>| it.unwrap_err().to_string();
     assert!(why(begin(&held, &wish(), &nodes())).contains("node a holds a turn (reboot, phase drained)"));
     assert!(begin(&held, &Wish { although_held: true, ..wish() }, &nodes()).is_ok());
@@ -151,6 +156,8 @@ fn found(blocking: &[&str]) -> Found {
 #[test]
 fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
     let (cordoned, booted) = (NodeStep::Cordoned, NodeStep::Booted);
+    let mut unasked = site(SitePhase::Armed, &NodeStep::Asked);
+    unasked.hear(ack("w", NodeStep::NotAsked));
     let mut late = site(SitePhase::Announced, &NodeStep::Seen);
     late.seen.retain(|it| it.node != "w");
     let mut slow = site(SitePhase::Cordoning, &cordoned);
@@ -162,6 +169,14 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
     let mut missing = site(SitePhase::Starting, &booted);
     missing.hear(ack("w", NodeStep::Going));
     let table = [
+        (unasked, found(&[]), "nodes whose device config is to order a shutdown: w", SitePhase::Announced),
+        // What was said before it began is no word of a disk.
+        (
+            site(SitePhase::Announced, &NodeStep::Asked),
+            found(&[]),
+            "write the operation to their disks: a, b, t, w",
+            SitePhase::Cordoning,
+        ),
         (late, found(&[]), "write the operation to their disks: w", SitePhase::Cordoning),
         (slow, found(&[]), "nodes to be cordoned: b", SitePhase::Stopping),
         (
@@ -210,6 +225,22 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
         };
         assert_eq!(after.phase, then, "{waits}");
     }
+}
+
+#[test]
+fn a_turn_is_waited_for_before_an_armed_operation_begins_whoever_continues_it() {
+    let armed = record(&site(SitePhase::Armed, &NodeStep::NotAsked));
+    let mut held = pass(&armed, &SitePhase::Armed, &said()).unwrap();
+    let from = current(&held).unwrap().unwrap();
+    let turn = Found { holders: vec!["b".to_owned()], ..Found::default() };
+    let Move::Wait(waits, _) = next(&from, &nodes(), &turn) else { panic!("it begins") };
+    assert_eq!(waits, "the turn of node b to end");
+    let Move::To(to) = next(&from, &nodes(), &Found::default()) else { panic!("it waits") };
+    // One that is taken between the look and the write.
+    held.grant(holder());
+    assert_eq!(advance(&held, &from, Some(&to)).unwrap(), held);
+    held.holders.clear();
+    assert_eq!(current(&advance(&held, &from, Some(&to)).unwrap()).unwrap().unwrap(), *to);
 }
 
 #[test]

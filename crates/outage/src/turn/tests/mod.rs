@@ -2,6 +2,8 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it waits for; anything else fails it")]
 
+mod alone;
+mod armed;
 mod life;
 mod look;
 mod model;

@@ -147,6 +147,10 @@ fn a_grant_needs_every_row_of_the_rule() {
     let off = |name: &str| NodeSeen { ready: false, ..node(name) };
     let lost = |name: &str| NodeSeen { ready: false, ..server(name) };
     let mode = Mode { id: "m1".to_owned(), kind: "shutdown".to_owned(), rest: Map::new() };
+    let armed = |kind: &str| {
+        let rest = [("phase", "armed"), ("waits", "nodes: b")].map(|(key, it)| (key.to_owned(), it.into()));
+        Mode { id: "m1".to_owned(), kind: kind.to_owned(), rest: Map::from_iter(rest) }
+    };
     let b_holds = || holding(vec![holder("b", 7)], 1);
     let servers = || vec![server("a"), server("b"), node("c")];
     let server_holds = Holder { server: true, ..holder("b", 7) };
@@ -157,6 +161,14 @@ fn a_grant_needs_every_row_of_the_rule() {
         Case {
             record: Record { mode: Some(mode), ..Record::default() },
             ..case("whole-cluster operation", Some((Rule::Mode, "shutdown (m1)")))
+        },
+        Case {
+            record: Record { mode: Some(armed("reboot")), ..Record::default() },
+            ..case("armed for the same", Some((Rule::Mode, "reboot m1, which waits for nodes: b")))
+        },
+        Case {
+            record: Record { mode: Some(armed("shutdown")), ..Record::default() },
+            ..case("armed for another", None)
         },
         Case { record: b_holds(), ..case("held", Some((Rule::Holder, "node b holds a turn"))) },
         Case {

@@ -19,8 +19,9 @@ fn start(found: Found) -> (Zedagent, Vec<Effect>) {
     let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
     let command = DeviceOpsCmd { counter: 6, desired_state: true, ops_time: String::new() };
     let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, command.clone())).into();
+    let boot_id = if found.boot_id.is_empty() { "b1".to_owned() } else { found.boot_id };
     let (mut core, mut effects) =
-        Zedagent::new(Limits::default(), Found { counters, boot_id: "b1".into(), ..found }, T0, wall);
+        Zedagent::new(Limits::default(), Found { counters, boot_id, ..found }, T0, wall);
     effects.extend(
         core.step(T0, Event::Drain(Some(NodeDrainStatus { status: 2.into(), requested_by: 1.into() }))),
     );
@@ -35,7 +36,11 @@ fn config(reboot: u32, shutdown: u32) -> Event {
 }
 
 fn order(op: DeviceOp, boot_id: &str) -> Event {
-    Event::Site(Some(SiteOrder { id: "op-1".into(), op, boot_id: boot_id.into() }))
+    said(op, boot_id, true, false)
+}
+
+fn said(op: DeviceOp, boot_id: &str, go: bool, back: bool) -> Event {
+    Event::Site(Some(SiteOrder { id: "op-1".into(), op, boot_id: boot_id.into(), go, back }))
 }
 
 /// zedkube answers the request among `effects` that pods stay.
@@ -129,4 +134,73 @@ fn u13_a_withdrawn_order_is_pending_no_more_and_the_controllers_wish_is_kept_apa
         !effects.iter().any(|it| matches!(it, Effect::Journal(it) if !it.site.is_empty())),
         "{effects:?}"
     );
+}
+
+/// What was saved as carried out.
+fn saved(effects: &[Effect]) -> Vec<(DeviceOp, u32)> {
+    let of = |it: &Effect| if let Effect::SaveCounter(op, it) = it { Some((*op, it.counter)) } else { None };
+    effects.iter().filter_map(of).collect()
+}
+
+#[test]
+fn u13_what_the_device_config_ordered_is_executed_once_with_the_site_also_when_power_was_lost_before_the_command()
+ {
+    for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
+        let wanted = if op == DeviceOp::Reboot { config(7, 6) } else { config(6, 7) };
+        let (mut core, _) = start(Found::default());
+        // It waits with the site, is told to go, and goes.
+        let mut effects = core.step(T0, wanted.clone());
+        assert!(
+            !core.step(T0, said(op, "b1", false, false)).iter().any(|it| matches!(it, Effect::Forget(_)))
+        );
+        effects.extend(core.step(T0, order(op, "b1")));
+        effects.extend(answered(&mut core, &effects));
+        let (reboot, _, poweroff) = commanded(&effects).unwrap();
+        assert!(reboot || poweroff, "{op:?}");
+        let left = |state, site: &str| DeviceOpPending {
+            op,
+            counter: 7,
+            state,
+            boot_id: "b1".into(),
+            site: site.into(),
+            ..DeviceOpPending::default()
+        };
+        for (left, word) in [
+            (left(PendingState::Commanded, ""), None),
+            (left(PendingState::Commanded, "op-1"), None),
+            (left(PendingState::Pending, "op-1"), None),
+            // Cut off before it was commanded: as zedkube left it, and as it finds it in this boot.
+            (left(PendingState::Pending, ""), Some(said(op, "b1", true, false))),
+            (left(PendingState::Pending, ""), Some(said(op, "b1", false, false))),
+            (left(PendingState::Pending, ""), Some(said(op, "b2", false, true))),
+        ] {
+            let what = format!("{left:?} {word:?}");
+            let found = Found { pending: vec![left], boot_id: "b2".into(), ..Found::default() };
+            let (mut core, mut effects) = start(found);
+            effects.extend(word.into_iter().flat_map(|word| core.step(T0, word)));
+            assert_eq!(saved(&effects), [(op, 7)], "{what}");
+            let effects = core.step(T0, wanted.clone());
+            assert!(saved(&effects).is_empty() && !effects.iter().any(is_request), "{what}: {effects:?}");
+        }
+    }
+}
+
+#[test]
+fn u13_what_is_ordered_after_the_boot_or_of_another_kind_is_not_executed_with_the_site() {
+    let (mut core, _) = start(Found::default());
+    core.step(T0, config(7, 7));
+    let effects = core.step(T0, said(DeviceOp::Reboot, "b1", false, true));
+    assert_eq!(saved(&effects), [], "it was ordered in this boot");
+    let left =
+        DeviceOpPending { op: DeviceOp::Reboot, counter: 7, boot_id: "b1".into(), ..Default::default() };
+    let (mut core, effects) = start(Found { pending: vec![left], boot_id: "b2".into(), ..Found::default() });
+    assert!(effects.iter().any(is_request));
+    let mut effects = core.step(T0, said(DeviceOp::Shutdown, "b1", true, false));
+    effects.extend(core.step(T0, config(7, 6)));
+    assert_eq!(saved(&effects), []);
+    assert!(!effects.contains(&Effect::Withdraw), "it is still wanted: {effects:?}");
+}
+
+fn is_request(effect: &Effect) -> bool {
+    matches!(effect, Effect::Request(_))
 }

@@ -2,6 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+mod alone;
 mod away;
 mod cordon;
 mod preflight;

@@ -1,0 +1,37 @@
+//! A turn that an update of k3s needs alone, over a restart in the same boot (goal U7).
+//!
+//! Pure: no clock, no I/O, no task.
+
+use outage::keeper::{Ask, Wish};
+use topics::{K3S_RESTART, NodeDrainRequest, Requester};
+
+use super::super::bench::{Bench, request};
+use super::super::{Effect, Event, NodeLook};
+use super::{held, idle, limits};
+
+/// What was asked of the keeper last, if that was asked now.
+fn wanted(bench: &Bench) -> Option<&Option<Wish>> {
+    bench.last.iter().rev().find_map(|it| if let Effect::Turn(Ask::Want(it)) = it { Some(it) } else { None })
+}
+
+#[test]
+fn u7_a_turn_alone_is_wanted_for_the_same_request_after_a_restart() {
+    let update = NodeDrainRequest { context: K3S_RESTART.to_owned(), ..request(Requester::K3sUpdate, 1) };
+    let mut bench = idle();
+    bench.ask(&update);
+    let wish = wanted(&bench).cloned().flatten();
+    assert!(wish.is_some(), "{:?}", bench.last);
+    bench.hear(held(7));
+    bench.hear(Event::TurnConfirmed(Ok(())));
+    assert_eq!(bench.status(), (9, 5), "it was let go ahead");
+    let journal = bench.core.journal();
+    let mut again = Bench::at(bench.now, limits(), Some(journal));
+    again.ask(&update);
+    let mut all = vec![wanted(&again).cloned()];
+    again.join();
+    all.push(wanted(&again).cloned());
+    again.look(NodeLook::Open);
+    all.push(wanted(&again).cloned());
+    let all: Vec<_> = all.into_iter().flatten().collect();
+    assert_eq!(all, [wish]);
+}
