@@ -311,6 +311,10 @@ impl Drain {
     /// The way to the cordon is free.
     pub(super) fn begin_cordon(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
         self.run = Run::Cordoning { tried: 1, again: None, trouble: String::new() };
+        if node.limits.take_turns {
+            // A look that removes a cordon of before must not remove this one.
+            out.push(Effect::Cancel);
+        }
         self.send_cordon(node, out)
     }
 

@@ -3,6 +3,7 @@
 //! Pure: no clock, no I/O, no task.
 
 mod away;
+mod earlier_boot;
 
 use std::time::Duration;
 
