@@ -49,6 +49,8 @@ pub(crate) struct Scenario {
     /// Agents may end in the middle of their effects, not only between two steps.
     pub(crate) within_steps: bool,
     pub(crate) kube: zedkube::Limits,
+    /// What zedkube reads of the cluster once, where nodes take turns.
+    pub(crate) learned: Option<zedkube::core::Learned>,
 }
 
 impl Scenario {
@@ -86,6 +88,7 @@ impl Scenario {
             budget: Budget::default(),
             within_steps: false,
             kube,
+            learned: None,
         }
     }
 }
