@@ -13,6 +13,7 @@ use zedkube::core::Event as Told;
 
 /// A keeper, from the first question of its zedkube to the end of that.
 #[derive(Debug, Clone)]
+#[expect(clippy::option_option, reason = "not said yet, and nothing, differ")]
 pub(crate) struct Keeper {
     /// `None` until its own node was read.
     pub(crate) turn: Option<Turn>,

@@ -39,10 +39,10 @@ fn roam(ways: u64) {
     }
 }
 
-/// Searches each plan of two devices, from where one of them is out.
-fn check(states: usize, threads: usize) {
+/// Searches each of these plans that has two devices, from where one of them is out.
+fn check(states: usize, threads: usize, searched: fn(&Plan) -> bool) {
     for from in [From::Draining, From::Back] {
-        for plan in plans::all().into_iter().filter(|it| it.wants.len() == 2) {
+        for plan in plans::all().into_iter().filter(|it| it.wants.len() == 2 && searched(it)) {
             let plan = Plan { from, ..plan };
             let Report { states, depth, at_rest, took, found } = search(&plan, states, threads);
             if let Some(trace) = found {
@@ -61,7 +61,8 @@ fn never_too_many_are_out_and_nobody_waits_for_ever_on_random_ways() {
 
 #[test]
 fn never_too_many_are_out_and_nobody_waits_for_ever_within_bounds() {
-    check(200, 1);
+    // Agents that end anywhere make many states: chance goes there, and the full check.
+    check(200, 1, |plan| plan.wants.iter().all(|(_, budget)| budget.crashes == 0));
 }
 
 #[test]
@@ -90,11 +91,11 @@ fn each_planted_fault_of_a_turn_is_caught_and_its_plan_is_sound_without_it() {
 #[test]
 #[ignore = "takes long: cargo test -p model -- --ignored --nocapture --test-threads=1"]
 fn in_full_random_ways_of_a_site() {
-    roam(500);
+    roam(200);
 }
 
 #[test]
 #[ignore = "takes long, see in_full_random_ways_of_a_site"]
 fn in_full_states_of_a_site() {
-    check(20_000, 2);
+    check(20_000, 2, |_| true);
 }

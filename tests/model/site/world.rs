@@ -264,13 +264,13 @@ impl Site {
             Effect::Read(id) => Event::Read(id, Ok(self.lease.as_deref().cloned().map(Box::new))),
             Effect::ReadCluster(id) => Event::Cluster(id, Ok(self.nodes(nth))),
             Effect::ReadMargin(id) => Event::Margin(id, self.margin(nth)),
-            Effect::Write(id, order) => Event::Wrote(id, self.store(*order)),
+            Effect::Write(id, order) => Event::Wrote(id, self.store(&order)),
             Effect::Stand(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_) => return None,
         })
     }
 
     /// Writes the Lease as the API server does.
-    pub(crate) fn store(&mut self, order: Order) -> Wrote {
+    fn store(&mut self, order: &Order) -> Wrote {
         let on = self.lease.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
         if on != order.on {
             return Wrote::Outdated;
