@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use baseosmgr::core::{Counter, PartitionChange};
+use outage::turn::rule::Mark;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
+use zedkube::core::Grant;
 
 use super::topics::{Disk, Fact, Who, Writer};
 use super::world::{Gate, Look, State, Task, Touched, Work};
@@ -132,11 +134,11 @@ impl State {
                 }
                 Effect::LastSync => synced = true,
                 Effect::Check => checks = true,
-                Effect::Say(_)
-                | Effect::Reason { .. }
-                | Effect::Question(_)
-                | Effect::Mark { .. }
-                | Effect::Sync => {}
+                Effect::Question(question) => {
+                    touched.files_of(Writer::Nodeagent);
+                    self.disk().run.question = Some(*question);
+                }
+                Effect::Say(_) | Effect::Reason { .. } | Effect::Mark { .. } | Effect::Sync => {}
                 // The machine's watchdog does what the device did not.
                 Effect::Exit(_) => return Err(Gone),
             }
@@ -147,9 +149,10 @@ impl State {
         if checks {
             // It reads the files itself, and nothing lies between that and the device.
             let answers = self.disk.run.progress.as_ref().map(|it| it.answers.clone()).unwrap_or_default();
-            // Nodes take no turns here, so that zedkube has nothing to be asked.
+            // Where nodes take no turns, zedkube has nothing to be asked.
+            let ours = self.scenario.kube.take_turns && self.disk.run.progress.is_some();
             let (status, forced) = (self.disk.run.status, self.disk.force);
-            let checked = Event::Checked { status, answers, forced, ours: false };
+            let checked = Event::Checked { status, answers, forced, ours };
             return self.tell(Fact::Nodeagent(checked), fuse, touched);
         }
         Ok(())
@@ -164,10 +167,8 @@ impl State {
         use zedkube::core::Effect;
         for effect in effects {
             // Nobody decides by the history, by what is said, or by who leads.
-            if !matches!(
-                effect,
-                Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_) | Effect::OutageAnswer(_)
-            ) {
+            let idle = matches!(effect, Effect::Say(_) | Effect::History(_) | Effect::Candidacy(_));
+            if !idle && (self.scenario.kube.take_turns || !matches!(effect, Effect::OutageAnswer(_))) {
                 burn(fuse)?;
             }
             match effect {
@@ -187,13 +188,20 @@ impl State {
                     self.judge_status(status);
                     self.disk().run.status = Some(status);
                 }
-                Effect::Probe(run) => self.begin(run, Work::Probe),
-                Effect::Cordon(run, ..) => self.begin(run, Work::Cordon),
-                Effect::Drain(run, ..) => self.begin(run, Work::Drain),
-                Effect::Await(run, _) => self.begin(run, Work::Await),
+                Effect::Probe(run) => self.begin(run, Work::Probe, None),
+                Effect::Cordon(run, _, grant) => self.begin(run, Work::Cordon, Some(grant)),
+                Effect::Drain(run, (_, grant), ..) => self.begin(run, Work::Drain, Some(grant)),
+                Effect::Await(run, _) => self.begin(run, Work::Await, None),
+                Effect::Margin { run, .. } => self.begin(run, Work::Margin, None),
+                Effect::Turn(ask) => self.asks.push(ask),
+                Effect::OutageAnswer(answer) if self.scenario.kube.take_turns => {
+                    touched.files_of(Writer::Zedkube);
+                    self.disk().run.outage = Some(*answer);
+                }
                 Effect::Cancel => self.cancel(),
                 Effect::Look { nth, give_back, gate_open } => {
-                    if self.under.look.is_some() {
+                    // A turn that is lost twice begins a second one, which takes the place of the first.
+                    if self.under.look.is_some() && !self.scenario.kube.take_turns {
                         self.wrong("two looks at once");
                     }
                     if gate_open != (self.under.gate.told == Some(true)) {
@@ -204,11 +212,8 @@ impl State {
                 Effect::Gate(true) => self.under().gate = Gate { watched: true, told: None },
                 Effect::Gate(false) => self.under().gate.watched = false,
                 Effect::Guard => self.under().guard = Some(false),
-                // Nodes take no turns here: `outage` has a model of its own.
-                Effect::Preflight(_)
-                | Effect::Margin { .. }
-                | Effect::Turn(_)
-                | Effect::OutageAnswer(_)
+                Effect::OutageAnswer(_)
+                | Effect::Preflight(_)
                 | Effect::Say(_)
                 | Effect::History(_)
                 | Effect::Candidacy(_)
@@ -218,14 +223,22 @@ impl State {
         Ok(())
     }
 
-    fn begin(&mut self, run_id: u64, work: Work) {
-        let task = Task { run_id, work };
+    fn begin(&mut self, run_id: u64, work: Work, grant: Option<Grant>) {
+        let boot_id = self.boot_id();
+        // A cordon without a turn says nothing of one.
+        let mark = grant.filter(|it| it.fence > 0).map(|Grant { fence, lease_uid }| Mark {
+            fence,
+            lease_uid,
+            boot_id,
+        });
+        let task = Task { run_id, work, mark };
         // A wait for a change gives way to whatever comes next.
         if let Some(other) = self.under.task.as_ref().filter(|it| it.work != Work::Await) {
             let both = format!("two tasks: {task:?} beside {other:?}");
             self.wrong(both);
         }
-        if work == Work::Probe {
+        let first = if self.scenario.kube.take_turns { Work::Cordon } else { Work::Probe };
+        if work == first {
             self.under().ghost.failed_attempts = 0;
         }
         self.under().task = Some(task);
@@ -322,7 +335,7 @@ impl State {
         under.node.cordon = cordon;
         under.node.boot = under.boot;
         if cordon == CordonOwner::None {
-            under.node.drained = false;
+            (under.node.drained, under.node.mark) = (false, None);
             under.ghost.open();
         }
     }

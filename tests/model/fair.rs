@@ -147,13 +147,9 @@ impl State {
             next.seal(touched);
             return Some(next);
         }
-        let how = if self.scenario.away { How::Badly } else { How::Well };
-        let mut ready =
-            ALL.into_iter().filter(|who| self.takes_part(*who) && !self.runs(*who)).map(Action::Start);
-        let step = ready
-            .next()
-            .or_else(|| LINKS.iter().find(|link| self.has_news(**link)).map(|link| Action::Hear(*link)))
-            .or_else(|| (!self.under.results.is_empty()).then_some(Action::Result(0)))
+        let how = if self.is_away() { How::Badly } else { How::Well };
+        let step = self
+            .within()
             .or_else(|| self.under.task.as_ref().map(|_| Action::Task(how)))
             .or_else(|| self.under.look.map(|_| Action::Look(how)))
             .or_else(|| (self.under.guard == Some(true)).then_some(Action::Stir))
@@ -162,6 +158,16 @@ impl State {
             .or_else(|| self.gate_may(how).then_some(Action::Gate(how)))
             .or_else(|| self.under.device.as_ref().map(|_| Action::Device(How::Well)));
         step.and_then(|step| self.after(&step))
+    }
+
+    /// The next step of the benign run that takes nobody but the agents: they start, and hear what is new.
+    pub(crate) fn within(&self) -> Option<Action> {
+        let mut ready =
+            ALL.into_iter().filter(|who| self.takes_part(*who) && !self.runs(*who)).map(Action::Start);
+        ready
+            .next()
+            .or_else(|| LINKS.iter().find(|link| self.has_news(**link)).map(|link| Action::Hear(*link)))
+            .or_else(|| (!self.under.results.is_empty()).then_some(Action::Result(0)))
     }
 
     /// All clocks continue to the next moment at which anybody wants to be woken.

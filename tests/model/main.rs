@@ -13,6 +13,7 @@ mod outside;
 mod print;
 mod properties;
 mod scenarios;
+mod site;
 mod starts;
 mod steps;
 mod topics;

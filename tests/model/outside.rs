@@ -17,7 +17,7 @@ use super::world::{Look, State, Task, Touched, Work};
 
 impl State {
     pub(crate) fn fails(&mut self) {
-        if !self.scenario.away {
+        if !self.is_away() {
             self.under().left.failures -= 1;
         }
     }
@@ -34,7 +34,7 @@ impl State {
 
     pub(crate) fn task_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         use zedkube::core::Event;
-        let Some(Task { run_id: run, work }) = self.under().task.take() else { return Ok(()) };
+        let Some(Task { run_id: run, work, mark }) = self.under().task.take() else { return Ok(()) };
         let well = how == How::Well;
         let trouble = || "trouble".to_owned();
         match how {
@@ -62,19 +62,24 @@ impl State {
             Work::Cordon => {
                 if well && self.under.node.cordon == CordonOwner::None {
                     self.cordon(CordonOwner::Ours);
-                } else if well && self.under.node.cordon == CordonOwner::Ours {
+                }
+                if well && self.under.node.cordon == CordonOwner::Ours {
                     let under = self.under();
-                    under.node.boot = under.boot;
+                    (under.node.boot, under.node.mark) = (under.boot, mark);
                 }
                 let whose = self.under.node.cordon;
                 Event::Cordoned(run, if well { Ok(whose) } else { Err(trouble()) })
             }
             Work::Await => Event::BlockerChanged(run, "trouble".to_owned()),
+            Work::Margin => {
+                Event::Spared(run, if well { Ok("all are healthy".to_owned()) } else { Err(trouble()) })
+            }
             Work::Drain => match how {
                 How::Well => {
                     if self.under.node.cordon == CordonOwner::None {
                         // The engine puts the cordon back.
                         self.cordon(CordonOwner::Ours);
+                        self.under().node.mark = mark;
                     }
                     let under = self.under();
                     (under.node.drained, under.node.peopled) = (true, false);
@@ -106,6 +111,10 @@ impl State {
         let seen = if how == How::Well {
             // What is seen counts from here on, and what was proved before does not.
             self.under().ghost.undone = false;
+            if node.cordon != CordonOwner::Ours {
+                // Somebody has uncordoned: what was left behind goes.
+                self.under().node.mark = None;
+            }
             match node.cordon {
                 CordonOwner::None => {
                     self.cordon(CordonOwner::None);
@@ -160,6 +169,7 @@ impl State {
         self.tell(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)
     }
 
+    /// The device does what it was asked for, or refuses.
     pub(crate) fn device(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         let Some(order) = self.under().device.take() else { return Ok(()) };
         let operation = order.operation;

@@ -5,6 +5,7 @@
 //! | a point of the monotonic clock | how far ahead of the clock of its agent it is, in seconds; due is due |
 //! | the identity of a request | its place among the identities that the state speaks of |
 //! | any other wall time | nothing |
+//! | the number of a question before the machine goes down | its place among those identities |
 //! | numbers of runs, looks, asks and writes | nothing: whether a result is stale is told apart by the state itself |
 
 use std::cell::RefCell;
@@ -17,8 +18,11 @@ use topics::GoTime;
 
 /// Members of a journal that are points of the monotonic clock.
 const MILLIS: [&str; 2] = ["pause_end_ms: ", "attempt_ms: "];
+/// What stands before the number of a question, and of a request that a turn serves; as long as these are.
+const NUMBERS: [&str; 6] = ["number: ", "counter: ", "look: Some(", "Look(", "LastLook(", "LookedLast("];
+const LONG: usize = 9;
 /// Members whose numbers only count what has been.
-const COUNTS: [&str; 6] = ["run_id: ", "looks: ", "asks: ", "nth: ", "writes: ", "attempts: "];
+const COUNTS: [&str; 7] = ["run_id: ", "looks: ", "asks: ", "nth: ", "writes: ", "attempts: ", "calls: "];
 
 /// The fingerprint of one part of a state: its text, and the requests that it names, by their number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -92,13 +96,7 @@ fn normalize(text: &str, now: Mono, asked: &[GoTime], out: &mut String) -> Vec<u
                 out.push_str(&text[from..at]);
                 let written = &text[at..at + length];
                 match asked.iter().position(|it| it.to_string() == written) {
-                    Some(id) => {
-                        let place = ids.iter().position(|it| *it == id).unwrap_or_else(|| {
-                            ids.push(id);
-                            ids.len() - 1
-                        });
-                        write!(out, "#{place}").expect("a String takes all");
-                    }
+                    Some(id) => name(&mut ids, id, out),
                     None => out.push('T'),
                 }
                 at += length;
@@ -116,7 +114,7 @@ fn normalize(text: &str, now: Mono, asked: &[GoTime], out: &mut String) -> Vec<u
                 write!(out, "+{ahead}").expect("a String takes all");
                 from = at;
             }
-            b'r' | b'l' | b'a' | b'n' | b'w' if at > 0 && matches!(bytes[at - 1], b' ') => {
+            b'r' | b'l' | b'a' | b'n' | b'w' | b'c' if at > 0 && matches!(bytes[at - 1], b' ') => {
                 if let Some(word) = COUNTS.iter().find(|word| rest.starts_with(word.as_bytes())) {
                     at += word.len();
                     out.push_str(&text[from..at]);
@@ -128,11 +126,31 @@ fn normalize(text: &str, now: Mono, asked: &[GoTime], out: &mut String) -> Vec<u
                     at += 1;
                 }
             }
+            b'0'..=b'9' => {
+                let length = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+                if length >= LONG && NUMBERS.iter().any(|word| text[..at].ends_with(word)) {
+                    out.push_str(&text[from..at]);
+                    let number: usize = text[at..at + length].parse().expect("a number");
+                    // Beside the places of requests.
+                    name(&mut ids, number | 1 << 63, out);
+                    from = at + length;
+                }
+                at += length;
+            }
             _ => at += 1,
         }
     }
     out.push_str(&text[from..]);
     ids
+}
+
+/// Writes the place of `id` among those of this text.
+fn name(ids: &mut Vec<usize>, id: usize, out: &mut String) {
+    let place = ids.iter().position(|it| *it == id).unwrap_or_else(|| {
+        ids.push(id);
+        ids.len() - 1
+    });
+    write!(out, "#{place}").expect("a String takes all");
 }
 
 /// Whether a time of this model starts here.

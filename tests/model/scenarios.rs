@@ -49,6 +49,8 @@ pub(crate) struct Scenario {
     /// Agents may end in the middle of their effects, not only between two steps.
     pub(crate) within_steps: bool,
     pub(crate) kube: zedkube::Limits,
+    /// What zedkube reads of the cluster once, where nodes take turns.
+    pub(crate) learned: Option<zedkube::core::Learned>,
 }
 
 impl Scenario {
@@ -57,6 +59,8 @@ impl Scenario {
         // Few tries, so that failures come about; each value is said at once.
         let kube = zedkube::Limits {
             take_turns: false,
+            // It is tried where the core is.
+            preflight: false,
             cordon_tries: 2,
             drain_tries: 2,
             drain_gap_ms: 0,
@@ -86,6 +90,7 @@ impl Scenario {
             budget: Budget::default(),
             within_steps: false,
             kube,
+            learned: None,
         }
     }
 }

@@ -48,6 +48,7 @@ impl State {
                         .map(|(label, _)| label.to_string())
                         .collect(),
                     hv_type_kube: true,
+                    question: run.question.clone().unwrap_or_default(),
                     ..nodeagent::core::Found::default()
                 };
                 // Limits at which nodeagent restarts the device on its own account are not reached here.
@@ -63,12 +64,17 @@ impl State {
                 let resumes = answers.map(topics::Answer::id).collect();
                 self.under().ghost.resumes = resumes;
                 let limits = self.scenario.kube.clone();
-                let (core, effects) = Zedkube::new(limits, journal, boot_id, now, Self::booted_at(who));
+                let (mut core, effects) = Zedkube::new(limits, journal, boot_id, now, Self::booted_at(who));
+                core.answered(self.disk.run.outage.clone());
                 self.zedkube.core = Some(Arc::new(core));
                 self.for_zedkube(effects, fuse, touched)?;
                 if self.disk.leave == Leave::UnderWay {
                     let stands = zedkube::core::Event::Member(Membership::Leaving);
                     self.tell(Fact::Zedkube(stands), fuse, touched)?;
+                }
+                if let Some(learned) = self.scenario.learned.clone().filter(|_| !self.is_away()) {
+                    let learned = zedkube::core::Event::Learned(Box::new(learned));
+                    self.tell(Fact::Zedkube(learned), fuse, touched)?;
                 }
                 self.tell(
                     Fact::Zedkube(zedkube::core::Event::NodeKnown { name: "n1".to_owned() }),

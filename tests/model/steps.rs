@@ -1,9 +1,10 @@
 //! Everything that may happen next.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nodeagent::core::NodeAgent;
-use step::Core as _;
+use step::{Core as _, Mono};
 use topics::{CordonOwner, NodeDrainStatus};
 use zedagent::core::Zedagent;
 use zedkube::core::{Membership, Zedkube};
@@ -81,18 +82,18 @@ impl State {
         out.extend(LINKS.iter().filter(|link| self.has_news(**link)).map(|link| Action::Hear(*link)));
         out.extend((0..under.results.len()).map(Action::Result));
         if let Some(task) = &under.task {
-            if !self.scenario.away {
+            if !self.is_away() {
                 out.push(Action::Task(How::Well));
             }
-            if (left.failures > 0 || self.scenario.away) && task.work != Work::Await {
+            if (left.failures > 0 || self.is_away()) && task.work != Work::Await {
                 out.push(Action::Task(How::Badly));
             }
         }
         if under.look.is_some() {
-            if !self.scenario.away {
+            if !self.is_away() {
                 out.push(Action::Look(How::Well));
             }
-            if left.failures > 0 || self.scenario.away {
+            if left.failures > 0 || self.is_away() {
                 out.push(Action::Look(How::Badly));
             }
         }
@@ -153,7 +154,7 @@ impl State {
 
     /// Whether the gate, as far as it is watched, may open, or shut.
     pub(crate) fn gate_may(&self, how: How) -> bool {
-        let (gate, away) = (self.under.gate, self.scenario.away);
+        let (gate, away) = (self.under.gate, self.is_away());
         gate.watched
             && match how {
                 How::Well => !away && gate.told != Some(true),
@@ -182,6 +183,54 @@ impl State {
         }
         next.seal(touched);
         Some(next)
+    }
+
+    /// The state in which zedkube has heard this of the keeper of its turn.
+    pub(crate) fn told(&self, event: zedkube::core::Event) -> Self {
+        step::plant(self.scenario.fault);
+        let mut next = self.clone();
+        let mut touched = Touched::default();
+        if next.tell(Fact::Zedkube(event), &mut None, &mut touched) == Err(Gone) {
+            next.boot();
+            touched = Touched::ALL;
+        }
+        next.seal(touched);
+        next
+    }
+
+    /// The state in which the clock of an agent shows this.
+    pub(crate) fn at(&self, who: Who, now: Mono) -> Self {
+        let mut next = self.clone();
+        next.set_now(who, now);
+        next.seal(Touched::ALL);
+        next
+    }
+
+    /// The state after some time.
+    pub(crate) fn later(&self, wait: Duration) -> Self {
+        let mut next = self.clone();
+        for who in ALL {
+            next.set_now(who, self.now(who) + wait);
+        }
+        next.seal(Touched::ALL);
+        next
+    }
+
+    /// The state in which its agents do not reach the API, or do again.
+    pub(crate) fn parted(&self, parted: bool) -> Self {
+        let mut next = self.clone();
+        next.under().parted = parted;
+        next.seal(Touched::default());
+        next
+    }
+
+    /// The state in which a person has written the node.
+    pub(crate) fn by_hand(&self, cordon: CordonOwner) -> Self {
+        let mut next = self.clone();
+        next.under().node.cordon = cordon;
+        next.undo();
+        next.seal(Touched::default());
+        next
     }
 
     fn actor(action: &Action) -> Option<Who> {

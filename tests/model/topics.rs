@@ -11,8 +11,8 @@ use nodeagent::core::{Partition, Resumed, Source, Wish};
 use requester::Membership;
 use topics::{
     BaseOsConfig, BaseOsStatus, ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, DrainJournal,
-    NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester, ZbootStatus,
-    ZedAgentStatus,
+    NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, OutageAnswer, OutageQuestion,
+    Requester, ZbootStatus, ZedAgentStatus,
 };
 use zedagent::core::Wanted;
 use zedkube::core::{Force, Membership as InCluster};
@@ -73,6 +73,8 @@ pub(crate) struct Volatile {
     pub(crate) zedagent: Option<Box<ZedAgentStatus>>,
     pub(crate) nodeagent: Option<Box<NodeAgentStatus>>,
     pub(crate) latched: Option<Resumed>,
+    pub(crate) question: Option<OutageQuestion>,
+    pub(crate) outage: Option<OutageAnswer>,
     pub(crate) zboot: BTreeMap<Label, ZbootStatus>,
     pub(crate) tested: BTreeMap<Label, bool>,
     pub(crate) images: BTreeMap<String, BaseOsStatus>,
@@ -158,6 +160,8 @@ links! {
     TestBToBaseosmgr: Nodeagent => Baseosmgr,
     ForceToBaseosmgr: Person => Baseosmgr,
     FallbackToBaseosmgr: Zedagent => Baseosmgr,
+    QuestionToZedkube: Nodeagent => Zedkube,
+    AnswerToNodeagent: Zedkube => Nodeagent,
 }
 
 impl Link {
@@ -250,6 +254,12 @@ impl Link {
                 let status = run.zedagent.iter().filter(|it| it.config_get_status != ConfigGetStatus::Never);
                 status.map(|it| Fact::Baseosmgr(B::FallbackCounter(it.force_fallback_counter))).collect()
             }
+            Self::QuestionToZedkube => {
+                run.question.iter().map(|it| Fact::Zedkube(K::Question(it.clone()))).collect()
+            }
+            Self::AnswerToNodeagent => {
+                run.outage.iter().map(|it| Fact::Nodeagent(N::Answer(it.clone()))).collect()
+            }
         }
     }
 
@@ -291,7 +301,9 @@ impl Link {
             | Self::ForceToZedkube
             | Self::ProgressToBaseosmgr
             | Self::TestAToBaseosmgr
-            | Self::ForceToBaseosmgr => Vec::new(),
+            | Self::ForceToBaseosmgr
+            | Self::QuestionToZedkube
+            | Self::AnswerToNodeagent => Vec::new(),
         }
     }
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 use agent::zboot::{Label, Partition, PartitionState, Partitions};
 use baseosmgr::core::BaseOs;
 use nodeagent::core::{NodeAgent, Order};
+use outage::keeper::Ask;
+use outage::turn::rule::Mark;
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DeviceOp, GoTime, NodeDrainRequest};
 use zedagent::core::Zedagent;
@@ -32,6 +34,8 @@ pub(crate) struct Task {
     /// The run that it belongs to.
     pub(crate) run_id: u64,
     pub(crate) work: Work,
+    /// What a cordon of it says about its turn.
+    pub(crate) mark: Option<Mark>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +45,8 @@ pub(crate) enum Work {
     Drain,
     /// Waits for a change of what held the last attempt up.
     Await,
+    /// Asks etcd and its members whether this node can be spared, without the API.
+    Margin,
 }
 
 /// zedkube's look at the node.
@@ -65,6 +71,8 @@ pub(crate) struct Node {
     pub(crate) cordon: CordonOwner,
     /// The boot in which a cordon of ours was written.
     pub(crate) boot: u32,
+    /// The turn in which that was, where nodes take turns. Somebody's uncordon leaves it behind.
+    pub(crate) mark: Option<Mark>,
     /// Empty, proved so while it was cordoned, and cordoned ever since.
     pub(crate) drained: bool,
     /// A pod has come that would have to leave.
@@ -87,6 +95,8 @@ pub(crate) struct Under {
     /// What the device was asked for.
     pub(crate) device: Option<Order>,
     pub(crate) boot: u32,
+    /// Its agents do not reach the Kubernetes API.
+    pub(crate) parted: bool,
     pub(crate) left: Budget,
     /// Changes of the config that have come.
     pub(crate) changed: u32,
@@ -143,6 +153,8 @@ pub(crate) struct State {
     pub(crate) asked: Arc<Vec<GoTime>>,
     /// Topics with something new in them, by [`Link::index`].
     pub(crate) news: u32,
+    /// What the keeper of its turn is asked; `site` hears it at once.
+    pub(crate) asks: Vec<Ask>,
     prints: [Print; 10],
     pub(crate) fingerprint: u64,
 }
@@ -210,7 +222,7 @@ impl State {
             run: Volatile::default(),
         };
         let under = Under {
-            node: Node { cordon: scenario.cordon, boot: 0, drained: false, peopled: false },
+            node: Node { cordon: scenario.cordon, boot: 0, mark: None, drained: false, peopled: false },
             task: None,
             look: None,
             guard: None,
@@ -219,6 +231,7 @@ impl State {
             results: Vec::new(),
             device: None,
             boot: 1,
+            parted: false,
             left: scenario.budget,
             changed: 0,
             ghost: Ghost::default(),
@@ -235,6 +248,7 @@ impl State {
             heard: Arc::new(vec![None; LINKS.len()]),
             asked: Arc::new(Vec::new()),
             news: 0,
+            asks: Vec::new(),
             prints: Default::default(),
             fingerprint: 0,
         };
@@ -305,6 +319,17 @@ impl State {
         who != Who::Baseosmgr || self.scenario.with_images
     }
 
+    /// Whether this topic is used: where no turns are taken, nothing is asked before the machine goes down.
+    fn is_used(&self, link: Link) -> bool {
+        let of_turns = matches!(link, Link::QuestionToZedkube | Link::AnswerToNodeagent);
+        self.takes_part(link.who()) && (!of_turns || self.scenario.kube.take_turns)
+    }
+
+    /// Whether the Kubernetes API is out of reach.
+    pub(crate) fn is_away(&self) -> bool {
+        self.scenario.away || self.under.parted
+    }
+
     pub(crate) fn disk(&mut self) -> &mut Disk {
         Arc::make_mut(&mut self.disk)
     }
@@ -325,6 +350,7 @@ impl State {
             Who::Nodeagent => self.nodeagent.core = None,
             Who::Zedkube => {
                 self.zedkube.core = None;
+                self.asks.clear();
                 (under.task, under.look, under.guard, under.late) = (None, None, None, None);
                 under.gate = Gate::default();
             }
@@ -367,7 +393,7 @@ impl State {
             self.under().ghost.keep_only(&standing);
         }
         for link in LINKS.iter().filter(|link| touched.files[link.writer() as usize]) {
-            let news = self.takes_part(link.who()) && self.runs(link.who()) && {
+            let news = self.is_used(*link) && self.runs(link.who()) && {
                 let heard = self.heard[link.index()].as_ref();
                 let level = link.level(&self.disk);
                 let from = link.beside(&level);
@@ -399,8 +425,8 @@ impl State {
         let zedagent =
             (&disk.counters, &disk.pending, run.member, run.image, &run.requests[0], &run.zedagent);
         files(Writer::Zedagent, &zedagent);
-        files(Writer::Nodeagent, &(&run.nodeagent, &run.latched, &run.tested));
-        files(Writer::Zedkube, &(&disk.journal, disk.leave, &run.status, &run.progress));
+        files(Writer::Nodeagent, &(&run.nodeagent, &run.latched, &run.tested, &run.question));
+        files(Writer::Zedkube, &(&disk.journal, disk.leave, &run.status, &run.progress, &run.outage));
         let baseosmgr = (&disk.saved, &disk.partitions, &run.requests[1], &run.zboot, &run.images);
         files(Writer::Baseosmgr, &baseosmgr);
         files(Writer::Person, &(disk.config, disk.force, run.looked_in, &run.requests[2]));

@@ -217,10 +217,11 @@ impl NodeAgent {
         self.held_by = held;
     }
 
-    /// zedkube says something else: whoever is held looks again.
+    /// zedkube says something else: whoever is held looks again, and whoever has asked did so about another state of the
+    /// node.
     pub(super) fn drain_moved(&mut self, now: Mono) {
-        if let Phase::Held { again_at, .. } = &mut self.phase {
-            *again_at = now;
+        if let Phase::Held { order, .. } | Phase::Looking { order, .. } = &self.phase {
+            self.phase = Phase::Held { order: order.clone(), again_at: now };
         }
     }
 

@@ -260,7 +260,7 @@ impl Turn {
         }
     }
 
-    /// The watch shows a value. Whoever wants no turn and has none, or is far back in the queue, takes it as it is; others
+    /// The watch shows a value. Whoever wants no turn and is not in it, or is far back in the queue, takes it as it is; others
     /// ask the store.
     pub(super) fn changed(&mut self, now: Mono, value: Option<Box<Held>>) {
         let known = match (&self.seen, &value) {
@@ -273,7 +273,8 @@ impl Turn {
         if known {
             return;
         }
-        let ours = |held: &Held| held.record.holder(&self.me.node, &self.me.uid).is_some();
+        let Me { node, uid, .. } = &self.me;
+        let ours = |it: &Held| it.record.holder(node, uid).is_some() || it.record.waits(node);
         if (self.idle || self.stays_out()) && self.call.is_none() && !value.as_deref().is_some_and(ours) {
             self.seen = value.map_or(KnownLease::Absent, KnownLease::There);
             return;

@@ -184,7 +184,10 @@ impl Zedkube {
         self.drain.begin(now, request, &self.answers, &self.node, out);
         self.answers.drain_begins();
         self.care.guard_ended();
-        if self.drain.keeps_cordon(&self.node) || self.care.cordon() != CordonOwner::Ours {
+        // A cordon of an earlier boot, not seen yet, would hold up all whose turn comes before ours.
+        let may_be_left = self.node.limits.take_turns && !self.care.knows_cordon();
+        let has_to_go = self.care.cordon() == CordonOwner::Ours || may_be_left;
+        if self.drain.keeps_cordon(&self.node) || !has_to_go {
             self.care.rest();
         } else {
             self.care.check_at(now);

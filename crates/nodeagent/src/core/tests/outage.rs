@@ -154,6 +154,17 @@ fn beside_a_zedkube_that_does_not_answer_a_worker_goes_marked_and_a_server_waits
 }
 
 #[test]
+fn u1_a_node_whose_drain_is_undone_while_zedkube_does_not_answer_stays_up() {
+    let mut bench = drained(OutageRole::Worker, Reboot);
+    bench.wait(299);
+    assert_eq!((bench.operations().len(), marks(&bench).len()), (0, 0));
+    // Its word about the node counts, whatever it does not answer.
+    bench.drain(DrainStatus::Requested, Requester::DeviceOp);
+    bench.wait(600);
+    assert_eq!((bench.operations().len(), marks(&bench).len()), (0, 0));
+}
+
+#[test]
 fn zedkubes_word_that_the_lease_could_not_be_read_goes_beside_the_reason() {
     let mut bench = drained(OutageRole::Worker, Reboot);
     answer(&mut bench, OutageVerdict::Go, |it| {

@@ -468,5 +468,8 @@ fn who_wants_no_turn_hears_who_holds_one_without_a_call_and_clears_an_entry_of_i
     stage.edit(|record| record.holders.push(holder("a", 3)));
     stage.serve();
     assert_eq!(stage.record().holder_identity(), "b,c");
+    stage.edit(|record| record.queue = vec![waiter("a", Class::Worker), waiter("d", Class::Worker)]);
+    stage.serve();
+    assert_eq!(stage.record().queue, [waiter("d", Class::Worker)], "it would hold up those behind it");
     assert_eq!(stage.turn.standing(), TurnState::NotWanted { idle: true });
 }

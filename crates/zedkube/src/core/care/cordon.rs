@@ -178,8 +178,10 @@ impl CordonCleanup {
         self.check_at(now);
     }
 
-    /// A cordon was sent.
+    /// A cordon was sent: the node is checked once its drain is over.
     pub(crate) fn cordon_sent(&mut self) {
+        self.rest();
+        self.guard_ended();
         self.in_flight = CordonInFlight::Possible;
     }
 

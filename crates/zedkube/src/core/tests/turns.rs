@@ -5,6 +5,7 @@
 mod alone;
 mod away;
 mod cordon;
+mod earlier_boot;
 mod preflight;
 
 use std::time::Duration;

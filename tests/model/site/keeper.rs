@@ -1,0 +1,228 @@
+//! The keeper of one node's turn, as `outage::keeper` runs it: the real `Turn`, one call at a time, what it is asked and
+//! what it says.
+
+use std::collections::VecDeque;
+
+use outage::keeper::{Ask, Wish};
+use outage::turn::core::Turn;
+use outage::turn::event::{Effect, Event, Trouble, TurnState, Unconfirmed, Waiting, Want, Wrote};
+use outage::turn::record::{Class, Held, Phase};
+use outage::turn::rule::{Me, Rule};
+use step::{Core as _, Mono};
+use zedkube::core::Event as KeeperReport;
+
+/// A keeper, from the first question of its zedkube to the end of that.
+#[derive(Debug, Clone)]
+#[expect(clippy::option_option, reason = "not said yet, and nothing, differ")]
+pub(crate) struct Keeper {
+    /// `None` until its own node was read.
+    pub(crate) turn: Option<Turn>,
+    since: Mono,
+    /// The reading of its own node has failed, and is made again.
+    failed: bool,
+    want: Option<Option<Wish>>,
+    gate: Option<bool>,
+    phase: Option<Phase>,
+    /// Questions that wait for its own node.
+    waits: Vec<Ask>,
+    /// The call that is under way.
+    pub(crate) call: Option<Effect>,
+    /// The answer to it, which is on the way.
+    pub(crate) carried: Option<Event>,
+    /// What zedkube has not heard yet.
+    pub(crate) told: VecDeque<KeeperReport>,
+    /// Other agents are answered that it neither has nor wants a turn.
+    pub(crate) idle: bool,
+    /// The version that the watch has shown last; `None` before its first word.
+    pub(crate) shown: Option<Option<String>>,
+    servers_out: Option<Vec<String>>,
+}
+
+impl Keeper {
+    pub(crate) fn new(now: Mono) -> Self {
+        Self {
+            turn: None,
+            since: now,
+            failed: false,
+            want: None,
+            gate: None,
+            phase: None,
+            waits: Vec::new(),
+            call: None,
+            carried: None,
+            told: VecDeque::new(),
+            idle: false,
+            shown: None,
+            servers_out: None,
+        }
+    }
+
+    /// Hears what zedkube asks.
+    pub(crate) fn ask(&mut self, now: Mono, ask: Ask, class: &Class) {
+        match &ask {
+            Ask::Want(want) => self.want = Some(want.clone()),
+            Ask::Gate(open) => self.gate = Some(*open),
+            Ask::Phase(phase) => self.phase = Some(phase.clone()),
+            Ask::Confirm | Ask::LastLook(_) | Ask::Look | Ask::Retry(_) => {}
+        }
+        if self.turn.is_some() {
+            self.hear(now, event(ask, class));
+        } else if matches!(ask, Ask::Confirm | Ask::LastLook(_)) {
+            self.waits.push(ask);
+            if self.failed {
+                self.unread();
+            }
+        } else if self.failed {
+            self.unread();
+        }
+    }
+
+    /// Its own node was read.
+    pub(crate) fn known(&mut self, now: Mono, me: Me, class: &Class, chance: u64) {
+        self.told.push_back(KeeperReport::Server(me.server));
+        self.turn = Some(Turn::new(me, chance));
+        let want = self.want.clone().map(|it| event(Ask::Want(it), class));
+        let levels = [want, self.gate.map(Event::Gate), self.phase.clone().map(Event::Phase)];
+        for event in levels.into_iter().flatten().chain([Event::Tick]) {
+            self.hear(now, event);
+        }
+        for ask in std::mem::take(&mut self.waits) {
+            self.hear(now, event(ask, class));
+        }
+    }
+
+    /// Its own node cannot be read.
+    fn unread(&mut self) {
+        self.failed = true;
+        let why = "no answer".to_owned();
+        if let Some(Some(_)) = &self.want {
+            let waiting = Waiting {
+                nodes: Vec::new(),
+                rule: Rule::Api,
+                why: why.clone(),
+                since: self.since,
+                place: None,
+                next: String::new(),
+            };
+            let told = KeeperReport::Turn(Box::new(TurnState::Waiting(Box::new(waiting))));
+            // LogEvent again it is no news.
+            if !self.told.contains(&told) {
+                self.told.push_back(told);
+            }
+        }
+        for ask in std::mem::take(&mut self.waits) {
+            self.told.push_back(match ask {
+                Ask::LastLook(number) => {
+                    let margin = Err("whether this node is a server is not known".to_owned());
+                    KeeperReport::LookedLast(
+                        number,
+                        Err(Unconfirmed::Unreachable { why: why.clone(), margin }),
+                    )
+                }
+                Ask::Confirm | Ask::Want(_) | Ask::Gate(_) | Ask::Phase(_) | Ask::Look | Ask::Retry(_) => {
+                    KeeperReport::TurnConfirmed(Err(Unconfirmed::Unknown(why.clone())))
+                }
+            });
+        }
+    }
+
+    /// The turn hears a fact; what it asks for is kept, what it says is on its way to zedkube.
+    pub(crate) fn hear(&mut self, now: Mono, event: Event) {
+        let Some(turn) = &mut self.turn else { return };
+        let effects = turn.step(now, event);
+        let servers = turn.servers_out();
+        if servers.is_some() && servers != self.servers_out {
+            self.servers_out.clone_from(&servers);
+            self.told.push_back(KeeperReport::ServersOut(servers.unwrap_or_default()));
+        }
+        for effect in effects {
+            match effect {
+                Effect::Stand(standing) => {
+                    self.idle = standing == TurnState::NotWanted { idle: true };
+                    self.told.push_back(KeeperReport::Turn(Box::new(standing)));
+                }
+                Effect::Confirmed(result) => self.told.push_back(KeeperReport::TurnConfirmed(result)),
+                Effect::LookedLast(number, result) => {
+                    self.told.push_back(KeeperReport::LookedLast(number, result))
+                }
+                Effect::Say(_) => {}
+                Effect::Read(_) | Effect::ReadCluster(_) | Effect::ReadMargin(_) | Effect::Write(..) => {
+                    assert!(self.call.is_none(), "one call at a time");
+                    self.call = Some(effect);
+                }
+            }
+        }
+    }
+
+    /// Whether a call is under way.
+    pub(crate) fn calls(&self) -> bool {
+        self.turn.is_none() || self.call.is_some()
+    }
+
+    /// The reading of its own node has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// When its turn wants to be woken.
+    pub(crate) fn due(&self) -> Option<Mono> {
+        self.turn.as_ref()?.next_wake()
+    }
+
+    /// The call has come to its end.
+    pub(crate) fn answer(&mut self, now: Mono, answer: Event) {
+        (self.call, self.carried) = (None, None);
+        self.hear(now, answer);
+    }
+
+    /// No answer comes to the call that is under way, whether it was carried out or not.
+    pub(crate) fn lose(&mut self, now: Mono) {
+        let lost = "no answer".to_owned();
+        let answer = match &self.call {
+            None => return self.unread(),
+            Some(Effect::Read(id)) => Event::Read(*id, Err(Trouble::NoAnswer(lost))),
+            Some(Effect::ReadCluster(id)) => Event::Cluster(*id, Err(Trouble::NoAnswer(lost))),
+            Some(Effect::ReadMargin(id)) => Event::Margin(*id, Err(lost)),
+            Some(Effect::Write(id, _)) => Event::Wrote(*id, Wrote::Unknown(lost)),
+            Some(Effect::Stand(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_)) => return,
+        };
+        self.answer(now, answer);
+    }
+
+    /// The watch shows this Lease.
+    pub(crate) fn watch(&mut self, now: Mono, lease: Option<&Held>) {
+        self.shown = Some(lease.map(|it| it.resource_version.clone()));
+        self.hear(now, Event::Changed(lease.cloned().map(Box::new)));
+    }
+
+    /// What a fingerprint sees of it; numbers of calls matter to nobody.
+    pub(crate) fn shape(&self) -> impl std::fmt::Debug + '_ {
+        // Which call it is, the turn knows.
+        let write = self
+            .call
+            .as_ref()
+            .and_then(|it| if let Effect::Write(_, order) = it { Some(order) } else { None });
+        let text = self.carried.as_ref().map(|it| format!("{it:?}"));
+        let carried = text.and_then(|it| it.split_once(',').map(|(_, result)| result.to_owned()));
+        let levels = (&self.want, self.gate, &self.phase, self.failed, self.idle, &self.shown);
+        (&self.turn, write, carried, &self.told, &self.waits, levels)
+    }
+}
+
+fn event(ask: Ask, class: &Class) -> Event {
+    match ask {
+        Ask::Want(wish) => Event::Want(wish.map(|Wish { op, counter, emergency, fit }| Want {
+            op,
+            counter,
+            class: class.clone(),
+            emergency,
+            fit,
+        })),
+        Ask::Look => Event::Look,
+        Ask::Confirm => Event::Confirm,
+        Ask::LastLook(number) => Event::LastLook(number),
+        Ask::Retry(why) => Event::Retry(why),
+        Ask::Gate(open) => Event::Gate(open),
+        Ask::Phase(phase) => Event::Phase(phase),
+    }
+}

@@ -1,0 +1,233 @@
+//! Random ways through a plan, and the search through its states.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stateright::{Checker as _, HasDiscoveries, Model, Property};
+
+use super::fair::Fair;
+use super::plans::Plan;
+use super::steps::Step;
+use super::world::Site;
+use crate::steps::Action;
+use crate::wander::Chance;
+
+/// A limit that is due later passes hardly ever while anything else can happen.
+const SOON: Duration = Duration::from_secs(60);
+
+/// No way is longer.
+const LONGEST: usize = 800;
+/// From one state of so many the benign run is worked out.
+const SAMPLED: usize = 64;
+const SAMPLED_BY_SEARCH: u64 = 256;
+
+/// Steps to a fault.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub(crate) steps: Vec<Step>,
+    /// How far the benign run went on from there.
+    pub(crate) then: usize,
+    pub(crate) what: String,
+    pub(crate) site: Box<Site>,
+}
+
+/// What the ways have met.
+#[derive(Debug)]
+pub(crate) struct Wandered {
+    pub(crate) steps: usize,
+    pub(crate) at_rest: usize,
+    pub(crate) boots: u32,
+    pub(crate) took: Duration,
+    /// The number of the way, and the fault at its end.
+    pub(crate) found: Option<(u64, Trace)>,
+}
+
+/// Trouble comes seldom, so that it finds things far from their start; a gate takes its time.
+fn is_seldom(step: &Step) -> bool {
+    match step {
+        Step::Of(_, action) => matches!(
+            action,
+            Action::Crash(_)
+                | Action::Power
+                | Action::Within(..)
+                | Action::Force(_)
+                | Action::ByHand(_)
+                | Action::Change(_)
+                | Action::Gate(_)
+        ),
+        Step::Lose(_)
+        | Step::CarryOut(_)
+        | Step::Part(_)
+        | Step::Release(_)
+        | Step::DeleteLease
+        | Step::RestoreLease(_) => true,
+        Step::KeeperReport(_)
+        | Step::Serve(_)
+        | Step::Answer(_)
+        | Step::Watch(_)
+        | Step::Wake(_)
+        | Step::Join(_)
+        | Step::Missed(_)
+        | Step::On(_)
+        | Step::Time
+        | Step::Uncordon(_) => false,
+    }
+}
+
+fn is_change(step: &Step) -> bool {
+    matches!(step, Step::Of(_, Action::Change(_)))
+}
+
+/// Time passes seldom while something else can happen.
+fn is_time(step: &Step) -> bool {
+    matches!(step, Step::Time | Step::Wake(_) | Step::Of(_, Action::Wake(_)))
+}
+
+/// Picks what happens: trouble seldom; time seldom, mostly what is due first, and limits of minutes hardly ever while
+/// anything else can happen.
+fn choose(site: &Site, all: &[Step], chance: &mut Chance) -> Option<Step> {
+    let (seldom, often): (Vec<&Step>, Vec<&Step>) = all.iter().partition(|it| is_seldom(it));
+    let (times, others): (Vec<&Step>, Vec<&Step>) = often.into_iter().partition(|it| is_time(it));
+    let soonest = times.iter().min_by_key(|it| site.wait(it)).copied();
+    let is_soon = soonest.is_some_and(|it| site.wait(it) <= SOON);
+    let (trouble, any) = (chance.below(16) == 0, chance.below(8) == 0);
+    let time = chance.below(if is_soon { 6 } else { 96 }) == 0;
+    let choice = if trouble && !seldom.is_empty() || times.is_empty() && others.is_empty() {
+        seldom
+    } else if others.is_empty() || time && !times.is_empty() {
+        if any { times } else { soonest.into_iter().collect() }
+    } else {
+        others
+    };
+    choice.get(chance.below(choice.len().max(1))).map(|it| (*it).clone())
+}
+
+/// Goes the ways of these numbers.
+pub(crate) fn wander(plan: &Plan, ways: std::ops::Range<u64>) -> Wandered {
+    let clock = agent::Clock::new();
+    let start = clock.now();
+    let fair = Fair::default();
+    let first = Site::new(&Arc::new(plan.clone()));
+    let (mut steps, mut boots, mut found) = (0, 0, None);
+    let mut all = Vec::new();
+    for way in ways {
+        let mut chance = Chance(way);
+        let mut site = first.clone();
+        let mut taken = Vec::new();
+        while taken.len() < LONGEST && found.is_none() {
+            all.clear();
+            site.steps(&mut all);
+            let rests = all.iter().all(|it| is_seldom(it) && !is_change(it) || is_time(it));
+            if rests && site.unfulfilled().is_empty() {
+                break;
+            }
+            let Some(step) = choose(&site, &all, &mut chance) else { break };
+            let Some(next) = site.after(&step) else { continue };
+            taken.push(step);
+            site = next;
+            steps += 1;
+            if let Some(wrong) = site.wrong.clone() {
+                found = Some((wrong, site.clone(), 0));
+            } else if chance.below(SAMPLED) == 0 || taken.len() == LONGEST {
+                found = fair.check(&site).err().map(|stuck| (stuck.why, *stuck.at, stuck.steps));
+            }
+        }
+        boots += site.members.iter().map(|it| it.state.under.boot - 1).sum::<u32>();
+        if let Some((what, site, then)) = found {
+            let trace = Trace { steps: taken, then, what, site: Box::new(site) };
+            return Wandered {
+                steps,
+                at_rest: fair.states(),
+                boots,
+                took: clock.now().since(start),
+                found: Some((way, trace)),
+            };
+        }
+    }
+    Wandered { steps, at_rest: fair.states(), boots, took: clock.now().since(start), found: None }
+}
+
+const NEVER_TOO_MANY: &str = "never too many are out";
+const NEVER_STUCK: &str = "never stuck";
+
+/// A plan with the cores in it.
+struct Devices {
+    plan: Arc<Plan>,
+    fair: Fair,
+}
+
+impl Model for Devices {
+    type State = Site;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<Site> {
+        let site = Site::new(&self.plan);
+        // Whatever is on its way at the start has come.
+        vec![
+            (0..)
+                .try_fold(site, |site, _: u32| site.within().and_then(|it| site.after(&it)).ok_or(site))
+                .unwrap_err(),
+        ]
+    }
+
+    fn actions(&self, state: &Site, actions: &mut Vec<Step>) {
+        state.calm_steps(actions);
+    }
+
+    fn next_state(&self, last: &Site, action: Step) -> Option<Site> {
+        last.calm_after(&action)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(NEVER_TOO_MANY, |_, site: &Site| site.wrong.is_none()),
+            Property::always(NEVER_STUCK, |model: &Self, site: &Site| {
+                let sampled = site.fingerprint.is_multiple_of(SAMPLED_BY_SEARCH);
+                site.wrong.is_some() || !sampled || model.fair.check(site).is_ok()
+            }),
+        ]
+    }
+}
+
+/// What the search has found.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) states: usize,
+    pub(crate) depth: usize,
+    pub(crate) at_rest: usize,
+    pub(crate) took: Duration,
+    pub(crate) found: Option<Trace>,
+}
+
+/// Searches so many states, breadth first, and a block more for each thread.
+pub(crate) fn search(plan: &Plan, states: usize, threads: usize) -> Report {
+    let clock = agent::Clock::new();
+    let start = clock.now();
+    let model = Devices { plan: Arc::new(plan.clone()), fair: Fair::default() };
+    let checker = model
+        .checker()
+        .threads(threads)
+        .target_state_count(states)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
+    let found = [NEVER_TOO_MANY, NEVER_STUCK].into_iter().find_map(|property| {
+        let path = checker.discovery(property)?;
+        let site = path.last_state().clone();
+        let (what, site, then) = match (&site.wrong, Fair::default().check(&site)) {
+            (Some(wrong), _) => (wrong.clone(), Box::new(site), 0),
+            (None, Err(stuck)) => (stuck.why, stuck.at, stuck.steps),
+            (None, Ok(())) => {
+                ("another state of the same fingerprint is stuck".to_owned(), Box::new(site), 0)
+            }
+        };
+        Some(Trace { steps: path.into_actions(), then, what, site })
+    });
+    Report {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        at_rest: checker.model().fair.states(),
+        took: clock.now().since(start),
+        found,
+    }
+}

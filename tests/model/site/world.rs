@@ -1,0 +1,338 @@
+//! A site of several devices as a value: each with its four cores and the keeper of its turn, the one Lease that they
+//! share, their nodes as the others see them.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use outage::turn::event::{Effect, Event, Wrote};
+use outage::turn::record::{Class, Held, LeaseWrite, Record};
+use outage::turn::rule::{Me, NodeSeen};
+use step::Mono;
+use topics::CordonOwner;
+
+use super::keeper::Keeper;
+use super::plans::{From, Plan};
+use super::steps::Step;
+use crate::print::Print;
+use crate::steps::Action;
+use crate::topics::Who;
+use crate::world::State;
+
+/// So many states of the Lease are kept, to be restored.
+const KEPT: usize = 4;
+
+/// A device of the site.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) state: State,
+    pub(crate) keeper: Option<Keeper>,
+    /// The machine is off; whether the cluster has noticed that.
+    pub(crate) off: Option<bool>,
+    /// The boot that its Node shows.
+    pub(crate) shown: u32,
+    /// The boot in which it went out.
+    pub(crate) out: Option<u32>,
+    /// The boot in which it went down, or may, for a documented reason without a turn.
+    pub(crate) excused: Option<u32>,
+    /// Its pods are being evicted; its device was asked to go down.
+    pub(crate) drains: bool,
+    pub(crate) goes: bool,
+    /// Its last question before going down, and the servers that were off then and ever since.
+    pub(crate) looks: Option<u64>,
+    pub(crate) missing: Vec<usize>,
+    print: u64,
+}
+
+/// How often what may still happen to the site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Trouble {
+    /// Answers that do not come, to calls that were carried out or not.
+    pub(crate) lost: u8,
+    /// Calls that are carried out long before their answer comes.
+    pub(crate) slow: u8,
+    /// Devices that do not reach the API for a while.
+    pub(crate) parted: u8,
+    /// The Lease is deleted.
+    pub(crate) deletions: u8,
+    /// It is restored to an older state.
+    pub(crate) restores: u8,
+    /// An operator releases a turn.
+    pub(crate) releases: u8,
+}
+
+/// A state of the model.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) members: Vec<Arc<Member>>,
+    pub(crate) lease: Option<Arc<Held>>,
+    /// Earlier states of it, oldest first.
+    pub(crate) older: Vec<Arc<Held>>,
+    pub(crate) writes: u32,
+    pub(crate) leases: u32,
+    pub(crate) left: Trouble,
+    pub(crate) wrong: Option<String>,
+    pub(crate) fingerprint: u64,
+}
+
+impl PartialEq for Site {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint == other.fingerprint
+    }
+}
+
+impl Hash for Site {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.fingerprint);
+    }
+}
+
+impl Site {
+    /// All devices at rest, then as the plan says; what follows has its fault.
+    pub(crate) fn new(plan: &Arc<Plan>) -> Self {
+        let sound = Arc::new(Plan { fault: None, ..(**plan).clone() });
+        let member = |scenario| Member {
+            state: State::new(&Arc::new(scenario)),
+            keeper: None,
+            off: None,
+            shown: 1,
+            out: None,
+            excused: None,
+            drains: false,
+            goes: false,
+            looks: None,
+            missing: Vec::new(),
+            print: 0,
+        };
+        let mut site = Self {
+            members: sound.devices().map(member).map(Arc::new).collect(),
+            lease: None,
+            older: Vec::new(),
+            writes: 0,
+            leases: 0,
+            left: plan.trouble,
+            wrong: None,
+            fingerprint: 0,
+            plan: sound,
+        };
+        if plan.from != From::Rest || plan.limit > 1 {
+            // There were turns before.
+            let limit = u32::try_from(plan.limit).expect("it is small");
+            site.put("L0".to_owned(), &Record { limit, ..Record::default() });
+        }
+        for nth in 0..site.members.len() {
+            site.settle(nth);
+        }
+        site.seal();
+        // Nothing is wanted yet: they come to rest.
+        while let Some(next) = site.benign() {
+            site = next;
+        }
+        if plan.from != From::Rest {
+            site = site.ready();
+        }
+        while plan.from == From::Back
+            && (site.members[0].shown == 1 || !site.members[0].state.under.gate.watched)
+        {
+            site = site.benign().expect("it comes back");
+        }
+        for (nth, scenario) in plan.devices().enumerate() {
+            site.member(nth).state.scenario = Arc::new(scenario);
+        }
+        site.plan = Arc::clone(plan);
+        site
+    }
+
+    /// The first device drains, the others wait in the queue.
+    fn ready(mut self) -> Self {
+        let order = |site: &Self, nth| {
+            let wants = Step::Of(nth, Action::Change(0));
+            site.after(&wants).expect("its first change comes")
+        };
+        self = order(&self, 0);
+        while !self.members[0].drains {
+            self = self.benign().expect("it comes to its turn");
+        }
+        for nth in 1..self.members.len() {
+            self = order(&self, nth);
+            while !self.lease.as_ref().is_some_and(|it| it.record.waits(&Self::name(nth))) {
+                let next = self.at_once_of(nth).or_else(|| Some(self.time_passes()?.0));
+                self = next.expect("it comes into the queue");
+            }
+        }
+        self
+    }
+
+    pub(crate) fn member(&mut self, nth: usize) -> &mut Member {
+        Arc::make_mut(&mut self.members[nth])
+    }
+
+    /// The clock of a device's zedkube, and of its keeper.
+    pub(crate) fn now(&self, nth: usize) -> Mono {
+        self.members[nth].state.now(Who::Zedkube)
+    }
+
+    pub(crate) fn is_server(&self, nth: usize) -> bool {
+        nth < self.plan.servers
+    }
+
+    /// What a keeper does with this device.
+    pub(crate) fn with_keeper(&mut self, nth: usize, does: impl FnOnce(&mut Keeper, Mono)) {
+        let now = self.now(nth);
+        if let Some(keeper) = &mut self.member(nth).keeper {
+            does(keeper, now);
+        }
+    }
+
+    /// What follows at once from a step of a device: its keeper hears what it is asked, and ends with its zedkube.
+    pub(crate) fn settle(&mut self, nth: usize) {
+        let (now, class) = (self.now(nth), self.class(nth));
+        let member = self.member(nth);
+        let asks = std::mem::take(&mut member.state.asks);
+        if !member.state.runs(Who::Zedkube) {
+            member.keeper = None;
+        }
+        for ask in asks {
+            member.keeper.get_or_insert_with(|| Keeper::new(now)).ask(now, ask, &class);
+        }
+        if member.state.under.boot != member.shown && member.off.is_none() {
+            member.off = Some(false);
+        }
+        self.judge(nth);
+    }
+
+    pub(crate) fn class(&self, nth: usize) -> Class {
+        match self.is_server(nth) {
+            true if nth == 0 => Class::Leader,
+            true => Class::Follower,
+            false => Class::Worker,
+        }
+    }
+
+    pub(crate) fn name(nth: usize) -> String {
+        format!("n{}", nth + 1)
+    }
+
+    pub(crate) fn uid(nth: usize) -> String {
+        format!("u{}", nth + 1)
+    }
+
+    pub(crate) fn me(&self, nth: usize) -> Me {
+        let boot_id = self.members[nth].state.boot_id();
+        Me { node: Self::name(nth), uid: Self::uid(nth), boot_id, server: self.is_server(nth) }
+    }
+
+    /// The nodes as device `by` reads them; who is a holder for it is asked for a word of its own.
+    fn nodes(&self, by: usize) -> Vec<NodeSeen> {
+        let turn = self.members[by].keeper.as_ref().and_then(|it| it.turn.as_ref());
+        let holders = turn.map(outage::turn::core::Turn::other_holders).unwrap_or_default();
+        let seen = |(nth, it): (usize, &Arc<Member>)| {
+            let away = it.off == Some(true);
+            let (name, node) = (Self::name(nth), &it.state.under.node);
+            let answers = it.off.is_none() && !it.state.under.parted;
+            NodeSeen {
+                uid: Self::uid(nth),
+                boot_id: format!("b{}", it.shown),
+                ready: !away,
+                unschedulable: node.cordon != CordonOwner::None,
+                tie_breaker: false,
+                server: self.is_server(nth),
+                etcd: self.is_server(nth),
+                lease_unmoved: away,
+                being_deleted: false,
+                out_of_service: false,
+                ignored: false,
+                idle: answers && holders.contains(&name) && it.keeper.as_ref().is_some_and(|it| it.idle),
+                mark: node.mark.clone(),
+                name,
+            }
+        };
+        self.members.iter().enumerate().map(seen).collect()
+    }
+
+    /// Whether etcd can spare this server: of three members two are needed. One or two keep their data elsewhere.
+    fn margin(&self, nth: usize) -> Result<(), String> {
+        let gone = (0..self.plan.servers).filter(|it| *it != nth && self.members[*it].off.is_some()).count();
+        let spares = !self.is_server(nth) || self.plan.servers < 3 || gone == 0;
+        if spares { Ok(()) } else { Err("another server is off".to_owned()) }
+    }
+
+    /// Carries out the call that a keeper has under way.
+    pub(crate) fn carry_out(&mut self, nth: usize) -> Option<Event> {
+        let call = self.members[nth].keeper.as_ref()?.call.clone()?;
+        Some(match call {
+            Effect::Read(id) => Event::Read(id, Ok(self.lease.as_deref().cloned().map(Box::new))),
+            Effect::ReadCluster(id) => Event::Cluster(id, Ok(self.nodes(nth))),
+            Effect::ReadMargin(id) => Event::Margin(id, self.margin(nth)),
+            Effect::Write(id, order) => Event::Wrote(id, self.store(&order)),
+            Effect::Stand(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_) => return None,
+        })
+    }
+
+    /// Writes the Lease as the API server does.
+    fn store(&mut self, order: &LeaseWrite) -> Wrote {
+        let on = self.lease.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
+        if on != order.on {
+            return Wrote::Outdated;
+        }
+        let uid = on.map_or_else(
+            || {
+                self.leases += 1;
+                format!("L{}", self.leases)
+            },
+            |(uid, _)| uid,
+        );
+        self.put(uid, &order.record);
+        self.lease.as_deref().cloned().map_or(Wrote::Outdated, |held| Wrote::Done(Box::new(held)))
+    }
+
+    pub(crate) fn put(&mut self, uid: String, record: &Record) {
+        self.writes += 1;
+        // What is written is what can be read.
+        let annotations = record.annotations().expect("it has a JSON form");
+        let record = Record::parse(annotations, Some(record.transitions())).expect("it can be read");
+        let held = Arc::new(Held { record, uid, resource_version: format!("v{}", self.writes) });
+        self.older.extend(self.lease.replace(held));
+        let over = self.older.len().saturating_sub(KEPT);
+        self.older.drain(..over);
+    }
+
+    /// Works out the fingerprint after a step of these devices.
+    pub(crate) fn seal(&mut self) {
+        for member in &mut self.members {
+            if member.print == 0 {
+                let member = Arc::make_mut(member);
+                let (now, asked) = (member.state.now(Who::Zedkube), &member.state.asked);
+                let flags = (member.off, member.shown, member.out, member.excused, &member.missing);
+                let shape = member.keeper.as_ref().map(Keeper::shape);
+                let keeper = Print::of(&(shape, flags), now, asked);
+                let mut hasher = DefaultHasher::new();
+                (member.state.fingerprint, Print::all([&keeper])).hash(&mut hasher);
+                member.print = hasher.finish().max(1);
+            }
+        }
+        let mut hasher = DefaultHasher::new();
+        for member in &self.members {
+            member.print.hash(&mut hasher);
+        }
+        (&self.lease, &self.older, self.left, &self.wrong).hash(&mut hasher);
+        self.fingerprint = hasher.finish();
+    }
+
+    /// This device is to be printed again.
+    pub(crate) fn touch(&mut self, nth: usize) {
+        self.member(nth).print = 0;
+    }
+
+    /// The state for a person.
+    pub(crate) fn text(&self) -> String {
+        let device = |(nth, it): (usize, &Arc<Member>)| {
+            let (now, asked) = (it.state.now(Who::Zedkube), &it.state.asked);
+            let keeper = Print::text(&it.keeper, now, asked);
+            let flags = format!("off {:?}, out {:?}, excused {:?}", it.off, it.out, it.excused);
+            format!("== {}: {flags}\n{}\nkeeper: {keeper}", Self::name(nth), it.state.text())
+        };
+        let devices: Vec<String> = self.members.iter().enumerate().map(device).collect();
+        format!("{}\n== Lease: {:?}\nolder: {:?}", devices.join("\n"), self.lease, self.older)
+    }
+}
