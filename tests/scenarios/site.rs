@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::time::Duration;
 
 use agent::Clock;
 use agent::device::Operation;
@@ -256,6 +257,13 @@ fn u13_a_site_that_is_armed_reboots_once_all_device_configs_order_it_and_each_no
         for world in &place.worlds {
             assert!(!world.cluster.cordoned().await && world.recorded().is_empty());
         }
+        // While nothing changes the record is watched, and not read again and again.
+        let clock = Clock::new();
+        let reads = || place.sim.faults().count("GET", "leases/pillar-rs-outage");
+        clock.sleep_until(Some(clock.now() + Duration::from_secs(60))).await;
+        let before = reads();
+        clock.sleep_until(Some(clock.now() + Duration::from_secs(600))).await;
+        assert!(reads() - before <= 3, "{} reads in ten minutes", reads() - before);
         // One order is taken back and given again.
         place.worlds[0].ask_reboot(6);
         place.until_mode(|it| it.is_some_and(|it| it.waits.contains("edge-node-1"))).await;
