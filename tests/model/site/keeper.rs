@@ -143,7 +143,7 @@ impl Keeper {
                 }
                 Effect::Confirmed(result) => self.told.push_back(KeeperReport::TurnConfirmed(result)),
                 Effect::LookedLast(number, result) => {
-                    self.told.push_back(KeeperReport::LookedLast(number, result))
+                    self.told.push_back(KeeperReport::LookedLast(number, result));
                 }
                 Effect::Say(_) => {}
                 Effect::Read(_) | Effect::ReadCluster(_) | Effect::ReadMargin(_) | Effect::Write(..) => {
