@@ -251,7 +251,7 @@ impl Work {
             let drain = kubenodeop::drain(&self.cluster, &order, || clock.now(), &sender);
             let reach = self.ask_in_trouble(run, receiver.clone(), &outbox);
             let replicas = self.look_for_replicas(run, &order.node, &outbox);
-            let tell = tell(run, receiver, outbox.clone());
+            let tell = pass_on(receiver, outbox.clone(), |newest| Event::Draining(run, Box::new(newest)));
             tokio::pin!(drain, tell);
             tokio::select! {
                 outcome = &mut drain => outcome,
@@ -331,19 +331,19 @@ impl Work {
             absent.map(|path| format!("/{path}")).collect()
         };
         let clock = self.station.clock;
-        let (sender, mut receiver) = watch::channel(Report::default());
-        let told = async {
-            while receiver.changed().await.is_ok() {
-                let newest = receiver.borrow_and_update().clone();
-                if !outbox.send(event(newest)).await {
-                    return;
-                }
-            }
-        };
+        let (sender, receiver) = watch::channel(Report::default());
         tokio::select! {
             () = boot::watch_over(&self.cluster, &boot, missing, || clock.now(), &sender) => {}
-            () = told => {}
+            () = pass_on(receiver, outbox, event) => {}
         }
+    }
+
+    /// The version of k3s as the kubelet of our node reports it.
+    pub(crate) async fn kubelet_version(self) -> Result<String, String> {
+        let (node, device_uuid) = self.target.get()?;
+        let node = nodes::own(&self.cluster, &node, &device_uuid).await.map_err(|error| error.line())?;
+        let info = node.status.and_then(|it| it.node_info);
+        info.map(|it| it.kubelet_version).ok_or_else(|| "the node says nothing of its kubelet".to_owned())
     }
 
     fn boot(&self) -> Result<Boot, String> {
@@ -408,11 +408,15 @@ impl Work {
     }
 }
 
-/// Passes the newest progress on; values in between may be left out.
-async fn tell(run: RunId, mut progress: watch::Receiver<Progress>, outbox: Outbox<Event>) {
-    while progress.changed().await.is_ok() {
-        let newest = progress.borrow_and_update().clone();
-        if !outbox.send(Event::Draining(run, Box::new(newest))).await {
+/// Passes the newest value on; values in between may be left out.
+pub(crate) async fn pass_on<T: Clone, E>(
+    mut values: watch::Receiver<T>,
+    outbox: Outbox<E>,
+    event: impl Fn(T) -> E,
+) {
+    while values.changed().await.is_ok() {
+        let newest = values.borrow_and_update().clone();
+        if !outbox.send(event(newest)).await {
             return;
         }
     }

@@ -19,8 +19,8 @@ use crate::plan::tier::{Signs, Tier};
 use crate::plan::{KEPT_APPS_SELECTOR, Owner, PodFacts};
 use kubeapi::Cluster;
 use kubeapi::Error;
+use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
-use kubeapi::reply::Reply;
 use kubeapi::slim::{Known, Pod, PodDisruptionBudget};
 use kubeapi::watch::Scope;
 
@@ -76,11 +76,8 @@ pub(crate) fn budget_scope(namespace: &str) -> Scope {
 async fn daemon_set_uid(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<String>, Error> {
     let sets = Request::new(DaemonSet::url_path(&(), Some(namespace)));
     let what = format!("read DaemonSet {namespace}/{name}");
-    match cluster.ask::<Known>(&what, sets.get(name, &GetParams::default())).await {
-        Ok(set) => Ok(set.metadata.uid),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let set = found(cluster.ask::<Known>(&what, sets.get(name, &GetParams::default())).await)?;
+    Ok(set.and_then(|it| it.metadata.uid))
 }
 
 fn controller(pod: &Pod) -> Option<&OwnerReference> {

@@ -28,7 +28,7 @@ use crate::progress::{Marks, Outcome, Progress};
 use kubeapi::Cluster;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::reply::{Class, Reply};
+use kubeapi::reply::Class;
 use kubeapi::slim::Pod;
 use kubeapi::watch::Scope;
 use kubeapi::{Error, nodes};
@@ -194,7 +194,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         if matches!(error, Error::WrongNode { .. }) {
             Some(End::NotOurs(words(error)))
         } else {
-            matches!(error.reply(), Reply::NotFound { .. }).then_some(End::Gone)
+            error.is_not_found().then_some(End::Gone)
         }
     }
 

@@ -8,9 +8,8 @@ use serde::Deserialize;
 
 use kubeapi::Cluster;
 use kubeapi::Error;
-use kubeapi::names::NodeName;
-use kubeapi::names::STORAGE_NAMESPACE;
-use kubeapi::reply::Reply;
+use kubeapi::found;
+use kubeapi::names::{NodeName, longhorn};
 use kubeapi::watch::Scope;
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -45,18 +44,8 @@ pub async fn last_of_volume(cluster: &Cluster, node: &NodeName) -> Result<Option
 }
 
 async fn list(cluster: &Cluster) -> Result<Vec<Replica>, Error> {
-    let scope = Scope {
-        what: "replicas.longhorn.io".to_owned(),
-        path: format!("/apis/longhorn.io/v1beta2/namespaces/{STORAGE_NAMESPACE}/replicas"),
-        fields: None,
-        labels: None,
-    };
-    match scope.list_all::<Replica>(cluster).await {
-        Ok(list) => Ok(list.items),
-        // There is no Longhorn.
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    let scope = Scope::all("replicas.longhorn.io", longhorn("replicas"));
+    Ok(found(scope.list_all::<Replica>(cluster).await)?.map(|it| it.items).unwrap_or_default())
 }
 
 /// A replica here counts unless it has failed; one elsewhere only once it was whole.

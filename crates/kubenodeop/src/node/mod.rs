@@ -22,7 +22,7 @@ use cordon::CordonStep;
 use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::names::{NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL};
-use kubeapi::nodes::{self, FIELD_MANAGER, api};
+use kubeapi::nodes::{self, FIELD_MANAGER, api, signed};
 use kubeapi::watch::Scope;
 
 /// What [`cordon`] did.
@@ -164,8 +164,7 @@ pub async fn unmark(cluster: &Cluster, node: &NodeFacts) -> Result<(), Error> {
 }
 
 pub(crate) async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: Value) -> Result<(), Error> {
-    let signed = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    cluster.order(what, api().patch(name.as_str(), &signed, &Patch::Merge(body))).await
+    cluster.order(what, api().patch(name.as_str(), &signed(), &Patch::Merge(body))).await
 }
 
 /// A patch of the node that changes nothing, as a dry run: whether we may.

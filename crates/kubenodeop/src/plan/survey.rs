@@ -35,11 +35,14 @@ pub async fn plan(cluster: &Cluster, node: &NodeName) -> Result<Plan, Error> {
 
 async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
     let (nodes, all_pods, budgets, sets, namespaces, bound, attached) = tokio::try_join!(
-        all::<Node>(cluster, scope("nodes", Node::url_path(&(), None))),
-        all::<Pod>(cluster, scope("pods", Pod::url_path(None))),
-        all::<PodDisruptionBudget>(cluster, scope("disruption budgets", PodDisruptionBudget::url_path(None))),
-        all::<Known>(cluster, scope("DaemonSets", DaemonSet::url_path(&(), None))),
-        all::<Known>(cluster, scope("namespaces", Namespace::url_path(&(), None))),
+        all::<Node>(cluster, Scope::all("nodes", Node::url_path(&(), None))),
+        all::<Pod>(cluster, Scope::all("pods", Pod::url_path(None))),
+        all::<PodDisruptionBudget>(
+            cluster,
+            Scope::all("disruption budgets", PodDisruptionBudget::url_path(None))
+        ),
+        all::<Known>(cluster, Scope::all("DaemonSets", DaemonSet::url_path(&(), None))),
+        all::<Known>(cluster, Scope::all("namespaces", Namespace::url_path(&(), None))),
         all::<PersistentVolume>(cluster, volumes::volume_scope()),
         all::<VolumeAttachment>(cluster, volumes::scope()),
     )?;
@@ -123,10 +126,6 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
         ((budget.namespace.clone(), budget.name.clone()), found)
     })
     .collect()
-}
-
-fn scope(what: &str, path: String) -> Scope {
-    Scope { what: what.to_owned(), path, fields: None, labels: None }
 }
 
 async fn all<K: serde::de::DeserializeOwned + Clone>(

@@ -7,32 +7,32 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
-use kube::api::{GetParams, Patch, PatchParams, PostParams};
+use kube::api::{GetParams, Patch, PostParams};
 use kube::core::Request;
-use kubeapi::nodes::FIELD_MANAGER;
+use kubeapi::nodes::signed;
 use kubeapi::objects::{items, text};
-use kubeapi::reply::Reply;
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error};
+use kubeapi::{Cluster, Error, found};
 use serde_json::{Value, json};
 
-use super::calls::{listed, named, scope};
+use super::calls::{installed, listed, named};
 use super::machines::{MachineSeen, MachineWork, Machines, Stopped, Strategy, Turn};
 
 /// Annotation of a machine: what a whole-site operation changed there, a JSON object [`Stopped`].
 pub const STOPPED: &str = "pillar-rs/site-stopped";
-const GROUP: &str = "/apis/kubevirt.io/v1";
+pub(super) const GROUP: &str = "/apis/kubevirt.io/v1";
 /// Machines.
-const MACHINES: &str = "virtualmachines";
+pub(super) const MACHINES: &str = "virtualmachines";
 /// Replica sets of machines.
 const SETS: &str = "virtualmachineinstancereplicasets";
 
 /// Reads them.
 pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
-    let Some(guests) = installed(cluster).await? else { return Ok(Machines::default()) };
+    let guests = installed(cluster, "virtual machines", format!("{GROUP}/virtualmachineinstances")).await?;
+    let Some(guests) = guests else { return Ok(Machines::default()) };
     let launchers = Scope {
         labels: Some("kubevirt.io=virt-launcher".to_owned()),
-        ..scope("launchers of virtual machines", Pod::url_path(&(), None))
+        ..Scope::all("launchers of virtual machines", Pod::url_path(&(), None))
     };
     let (machines, sets, launchers) = futures::try_join!(
         listed(cluster, MACHINES, format!("{GROUP}/{MACHINES}")),
@@ -54,16 +54,6 @@ pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
     let left = launchers.items.iter().filter(|it| !is_over(it) && !running.contains(&guest(it)));
     found.guests.extend(left.map(|it| format!("launcher {}", named(it))));
     Ok(found)
-}
-
-/// All guests; `None` without KubeVirt.
-async fn installed(cluster: &Cluster) -> Result<Option<Vec<Value>>, Error> {
-    let path = format!("{GROUP}/virtualmachineinstances");
-    match scope("virtual machines", path).list_all::<Value>(cluster).await {
-        Ok(list) => Ok(Some(list.items)),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn is_over(object: &Value) -> bool {
@@ -124,9 +114,8 @@ pub async fn act(cluster: &Cluster, work: &MachineWork) -> Result<(), Error> {
     match done {
         // One that is refused its start is named.
         Err(error) if error.is_conflict() && work.turn != Turn::Start => Ok(()),
-        // Deleted since it was read.
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(()),
-        other => other,
+        // One that was deleted since it was read is no error.
+        other => found(other).map(drop),
     }
 }
 
@@ -136,8 +125,7 @@ fn place(it: &MachineSeen) -> String {
 
 async fn patch(cluster: &Cluster, it: &MachineSeen, patch: Value) -> Result<(), Error> {
     let what = format!("patch {} {}/{}", it.kind, it.namespace, it.name);
-    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    cluster.order(&what, Request::new(place(it)).patch(&it.name, &how, &Patch::Merge(patch))).await
+    cluster.order(&what, Request::new(place(it)).patch(&it.name, &signed(), &Patch::Merge(patch))).await
 }
 
 /// Sets what `strategy` names, and what is written there, if the object is still as it was read.
