@@ -8,7 +8,7 @@ use kubenodeop::node::gate::{Layer, Verdict};
 use kubenodeop::{Marks, Watched};
 use nodeagent::core::Took;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::{Done, Failure, NodeLook, RemainingPod};
+use zedkube::core::{Done, Failure, Hindered, NodeLook, RemainingPod};
 
 use super::effects::{Fuse, Gone};
 use super::steps::How;
@@ -102,6 +102,25 @@ impl State {
             },
         };
         self.tell(Fact::Zedkube(event), fuse, touched)
+    }
+
+    pub(crate) fn preflight_ends(
+        &mut self,
+        how: How,
+        fuse: &mut Fuse,
+        touched: &mut Touched,
+    ) -> Result<(), Gone> {
+        let Some(run) = self.under().preflight.take() else { return Ok(()) };
+        let found = if how == How::Well {
+            self.under().ghost.unfit = false;
+            Ok(Vec::new())
+        } else {
+            let away = self.is_away();
+            self.fails();
+            let next_step = "look at the node".to_owned();
+            Err(Hindered { why: "trouble".to_owned(), next_step, away, of_node: !away })
+        };
+        self.tell(Fact::Zedkube(zedkube::core::Event::Preflighted(run, found)), fuse, touched)
     }
 
     pub(crate) fn look_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {

@@ -105,15 +105,9 @@ impl Site3 {
             boot_id: format!("b{}", it.boot),
             ready: it.up,
             unschedulable: it.cordoned,
-            tie_breaker: false,
             server: it.server,
             etcd: it.server,
-            lease_unmoved: false,
-            being_deleted: false,
-            out_of_service: false,
-            ignored: false,
-            idle: false,
-            mark: None,
+            ..NodeSeen::default()
         };
         self.machines.iter().enumerate().map(node).collect()
     }
