@@ -341,7 +341,9 @@ impl Engine {
         self.roster.ask_due(now, effects);
         self.roster.inspect(now, effects);
         let nothing_left = !self.roster.is_active() && self.volumes.is_over() && self.cordon == Call::Idle;
-        if self.look == Call::Idle && (nothing_left || self.next_check().is_some_and(|at| at <= now)) {
+        if self.look == Call::Idle
+            && (nothing_left || self.roster.unsure || self.next_check().is_some_and(|at| at <= now))
+        {
             self.look = Call::Due(now);
         }
         if self.look.is_due(now) {

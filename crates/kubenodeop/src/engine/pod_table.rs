@@ -49,6 +49,8 @@ pub(super) struct PodTable {
     pub(super) deleted: Vec<Left>,
     /// Why the attempt fails on a workload that comes back.
     pub(super) given_up: Option<String>,
+    /// A list of the watch lacks a pod and may be older than the one that has shown it: a fresh one is needed.
+    pub(super) unsure: bool,
     /// Rises with each change. A list does not speak about what changed after it was asked for.
     pub(super) turn: u64,
     pub(super) pace: Pace,
@@ -68,6 +70,7 @@ impl PodTable {
             deleted: Vec::new(),
             given_up: None,
             turn: 0,
+            unsure: false,
             pace,
             rules,
         }
@@ -100,7 +103,10 @@ impl PodTable {
     /// One pod as it is now.
     pub(super) fn see(&mut self, now: Mono, mut facts: PodFacts, source: Source, effects: &mut Vec<Effect>) {
         let uid = facts.pod.uid.clone();
-        let Some(track) = self.book.get(&uid) else { return self.meet(now, facts, effects) };
+        if source == Source::Watch {
+            self.book.change(&uid, |track| track.watched = true);
+        }
+        let Some(track) = self.book.get(&uid) else { return self.meet(now, facts, source, effects) };
         match source {
             Source::Store(turn) if track.turn > turn => return,
             // A list found out that the DaemonSet is gone; a watch does not look.
@@ -146,7 +152,7 @@ impl PodTable {
     }
 
     /// A pod that was not known before.
-    fn meet(&mut self, now: Mono, facts: PodFacts, effects: &mut Vec<Effect>) {
+    fn meet(&mut self, now: Mono, facts: PodFacts, source: Source, effects: &mut Vec<Effect>) {
         match facts.class() {
             Class::Keep(_) => return self.stay(facts),
             Class::Leave | Class::Await => {}
@@ -160,6 +166,7 @@ impl PodTable {
             self.turn += 1;
         }
         let mut track = Track::new(facts, now, self.turn);
+        track.watched = source == Source::Watch;
         if let Some(mark) = self.marks.get(&uid) {
             track.asked = Some((*mark).min(now));
         }
@@ -244,10 +251,13 @@ impl PodTable {
         effects: &mut Vec<Effect>,
     ) {
         let speaks_of = |track: &Track| match source {
-            Source::Watch => true,
+            Source::Watch => track.watched,
             Source::Store(turn) => track.turn <= turn,
         };
         let there: BTreeSet<&PodUid> = pods.iter().map(|facts| &facts.pod.uid).collect();
+        let lacks =
+            |(uid, track): (&PodUid, &Track)| track.is_here() && !speaks_of(track) && !there.contains(uid);
+        self.unsure = source == Source::Watch && self.book.all().any(lacks);
         let absent = |uid: &PodUid, track: &Track| {
             track.state != State::Gone && speaks_of(track) && !there.contains(uid)
         };

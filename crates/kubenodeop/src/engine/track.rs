@@ -23,6 +23,8 @@ pub(super) struct Track {
     pub(super) state: State,
     /// The turn of the engine in which this last changed; older lists do not speak about it.
     pub(super) turn: u64,
+    /// The watch has named it. Until then a list of the watch may be older than the one that has shown it.
+    pub(super) watched: bool,
     /// Refusals in a row.
     pub(super) tries: u32,
     /// The server has accepted to end this very pod.
@@ -104,6 +106,7 @@ impl Track {
             facts,
             state,
             turn,
+            watched: false,
             tries: 0,
             accepted: None,
             over: None,
