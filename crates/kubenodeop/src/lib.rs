@@ -25,4 +25,4 @@ pub use leave::last_of_volume;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
 pub use preflight::{Refusal, preflight};
-pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
+pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining, Subject};

@@ -8,6 +8,7 @@ use futures::join;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Resource;
+use kubeapi::machines::calls::{GROUP, MACHINES};
 use kubeapi::names::{ETCD, listed as names, longhorn};
 use kubeapi::objects::{condition, text};
 use kubeapi::watch::Scope;
@@ -16,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::calls::{listed, named};
-use super::machine_calls::{GROUP, MACHINES};
 use crate::turn::record::Record;
 
 /// A snapshot of etcd that is older counts as none; k3s makes one every 12 h.
