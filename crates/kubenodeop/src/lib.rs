@@ -25,5 +25,7 @@ pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
 pub use preflight::{Refusal, preflight};
-pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
+pub use progress::{
+    BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining, VolumeWait,
+};
 pub use storage::last_of_volume;

@@ -4,12 +4,13 @@
 //! Not here: which volumes those are (`crate::storage`), reading them (`drain`). Source: goals D14, D16.
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use step::Mono;
 
 use super::words::{Failure, Limit, VolumeAction};
+use crate::plan::PodFacts;
 use crate::progress::{Left, VolumeWait};
 use crate::storage::{Cause, Finding, Look, VolumeState};
 use kubeapi::names::listed;
@@ -85,6 +86,11 @@ impl Guard {
         self.is_proved() || (self.over && self.limit.then == VolumeAction::GoOn)
     }
 
+    /// Whether it is known to keep the node, or could not be read: before the first answer it does not.
+    pub(super) fn holds(&self) -> bool {
+        (self.look.is_some() || self.trouble.is_some()) && !self.is_clear()
+    }
+
     /// Why the attempt fails on it, if it does.
     pub(super) fn failure(&self) -> Option<String> {
         (self.over && self.limit.then == VolumeAction::GiveUp)
@@ -97,7 +103,15 @@ impl Guard {
         match (&self.trouble, names.is_empty()) {
             (Some(trouble), _) => format!("the state of the storage is not known: {}", trouble.text),
             (None, true) => "the state of the storage is not known yet".to_owned(),
-            (None, false) => format!("the last healthy copy is here of {}", listed(&names, ", ")),
+            (None, false) => {
+                let deadlock = VolumeState::LastCopy(Cause::AllCordoned);
+                let more = if self.last().any(|it| it.state == deadlock) {
+                    ", and all other nodes are cordoned: a deadlock while they stay so"
+                } else {
+                    ""
+                };
+                format!("the last healthy copy is here of {}{more}", listed(&names, ", "))
+            }
         }
     }
 
@@ -139,10 +153,20 @@ impl Guard {
                 Some(Left { what: format!("volume {it}"), why })
             })
             .collect();
-        if self.over && self.limit.then == VolumeAction::GoOn && (self.trouble.is_some() || self.look.is_none()) {
+        if self.over
+            && self.limit.then == VolumeAction::GoOn
+            && (self.trouble.is_some() || self.look.is_none())
+        {
             left.push(Left { what: "storage".to_owned(), why: self.words() });
         }
         left
+    }
+
+    /// What the drain must leave in place meanwhile.
+    pub(super) fn needs(&self) -> Needs {
+        let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
+        let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
+        Needs { managers, budgets }
     }
 
     /// Since when it is waited for.
@@ -174,4 +198,35 @@ impl Guard {
     pub(super) fn next_due(&self) -> Option<Mono> {
         self.due().filter(|_| !self.over)
     }
+}
+
+/// What the storage needs of the pods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Needs {
+    /// Why instance managers stay for now: copies are made from what runs in them.
+    managers: Option<String>,
+    /// For each instance manager: why its budget is closed, and what opens it.
+    budgets: BTreeMap<String, (String, String)>,
+}
+
+impl Needs {
+    /// Whether this pod is not to be asked now.
+    pub(super) fn keeps(&self, facts: &PodFacts) -> bool {
+        self.managers.is_some() && is_manager(facts)
+    }
+
+    /// Why it is not, as the end of a sentence.
+    pub(super) fn why(&self, facts: &PodFacts) -> String {
+        if self.keeps(facts) { self.managers.clone().unwrap_or_default() } else { String::new() }
+    }
+
+    /// Why the budget of this instance manager is closed, and what opens it.
+    pub(super) fn budget(&self, facts: &PodFacts) -> Option<String> {
+        let (why, opens) = self.budgets.get(&facts.pod.name).filter(|_| is_manager(facts))?;
+        Some(format!("Longhorn keeps its budget closed: {why}; {opens}"))
+    }
+}
+
+fn is_manager(facts: &PodFacts) -> bool {
+    facts.labels.get("longhorn.io/component").is_some_and(|it| it == "instance-manager")
 }

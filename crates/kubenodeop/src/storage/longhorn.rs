@@ -182,7 +182,7 @@ impl Piece {
 
 enum At {
     /// All is to be read.
-    Read { tries: u32 },
+    Read,
     /// All was read, and is followed.
     Follow { facts: Facts, pieces: SelectAll<BoxStream<'static, Piece>>, last: Look },
     /// There is nothing to follow.
@@ -197,14 +197,13 @@ pub(crate) fn follow_looks(
     node: NodeName,
     seed: u64,
 ) -> impl Stream<Item = Result<Option<Look>, Error>> + Send {
-    let pace = Pace::new(seed);
-    stream::unfold((At::Read { tries: 0 }, pace), move |(mut at, mut pace)| {
+    stream::unfold((At::Read, Pace::new(seed), 0_u32), move |(mut at, mut pace, mut tries)| {
         let (cluster, node) = (cluster.clone(), node.clone());
         async move {
             let item = match &mut at {
-                At::Read { tries } => {
-                    if *tries > 0 {
-                        sleep(pace.pause(*tries, None)).await;
+                At::Read => {
+                    if tries > 0 {
+                        sleep(pace.pause(tries, None)).await;
                     }
                     match read(&cluster, &node).await {
                         Ok(Some(facts)) if has_copy(&facts, &node) => {
@@ -217,17 +216,25 @@ pub(crate) fn follow_looks(
                             Ok(facts.map(|it| Look::of(&it, node.as_str())))
                         }
                         Err(error) => {
-                            *tries = tries.saturating_add(1);
+                            tries = tries.saturating_add(1);
                             Err(error)
                         }
                     }
                 }
                 At::Follow { facts, pieces, last } => {
-                    changed(facts, pieces, last, node.as_str()).await.map(Some)
+                    let next = changed(facts, pieces, last, node.as_str()).await;
+                    if next.is_ok() {
+                        tries = 0;
+                    } else {
+                        // A watch that continues says nothing of what has not changed: all is read again.
+                        tries = tries.saturating_add(1);
+                        at = At::Read;
+                    }
+                    next.map(Some)
                 }
                 At::Over => std::future::pending().await,
             };
-            Some((item, (at, pace)))
+            Some((item, (at, pace, tries)))
         }
     })
 }
