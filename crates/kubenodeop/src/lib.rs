@@ -26,6 +26,6 @@ pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
 pub use preflight::{Refusal, preflight};
 pub use progress::{
-    BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining, VolumeWait,
+    BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining, Subject, VolumeWait,
 };
 pub use storage::last_of_volume;

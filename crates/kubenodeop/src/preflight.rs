@@ -91,9 +91,8 @@ fn blocker(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<Blocker> {
         RefusedBy::Webhook => BlockCode::Webhook,
         RefusedBy::Role | RefusedBy::Other => BlockCode::Refused,
     };
-    let pod = pod.pod.clone();
-    let reason = format!("pod {pod} cannot be evicted: {text}");
-    Some(Blocker { pod, code, reason, since })
+    let reason = format!("pod {} cannot be evicted: {text}", pod.pod);
+    Some(Blocker { subject: pod.pod.clone().into(), code, reason, since })
 }
 
 #[cfg(test)]
@@ -167,7 +166,7 @@ mod tests {
         };
         let (found, _) = look(refused, fine, &Rules::default()).await;
         let found = found.unwrap();
-        assert_eq!((found.len(), found[0].code, found[0].pod.name.as_str()), (1, BlockCode::Refused, "solo"));
+        assert_eq!((found.len(), found[0].code, found[0].subject.name()), (1, BlockCode::Refused, "solo"));
         assert!(found[0].reason.contains("forbidden") && found[0].next_step().contains("role"), "{found:?}");
         // Where a limit has it deleted, the drain gets past it.
         let lenient = Rules {

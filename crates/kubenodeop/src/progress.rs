@@ -140,11 +140,80 @@ pub struct Counts {
     pub blocked: u32,
 }
 
-/// A pod that does not leave, and why.
+/// What holds a drain up: one object, named. Shown as `shop/web-0`, `virtual machine shop/db` or
+/// `volume shop/data (pvc-1)`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject {
+    /// A pod.
+    Pod(PodRef),
+    /// A virtual machine: its instance, by namespace, name and UID.
+    Machine(PodRef),
+    /// A volume, by the claim that it serves, and its own name.
+    Volume {
+        /// Namespace of the claim.
+        namespace: String,
+        /// Name of the claim.
+        claim: String,
+        /// The volume, as `pvc-1`.
+        volume: String,
+    },
+}
+
+impl Subject {
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Pod(it) | Self::Machine(it) => &it.namespace,
+            Self::Volume { namespace, .. } => namespace,
+        }
+    }
+
+    /// Its name in that namespace; of a volume that of its claim.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pod(it) | Self::Machine(it) => &it.name,
+            Self::Volume { claim, .. } => claim,
+        }
+    }
+
+    /// Its UID; of a volume its own name.
+    pub fn uid(&self) -> &str {
+        match self {
+            Self::Pod(it) | Self::Machine(it) => it.uid.as_str(),
+            Self::Volume { volume, .. } => volume,
+        }
+    }
+
+    /// The pod, where it is one.
+    pub const fn pod(&self) -> Option<&PodRef> {
+        match self {
+            Self::Pod(it) => Some(it),
+            Self::Machine(_) | Self::Volume { .. } => None,
+        }
+    }
+}
+
+impl From<PodRef> for Subject {
+    fn from(pod: PodRef) -> Self {
+        Self::Pod(pod)
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(it) => write!(out, "{it}"),
+            Self::Machine(it) => write!(out, "virtual machine {it}"),
+            Self::Volume { namespace, claim, volume } => write!(out, "volume {namespace}/{claim} ({volume})"),
+        }
+    }
+}
+
+/// Something that does not leave, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocker {
-    /// The pod.
-    pub pod: PodRef,
+    /// What.
+    pub subject: Subject,
     /// The reason for machines.
     pub code: BlockCode,
     /// The reason for a person, in one sentence with names and numbers.
@@ -156,7 +225,7 @@ pub struct Blocker {
 impl Blocker {
     /// What a person can do about it.
     pub fn next_step(&self) -> String {
-        self.code.next_step(&self.pod.namespace, &self.pod.name)
+        self.code.next_step(self.subject.namespace(), self.subject.name())
     }
 }
 
@@ -212,7 +281,7 @@ impl BlockCode {
         }
     }
 
-    /// What a person can do about a pod `name` of `namespace`, with the command to type.
+    /// What a person can do about an object `name` of `namespace`, with the command to type.
     pub fn next_step(self, namespace: &str, name: &str) -> String {
         let budgets = format!("`kubectl -n {namespace} get pdb,pods`");
         match self {
@@ -287,4 +356,23 @@ pub enum Outcome {
         /// What the next attempt may take over.
         marks: Marks,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_a_drain_up_is_named_by_its_kind() {
+        let named =
+            |name: &str| PodRef { namespace: "shop".into(), name: name.into(), uid: PodUid::new("u") };
+        let volume =
+            Subject::Volume { namespace: "shop".into(), claim: "data".into(), volume: "pvc-1".into() };
+        let all = [Subject::Pod(named("web-0")), Subject::Machine(named("db")), volume];
+        let shown: Vec<String> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["shop/web-0", "virtual machine shop/db", "volume shop/data (pvc-1)"]);
+        let ids: Vec<&str> = all.iter().map(Subject::uid).collect();
+        assert_eq!(ids, ["u", "u", "pvc-1"]);
+        assert_eq!(all.iter().filter(|it| it.pod().is_some()).count(), 1);
+    }
 }

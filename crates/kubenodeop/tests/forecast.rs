@@ -94,7 +94,7 @@ async fn meets(sim: &Sim, cluster: &Cluster, expected: &Met) {
     let (rules, marks) = (Rules::default(), Marks::default());
     let order = DrainOrder { node: n1(), device_uuid: "uuid-1".to_owned(), owner, rules, marks };
     let settled = progress.wait_for(|it| {
-        let seen: Met = it.blockers.iter().map(|it| (it.pod.to_string(), it.code.text())).collect();
+        let seen: Met = it.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
         let counts = it.counts;
         !seen.is_empty() && counts.gone + counts.blocked == counts.total && seen == *expected
     });
@@ -137,7 +137,7 @@ async fn plan_and_drain(sim: &Sim, cluster: &Cluster, blocked: usize) -> Plan {
     assert!(written.is_empty(), "a plan writes nothing: {written:?}");
     assert_eq!(sim.list("pods"), before);
     assert_eq!(plan.blockers.len(), blocked, "{:?}", plan.blockers);
-    let foreseen = plan.blockers.iter().map(|it| (it.pod.to_string(), it.code.text())).collect();
+    let foreseen = plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
     meets(sim, cluster, &foreseen).await;
     plan
 }

@@ -124,7 +124,7 @@ async fn emptied(cluster: &Cluster) -> (Outcome, BTreeSet<&'static str>) {
     let mut codes = BTreeSet::new();
     let mut note = |blockers: &[Blocker]| {
         for held in blockers {
-            assert_eq!(held.pod.name, POD, "{}", held.reason);
+            assert_eq!(held.subject.name(), POD, "{}", held.reason);
             codes.insert(held.code.text());
         }
     };

@@ -69,7 +69,7 @@ async fn d6_pods_with_two_budgets_leave_one_by_one_and_only_while_both_have_room
     cordoned(&cluster).await;
     let mut attempt = Attempt::start(&cluster);
     let seen = attempt.until(|it| it.blockers.iter().any(|it| it.reason.contains("shop/web-too"))).await;
-    let reason = &seen.blockers.iter().find(|it| it.pod.name.starts_with("web")).unwrap().reason;
+    let reason = &seen.blockers.iter().find(|it| it.subject.name().starts_with("web")).unwrap().reason;
     assert!(
         reason.contains("PodDisruptionBudget shop/web allows 1 disruption: 3 of 3 pods healthy, 2 required")
             && reason.contains(

@@ -308,7 +308,8 @@ impl Engine {
             ..Watched::default()
         };
         let blockers = self.roster.blockers(now);
-        let watched = watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&it.pod.uid)));
+        let watched =
+            watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&it.subject.pod()?.uid)));
         self.over = Some(Outcome::Failed { reason, blockers, watched, marks: self.marks(now) });
     }
 

@@ -23,7 +23,7 @@ pub(super) fn blocker(
     rules: &Rules,
 ) -> Option<Blocker> {
     let pod = &track.facts.pod;
-    let named = |code, reason, since| Some(Blocker { pod: pod.clone(), code, reason, since });
+    let named = |code, reason, since| Some(Blocker { subject: pod.clone().into(), code, reason, since });
     let (code, reason, since) = match (&track.state, &track.refusal) {
         (State::Gone | State::Left, _) => return None,
         (State::Waiting { .. } | State::Asking { .. }, _) if track.sticky => {

@@ -41,7 +41,7 @@ impl PodTable {
             sentence::blocker(now, track, (&self.spaces, &self.needs), returns, &self.rules)
         };
         let mut all: Vec<Blocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
-        all.sort_by(|one, other| (one.code.rank(), &one.pod).cmp(&(other.code.rank(), &other.pod)));
+        all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));
         all
     }
 

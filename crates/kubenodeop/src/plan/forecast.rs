@@ -14,7 +14,7 @@ use crate::plan::placement::{Needs, Peer};
 use crate::plan::tier::Tier;
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::plan::{Class, Owner, PodFacts, Why};
-use crate::progress::BlockCode;
+use crate::progress::{BlockCode, Subject};
 use kubeapi::names::PodRef;
 
 /// Namespace and name.
@@ -137,15 +137,22 @@ impl PlanClass {
     }
 }
 
-/// A pod that would be held up, and why.
+/// What would hold the drain up, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreseen {
-    /// Which.
-    pub pod: PodRef,
-    /// The reason for machines; [`BlockCode::next_step`] tells what to do.
+    /// What.
+    pub subject: Subject,
+    /// The reason for machines.
     pub code: BlockCode,
     /// The reason for a person.
     pub reason: String,
+}
+
+impl Foreseen {
+    /// What a person can do about it.
+    pub fn next_step(&self) -> String {
+        self.code.next_step(self.subject.namespace(), self.subject.name())
+    }
 }
 
 /// Pods by what becomes of them.
@@ -170,7 +177,7 @@ pub fn forecast(survey: &Survey) -> Plan {
     // The order in which the engine asks; names only where nothing else decides.
     pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod.uid));
     let mut blockers = survey.blockers(&pods);
-    blockers.sort_by(|one, other| one.pod.cmp(&other.pod));
+    blockers.sort_by(|one, other| one.subject.cmp(&other.subject));
     pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod));
 
     let mut counts = PlanCounts::default();
@@ -276,7 +283,8 @@ impl Survey {
                 continue;
             }
             let name = &pod.facts.pod;
-            let mut foresee = |code, reason| found.push(Foreseen { pod: name.clone(), code, reason });
+            let mut foresee =
+                |code, reason| found.push(Foreseen { subject: name.clone().into(), code, reason });
             if self.ending.contains(&name.namespace) {
                 let text = format!("namespace {} is being deleted", name.namespace);
                 foresee(BlockCode::NamespaceEnding, held::by_namespace(name, &text));

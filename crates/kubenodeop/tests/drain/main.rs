@@ -44,7 +44,7 @@ async fn a_pod_that_its_budget_holds_delays_no_other_and_goes_when_there_is_room
         .await;
     assert!(on_n1(&sim.list("pods")).iter().all(|name| name.starts_with("web") || name.starts_with("agent")));
     let held = &seen.blockers[0];
-    assert_eq!((held.code, held.pod.namespace.as_str()), (BlockCode::BudgetStuck, "shop"), "all are needed");
+    assert_eq!((held.code, held.subject.namespace()), (BlockCode::BudgetStuck, "shop"), "all are needed");
     attempt
         .until(|it| {
             it.blockers[0].reason.contains(

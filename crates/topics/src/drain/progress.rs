@@ -264,13 +264,13 @@ pub struct PodCounts {
     pub blocked: u32,
 }
 
-/// A pod that does not leave.
+/// What does not leave: a pod, a virtual machine or a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Blocker {
-    /// Namespace and name, as `shop/web-0`.
+    /// A pod as `shop/web-0`, a machine as `virtual machine shop/db`, a volume as `volume shop/data (pvc-1)`.
     pub pod: String,
-    /// Its UID.
+    /// Its UID; of a volume its name.
     #[serde(rename = "UID")]
     pub uid: String,
     /// The reason for machines.
@@ -279,6 +279,13 @@ pub struct Blocker {
     pub reason: String,
     /// Since when.
     pub since: GoTime,
+}
+
+impl Blocker {
+    /// What it is, in a sentence: `pod shop/web-0`, `virtual machine shop/db`, `volume shop/data (pvc-1)`.
+    pub fn subject(&self) -> String {
+        if self.pod.contains(' ') { self.pod.clone() } else { format!("pod {}", self.pod) }
+    }
 }
 
 /// Cuts blockers and their texts; returns how many were left out.

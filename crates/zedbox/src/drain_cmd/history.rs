@@ -89,8 +89,8 @@ fn drain(record: &DrainRecord, columns: usize) -> String {
         add("cordon", &recordons(record.recordons));
     }
     for it in &record.blockers {
-        let pod = if it.reason.contains(&it.pod) { String::new() } else { format!("pod {}: ", it.pod) };
-        add("blocked", &format!("[{}] {pod}{}", it.code, it.reason));
+        let what = if it.reason.contains(&it.pod) { String::new() } else { format!("{}: ", it.subject()) };
+        add("blocked", &format!("[{}] {what}{}", it.code, it.reason));
     }
     if record.more_blockers > 0 {
         add("blocked", &format!("… and {} more", record.more_blockers));

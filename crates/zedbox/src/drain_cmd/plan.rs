@@ -77,11 +77,7 @@ fn sheet(plan: &Plan, columns: usize) -> String {
     }
     for blocker in &plan.blockers {
         out.push_str(&row("blocked", &format!("[{}] {}", blocker.code.text(), blocker.reason), columns));
-        out.push_str(&row(
-            "next step",
-            &blocker.code.next_step(&blocker.pod.namespace, &blocker.pod.name),
-            columns,
-        ));
+        out.push_str(&row("next step", &blocker.next_step(), columns));
     }
     out.push_str(&paragraph("", &counts(plan), columns));
     out
@@ -251,11 +247,11 @@ impl<'a> From<&'a Plan> for Form<'a> {
                 .blockers
                 .iter()
                 .map(|it| BlockerForm {
-                    pod: it.pod.to_string(),
-                    uid: it.pod.uid.to_string(),
+                    pod: it.subject.to_string(),
+                    uid: it.subject.uid().to_owned(),
                     code: it.code.text(),
                     reason: it.reason.clone(),
-                    next_step: it.code.next_step(&it.pod.namespace, &it.pod.name),
+                    next_step: it.next_step(),
                 })
                 .collect(),
             volumes: &plan.volumes,

@@ -196,8 +196,8 @@ fn blocker_rows(progress: &NodeDrainProgress, now: GoTime) -> Vec<(Weight, &'sta
         let weight = if rows.is_empty() { Weight::Essential } else { Weight::Cause };
         let since =
             if it.since.is_zero() { String::new() } else { format!("; since {}", moment(it.since, now)) };
-        let pod = if it.reason.contains(&it.pod) { String::new() } else { format!("pod {}: ", it.pod) };
-        rows.push((weight, "blocked", format!("[{}] {pod}{}{since}", it.code, it.reason)));
+        let what = if it.reason.contains(&it.pod) { String::new() } else { format!("{}: ", it.subject()) };
+        rows.push((weight, "blocked", format!("[{}] {what}{}{since}", it.code, it.reason)));
     }
     let shown = progress.blockers.len().min(SHOWN);
     rows.extend(more("blocked", progress.blockers.len() - shown, progress.blockers_omitted));

@@ -71,7 +71,7 @@ fn d6_a_pod_whose_two_budgets_are_known_is_not_evicted_in_vain() {
         bench.pass(secs(1));
         assert_eq!((bench.evicted_names(), removed(&bench)), (vec!["a"], vec![]), "{one} {other}");
         let held: Vec<(String, BlockCode)> =
-            bench.blockers().into_iter().map(|it| (it.pod.name, it.code)).collect();
+            bench.blockers().into_iter().map(|it| (it.subject.name().to_owned(), it.code)).collect();
         let many = BlockCode::ManyBudgets;
         assert_eq!(held, [("a".to_owned(), many), ("b".to_owned(), many)]);
         assert_eq!(bench.progress().counts.blocked, 2);

@@ -41,7 +41,7 @@ fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
 
 /// Names and codes of what blocks.
 fn met(survey: &Survey) -> Vec<(String, BlockCode)> {
-    forecast(survey).blockers.into_iter().map(|it| (it.pod.name, it.code)).collect()
+    forecast(survey).blockers.into_iter().map(|it| (it.subject.name().to_owned(), it.code)).collect()
 }
 
 fn held(name: &str, code: BlockCode) -> Vec<(String, BlockCode)> {

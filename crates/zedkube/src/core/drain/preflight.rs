@@ -146,7 +146,7 @@ impl Drain {
                     return;
                 }
                 Some(first) => {
-                    let next_step = format!("{}: {}", first.pod, first.next_step());
+                    let next_step = format!("{}: {}", first.subject, first.next_step());
                     let why = first.reason.clone();
                     let what = Hindered { why, next_step, away: false, of_node: false };
                     (what, blockers)

@@ -14,11 +14,11 @@ use super::run::{End, Run};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 
-/// A pod that does not leave, for a reader.
+/// What does not leave, for a reader.
 pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
     Blocker {
-        pod: it.pod.to_string(),
-        uid: it.pod.uid.to_string(),
+        pod: it.subject.to_string(),
+        uid: it.subject.uid().to_owned(),
         code: it.code.text().to_owned(),
         reason: it.reason.clone(),
         since,

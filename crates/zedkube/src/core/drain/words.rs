@@ -220,7 +220,7 @@ fn draining_words(now: &Progress) -> Words {
 /// What a person can do about the first blocker, by name; empty when nothing blocks.
 fn next_step(blockers: &[kubenodeop::Blocker]) -> String {
     let Some(first) = blockers.first() else { return String::new() };
-    let step = format!("{}: {}", first.pod, first.next_step());
+    let step = format!("{}: {}", first.subject, first.next_step());
     match blockers.len() {
         1 => step,
         all => format!("{step} ({} more in Blockers)", all - 1),

@@ -29,7 +29,8 @@ fn other_clocks() -> [GoTime; 2] {
 /// An attempt with everything that has a time.
 fn attempt() -> Progress {
     let pod = PodRef { namespace: "shop".into(), name: "web-1".into(), uid: PodUid::new("u1") };
-    let blocker = Blocker { pod, code: BlockCode::Budget, reason: "no room".into(), since: at(7) };
+    let blocker =
+        Blocker { subject: pod.into(), code: BlockCode::Budget, reason: "no room".into(), since: at(7) };
     Progress { blockers: vec![blocker], estimate: Some(at(90)), evicted: 1, ..Progress::default() }
 }
 

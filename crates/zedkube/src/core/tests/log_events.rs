@@ -14,7 +14,12 @@ use super::{Away, Effect, Event, Failure, LogEvent};
 
 fn blocker(pod: &str, code: BlockCode) -> Blocker {
     Blocker {
-        pod: PodRef { namespace: "shop".into(), name: pod.into(), uid: PodUid::new(format!("uid-{pod}")) },
+        subject: PodRef {
+            namespace: "shop".into(),
+            name: pod.into(),
+            uid: PodUid::new(format!("uid-{pod}")),
+        }
+        .into(),
         code,
         reason: format!(
             "pod shop/{pod}: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"

@@ -55,7 +55,8 @@ fn full() -> Bench {
         bench.ask(&asked);
         let run = bench.until_draining();
         let blocker = |nth: u32| Blocker {
-            pod: PodRef { namespace: long(), name: format!("{nth}{}", long()), uid: PodUid::new(long()) },
+            subject: PodRef { namespace: long(), name: format!("{nth}{}", long()), uid: PodUid::new(long()) }
+                .into(),
             code: BlockCode::Budget,
             reason: long(),
             since: T0,

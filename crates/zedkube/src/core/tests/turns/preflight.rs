@@ -31,7 +31,7 @@ fn refused(bench: &Bench) -> Blocker {
         uid: kubeapi::names::PodUid::new("u-0"),
     };
     let reason = "pod shop/web-0 cannot be evicted: 403 Forbidden".to_owned();
-    Blocker { pod, code: BlockCode::Refused, reason, since: bench.now }
+    Blocker { subject: pod.into(), code: BlockCode::Refused, reason, since: bench.now }
 }
 
 #[test]
