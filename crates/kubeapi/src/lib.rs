@@ -12,6 +12,7 @@ pub mod connect;
 mod error;
 mod kubeconfig;
 pub mod lease;
+pub mod machines;
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;
 pub mod names;

@@ -7,25 +7,20 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
-use kube::api::{GetParams, Patch, PatchParams, PostParams};
-use kube::core::Request;
-use kubeapi::nodes::FIELD_MANAGER;
+use kubeapi::machines::SITE;
+pub use kubeapi::machines::calls::act;
+use kubeapi::machines::calls::{GROUP, MACHINES, SETS, seen};
 use kubeapi::objects::{items, text};
 use kubeapi::reply::Reply;
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::calls::{listed, named, scope};
-use super::machines::{MachineSeen, MachineWork, Machines, Stopped, Strategy, Turn};
+use super::machines::Machines;
 
-/// Annotation of a machine: what a whole-site operation changed there, a JSON object [`Stopped`].
-pub const STOPPED: &str = "pillar-rs/site-stopped";
-const GROUP: &str = "/apis/kubevirt.io/v1";
-/// Machines.
-const MACHINES: &str = "virtualmachines";
-/// Replica sets of machines.
-const SETS: &str = "virtualmachineinstancereplicasets";
+/// Annotation of a machine: what a whole-site operation changed there.
+pub const STOPPED: &str = kubeapi::machines::SITE_STOPPED;
 
 /// Reads them.
 pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
@@ -41,12 +36,13 @@ pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
     )?;
     let guests: Vec<&Value> = guests.iter().filter(|it| !is_over(it)).collect();
     let running: BTreeSet<String> = guests.iter().map(|it| named(it)).collect();
+    let own = |machine: &Value| guests.iter().find(|it| named(it) == named(machine)).copied();
     let mut found = Machines {
-        all: machines.iter().map(|it| seen(MACHINES, it, &guests)).collect(),
+        all: machines.iter().map(|it| seen(MACHINES, it, own(it), &SITE)).collect(),
         guests: running.iter().cloned().collect(),
         loose: guests.iter().filter(|it| is_loose(it)).map(|it| named(it)).collect(),
     };
-    found.all.extend(sets.iter().map(|it| seen(SETS, it, &[])));
+    found.all.extend(sets.iter().map(|it| seen(SETS, it, None, &SITE)));
     let guest = |pod: &Value| {
         let meta = &pod["metadata"];
         format!("{}/{}", text(&meta["namespace"]), text(&meta["annotations"]["kubevirt.io/domain"]))
@@ -75,114 +71,4 @@ fn is_loose(guest: &Value) -> bool {
         matches!(it["kind"].as_str(), Some("VirtualMachine" | "VirtualMachineInstanceReplicaSet"))
     };
     !items(&guest["metadata"]["ownerReferences"]).iter().any(owner)
-}
-
-fn strategy(spec: &Value) -> Strategy {
-    Strategy {
-        run_strategy: spec["runStrategy"].as_str().map(str::to_owned),
-        running: spec["running"].as_bool(),
-        replicas: spec["replicas"].as_i64(),
-    }
-}
-
-fn seen(kind: &'static str, object: &Value, guests: &[&Value]) -> MachineSeen {
-    let (meta, mut strategy) = (&object["metadata"], strategy(&object["spec"]));
-    if kind == SETS {
-        strategy.replicas.get_or_insert(1);
-    }
-    let own = guests.iter().find(|it| kind == MACHINES && named(it) == named(object));
-    let asked =
-        |what: &str| items(&object["status"]["stateChangeRequests"]).iter().any(|it| it["action"] == what);
-    MachineSeen {
-        kind,
-        namespace: text(&meta["namespace"]),
-        name: text(&meta["name"]),
-        uid: text(&meta["uid"]),
-        version: text(&meta["resourceVersion"]),
-        created: text(&meta["creationTimestamp"]),
-        strategy,
-        mark: meta["annotations"][STOPPED].as_str().and_then(|it| serde_json::from_str(it).ok()),
-        alive: own.is_some(),
-        stopping: asked("Stop") || own.is_some_and(|it| !it["metadata"]["deletionTimestamp"].is_null()),
-        starting: asked("Start"),
-    }
-}
-
-/// Stops or starts one. A lost race changes nothing: it is read again.
-///
-/// # Errors
-/// Those of [`Cluster`], but a conflict only where it is a start that is refused.
-pub async fn act(cluster: &Cluster, work: &MachineWork) -> Result<(), Error> {
-    let it = &work.machine;
-    let done = match &work.turn {
-        Turn::Set(strategy, mark) => set(cluster, it, strategy, mark.as_ref()).await,
-        Turn::Stop(mark) => stop(cluster, it, mark).await,
-        Turn::Start => start(cluster, it).await,
-        Turn::Later => Ok(()),
-        Turn::Leave => set(cluster, it, &Strategy::default(), None).await,
-    };
-    match done {
-        // One that is refused its start is named.
-        Err(error) if error.is_conflict() && work.turn != Turn::Start => Ok(()),
-        // Deleted since it was read.
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(()),
-        other => other,
-    }
-}
-
-fn place(it: &MachineSeen) -> String {
-    format!("{GROUP}/namespaces/{}/{}", it.namespace, it.kind)
-}
-
-async fn patch(cluster: &Cluster, it: &MachineSeen, patch: Value) -> Result<(), Error> {
-    let what = format!("patch {} {}/{}", it.kind, it.namespace, it.name);
-    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    cluster.order(&what, Request::new(place(it)).patch(&it.name, &how, &Patch::Merge(patch))).await
-}
-
-/// Sets what `strategy` names, and what is written there, if the object is still as it was read.
-async fn set(
-    cluster: &Cluster,
-    it: &MachineSeen,
-    strategy: &Strategy,
-    mark: Option<&Stopped>,
-) -> Result<(), Error> {
-    let written = mark.map(serde_json::to_string).transpose().map_err(|source| Error::Unaskable {
-        what: format!("mark {} {}/{}", it.kind, it.namespace, it.name),
-        source: source.into(),
-    })?;
-    let body = json!({
-        "metadata": { "resourceVersion": it.version, "annotations": { STOPPED: written } }, "spec": strategy,
-    });
-    patch(cluster, it, body).await
-}
-
-/// What is written there comes first: a machine that is off without it would stay off.
-async fn stop(cluster: &Cluster, it: &MachineSeen, mark: &Stopped) -> Result<(), Error> {
-    if it.mark.as_ref() != Some(mark) {
-        set(cluster, it, &Strategy::default(), Some(mark)).await?;
-    }
-    ask(cluster, it, "stop").await?;
-    // KubeVirt before 1.2 changes the word of a machine that it stops by a request.
-    let what = format!("read {} {}/{}", it.kind, it.namespace, it.name);
-    let now: Value = cluster.ask(&what, Request::new(place(it)).get(&it.name, &GetParams::default())).await?;
-    let left = strategy(&now["spec"]);
-    if left == mark.left {
-        return Ok(());
-    }
-    let it = MachineSeen { version: text(&now["metadata"]["resourceVersion"]), ..it.clone() };
-    set(cluster, &it, &Strategy::default(), Some(&Stopped { left, ..mark.clone() })).await
-}
-
-/// What is written there goes last: a machine that was not started is asked once more.
-async fn start(cluster: &Cluster, it: &MachineSeen) -> Result<(), Error> {
-    ask(cluster, it, "start").await?;
-    patch(cluster, it, json!({ "metadata": { "annotations": { STOPPED: null } } })).await
-}
-
-async fn ask(cluster: &Cluster, it: &MachineSeen, what: &str) -> Result<(), Error> {
-    let all = format!("/apis/subresources.kubevirt.io/v1/namespaces/{}/{}", it.namespace, it.kind);
-    let request =
-        Request::new(all).replace_subresource(what, &it.name, &PostParams::default(), b"{}".to_vec());
-    cluster.order(&format!("{what} virtual machine {}/{}", it.namespace, it.name), request).await
 }

@@ -383,6 +383,7 @@ fn vm(seed: u64) -> MachineSeen {
         version: String::new(),
         created: String::new(),
         strategy: Strategy { run_strategy: Some(word.to_owned()), ..Strategy::default() },
+        marking: &kubeapi::machines::SITE,
         mark: None,
         alive: true,
         stopping: false,

@@ -1,0 +1,146 @@
+//! The calls that stop and start virtual machines.
+//!
+//! Not here: which one (`super`), and when. Source: spec/vm-storage.md A1 and A8.
+
+use kube::api::{GetParams, Patch, PatchParams, PostParams};
+use kube::core::Request;
+use serde_json::{Value, json};
+
+use super::{MachineSeen, MachineWork, Marking, Stopped, Strategy, Turn};
+use crate::nodes::FIELD_MANAGER;
+use crate::objects::{items, text};
+use crate::reply::Reply;
+use crate::{Cluster, Error};
+
+/// Where the objects of KubeVirt are.
+pub const GROUP: &str = "/apis/kubevirt.io/v1";
+/// Machines.
+pub const MACHINES: &str = "virtualmachines";
+/// Replica sets of machines.
+pub const SETS: &str = "virtualmachineinstancereplicasets";
+
+fn strategy(spec: &Value) -> Strategy {
+    Strategy {
+        run_strategy: spec["runStrategy"].as_str().map(str::to_owned),
+        running: spec["running"].as_bool(),
+        replicas: spec["replicas"].as_i64(),
+    }
+}
+
+/// A machine, or a replica set of machines; `own` is the guest of a machine that is not over.
+#[must_use]
+pub fn seen(
+    kind: &'static str,
+    object: &Value,
+    own: Option<&Value>,
+    marking: &'static Marking,
+) -> MachineSeen {
+    let (meta, mut strategy) = (&object["metadata"], strategy(&object["spec"]));
+    if kind == SETS {
+        strategy.replicas.get_or_insert(1);
+    }
+    let asked =
+        |what: &str| items(&object["status"]["stateChangeRequests"]).iter().any(|it| it["action"] == what);
+    MachineSeen {
+        kind,
+        namespace: text(&meta["namespace"]),
+        name: text(&meta["name"]),
+        uid: text(&meta["uid"]),
+        version: text(&meta["resourceVersion"]),
+        created: text(&meta["creationTimestamp"]),
+        strategy,
+        marking,
+        mark: meta["annotations"][marking.annotation].as_str().and_then(|it| serde_json::from_str(it).ok()),
+        alive: own.is_some(),
+        stopping: asked("Stop") || own.is_some_and(|it| !it["metadata"]["deletionTimestamp"].is_null()),
+        starting: asked("Start"),
+    }
+}
+
+/// Stops or starts one. A lost race changes nothing: it is read again.
+///
+/// # Errors
+/// Those of [`Cluster`], but a conflict only where it is a start that is refused.
+pub async fn act(cluster: &Cluster, work: &MachineWork) -> Result<(), Error> {
+    let it = &work.machine;
+    let done = match &work.turn {
+        Turn::Set(strategy, mark) => set(cluster, it, strategy, mark.as_ref()).await,
+        Turn::Stop(mark) => stop(cluster, it, mark).await,
+        Turn::Start => start(cluster, it).await,
+        Turn::Later => Ok(()),
+        Turn::Leave => set(cluster, it, &Strategy::default(), None).await,
+    };
+    match done {
+        // One that is refused its start is named.
+        Err(error) if error.is_conflict() && work.turn != Turn::Start => Ok(()),
+        // Deleted since it was read.
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+fn place(it: &MachineSeen) -> String {
+    format!("{GROUP}/namespaces/{}/{}", it.namespace, it.kind)
+}
+
+/// The metadata of a patch that writes this there, or removes it.
+fn marked(it: &MachineSeen, written: &Value) -> Value {
+    let mut metadata = json!({ "annotations": { it.marking.annotation: written } });
+    if let Some(label) = it.marking.label {
+        let there = if written.is_null() { Value::Null } else { "true".into() };
+        metadata["labels"] = json!({ label: there });
+    }
+    metadata
+}
+
+async fn patch(cluster: &Cluster, it: &MachineSeen, patch: Value) -> Result<(), Error> {
+    let what = format!("patch {} {}/{}", it.kind, it.namespace, it.name);
+    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    cluster.order(&what, Request::new(place(it)).patch(&it.name, &how, &Patch::Merge(patch))).await
+}
+
+/// Sets what `strategy` names, and what is written there, if the object is still as it was read.
+async fn set(
+    cluster: &Cluster,
+    it: &MachineSeen,
+    strategy: &Strategy,
+    mark: Option<&Stopped>,
+) -> Result<(), Error> {
+    let written = mark.map(serde_json::to_string).transpose().map_err(|source| Error::Unaskable {
+        what: format!("mark {} {}/{}", it.kind, it.namespace, it.name),
+        source: source.into(),
+    })?;
+    let mut body = json!({ "metadata": marked(it, &json!(written)), "spec": strategy });
+    body["metadata"]["resourceVersion"] = it.version.as_str().into();
+    patch(cluster, it, body).await
+}
+
+/// What is written there comes first: a machine that is off without it would stay off.
+async fn stop(cluster: &Cluster, it: &MachineSeen, mark: &Stopped) -> Result<(), Error> {
+    if it.mark.as_ref() != Some(mark) {
+        set(cluster, it, &Strategy::default(), Some(mark)).await?;
+    }
+    ask(cluster, it, "stop").await?;
+    // KubeVirt before 1.2 changes the word of a machine that it stops by a request.
+    let what = format!("read {} {}/{}", it.kind, it.namespace, it.name);
+    let now: Value = cluster.ask(&what, Request::new(place(it)).get(&it.name, &GetParams::default())).await?;
+    let left = strategy(&now["spec"]);
+    if left == mark.left {
+        return Ok(());
+    }
+    let it = MachineSeen { version: text(&now["metadata"]["resourceVersion"]), ..it.clone() };
+    set(cluster, &it, &Strategy::default(), Some(&Stopped { left, ..mark.clone() })).await
+}
+
+/// What is written there goes last: a machine that was not started is asked once more.
+async fn start(cluster: &Cluster, it: &MachineSeen) -> Result<(), Error> {
+    ask(cluster, it, "start").await?;
+    patch(cluster, it, json!({ "metadata": marked(it, &Value::Null) })).await
+}
+
+async fn ask(cluster: &Cluster, it: &MachineSeen, what: &str) -> Result<(), Error> {
+    let all = format!("/apis/subresources.kubevirt.io/v1/namespaces/{}/{}", it.namespace, it.kind);
+    let request =
+        Request::new(all).replace_subresource(what, &it.name, &PostParams::default(), b"{}".to_vec());
+    cluster.order(&format!("{what} virtual machine {}/{}", it.namespace, it.name), request).await
+}
