@@ -254,6 +254,14 @@ step::named! {
         BudgetStuck = "budget-stuck",
         /// Longhorn keeps its instance manager, or it is needed to copy volumes.
         StorageManager = "storage-manager",
+        /// The last healthy copy of a volume is here, and none comes elsewhere by itself.
+        LastCopy = "last-copy",
+        /// The last healthy copy of a volume is here, as it can have one only.
+        StrictLocal = "strict-local",
+        /// The last healthy copy of a volume is here, and all other nodes that could take one are cordoned.
+        AllCordoned = "all-nodes-cordoned",
+        /// The last healthy copy of a volume is here, and no other node has room for one.
+        NoRoom = "no-room-for-copy",
         /// Its workload comes back to this node again and again.
         Sticky = "sticky",
         /// It has been asked to leave for longer than its limit.
@@ -268,7 +276,12 @@ impl BlockCode {
     pub(crate) const fn rank(self) -> u8 {
         match self {
             Self::Unauthorized | Self::Refused | Self::Webhook => 0,
-            Self::BudgetStuck | Self::StorageManager => 1,
+            Self::BudgetStuck
+            | Self::StorageManager
+            | Self::LastCopy
+            | Self::StrictLocal
+            | Self::AllCordoned
+            | Self::NoRoom => 1,
             Self::ManyBudgets => 2,
             Self::NoOtherNode => 3,
             Self::Sticky => 4,
@@ -287,6 +300,22 @@ impl BlockCode {
         match self {
             Self::Budget => {
                 return format!("wait until the budget allows a disruption, or add a replica: {budgets} shows its pods");
+            }
+            Self::LastCopy => {
+                return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or name it in \
+                        `last_copy_pass` of the limits file"
+                    .to_owned();
+            }
+            Self::StrictLocal => {
+                return "stop what uses it and set another dataLocality, or name it in `last_copy_pass` of the limits \
+                        file"
+                    .to_owned();
+            }
+            Self::AllCordoned => return "uncordon one other node: `kubectl uncordon <node>`".to_owned(),
+            Self::NoRoom => {
+                return "make room on another node, or fit its tags: `kubectl -n longhorn-system get \
+                        nodes.longhorn.io`"
+                    .to_owned();
             }
             Self::StorageManager => {
                 return format!("see the volumes under Storage; then `kubectl -n {namespace} get pdb {name}`");

@@ -16,7 +16,7 @@ use super::words::{Effect, Event, Failure, LogEvent, Rules};
 use crate::changes::watched::{NodeMark, Refused, RefusedCall, Watched};
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
-use crate::progress::{Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
+use crate::progress::{Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
 use crate::storage::Look;
 use kubeapi::names::listed;
 use kubeapi::pace::Pace;
@@ -138,7 +138,7 @@ impl Engine {
             phase: self.phase(),
             tier: self.roster.book.open_tier(),
             counts: self.roster.book.counts,
-            blockers: self.roster.blockers(now),
+            blockers: self.blockers(now),
             volumes: self.volumes.waited_for(),
             storage: self.guard.waits(),
             left: self.left(),
@@ -154,6 +154,12 @@ impl Engine {
             trouble: trouble.map(|it| it.text.clone()).unwrap_or_default(),
             trouble_step: trouble.map(|it| it.next_step.clone()).unwrap_or_default(),
         }
+    }
+
+    fn blockers(&self, now: Mono) -> Vec<Blocker> {
+        let mut all = self.roster.blockers(now);
+        all.extend(self.guard.blockers());
+        all
     }
 
     fn marks(&self, now: Mono) -> Marks {
@@ -307,7 +313,7 @@ impl Engine {
             refused: self.refused.take().into_iter().chain(self.roster.refused_calls()).collect(),
             ..Watched::default()
         };
-        let blockers = self.roster.blockers(now);
+        let blockers = self.blockers(now);
         let watched =
             watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&it.subject.pod()?.uid)));
         self.over = Some(Outcome::Failed { reason, blockers, watched, marks: self.marks(now) });

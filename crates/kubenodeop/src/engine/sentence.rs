@@ -90,6 +90,10 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
         BlockCode::SlowToEnd
         | BlockCode::BudgetStuck
         | BlockCode::StorageManager
+        | BlockCode::LastCopy
+        | BlockCode::StrictLocal
+        | BlockCode::AllCordoned
+        | BlockCode::NoRoom
         | BlockCode::Sticky
         | BlockCode::OverTime
         | BlockCode::NoOtherNode => format!("pod {pod} is held ({}): {text}", refusal.code.text()),

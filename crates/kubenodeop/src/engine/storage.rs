@@ -11,7 +11,7 @@ use step::Mono;
 
 use super::words::{Failure, Limit, VolumeAction};
 use crate::plan::PodFacts;
-use crate::progress::{Left, VolumeWait};
+use crate::progress::{Blocker, Left, Subject, VolumeWait};
 use crate::storage::{Cause, Finding, Look, VolumeState};
 use kubeapi::names::listed;
 
@@ -135,6 +135,23 @@ impl Guard {
             }
         };
         shown.map(wait).collect()
+    }
+
+    /// The volumes that keep the node although nothing else does, and for which no other copy is under way.
+    pub(super) fn blockers(&self) -> Vec<Blocker> {
+        let (Some(since), Some(look)) = (self.since, self.look()) else { return Vec::new() };
+        let of = |it: &Finding| {
+            let VolumeState::LastCopy(cause) = &it.state else { return None };
+            let code = cause.code()?;
+            let subject = Subject::Volume {
+                namespace: it.claim.0.clone(),
+                claim: it.claim.1.clone(),
+                volume: it.volume.clone(),
+            };
+            let reason = format!("volume {it}: {}", it.words(&look.policy));
+            Some(Blocker { subject, code, reason, since })
+        };
+        if self.is_clear() { Vec::new() } else { self.last().filter_map(of).collect() }
     }
 
     /// What passes although its last copy is here: by name, or as the time was over.

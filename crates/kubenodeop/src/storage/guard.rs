@@ -8,6 +8,7 @@ use std::fmt;
 use kubeapi::slim::longhorn::{Engine, Replica, Volume, condition};
 
 use super::facts::{Facts, Policy};
+use crate::progress::BlockCode;
 
 /// A volume with a copy on our node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +61,19 @@ pub enum Cause {
     Detached,
     /// As many copies as are wanted are there: none is to come by itself.
     Enough,
+}
+
+impl Cause {
+    /// The reason for machines; `None` where another copy is under way.
+    pub const fn code(&self) -> Option<BlockCode> {
+        match self {
+            Self::Rebuilding | Self::Migrating | Self::Degraded => None,
+            Self::StrictLocal => Some(BlockCode::StrictLocal),
+            Self::AllCordoned => Some(BlockCode::AllCordoned),
+            Self::NoPlace(_) => Some(BlockCode::NoRoom),
+            Self::Behind(_) | Self::NoOtherNode | Self::Detached | Self::Enough => Some(BlockCode::LastCopy),
+        }
+    }
 }
 
 /// For a person: `shop/data (pvc-1)`.
