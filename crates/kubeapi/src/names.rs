@@ -27,11 +27,6 @@ pub const APP_NAMESPACE: &str = "eve-kube-app";
 /// The namespace of Longhorn.
 pub const STORAGE_NAMESPACE: &str = "longhorn-system";
 
-/// The path of a collection of Longhorn's own objects.
-pub fn longhorn(kind: &str) -> String {
-    format!("/apis/longhorn.io/v1beta2/namespaces/{STORAGE_NAMESPACE}/{kind}")
-}
-
 /// The name of a Node object, a DNS subdomain: it goes into paths and field selectors as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeName(String);

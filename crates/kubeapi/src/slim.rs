@@ -16,6 +16,8 @@ use serde::de::IgnoredAny;
 
 use crate::watch::Object;
 
+pub mod longhorn;
+
 macro_rules! slim {
     ($($(#[$about:meta])+ $name:ident { $($(#[$of:meta])* $member:ident: $kind:ty,)+ })+) => { $(
         $(#[$about])+

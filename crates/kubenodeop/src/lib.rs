@@ -16,13 +16,16 @@ pub mod node;
 pub mod plan;
 pub mod preflight;
 pub mod progress;
+pub mod storage;
 
 pub use calls::pods;
 pub use changes::{Watched, until_changed, until_stirred};
 pub use drain::{DrainOrder, drain};
 pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
-pub use leave::last_of_volume;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
 pub use preflight::{Refusal, preflight};
-pub use progress::{BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining, Subject};
+pub use progress::{
+    BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining, Subject, VolumeWait,
+};
+pub use storage::last_of_volume;

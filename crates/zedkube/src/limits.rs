@@ -115,6 +115,14 @@ agent::limits! {
         /// What is done about volumes that are over their time: `wait`, `give-up` or `go-on`.
         #[serde(deserialize_with = "words::volumes_limit_then")]
         volumes_limit_then: VolumeAction = Rules::default().volumes.then;
+        /// How long a node with the last healthy copy of a volume is kept, from when nothing else is waited for; 0 for no
+        /// limit.
+        last_copy_limit_ms: u64 = 0;
+        /// What is done then: `wait`, `give-up` or `go-on`.
+        #[serde(deserialize_with = "words::last_copy_then")]
+        last_copy_then: VolumeAction = Rules::default().last_copy.then;
+        /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go down with the node.
+        last_copy_pass: Vec<String> = Vec::new();
         /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
         #[serde(deserialize_with = "words::sticky_then")]
         sticky_then: StickyAction = Rules::default().sticky;
@@ -135,6 +143,8 @@ impl Limits {
             pod: Limit { after: some(self.pod_limit_ms), then: self.pod_limit_then },
             tier: Limit { after: some(self.tier_limit_ms), then: self.tier_limit_then },
             volumes: Limit { after: some(self.volumes_limit_ms), then: self.volumes_limit_then },
+            last_copy: Limit { after: some(self.last_copy_limit_ms), then: self.last_copy_then },
+            last_copy_pass: self.last_copy_pass.iter().cloned().collect(),
             sticky: self.sticky_then,
             // A pod that has not come back once is not one that comes back.
             sticky_returns: self.sticky_returns.max(1),
@@ -205,6 +215,7 @@ mod words {
         pod_limit_then: PodAction = POD,
         tier_limit_then: PodAction = POD,
         volumes_limit_then: VolumeAction = VOLUME,
+        last_copy_then: VolumeAction = VOLUME,
         sticky_then: StickyAction = STICKY,
     }
 }
@@ -257,7 +268,8 @@ mod tests {
     fn d15_each_limit_has_its_time_and_its_action() {
         let rules = read(
             r#"{"pod_limit_ms":1000,"pod_limit_then":"delete","tier_limit_ms":2000,"tier_limit_then":"give-up",
-                "volumes_limit_ms":3000,"volumes_limit_then":"wait","sticky_then":"give-up","sticky_returns":5,
+                "volumes_limit_ms":3000,"volumes_limit_then":"wait","last_copy_limit_ms":4000,
+                "last_copy_then":"go-on","last_copy_pass":["shop/data"],"sticky_then":"give-up","sticky_returns":5,
                 "evictions_at_once":7,"proof_gap_ms":4000}"#,
         )
         .unwrap()
@@ -270,6 +282,8 @@ mod tests {
             pod: Limit { after: after(1), then: PodAction::Delete },
             tier: Limit { after: after(2), then: PodAction::GiveUp },
             volumes: Limit { after: after(3), then: VolumeAction::Wait },
+            last_copy: Limit { after: after(4), then: VolumeAction::GoOn },
+            last_copy_pass: ["shop/data".to_owned()].into(),
             sticky: StickyAction::GiveUp,
             sticky_returns: 5,
         };

@@ -63,6 +63,7 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
         | Event::Evicted { .. }
         | Event::Inspected { .. }
         | Event::Volumes(_)
+        | Event::Storage(_)
         | Event::Cordoned(_)
         | Event::Tick => None,
     }

@@ -57,6 +57,7 @@ impl Before {
             | Event::Evicted { .. }
             | Event::Inspected { .. }
             | Event::Volumes(_)
+            | Event::Storage(_)
             | Event::Cordoned(_)
             | Event::Tick => None,
         }

@@ -23,6 +23,7 @@ use crate::engine::{Effect, Engine, Event, Failure, LogEvent, Rules};
 use crate::node::Cordoned;
 use crate::node::cordon::CordonOwner;
 use crate::progress::{Marks, Outcome, Progress};
+use crate::storage;
 use crate::{calls::evict, calls::pods, calls::remove, calls::streams, calls::unhealthy_pods, node};
 use kubeapi::Cluster;
 use kubeapi::names::{NodeName, PodUid};
@@ -115,6 +116,7 @@ impl<'a> Executor<'a> {
         let mut watches = SelectAll::new();
         watches.push(streams::pod_events(cluster, &order.node, seed()));
         watches.push(streams::node_events(cluster, &order.node, seed()));
+        watches.push(streams::storage_events(cluster, &order.node, seed()));
         Self { cluster, order, calls: FuturesUnordered::new(), watches, volumes: stream::pending().boxed() }
     }
 
@@ -135,7 +137,7 @@ impl<'a> Executor<'a> {
     fn perform(&mut self, effect: Effect) -> Option<Outcome> {
         let (cluster, order) = (self.cluster, self.order);
         match effect {
-            Effect::Look { turn } => self.call(look(cluster, order, turn)),
+            Effect::Look { turn, storage } => self.call(look(cluster, order, turn, storage)),
             Effect::Evict(pod) => {
                 self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod, false).await) });
             }
@@ -173,10 +175,20 @@ fn answered(uid: PodUid, reply: Reply) -> Event {
     Event::Evicted { uid, reply }
 }
 
-async fn look(cluster: &Cluster, order: &DrainOrder, turn: u64) -> Event {
-    let (pods, node) =
-        tokio::join!(pods::list(cluster, &order.node), node::read(cluster, &order.node, &order.device_uuid));
-    let seen = pods.and_then(|pods| Ok((pods, node?))).map_err(Failure::from);
+async fn look(cluster: &Cluster, order: &DrainOrder, turn: u64, storage: bool) -> Event {
+    let storage = async {
+        // None found where some was: there is nothing left to guard.
+        if !storage {
+            return Ok::<_, kubeapi::Error>(None);
+        }
+        Ok(Some(storage::look(cluster, &order.node).await?.unwrap_or_default()))
+    };
+    let (pods, node, storage) = tokio::join!(
+        pods::list(cluster, &order.node),
+        node::read(cluster, &order.node, &order.device_uuid),
+        storage
+    );
+    let seen = pods.and_then(|pods| Ok((pods, node?, storage?))).map_err(Failure::from);
     Event::Looked { turn, seen }
 }
 

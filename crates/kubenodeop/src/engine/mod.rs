@@ -12,6 +12,7 @@ mod namespace_budgets;
 mod pod_table;
 mod sentence;
 mod sticky;
+mod storage;
 mod telling;
 #[cfg(test)]
 mod tests;

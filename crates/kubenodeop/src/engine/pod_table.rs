@@ -13,6 +13,7 @@ use super::limits::TierClock;
 use super::namespace_budgets::NamespaceBudgets;
 use super::sentence;
 use super::sticky::Returns;
+use super::storage::Needs;
 use super::track::{Over, State, Track};
 use super::words::{Claim, Effect, LogEvent, PodAction, Rules, StickyAction};
 use crate::plan::{Class, Owner, PodFacts};
@@ -43,6 +44,8 @@ pub(super) struct PodTable {
     marks: BTreeMap<PodUid, Mono>,
     /// The claims of pods that stay here.
     pub(super) stays: BTreeMap<PodUid, BTreeSet<Claim>>,
+    /// What the storage needs.
+    pub(super) needs: Needs,
     /// Answers to the calls, counted.
     pub(super) replies: BTreeMap<&'static str, u32>,
     /// Pods that a rule has had deleted.
@@ -66,6 +69,7 @@ impl PodTable {
             returns_from: Some(now),
             marks: marks.pods.clone(),
             stays: BTreeMap::new(),
+            needs: Needs::default(),
             replies: BTreeMap::new(),
             deleted: Vec::new(),
             given_up: None,
@@ -167,6 +171,7 @@ impl PodTable {
         }
         let mut track = Track::new(facts, now, self.turn);
         track.watched = source == Source::Watch;
+        track.kept = self.needs.keeps(&track.facts).then_some(now);
         if let Some(mark) = self.marks.get(&uid) {
             track.asked = Some((*mark).min(now));
         }
@@ -235,6 +240,22 @@ impl PodTable {
                 track.doom(now, why);
             }
         });
+    }
+
+    /// What the storage needs has changed, or not.
+    pub(super) fn need(&mut self, now: Mono, needs: Needs) {
+        if self.needs == needs {
+            return;
+        }
+        self.needs = needs;
+        let kept = |track: &Track| track.is_here() && self.needs.keeps(&track.facts);
+        let changed = self.book.all().filter(|(_, track)| track.kept.is_some() != kept(track));
+        let changed: Vec<PodUid> = changed.map(|(uid, _)| uid.clone()).collect();
+        for uid in changed {
+            self.book.change(&uid, |track| {
+                track.kept = if track.kept.is_some() { None } else { Some(now) };
+            });
+        }
     }
 
     pub(super) fn why_sticky(&self, track: &Track) -> String {

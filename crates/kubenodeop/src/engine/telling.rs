@@ -38,7 +38,7 @@ impl PodTable {
     pub(super) fn blockers(&self, now: Mono) -> Vec<Blocker> {
         let of = |track: &Track| {
             let returns = self.returns.count(&track.facts);
-            sentence::blocker(now, track, &self.spaces, returns, &self.rules)
+            sentence::blocker(now, track, (&self.spaces, &self.needs), returns, &self.rules)
         };
         let mut all: Vec<Blocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
         all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));

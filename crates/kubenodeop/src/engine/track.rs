@@ -39,6 +39,8 @@ pub(super) struct Track {
     pub(super) on_hold: bool,
     /// It is not asked any more, as its workload comes back again and again.
     pub(super) sticky: bool,
+    /// Since when it is not asked, as the storage needs it; `None` when it may be.
+    pub(super) kept: Option<Mono>,
     /// The standing refusal may be told.
     pub(super) told: bool,
     /// The standing refusal.
@@ -113,6 +115,7 @@ impl Track {
             doomed: None,
             on_hold: false,
             sticky: false,
+            kept: None,
             told: true,
             refusal: None,
         }
@@ -131,7 +134,7 @@ impl Track {
     /// When to ask it, unless something else than time decides that.
     pub(super) fn due(&self) -> Option<Mono> {
         let State::Waiting { due, .. } = self.state else { return None };
-        (!self.on_hold && !self.sticky).then_some(due)
+        (!self.on_hold && !self.sticky && self.kept.is_none()).then_some(due)
     }
 
     /// When a pod that is ending has had its time.
@@ -239,6 +242,7 @@ impl Track {
     /// Held by something that does not pass by itself within seconds, and told so.
     pub(super) fn is_blocked(&self) -> bool {
         self.sticky
+            || self.kept.is_some()
             || (self.told
                 && matches!(
                     self.code(),

@@ -12,6 +12,7 @@ use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, Selector};
 use crate::plan::unhealthy::Inspected;
 use crate::progress::Outcome;
+use crate::storage::Look;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::Reply;
 
@@ -33,6 +34,10 @@ pub struct Rules {
     pub tier: Limit<PodAction>,
     /// For the volumes, from the moment that the last pod is gone.
     pub volumes: Limit<VolumeAction>,
+    /// For volumes whose last healthy copy is here, from the moment that nothing else is waited for (goals D14).
+    pub last_copy: Limit<VolumeAction>,
+    /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go with the node.
+    pub last_copy_pass: BTreeSet<String>,
     /// What becomes of a workload whose pods come back to this node (goals D10).
     pub sticky: StickyAction,
     /// Returns to this node that make a workload sticky.
@@ -90,6 +95,8 @@ impl Default for Rules {
             pod: Limit { after: None, then: PodAction::Wait },
             tier: Limit { after: None, then: PodAction::Wait },
             volumes: Limit { after: Some(Duration::from_secs(600)), then: VolumeAction::GoOn },
+            last_copy: Limit { after: None, then: VolumeAction::Wait },
+            last_copy_pass: BTreeSet::new(),
             sticky: StickyAction::Leave,
             sticky_returns: 3,
         }
@@ -116,12 +123,13 @@ pub enum Event {
     Pod(PodFacts),
     /// One pod is gone.
     PodGone(PodUid),
-    /// The answer to [`Effect::Look`] of `turn`: all pods and the node, read from the store.
+    /// The answer to [`Effect::Look`] of `turn`: all pods and the node, read from the store, and the
+    /// storage where it was asked for and is there.
     Looked {
         /// Which look.
         turn: u64,
         /// What it saw, or why it saw nothing.
-        seen: Result<(Vec<PodFacts>, NodeFacts), Failure>,
+        seen: Result<(Vec<PodFacts>, NodeFacts, Option<Look>), Failure>,
     },
     /// The answer to [`Effect::Evict`], [`Effect::Remove`] or [`Effect::Delete`].
     Evicted {
@@ -149,6 +157,8 @@ pub enum Event {
     /// The volumes of the claims of the newest [`Effect::FollowVolumes`] that are attached here now. A stream that
     /// fails says [`Event::Trouble`] instead.
     Volumes(Vec<AttachmentFacts>),
+    /// The storage as it is now, `None` without such storage; or why that could not be read: another of these follows.
+    Storage(Result<Option<Look>, Failure>),
     /// Our node as it is now.
     Node(NodeFacts),
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
@@ -166,6 +176,8 @@ pub enum Effect {
     Look {
         /// To be given back.
         turn: u64,
+        /// The storage is to be read too.
+        storage: bool,
     },
     /// Evict this pod.
     Evict(PodRef),

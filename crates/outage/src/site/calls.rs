@@ -12,9 +12,10 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Resource;
 use kube::api::Patch;
 use kube::core::Request;
-use kubeapi::names::{STORAGE_NAMESPACE, longhorn};
+use kubeapi::names::STORAGE_NAMESPACE;
 use kubeapi::nodes::signed;
 use kubeapi::objects::{items, text};
+use kubeapi::slim::longhorn;
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error, found};
 use serde::{Deserialize, Serialize};
@@ -101,7 +102,7 @@ async fn attached(cluster: &Cluster) -> Result<Vec<String>, Error> {
 
 /// Longhorn's volumes whose status is so, by name.
 async fn volumes(cluster: &Cluster, is: impl Fn(&Value) -> bool) -> Result<Vec<String>, Error> {
-    let all = listed(cluster, "volumes.longhorn.io", longhorn("volumes")).await?;
+    let all = listed(cluster, "volumes.longhorn.io", longhorn::path("volumes")).await?;
     Ok(all.iter().filter(|it| is(&it["status"])).map(|it| text(&it["metadata"]["name"])).collect())
 }
 

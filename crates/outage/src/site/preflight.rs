@@ -9,8 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Resource;
 use kubeapi::machines::calls::{GROUP, MACHINES};
-use kubeapi::names::{ETCD, listed as names, longhorn};
+use kubeapi::names::{ETCD, listed as names};
 use kubeapi::objects::{condition, text};
+use kubeapi::slim::longhorn;
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use serde::{Deserialize, Serialize};
@@ -48,8 +49,8 @@ pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Fin
         Box::pin(listed(cluster, "nodes", Node::url_path(&(), None))),
         Box::pin(listed(cluster, "etcd snapshots", "/apis/k3s.cattle.io/v1/etcdsnapshotfiles".to_owned())),
         Box::pin(events.list_all::<Value>(cluster)),
-        Box::pin(listed(cluster, "volumes.longhorn.io", longhorn("volumes"))),
-        Box::pin(listed(cluster, "backups.longhorn.io", longhorn("backups"))),
+        Box::pin(listed(cluster, "volumes.longhorn.io", longhorn::path("volumes"))),
+        Box::pin(listed(cluster, "backups.longhorn.io", longhorn::path("backups"))),
         Box::pin(listed(cluster, "virtual machines", format!("{GROUP}/{MACHINES}"))),
     );
     let turn = record.holders.iter().map(|it| {

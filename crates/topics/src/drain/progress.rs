@@ -47,6 +47,10 @@ pub struct NodeDrainProgress {
     pub volumes: Vec<String>,
     /// Volumes beyond those.
     pub volumes_omitted: u32,
+    /// Volumes with a copy on this node and no healthy one elsewhere, or none anywhere.
+    pub storage: Vec<StorageWait>,
+    /// Volumes beyond those.
+    pub storage_omitted: u32,
     /// Pods that stay on the node because a rule says so, as `shop/web-0: why`.
     pub left: Vec<String>,
     /// Pods beyond those that stay because a rule says so.
@@ -143,6 +147,12 @@ impl Topic for NodeDrainProgress {
         }
         self.blockers_omitted = self.blockers_omitted.saturating_add(cut_blockers(&mut self.blockers, most));
         self.volumes_omitted = self.volumes_omitted.saturating_add(most.texts(&mut self.volumes));
+        self.storage_omitted = self.storage_omitted.saturating_add(most.list(&mut self.storage));
+        for StorageWait { volume, node, reason, next_step, rebuilding: _, percent: _ } in &mut self.storage {
+            for text in [volume, node, reason, next_step] {
+                most.text(text);
+            }
+        }
         self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
         // Words of our own, taints of the node controller: few, but bounded all the same.
         most.map(&mut self.replies);
@@ -172,6 +182,8 @@ pub enum DrainPhase {
     Draining,
     /// Pods have left; their volumes are being detached.
     Detaching,
+    /// Pods have left; a volume has its last healthy copy here, see `Storage`, or that could not be read.
+    WaitingForStorage,
     /// Reads the lists that prove the node empty.
     Proving,
     /// Waits before the next attempt.
@@ -194,6 +206,24 @@ pub enum DrainPhase {
     Leaving,
     /// A shutdown or reboot of the whole site holds the node, see `SiteOperation`; what is asked for waits.
     Held,
+}
+
+/// A volume that keeps the node, or is worth a look.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct StorageWait {
+    /// As `shop/data (pvc-1)`.
+    pub volume: String,
+    /// The node where it is attached, or empty.
+    pub node: String,
+    /// What is the matter with it.
+    pub reason: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// A copy elsewhere is being rebuilt.
+    pub rebuilding: bool,
+    /// How far, where that is known.
+    pub percent: u8,
 }
 
 /// The turn of this node to be down: held, or waited for.

@@ -8,6 +8,7 @@ mod limits;
 mod pods;
 mod proof;
 mod sticky;
+mod storage;
 mod tiers;
 mod two_budgets;
 mod volumes;
@@ -31,6 +32,7 @@ use crate::plan::tier::Tier;
 use crate::plan::unhealthy::{Inspected, UnhealthyPod, Why};
 use crate::plan::{Owner, PodFacts};
 use crate::progress::{BlockCode, Blocker, Left, Marks, Outcome, Phase, Progress};
+use crate::storage::Look;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::{RefusedBy, Reply};
 
@@ -97,6 +99,10 @@ struct Bench {
     most_flying: usize,
     /// Looks that were asked for and not answered.
     asked: Vec<u64>,
+    /// Turns of looks that read the storage too.
+    guarded: BTreeSet<u64>,
+    /// The storage as the server has it, `None` without any.
+    storage: Option<Look>,
     end: Option<Outcome>,
 }
 
@@ -124,6 +130,8 @@ impl Bench {
             flying: BTreeSet::new(),
             most_flying: 0,
             asked: vec![],
+            guarded: BTreeSet::new(),
+            storage: None,
             end: None,
         }
     }
@@ -135,9 +143,10 @@ impl Bench {
         for effect in self.engine.step(self.now, event) {
             assert_eq!(self.end, None, "nothing is asked after the end");
             match effect {
-                Effect::Look { turn } => {
+                Effect::Look { turn, storage } => {
                     self.looks.push(self.now);
                     self.asked.push(turn);
+                    self.guarded.extend(storage.then_some(turn));
                 }
                 Effect::Evict(pod) => {
                     assert!(self.flying.insert(pod.uid.clone()), "one eviction of {pod} at a time");
@@ -167,7 +176,8 @@ impl Bench {
     /// Answers every look that is open with the server's state.
     fn look(&mut self) {
         for turn in std::mem::take(&mut self.asked) {
-            let seen = Ok((self.there.clone(), node(self.open)));
+            let storage = self.storage.clone().filter(|_| self.guarded.contains(&turn));
+            let seen = Ok((self.there.clone(), node(self.open), storage));
             self.hear(Event::Looked { turn, seen });
         }
     }
@@ -216,6 +226,7 @@ impl Bench {
     /// Started, where an attempt was cut off.
     fn on_from(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
         let mut bench = Self::with(there, rules, marks);
+        bench.hear(Event::Storage(Ok(None)));
         bench.hear(Event::Tick);
         bench.look();
         bench

@@ -2,9 +2,12 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubenodeop::{Counts, Phase, Progress};
+use kubenodeop::{Counts, Phase, Progress, VolumeWait};
 use step::Mono;
-use topics::{Blocker, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, PodCounts, StepWord, TurnShown};
+use topics::{
+    Blocker, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, PodCounts, StepWord, StorageWait,
+    TurnShown,
+};
 
 use super::api_lost::may_be_skipped;
 use super::attempts::add_left;
@@ -22,6 +25,17 @@ pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
         code: it.code.text().to_owned(),
         reason: it.reason.clone(),
         since,
+    }
+}
+
+fn storage_wait(it: &VolumeWait) -> StorageWait {
+    StorageWait {
+        volume: it.volume.clone(),
+        node: it.attached.clone(),
+        reason: it.words.clone(),
+        next_step: it.next_step.clone(),
+        rebuilding: it.percent.is_some(),
+        percent: it.percent.unwrap_or_default(),
     }
 }
 
@@ -73,6 +87,7 @@ impl Drain {
             blockers: self.hindered().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
             left: self.all_left(),
             volumes: pods.volumes,
+            storage: pods.storage.iter().map(storage_wait).collect(),
             evicted,
             replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect(),
             recordons,
