@@ -32,7 +32,7 @@ pub(super) struct News {
 }
 
 pub(super) enum What {
-    /// The content may have changed; the function tells whether it has.
+    /// The content may have changed; the function says whether it has.
     Content(Box<dyn FnOnce(&mut Facts) -> bool + Send>),
     /// Calls succeed again; nothing was missed.
     Recovered,
