@@ -41,6 +41,7 @@ pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
         all: machines.iter().map(|it| seen(MACHINES, it, own(it), &SITE)).collect(),
         guests: running.iter().cloned().collect(),
         loose: guests.iter().filter(|it| is_loose(it)).map(|it| named(it)).collect(),
+        starting: guests.iter().filter(|it| it["status"]["phase"] != "Running").count(),
     };
     found.all.extend(sets.iter().map(|it| seen(SETS, it, None, &SITE)));
     let guest = |pod: &Value| {
