@@ -211,7 +211,7 @@ async fn b7_an_evicted_replica_is_copied_first_and_told_in_percent() {
 async fn b7_an_uncordon_calls_the_eviction_off() {
     let sim = attached("block-for-eviction", &["n1"]).await;
     sim.edit(VOLUMES, NAMESPACE, "pvc-1", |it| {
-        it["metadata"]["annotations"]["kubesim/rebuild"] = "hangs".into()
+        it["metadata"]["annotations"]["kubesim/rebuild"] = "hangs".into();
     });
     cordon(&sim, "n1", true);
     let half = |it: &Value| it["status"]["rebuildStatus"].to_string().contains("\"progress\":50");
@@ -295,7 +295,7 @@ async fn b1_a_rebuild_that_fails_says_so_and_begins_again() {
     a_while().await;
     assert_eq!(volume(&sim)["status"]["robustness"], "degraded");
     sim.edit(VOLUMES, NAMESPACE, "pvc-1", |it| {
-        it["metadata"]["annotations"]["kubesim/rebuild"] = "succeeds".into()
+        it["metadata"]["annotations"]["kubesim/rebuild"] = "succeeds".into();
     });
     soon(&sim, VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
 }

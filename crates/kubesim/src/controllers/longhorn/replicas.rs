@@ -130,24 +130,18 @@ fn rebuild(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
         }
         return;
     }
-    match place(store, volume) {
-        Some(node) => {
-            let made = new(volume, &node, replicas.len(), "");
-            store.put(REPLICAS, made);
-            tell(store, volume, "Normal", "Rebuilding", "Start rebuilding replica");
-            edit(store, VOLUMES, named, |it| {
-                put_condition(it, "Scheduled", Some((true, "", "")));
-                if let Some(all) = it["metadata"]["annotations"].as_object_mut() {
-                    all.remove(WAITED);
-                }
-            });
+    let Some(node) = place(store, volume) else {
+        let why = (false, "ReplicaSchedulingFailure", blocked(volume).unwrap_or("nodes are unavailable"));
+        return edit(store, VOLUMES, named, |it| put_condition(it, "Scheduled", Some(why)));
+    };
+    store.put(REPLICAS, new(volume, &node, replicas.len(), ""));
+    tell(store, volume, "Normal", "Rebuilding", "Start rebuilding replica");
+    edit(store, VOLUMES, named, |it| {
+        put_condition(it, "Scheduled", Some((true, "", "")));
+        if let Some(all) = it["metadata"]["annotations"].as_object_mut() {
+            all.remove(WAITED);
         }
-        None => {
-            let why = blocked(volume).unwrap_or("nodes are unavailable");
-            let why = (false, "ReplicaSchedulingFailure", why);
-            edit(store, VOLUMES, named, |it| put_condition(it, "Scheduled", Some(why)));
-        }
-    }
+    });
 }
 
 /// Removes a replica that was asked to leave, once there are enough others.
@@ -194,7 +188,7 @@ pub(super) fn place(store: &Store, volume: &Value) -> Option<String> {
     let taken = |node: &str| {
         replicas.iter().any(|it| it["spec"]["nodeID"] == node && text(it, "/spec/failedAt").is_empty())
     };
-    let takes = |it: &&Value| {
+    let fits = |it: &&Value| {
         let node = &name(it);
         it["spec"]["allowScheduling"] == true
             && is_ready(store, node)
@@ -202,7 +196,7 @@ pub(super) fn place(store: &Store, volume: &Value) -> Option<String> {
             && is_served(store, node)
             && !taken(node)
     };
-    store.list(NODES).find(takes).map(name)
+    store.list(NODES).find(fits).map(name)
 }
 
 /// A replica of a volume on a node.

@@ -12,7 +12,7 @@ impl Sim {
     pub fn add_longhorn(&self, policy: &str) {
         self.longhorn_setting("node-drain-policy", policy);
         self.edit(SETTINGS, NAMESPACE, "node-drain-policy", |it| {
-            it["metadata"]["annotations"][RUNS] = "runs".into()
+            it["metadata"]["annotations"][RUNS] = "runs".into();
         });
     }
 

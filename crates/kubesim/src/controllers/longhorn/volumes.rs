@@ -34,7 +34,7 @@ pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
         "attached" if wanted.is_empty() => put(store, named, "detaching", here),
         "detaching" if !wanted.is_empty() => put(store, named, "attached", &wanted),
         "detaching" if tick.is_time(&key(volume), "detaching", tick.config.phase_time) => {
-            detach(store, volume)
+            detach(store, volume);
         }
         "detaching" => {}
         // The engine starts on the other node when the first attachment goes.
