@@ -373,8 +373,9 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
 #[tokio::test]
 async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     let mut world = World::new().await;
-    // One pod mounts a volume, one has two budgets.
+    // One pod mounts a volume, one has two budgets, and another volume has its last copy here.
     let sim = world.cluster.sim();
+    crate::storage::install(sim, "");
     sim.add_claim("shop", "films", "pv-films");
     sim.add_mounting_pod("shop", "player", "edge-node-1", "films");
     sim.add_bare_pod("shop", "twice", "edge-node-1");
@@ -409,6 +410,9 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
         })
         .await;
     world.release().await;
+    let sim = world.cluster.sim();
+    sim.until("longhorn/volumes", |_| crate::storage::wanted(sim).0 == 2).await;
+    crate::storage::rebuild(sim, "RW");
     world.recorded_count(1).await;
     world.reboot().await;
     world.start_all();

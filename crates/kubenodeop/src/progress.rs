@@ -254,6 +254,8 @@ step::named! {
         BudgetStuck = "budget-stuck",
         /// Longhorn keeps its instance manager, or it is needed to copy volumes.
         StorageManager = "storage-manager",
+        /// The last healthy copy of a volume is here, and another is made while the pod uses it.
+        Copying = "copying",
         /// The last healthy copy of a volume is here, and none comes elsewhere by itself.
         LastCopy = "last-copy",
         /// The last healthy copy of a volume is here, as it can have one only.
@@ -288,7 +290,7 @@ impl BlockCode {
             Self::OverTime => 5,
             Self::SlowToEnd => 6,
             Self::NamespaceEnding => 7,
-            Self::Budget => 8,
+            Self::Budget | Self::Copying => 8,
             Self::ApiTrouble => 9,
             Self::Throttled => 10,
         }
@@ -300,6 +302,9 @@ impl BlockCode {
         match self {
             Self::Budget => {
                 return format!("wait until the budget allows a disruption, or add a replica: {budgets} shows its pods");
+            }
+            Self::Copying => {
+                return "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is".to_owned();
             }
             Self::LastCopy => {
                 return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or name it in \

@@ -24,6 +24,7 @@ use outage::spare::spare;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{NodeDrainRequest, TurnWord};
+use tracing::{info, warn};
 
 use crate::core::{Away, Done, Event, Failure, Grant, Hindered, Learned, NodeLook, RemainingPod, RunId};
 use crate::limits::Limits;
@@ -384,6 +385,12 @@ impl Work {
         }
         if !facts.our_cordon_goes(&self.station.boot_id, gate_open) {
             return Ok(NodeLook::NotReady);
+        }
+        // First, so that a restart in between does it again. A copy too many is no reason to keep the node.
+        match kubenodeop::storage::take_back(&self.cluster, &name).await {
+            Ok(volumes) if volumes.is_empty() => {}
+            Ok(volumes) => info!(node = %name, ?volumes, "want no more copies than before the drain"),
+            Err(error) => warn!(node = %name, error = error.line(), "copies of volumes that were asked for stay wanted"),
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
         Ok(NodeLook::Open)

@@ -64,6 +64,7 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
         | Event::Inspected { .. }
         | Event::Volumes(_)
         | Event::Storage(_)
+        | Event::CopyAsked { .. }
         | Event::Cordoned(_)
         | Event::Tick => None,
     }

@@ -58,6 +58,7 @@ impl Before {
             | Event::Inspected { .. }
             | Event::Volumes(_)
             | Event::Storage(_)
+            | Event::CopyAsked { .. }
             | Event::Cordoned(_)
             | Event::Tick => None,
         }

@@ -164,6 +164,10 @@ impl<'a> Executor<'a> {
             Effect::FollowVolumes(claims) => {
                 self.volumes = streams::volume_events(cluster, &order.node, claims, seed());
             }
+            Effect::AskCopy { volume, wanted } => self.call(async move {
+                let result = storage::ask(cluster, &order.node, &volume, wanted).await.map_err(Failure::from);
+                Event::CopyAsked { volume, result }
+            }),
             Effect::Say(said) => say(&order.node, &said),
             Effect::End(outcome) => return Some(outcome),
         }
@@ -208,6 +212,9 @@ fn say(node: &NodeName, said: &LogEvent) {
         }
         LogEvent::Held(pod, error) => {
             warn!(%node, %pod, uid = %pod.uid, error, "nodedrain-step:pod-evict-err pod is held");
+        }
+        LogEvent::CopyAsked(volume) => {
+            warn!(%node, volume, "its last healthy copy is here: another copy was asked for");
         }
         LogEvent::Uncordoned => warn!(%node, "node was uncordoned in mid-drain, cordoning it again"),
     }

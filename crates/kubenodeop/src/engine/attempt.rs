@@ -201,7 +201,7 @@ impl Engine {
         // One that was asked for before the storage was known proves nothing.
         let guarded = storage.is_some() || !self.guard.is_there();
         if storage.is_some() {
-            self.guard.heard(Ok(storage));
+            self.guard.heard(now, Ok(storage));
         }
         self.follow_volumes(now, effects);
         let empty = !self.roster.is_active() && self.volumes.is_over() && node.unschedulable;
@@ -328,7 +328,8 @@ impl Engine {
         }
         let alone = self.roster.book.only_kept() && (self.roster.is_active() || self.volumes.is_over());
         self.guard.wait(now, alone && self.listed);
-        self.roster.need(now, self.guard.needs());
+        self.guard.ask(now, effects);
+        self.roster.need(now, self.guard.needs(now));
         if self.roster.is_active() || !self.volumes.is_over() || self.guard.holds() {
             self.empty_since = None;
         }
@@ -439,7 +440,8 @@ impl Core for Engine {
                 self.trouble = None;
                 self.volumes.heard(attached);
             }
-            Event::Storage(seen) => self.guard.heard(seen),
+            Event::CopyAsked { volume, result } => self.guard.asked(now, volume, result, &mut effects),
+            Event::Storage(seen) => self.guard.heard(now, seen),
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::Cordoned(result) => self.cordoned(now, result),
             Event::Trouble(failure) => self.trouble = Some(failure),
@@ -461,7 +463,7 @@ impl Core for Engine {
     fn next_wake(&self) -> Option<Mono> {
         let check = self.next_check().filter(|_| self.look == Call::Idle);
         let pods = self.roster.next_due(self.now);
-        let volumes = self.volumes.next_due().into_iter().chain(self.guard.next_due()).min();
+        let volumes = self.volumes.next_due().into_iter().chain(self.guard.next_due(self.now)).min();
         let end = self.started + self.rules.attempt;
         [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check].into_iter().flatten().min()
     }

@@ -33,8 +33,8 @@ pub(super) fn blocker(
             return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
         }
         (State::Waiting { .. } | State::Ended, _) if track.kept.is_some() => {
-            let reason = format!("pod {pod} is not evicted yet: {}", needs.why(&track.facts));
-            return named(BlockCode::StorageManager, reason, track.kept.unwrap_or(now));
+            let (code, why) = needs.why(&track.facts)?;
+            return named(code, format!("pod {pod} is not evicted yet: {why}"), track.kept.unwrap_or(now));
         }
         (State::Waiting { .. } | State::Asking { .. } | State::Ended, Some(refusal)) if track.told => {
             let (code, reason) = match needs.budget(&track.facts) {
@@ -90,6 +90,7 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
         BlockCode::SlowToEnd
         | BlockCode::BudgetStuck
         | BlockCode::StorageManager
+        | BlockCode::Copying
         | BlockCode::LastCopy
         | BlockCode::StrictLocal
         | BlockCode::AllCordoned

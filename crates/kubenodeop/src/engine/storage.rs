@@ -9,11 +9,27 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::words::{Failure, Limit, VolumeAction};
+use super::words::{Claim, Effect, Failure, Limit, LogEvent, VolumeAction};
 use crate::plan::PodFacts;
-use crate::progress::{Blocker, Left, Subject, VolumeWait};
+use crate::progress::{BlockCode, Blocker, Left, Subject, VolumeWait};
 use crate::storage::{Cause, Finding, Look, VolumeState};
 use kubeapi::names::listed;
+
+/// From a failed request for another copy to the next.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// How long pods wait for a copy that was asked for to begin.
+const COPY_BEGINS: Duration = Duration::from_mins(10);
+
+/// Another copy of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Asked {
+    /// It is being asked for.
+    Flying,
+    /// It was asked for then.
+    Done(Mono),
+    /// It could not be asked for, for this reason; then again.
+    Failed(Mono, String),
+}
 
 /// What is known of last copies, and how long they are waited for.
 #[derive(Debug)]
@@ -29,16 +45,31 @@ pub(super) struct Guard {
     look: Option<Option<Look>>,
     /// Why what was seen last is not what is.
     trouble: Option<Failure>,
+    /// Volumes of which another copy was asked for in this attempt.
+    asked: BTreeMap<String, Asked>,
     over: bool,
 }
 
 impl Guard {
     pub(super) fn new(limit: Limit<VolumeAction>, pass: BTreeSet<String>, mark: Option<Mono>) -> Self {
-        Self { limit, pass, mark, since: None, look: None, trouble: None, over: false }
+        Self {
+            limit,
+            pass,
+            mark,
+            since: None,
+            look: None,
+            trouble: None,
+            asked: BTreeMap::new(),
+            over: false,
+        }
     }
 
     /// What the storage is now, or why that could not be read: then nothing is proved by what was seen before.
-    pub(super) fn heard(&mut self, seen: Result<Option<Look>, Failure>) {
+    pub(super) fn heard(&mut self, now: Mono, seen: Result<Option<Look>, Failure>) {
+        // What was asked for before a restart.
+        for it in seen.iter().flatten().flat_map(|it| &it.findings).filter(|it| it.asked) {
+            self.asked.entry(it.volume.clone()).or_insert(Asked::Done(now));
+        }
         match seen {
             Ok(look) => (self.look, self.trouble) = (Some(look), None),
             Err(failure) => self.trouble = Some(failure),
@@ -120,6 +151,10 @@ impl Guard {
         let Some(look) = self.look() else { return Vec::new() };
         let shown = look.findings.iter().filter(|it| it.state != VolumeState::Safe);
         let wait = |it: &Finding| {
+            let failed = match self.asked.get(&it.volume) {
+                Some(Asked::Failed(_, text)) => format!("; another could not be asked for: {text}"),
+                Some(Asked::Flying | Asked::Done(_)) | None => String::new(),
+            };
             let passed = if self.is_passed(it) { "; a policy lets it pass by name" } else { "" };
             let late = if self.over && it.is_last() && !self.is_passed(it) {
                 format!("; over its {} s", self.limit_secs())
@@ -128,7 +163,7 @@ impl Guard {
             };
             VolumeWait {
                 volume: it.to_string(),
-                words: format!("{}{passed}{late}", it.words(&look.policy)),
+                words: format!("{}{failed}{passed}{late}", it.words(&look.policy)),
                 next_step: it.next_step(),
                 percent: it.percent,
                 attached: it.attached.clone(),
@@ -180,10 +215,11 @@ impl Guard {
     }
 
     /// What the drain must leave in place meanwhile.
-    pub(super) fn needs(&self) -> Needs {
+    pub(super) fn needs(&self, now: Mono) -> Needs {
         let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
         let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
-        Needs { managers, budgets }
+        let unknown = self.look.is_none() && self.trouble.is_none();
+        Needs { unknown, managers, claims: self.copying(now), budgets }
     }
 
     /// Since when it is waited for.
@@ -196,11 +232,55 @@ impl Guard {
         self.trouble.as_ref()
     }
 
-    /// The name of the volumes in which Longhorn will make no copy by itself, though it could.
-    pub(super) fn wants_copies(&self) -> impl Iterator<Item = &Finding> {
-        let by_itself = self.look().is_some_and(|it| it.policy.copies_by_cordon());
-        let wants = |it: &&Finding| it.state == VolumeState::LastCopy(Cause::Enough);
-        self.last().filter(wants).filter(move |_| !by_itself)
+    /// Asks for another copy of the volumes of which Longhorn makes none because of the cordon.
+    pub(super) fn ask(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        if self.trouble.is_some() || self.look().is_none_or(|it| it.policy.copies_by_cordon()) {
+            return;
+        }
+        let wants = |it: &&Finding| {
+            it.state == VolumeState::LastCopy(Cause::Enough)
+                && !matches!(self.asked.get(&it.volume), Some(Asked::Flying | Asked::Done(_)))
+                && !matches!(self.asked.get(&it.volume), Some(Asked::Failed(again, _)) if now < *again)
+        };
+        let volumes: Vec<(String, u32)> =
+            self.last().filter(wants).map(|it| (it.volume.clone(), it.wanted)).collect();
+        for (volume, wanted) in volumes {
+            self.asked.insert(volume.clone(), Asked::Flying);
+            effects.push(Effect::AskCopy { volume, wanted });
+        }
+    }
+
+    /// The answer to [`Effect::AskCopy`].
+    pub(super) fn asked(
+        &mut self,
+        now: Mono,
+        volume: String,
+        result: Result<(), Failure>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let asked = match result {
+            Ok(()) => {
+                effects.push(Effect::Say(LogEvent::CopyAsked(volume.clone())));
+                Asked::Done(now)
+            }
+            Err(failure) => Asked::Failed(now + ASK_AGAIN, failure.text),
+        };
+        self.asked.insert(volume, asked);
+    }
+
+    /// Claims whose pods stay for now, each with why: a copy is made while its volume is attached here.
+    fn copying(&self, now: Mono) -> BTreeMap<Claim, String> {
+        let stays = |it: &&Finding| match (&it.state, self.asked.get(&it.volume)) {
+            (VolumeState::LastCopy(Cause::Rebuilding), _) => it.asked,
+            (VolumeState::LastCopy(Cause::Enough), Some(Asked::Flying)) => true,
+            (VolumeState::LastCopy(Cause::Enough | Cause::Degraded), Some(Asked::Done(at))) => {
+                now < *at + COPY_BEGINS
+            }
+            (_, _) => false,
+        };
+        let Some(look) = self.look() else { return BTreeMap::new() };
+        let why = |it: &Finding| format!("volume {it}: {}", it.words(&look.policy));
+        self.last().filter(stays).map(|it| (it.claim.clone(), why(it))).collect()
     }
 
     fn limit_secs(&self) -> u64 {
@@ -212,14 +292,23 @@ impl Guard {
     }
 
     /// When its time is over, if that is still ahead.
-    pub(super) fn next_due(&self) -> Option<Mono> {
-        self.due().filter(|_| !self.over)
+    pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
+        let asked = self.asked.values().filter_map(|it| match it {
+            Asked::Flying => None,
+            Asked::Done(at) => Some(*at + COPY_BEGINS),
+            Asked::Failed(again, _) => Some(*again),
+        });
+        asked.filter(|at| *at > now).chain(self.due().filter(|_| !self.over)).min()
     }
 }
 
 /// What the storage needs of the pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Needs {
+    /// Nothing is known of the storage yet: pods with volumes stay for the moment.
+    unknown: bool,
+    /// Claims whose pods stay for now, and why.
+    claims: BTreeMap<Claim, String>,
     /// Why instance managers stay for now: copies are made from what runs in them.
     managers: Option<String>,
     /// For each instance manager: why its budget is closed, and what opens it.
@@ -229,12 +318,17 @@ pub(super) struct Needs {
 impl Needs {
     /// Whether this pod is not to be asked now.
     pub(super) fn keeps(&self, facts: &PodFacts) -> bool {
-        self.managers.is_some() && is_manager(facts)
+        (self.unknown && !facts.claims.is_empty()) || self.why(facts).is_some()
     }
 
-    /// Why it is not, as the end of a sentence.
-    pub(super) fn why(&self, facts: &PodFacts) -> String {
-        if self.keeps(facts) { self.managers.clone().unwrap_or_default() } else { String::new() }
+    /// Why it is not, in code and words; `None` before the storage is known.
+    pub(super) fn why(&self, facts: &PodFacts) -> Option<(BlockCode, String)> {
+        let claim = |name: &String| self.claims.get(&(facts.pod.namespace.clone(), name.clone()));
+        match &self.managers {
+            Some(words) if is_manager(facts) => Some((BlockCode::StorageManager, words.clone())),
+            Some(_) | None if self.claims.is_empty() => None,
+            Some(_) | None => Some((BlockCode::Copying, facts.claims.iter().find_map(claim)?.clone())),
+        }
     }
 
     /// Why the budget of this instance manager is closed, and what opens it.

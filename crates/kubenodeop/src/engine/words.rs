@@ -159,6 +159,13 @@ pub enum Event {
     Volumes(Vec<AttachmentFacts>),
     /// The storage as it is now, `None` without such storage; or why that could not be read: another of these follows.
     Storage(Result<Option<Look>, Failure>),
+    /// The answer to [`Effect::AskCopy`].
+    CopyAsked {
+        /// Of this volume.
+        volume: String,
+        /// Whether it was written, or why not.
+        result: Result<(), Failure>,
+    },
     /// Our node as it is now.
     Node(NodeFacts),
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
@@ -202,6 +209,13 @@ pub enum Effect {
     },
     /// Follow the attachments of the volumes of these claims, and of no others any more.
     FollowVolumes(BTreeSet<Claim>),
+    /// Ask for another copy of a volume of which so many are wanted; answer with [`Event::CopyAsked`].
+    AskCopy {
+        /// Its name in Longhorn.
+        volume: String,
+        /// Copies that are wanted of it.
+        wanted: u32,
+    },
     /// Write to the log.
     Say(LogEvent),
     /// The attempt is over.
@@ -221,6 +235,8 @@ pub enum LogEvent {
     Gone(PodRef),
     /// The pod is held, for a reason that is not the one of last time.
     Held(PodRef, String),
+    /// Another copy of the volume was asked for.
+    CopyAsked(String),
     /// The node was found schedulable.
     Uncordoned,
 }

@@ -7,6 +7,7 @@ use std::fmt;
 
 use kubeapi::slim::longhorn::{Engine, Replica, Volume, condition};
 
+use super::copies::Mark;
 use super::facts::{Facts, Policy};
 use crate::progress::BlockCode;
 
@@ -23,6 +24,10 @@ pub struct Finding {
     pub elsewhere: Vec<String>,
     /// How far a copy elsewhere is rebuilt.
     pub percent: Option<u8>,
+    /// How many copies are wanted.
+    pub wanted: u32,
+    /// We have asked for another one because of our node.
+    pub asked: bool,
     /// What it means for our node.
     pub state: VolumeState,
 }
@@ -119,6 +124,7 @@ impl Finding {
             Cause::NoOtherNode => "no other node takes copies".to_owned(),
             Cause::Migrating => "it moves with its virtual machine, and is copied after that".to_owned(),
             Cause::NoPlace(text) => format!("Longhorn finds no place for another: {text}"),
+            Cause::Degraded if self.asked => "another was asked for".to_owned(),
             Cause::Degraded => "another is missing; Longhorn rebuilds it, after up to 600 s".to_owned(),
             Cause::Detached if policy.copies_by_cordon() => {
                 "it is detached; Longhorn attaches it to copy it".to_owned()
@@ -210,6 +216,8 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
         attached: engine.and(volume).map(|it| it.status.current_node.clone()).unwrap_or_default(),
         elsewhere,
         percent: percent.flatten(),
+        wanted: volume.map_or(0, |it| it.spec.number_of_replicas),
+        asked: volume.and_then(Mark::of).is_some_and(|it| it.node == own),
         state,
     }
 }

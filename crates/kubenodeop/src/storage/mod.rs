@@ -5,10 +5,12 @@
 //! call: `engine` and `drain` for an attempt, `leave`, and zedkube while the API is lost. Not here: how long is waited
 //! and by which policy (`engine`).
 
+mod copies;
 mod facts;
 mod guard;
 mod longhorn;
 
+pub use copies::{ask, take_back};
 pub use facts::{Facts, NodeState, Policy};
 pub use guard::{Cause, Finding, VolumeState, judge};
 pub(crate) use longhorn::{count, follow_looks};

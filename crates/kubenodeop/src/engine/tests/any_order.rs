@@ -125,6 +125,7 @@ impl World {
                 | Effect::Remove(..)
                 | Effect::Delete(_)
                 | Effect::Inspect { .. }
+                | Effect::AskCopy { .. }
                 | Effect::FollowVolumes(_)
                 | Effect::Say(_) => {}
             }

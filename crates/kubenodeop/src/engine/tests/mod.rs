@@ -93,6 +93,7 @@ struct Bench {
     inspections: Vec<(Mono, String)>,
     volumes: Vec<BTreeSet<Claim>>,
     cordons: Vec<Mono>,
+    copies: Vec<(Mono, String, u32)>,
     follows: Vec<String>,
     said: Vec<LogEvent>,
     flying: BTreeSet<PodUid>,
@@ -125,6 +126,7 @@ impl Bench {
             inspections: vec![],
             volumes: vec![],
             cordons: vec![],
+            copies: vec![],
             follows: vec![],
             said: vec![],
             flying: BTreeSet::new(),
@@ -166,6 +168,7 @@ impl Bench {
                 Effect::Inspect { namespace, budget, .. } => {
                     self.inspections.push((self.now, format!("{namespace}/{budget}")));
                 }
+                Effect::AskCopy { volume, wanted } => self.copies.push((self.now, volume, wanted)),
                 Effect::FollowVolumes(claims) => self.volumes.push(claims),
                 Effect::Say(said) => self.said.push(said),
                 Effect::End(outcome) => self.end = Some(outcome),

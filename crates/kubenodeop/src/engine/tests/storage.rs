@@ -1,7 +1,7 @@
 //! The storage guard in an attempt.
 
 use super::*;
-use crate::storage::{Cause, Finding, Look, VolumeState};
+use crate::storage::{Cause, Finding, Look, Policy, VolumeState};
 
 fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
     Finding {
@@ -10,6 +10,8 @@ fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
         attached: "n1".to_owned(),
         elsewhere: vec![],
         percent,
+        wanted: 1,
+        asked: false,
         state,
     }
 }
@@ -225,4 +227,79 @@ fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
     assert_eq!(blocker.code, BlockCode::StorageManager);
     let text = "pod longhorn-system/im-1: Longhorn keeps its budget closed: volumes are attached through it: pvc-1; it opens once they are detached";
     assert_eq!(blocker.reason, text);
+}
+
+fn mounting() -> PodFacts {
+    PodFacts { claims: vec!["data".to_owned()], ..pod("db") }
+}
+
+/// An attempt with a pod that uses the volume and one that does not.
+fn with_pods(storage: Look) -> Bench {
+    let there = vec![mounting(), pod("web")];
+    let mut bench = Bench::with(there.clone(), Rules::default(), &Marks::default());
+    bench.hear(Event::Pods(there));
+    assert_eq!(bench.evicted_names(), ["web"], "a pod with a volume waits until the storage is known");
+    becomes(&mut bench, storage);
+    bench
+}
+
+fn state(state: VolumeState, percent: Option<u8>) -> Look {
+    Look { findings: vec![Finding { wanted: 2, asked: true, ..finding(state, percent) }], ..Look::default() }
+}
+
+#[test]
+fn d14_another_copy_is_asked_for_once_and_the_pod_stays_until_it_is_there() {
+    let mut bench = with_pods(last());
+    assert_eq!(bench.copies, [(bench.now, "pvc-1".to_owned(), 1)]);
+    bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Ok(()) });
+    assert_eq!(bench.said.last(), Some(&LogEvent::CopyAsked("pvc-1".to_owned())));
+    becomes(&mut bench, state(VolumeState::LastCopy(Cause::Degraded), None));
+    bench.pass(secs(500));
+    becomes(&mut bench, state(VolumeState::LastCopy(Cause::Rebuilding), Some(42)));
+    bench.pass(secs(5000));
+    assert_eq!(bench.evicted_names(), ["web"]);
+    let blocker = bench.blockers().remove(0);
+    assert_eq!(blocker.code, BlockCode::Copying);
+    let text = "pod shop/db is not evicted yet: volume shop/data (pvc-1): the last healthy copy is here; another is being rebuilt, 42 %";
+    assert_eq!(blocker.reason, text);
+    becomes(&mut bench, state(VolumeState::Safe, None));
+    assert_eq!((bench.evicted_names(), bench.copies.len()), (vec!["web", "db"], 1));
+}
+
+#[test]
+fn d14_a_copy_that_does_not_begin_holds_its_pod_for_ten_minutes_also_after_a_restart() {
+    let mut bench = with_pods(state(VolumeState::LastCopy(Cause::Degraded), None));
+    bench.pass(secs(599));
+    assert_eq!(bench.evicted_names(), ["web"]);
+    bench.pass(secs(2));
+    assert_eq!(bench.evicted_names(), ["web", "db"]);
+    assert_eq!(bench.copies, [], "it was asked for before the restart");
+}
+
+#[test]
+fn d14_a_copy_that_cannot_be_asked_for_is_said_and_asked_for_again() {
+    let mut bench = with_pods(last());
+    bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Err(failed(permanent())) });
+    assert_eq!(bench.evicted_names(), ["web", "db"]);
+    let words = &bench.progress().storage[0].words;
+    assert!(words.ends_with("; another could not be asked for: call: 403 Forbidden"), "{words}");
+    bench.pass(secs(29));
+    assert_eq!(bench.copies.len(), 1);
+    bench.pass(secs(2));
+    assert_eq!(bench.copies.len(), 2);
+}
+
+#[test]
+fn d14_where_the_cordon_has_copies_made_none_is_asked_for() {
+    for policy in ["block-for-eviction-if-contains-last-replica", "block-for-eviction"] {
+        let bench = with_pods(Look { policy: Policy::parse(policy), ..last() });
+        assert_eq!((bench.copies.len(), bench.evicted_names()), (0, vec!["web", "db"]), "{policy}");
+    }
+    for policy in ["", "allow-if-replica-is-stopped", "always-allow"] {
+        assert_eq!(with_pods(Look { policy: Policy::parse(policy), ..last() }).copies.len(), 1, "{policy}");
+    }
+    for other in [Cause::StrictLocal, Cause::Detached, Cause::AllCordoned, Cause::Degraded, Cause::Migrating]
+    {
+        assert_eq!(with_pods(look(VolumeState::LastCopy(other.clone()))).copies.len(), 0, "{other:?}");
+    }
 }
