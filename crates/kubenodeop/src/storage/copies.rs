@@ -6,13 +6,12 @@
 //! copy that was made stays until Longhorn or a person removes it: no data is deleted here. Source: goals D14;
 //! spec/vm-storage.md B7 (way D).
 
-use kube::api::{GetParams, Patch, PatchParams};
+use kube::api::{GetParams, Patch};
 use kube::core::Request;
 use kubeapi::names::{COPY_ANNOTATION, NodeName, STORAGE_NAMESPACE};
-use kubeapi::nodes::FIELD_MANAGER;
-use kubeapi::reply::Reply;
+use kubeapi::nodes::signed;
 use kubeapi::slim::longhorn::{Volume, path, scope};
-use kubeapi::{Cluster, Error};
+use kubeapi::{Cluster, Error, found};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -62,13 +61,9 @@ pub async fn ask(cluster: &Cluster, node: &NodeName, volume: &str, wanted: u32) 
 /// # Errors
 /// Those of [`Cluster`]; without Longhorn there is nothing to take back.
 pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<Vec<String>, Error> {
-    let volumes = match scope("volumes").list_all::<Volume>(cluster).await {
-        Ok(list) => list.items,
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
+    let volumes = found(scope("volumes").list_all::<Volume>(cluster).await)?.map(|it| it.items);
     let mut done = Vec::new();
-    for volume in volumes {
+    for volume in volumes.unwrap_or_default() {
         let Some(mark) = Mark::of(&volume).filter(|it| it.node == node.as_str()) else { continue };
         let name = volume.metadata.name.clone().unwrap_or_default();
         let mut body = json!({
@@ -88,8 +83,7 @@ pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<Vec<String>
 }
 
 async fn patch(cluster: &Cluster, what: &str, volume: &str, body: Value) -> Result<(), Error> {
-    let signed = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    cluster.order(what, Request::new(path("volumes")).patch(volume, &signed, &Patch::Merge(body))).await
+    cluster.order(what, Request::new(path("volumes")).patch(volume, &signed(), &Patch::Merge(body))).await
 }
 
 #[cfg(test)]
