@@ -179,6 +179,20 @@ async fn b3_nothing_goes_while_a_volume_is_attached_here_or_all_nodes_are_cordon
 }
 
 #[tokio::test(start_paused = true)]
+async fn b3_block_for_eviction_waits_for_every_replica_although_it_is_safe_elsewhere() {
+    let sim = attached("block-for-eviction", &["n2", "n1"]).await;
+    sim.edit(VOLUMES, NAMESPACE, "pvc-1", |it| {
+        it["metadata"]["annotations"]["kubesim/unschedulable"] = "insufficient storage".into();
+    });
+    cordon(&sim, "n2", true);
+    a_while().await;
+    assert!(has_budget(&sim, "n2"));
+    sim.edit(VOLUMES, NAMESPACE, "pvc-1", |it| it["metadata"]["annotations"] = json!({}));
+    soon(&sim, BUDGETS, |_| !has_budget(&sim, "n2")).await;
+    assert_eq!(healthy(&sim.list(REPLICAS)), ["n1", "n3"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn b7_an_evicted_replica_is_copied_first_and_told_in_percent() {
     let sim = attached("block-for-eviction-if-contains-last-replica", &["n1"]).await;
     cordon(&sim, "n1", true);
@@ -216,6 +230,8 @@ async fn b7_an_uncordon_calls_the_eviction_off() {
     cordon(&sim, "n1", true);
     let half = |it: &Value| it["status"]["rebuildStatus"].to_string().contains("\"progress\":50");
     soon(&sim, ENGINES, |all| half(&all[0])).await;
+    a_while().await;
+    assert!(half(&engine(&sim)), "it hangs");
     cordon(&sim, "n1", false);
     soon(&sim, REPLICAS, |all| all.iter().all(|it| it["spec"]["evictionRequested"] == false)).await;
     assert_eq!(healthy(&sim.list(REPLICAS)), ["n1"]);
@@ -250,6 +266,10 @@ async fn b7_way_d_one_more_replica_is_built_when_the_number_is_raised() {
     sim.edit(VOLUMES, NAMESPACE, "pvc-1", |it| it["spec"]["numberOfReplicas"] = 1.into());
     a_while().await;
     assert_eq!(sim.list(REPLICAS).len(), 2);
+    // But one that is asked to leave goes without a copy.
+    sim.longhorn_setting("node-drain-policy", "block-for-eviction");
+    cordon(&sim, "n2", true);
+    soon(&sim, REPLICAS, |all| all.len() == 1 && healthy(all) == ["n1"]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -339,6 +359,7 @@ async fn e_a_manager_that_goes_while_an_engine_runs_faults_the_volume() {
     let sim = attached("block-if-contains-last-replica", &["n1", "n2"]).await;
     sim.remove("pods", NAMESPACE, "instance-manager-n1");
     soon(&sim, VOLUMES, |all| all[0]["status"]["robustness"] == "faulted").await;
+    a_while().await;
     assert_eq!(volume(&sim)["status"]["state"], "detached");
     assert!(healthy(&sim.list(REPLICAS)).is_empty());
     assert!(sim.list("events").iter().any(|it| it["reason"] == "DetachedUnexpectedly"));
