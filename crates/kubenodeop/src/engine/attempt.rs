@@ -132,6 +132,7 @@ impl Engine {
             phase: self.phase(),
             tier: self.roster.book.open_tier(),
             counts: self.roster.book.counts,
+            machines: Vec::new(),
             blockers: self.roster.blockers(now),
             volumes: self.volumes.waited_for(),
             left: self.left(),
