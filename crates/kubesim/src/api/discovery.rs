@@ -25,7 +25,7 @@ pub(crate) fn is_discovery(path: &str) -> bool {
 pub(crate) fn answer(store: &Store, path: &str) -> Result<Answer, Failure> {
     let path = path.trim_matches('/');
     match path {
-        "healthz" | "livez" | "readyz" => return Ok(Answer::Text("ok".to_owned())),
+        "healthz" | "livez" | "readyz" => return Ok(Answer::Text(200, "ok".to_owned())),
         "version" => {
             return Ok(Answer::Json(
                 200,

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
 use crate::store::{Changed, Key, Place, Store, all, place};
-use crate::timers::{Timers, What};
+use crate::timers::{Tick, Timers, What};
 use crate::{Shared, SimConfig};
 
 /// Runs all controllers as long as the cluster exists.
@@ -110,13 +110,14 @@ impl Controllers {
                 What::Start(pod, _) | What::Stop(pod, _) => drop(work.pods.insert(pod)),
                 What::Detach(..) => work.volumes = true,
                 What::Disrupted(budget, ..) => drop(work.budgets.insert(budget)),
+                What::Step(key, _) => drop(work.workloads.insert(key)),
             }
         }
         for node in &work.nodes {
             kubelets::node(store, config, &mut self.timers, now, node);
         }
         for workload in &work.workloads {
-            workloads::mend(store, workload);
+            workloads::mend(store, &mut Tick { config, timers: &mut self.timers, now }, workload);
         }
         if work.nodes.is_empty() {
             self.unplaced.retain(|pod| !work.pods.contains(pod) || !scheduler::place(store, pod));
@@ -137,6 +138,9 @@ impl Controllers {
     /// What a change asks to look at.
     fn note(&mut self, store: &Store, change: &Changed, work: &mut Work) {
         let place = change.place();
+        for object in change.forms() {
+            work.workloads.extend(machines::wakes(store, &change.resource, object));
+        }
         match change.resource.as_str() {
             "nodes" => {
                 work.pods.extend(store.pods_on(&place.1).cloned());
@@ -187,6 +191,7 @@ impl Controllers {
             machines::MACHINES,
             machines::SETS,
             machines::GUESTS,
+            machines::MIGRATIONS,
             "policy/poddisruptionbudgets",
             "storage/volumeattachments",
         ] {
