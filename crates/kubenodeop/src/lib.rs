@@ -23,6 +23,7 @@ pub use changes::{Watched, until_changed, until_stirred};
 pub use drain::{DrainOrder, drain};
 pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
 pub use leave::last_of_volume;
+pub use machines::Policy as MachinePolicy;
 pub use machines::rules::MachineState;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};

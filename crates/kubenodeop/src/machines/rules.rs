@@ -65,6 +65,8 @@ pub struct Decision {
     pub text: String,
     /// What is done now.
     pub act: Option<Action>,
+    /// What is done once that is, without another look.
+    pub then: Option<Action>,
     /// What becomes of it in another way than by a migration; empty otherwise.
     pub left: String,
 }
@@ -87,7 +89,7 @@ impl Drain {
 }
 
 fn decision(state: MachineState, text: impl Into<String>) -> Decision {
-    Decision { state, text: text.into(), act: None, left: String::new() }
+    Decision { state, text: text.into(), act: None, then: None, left: String::new() }
 }
 
 fn acts(state: MachineState, text: impl Into<String>, act: Action) -> Decision {
@@ -149,17 +151,19 @@ pub fn decide(
 /// Asks for one migration. What is written on the instance comes first: a restart knows by it that the mark is ours.
 fn ask(drain: &Drain, it: &Machine, target: &str) -> Decision {
     let text = format!("is asked to migrate; node {target} can take it");
-    let act = if it.asked.as_ref().is_some_and(|it| it.request == drain.request) {
-        it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()))
+    let evict = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
+    let (act, then) = if it.asked.as_ref().is_some_and(|it| it.request == drain.request) {
+        (evict, None)
     } else {
-        Some(Action::Mark(Asked {
+        let asked = Asked {
             node: drain.node.clone(),
             request: drain.request.clone(),
             failed_before: it.failed.iter().map(|(uid, _)| uid.clone()).collect(),
             gave_up: String::new(),
-        }))
+        };
+        (Some(Action::Mark(asked)), evict)
     };
-    Decision { act, ..decision(MachineState::Waiting, text) }
+    Decision { act, then, ..decision(MachineState::Waiting, text) }
 }
 
 /// A migration was asked for, by us or by somebody else.

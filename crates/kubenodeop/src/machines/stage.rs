@@ -18,7 +18,7 @@ use crate::engine::Failure;
 use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
 
 /// Least time between two looks.
-const LOOKS_APART: Duration = Duration::from_secs(1);
+const LOOKS_APART: Duration = Duration::from_millis(500);
 /// After so long it is looked without a cause.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// Calls under way at the same time.
@@ -156,7 +156,7 @@ impl Stage {
             }
             if track.busy {
                 // Its answer is awaited; then it is looked at again.
-                track.decision.act = None;
+                (track.decision.act, track.decision.then) = (None, None);
             }
             self.tracks.insert(machine.guest.uid.clone(), track);
         }
@@ -191,6 +191,7 @@ impl Stage {
             track.tries = if done { 0 } else { track.tries + 1 };
             track.not_before = if done { now } else { now + wait };
             track.refusal = (!done).then_some(reply);
+            track.decision.act = track.decision.then.take().filter(|_| done);
         }
         self.changed(now);
     }

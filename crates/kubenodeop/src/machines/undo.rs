@@ -8,7 +8,7 @@ use kube::core::Request;
 use kubeapi::machines::calls::{GROUP, MACHINES, act};
 use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, starts};
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::reply::Reply;
+use kubeapi::reply::{Class, Reply};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use serde_json::Value;
@@ -64,6 +64,11 @@ async fn listed(cluster: &Cluster, kind: &str, labels: Option<String>) -> Result
         Ok(list) => Ok(list.items),
         // There is no KubeVirt.
         Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(Vec::new()),
+        // Who may not read them has asked nothing of them.
+        Err(error) if matches!(error.reply(), Reply::Permanent { .. }) => {
+            tracing::debug!(error = error.line(), "virtual machines are not read");
+            Ok(Vec::new())
+        }
         Err(error) => Err(error),
     }
 }
@@ -73,7 +78,8 @@ async fn listed(cluster: &Cluster, kind: &str, labels: Option<String>) -> Result
 /// # Errors
 /// Those of [`Cluster`]: then something may be left, and it is to be called again.
 pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<(), Error> {
-    let all = listed(cluster, GUESTS, None).await?;
+    let here = Some(format!("{}={node}", facts::NODE_LABEL));
+    let all = listed(cluster, GUESTS, here).await?;
     let asked = |guest: &Value| facts::asked(guest, node.as_str());
     let guests: Vec<(&Value, Asked)> = all.iter().filter_map(|it| Some((it, asked(it)?))).collect();
     if guests.is_empty() {
@@ -147,9 +153,13 @@ pub async fn start_again(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result
         if work.turn == Turn::Later {
             later += 1;
         } else if let Err(error) = act(cluster, &work).await {
-            failed.get_or_insert(error);
+            tracing::warn!(machine = work.machine.path(), %node, error = error.line(), "virtual machine is not started");
+            // One that is refused is tried again by whoever leads; it holds nothing up.
+            if !error.is_conflict() && error.reply().class() != Class::Permanent {
+                failed.get_or_insert(error);
+            }
         } else {
-            tracing::info!(machine = work.machine.path(), %node, "virtual machine that a drain stopped: {:?}", word(&work.turn));
+            tracing::info!(machine = work.machine.path(), %node, "virtual machine that a drain stopped: {}", word(&work.turn));
         }
     }
     failed.map_or(Ok(later), Err)

@@ -4,7 +4,10 @@
 
 use kubenodeop::{Counts, Phase, Progress};
 use step::Mono;
-use topics::{Blocker, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, PodCounts, StepWord, TurnShown};
+use topics::{
+    Blocker, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts, StepWord,
+    TurnShown,
+};
 
 use super::api_lost::may_be_skipped;
 use super::attempts::add_left;
@@ -23,6 +26,11 @@ pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
         reason: it.reason.clone(),
         since,
     }
+}
+
+/// A machine, for a reader.
+fn machine(it: &kubenodeop::MachineShown) -> MachineProgress {
+    MachineProgress { name: it.name.clone(), state: it.state.text().to_owned(), reason: it.text.clone() }
 }
 
 fn shown(all: &[kubenodeop::Blocker], node: &NodeContext) -> Vec<Blocker> {
@@ -71,6 +79,7 @@ impl Drain {
             tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
             counts: self.counts(),
             blockers: self.hindered().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
+            machines: pods.machines.iter().map(machine).collect(),
             left: self.all_left(),
             volumes: pods.volumes,
             evicted,
@@ -201,7 +210,8 @@ impl Drain {
     /// Pods of this attempt, those that had gone before this agent restarted included.
     pub(super) fn counts(&self) -> PodCounts {
         let pods = self.run.pods();
-        let over = self.is_done() || pods.is_some_and(|it| it.phase != Phase::Draining);
+        let over =
+            self.is_done() || pods.is_some_and(|it| !matches!(it.phase, Phase::Machines | Phase::Draining));
         self.before.with(pods.map(|it| counts(it.counts)).unwrap_or_default(), over)
     }
 

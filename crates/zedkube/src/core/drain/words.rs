@@ -2,7 +2,7 @@
 
 use agent::settings;
 use kubeapi::listed;
-use kubenodeop::{Counts, Phase, Progress};
+use kubenodeop::{Counts, MachineState, Phase, Progress};
 use topics::{DrainPhase, DrainStatus};
 
 use super::api_away::{May, may_skip};
@@ -197,6 +197,22 @@ fn draining_words(now: &Progress) -> Words {
             "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver"
                 .to_owned(),
         ),
+        Phase::Machines => {
+            let gone = now.machines.iter().filter(|it| it.state == MachineState::Gone).count();
+            let reason = format!("{gone} of {} virtual machines gone", now.machines.len());
+            match now.blockers.first() {
+                Some(first) => (
+                    DrainPhase::MovingMachines,
+                    format!("{reason}: {}", first.reason),
+                    next_step(&now.blockers),
+                ),
+                None => (
+                    DrainPhase::MovingMachines,
+                    reason,
+                    "nothing: virtual machines are leaving, pods come after them".to_owned(),
+                ),
+            }
+        }
         Phase::Draining => {
             let Counts { total, gone, blocked, .. } = now.counts;
             let reason = format!("{gone} of {total} pods gone, {blocked} blocked");
