@@ -108,6 +108,16 @@ pub enum Reply {
         /// No new call before this has passed.
         retry_after: Option<Duration>,
     },
+    /// 429 of KubeVirt's webhook: the machine of this launcher pod is being moved, or is about to be.
+    Moving {
+        /// What the webhook said.
+        text: String,
+    },
+    /// 429 of the same: the machine cannot be moved, and its launcher stays.
+    CannotMove {
+        /// What the webhook said.
+        text: String,
+    },
     /// 500 because more than one budget selects the pod.
     ManyBudgets {
         /// What the server said.
@@ -146,7 +156,7 @@ pub enum Reply {
 pub enum Class {
     /// Nothing more to ask for.
     Done,
-    /// A budget holds the pod.
+    /// A budget holds the pod, or KubeVirt does that moves its machine.
     Budget,
     /// The server has too much to do.
     Throttle,
@@ -161,7 +171,10 @@ impl Reply {
     pub fn class(&self) -> Class {
         match self {
             Self::Done | Self::NotFound { .. } | Self::UidChanged => Class::Done,
-            Self::Budget { .. } | Self::ManyBudgets { .. } => Class::Budget,
+            Self::Budget { .. }
+            | Self::ManyBudgets { .. }
+            | Self::Moving { .. }
+            | Self::CannotMove { .. } => Class::Budget,
             Self::Throttle { .. } => Class::Throttle,
             Self::Conflict { .. } | Self::Expired | Self::NamespaceEnding { .. } | Self::Transient { .. } => {
                 Class::Transient
@@ -179,6 +192,8 @@ impl Reply {
             Self::Conflict { .. } => "conflict",
             Self::Expired => "expired",
             Self::Budget { .. } => "budget",
+            Self::Moving { .. } => "moving",
+            Self::CannotMove { .. } => "cannot-move",
             Self::ManyBudgets { .. } => "many-budgets",
             Self::Throttle { .. } => "throttled",
             Self::NamespaceEnding { .. } => "namespace-ending",
@@ -197,6 +212,8 @@ impl Reply {
             | Self::Conflict { text }
             | Self::Budget { text, .. }
             | Self::ManyBudgets { text }
+            | Self::Moving { text }
+            | Self::CannotMove { text }
             | Self::Throttle { text, .. }
             | Self::NamespaceEnding { text }
             | Self::Transient { text, .. }
@@ -228,6 +245,20 @@ pub enum Reach {
     Unreachable,
 }
 
+/// KubeVirt's webhooks on evictions (spec/vm-storage.md A3). They say nothing but in words.
+const LAUNCHERS: &str = "admission webhook \"virt-launcher-eviction-interceptor.kubevirt.io\"";
+const HOTPLUG: &str = "admission webhook \"hotplug-pod-eviction-interceptor.kubevirt.io\"";
+
+fn by_kubevirt(text: String) -> Reply {
+    if text.contains("is not live-migratable") {
+        Reply::CannotMove { text }
+    } else if text.contains("kubevirt failed") {
+        Reply::Transient { text, retry_after: None }
+    } else {
+        Reply::Moving { text }
+    }
+}
+
 /// What `answer` means.
 pub fn classify(answer: &Answer) -> Reply {
     let text = answer.line();
@@ -245,6 +276,7 @@ pub fn classify(answer: &Answer) -> Reply {
         409 if mentions("UID in precondition") || mentions("UID in the precondition") => Reply::UidChanged,
         409 => Reply::Conflict { text },
         410 => Reply::Expired,
+        429 if mentions(LAUNCHERS) || mentions(HOTPLUG) => by_kubevirt(text),
         429 if cause("DisruptionBudget") || mentions("disruption budget") => {
             Reply::Budget { text, retry_after }
         }
@@ -315,6 +347,29 @@ mod tests {
         for (given, class) in table {
             assert_eq!(classify(&given).class(), class, "{given:?}");
         }
+    }
+
+    #[test]
+    fn each_refusal_of_kubevirt_is_told_from_load_and_from_a_budget() {
+        let denied = |text: &str| {
+            let name = "virt-launcher-eviction-interceptor.kubevirt.io";
+            classify(&answer(429, &format!("admission webhook \"{name}\" denied the request: {text}"))).word()
+        };
+        let rows = [
+            ("VMI db is configured with an eviction strategy but is not live-migratable", "cannot-move"),
+            ("Eviction triggered evacuation of VMI \"shop/db\"", "moving"),
+            ("Evacuation in progress: Eviction triggered evacuation of VMI \"shop/db\"", "moving"),
+            ("Eviction request for target Pod", "moving"),
+            ("kubevirt failed getting the vmi: timeout", "api-trouble"),
+        ];
+        for (text, word) in rows {
+            assert_eq!(denied(text), word, "{text}");
+        }
+        let hotplug = "admission webhook \"hotplug-pod-eviction-interceptor.kubevirt.io\" denied the request: cannot \
+            evict hotplug pod: hp-volume-x associated with running vmi: db in namespace shop";
+        assert_eq!(classify(&answer(429, hotplug)).word(), "moving");
+        let other = "admission webhook \"own.example\" denied the request: not now";
+        assert_eq!(classify(&answer(429, other)).word(), "throttled");
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod changes;
 pub mod drain;
 pub mod engine;
 pub mod leave;
+pub mod machines;
 pub mod node;
 pub mod plan;
 pub mod preflight;
@@ -22,10 +23,13 @@ pub use calls::pods;
 pub use changes::{Watched, until_changed, until_stirred};
 pub use drain::{DrainOrder, drain};
 pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
+pub use machines::Policy as MachinePolicy;
+pub use machines::rules::MachineState;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
 pub use preflight::{Refusal, preflight};
 pub use progress::{
-    BlockCode, Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining, Subject, VolumeWait,
+    BlockCode, Blocker, Counts, Left, MachineShown, Marks, Outcome, Phase, Progress, Remaining, Subject,
+    VolumeWait,
 };
 pub use storage::last_of_volume;

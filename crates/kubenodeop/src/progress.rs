@@ -10,6 +10,7 @@ use std::time::Duration;
 use step::Mono;
 
 use crate::changes::watched::Watched;
+use crate::machines::rules::MachineState;
 use crate::plan::tier::Tier;
 use kubeapi::names::{PodRef, PodUid};
 
@@ -22,6 +23,8 @@ pub struct Progress {
     pub tier: Option<Tier>,
     /// Pods by state.
     pub counts: Counts,
+    /// Virtual machines of the node, by name.
+    pub machines: Vec<MachineShown>,
     /// What holds the drain up, in the order of the pods' names.
     pub blockers: Vec<Blocker>,
     /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`; by the claim alone while
@@ -111,9 +114,22 @@ impl fmt::Display for Left {
     }
 }
 
+/// A virtual machine of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineShown {
+    /// As `shop/db`.
+    pub name: String,
+    /// Where it is.
+    pub state: MachineState,
+    /// In words, with its target and why it cannot be migrated.
+    pub text: String,
+}
+
 /// What an attempt is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
+    /// Virtual machines leave.
+    Machines,
     /// Pods leave.
     #[default]
     Draining,
@@ -270,6 +286,10 @@ step::named! {
         OverTime = "over-time",
         /// No other node can take it.
         NoOtherNode = "no-other-node",
+        /// KubeVirt moves its virtual machine, or is about to.
+        Moving = "moving",
+        /// A virtual machine can be neither moved nor shut down by its policy.
+        CannotMove = "cannot-move",
     }
 }
 
@@ -277,7 +297,7 @@ impl BlockCode {
     /// Its place among others: what no wait cures comes first, what passes by itself last.
     pub(crate) const fn rank(self) -> u8 {
         match self {
-            Self::Unauthorized | Self::Refused | Self::Webhook => 0,
+            Self::Unauthorized | Self::Refused | Self::Webhook | Self::CannotMove => 0,
             Self::BudgetStuck
             | Self::StorageManager
             | Self::LastCopy
@@ -288,7 +308,7 @@ impl BlockCode {
             Self::NoOtherNode => 3,
             Self::Sticky => 4,
             Self::OverTime => 5,
-            Self::SlowToEnd => 6,
+            Self::SlowToEnd | Self::Moving => 6,
             Self::NamespaceEnding => 7,
             Self::Budget | Self::Copying => 8,
             Self::ApiTrouble => 9,
@@ -343,6 +363,20 @@ impl BlockCode {
             Self::OverTime => return format!("check the pod: `kubectl -n {namespace} describe pod {name}`"),
             Self::NoOtherNode => {
                 return format!("make another node fit (labels, taints, room): `kubectl -n {namespace} get events`");
+            }
+            Self::Moving => {
+                return format!(
+                    "wait for the migration: `kubectl -n {namespace} get virtualmachineinstancemigrations` shows it"
+                );
+            }
+            Self::CannotMove => {
+                return format!(
+                    "make it migratable (`kubectl -n {namespace} describe virtualmachineinstance {name}` says what lacks), \
+                     shut it down (`virtctl stop -n {namespace} {name}`), or let the drain do that: `kubectl -n \
+                     {namespace} annotate --overwrite virtualmachineinstance {name} \
+                     pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its VirtualMachine, not \
+                     on the instance"
+                );
             }
             Self::Throttled => "wait; the API server has too much to do",
             Self::ApiTrouble => "wait, or check the log of the API server",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clusterview::lease::Times;
 use kubenodeop::node::gate;
-use kubenodeop::{Limit, PodAction, Rules, StickyAction, VolumeAction};
+use kubenodeop::{Limit, MachinePolicy, PodAction, Rules, StickyAction, VolumeAction};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
 use serde::de::Error as _;
@@ -128,6 +128,10 @@ agent::limits! {
         sticky_then: StickyAction = Rules::default().sticky;
         /// Returns to this node that make a workload one of those.
         sticky_returns: u32 = Rules::default().sticky_returns;
+        /// What becomes of virtual machines that name no policy of their own: `migrate-or-shutdown`, `migrate-or-hold`,
+        /// `shutdown` or `fail`.
+        #[serde(deserialize_with = "words::machines_policy")]
+        machines_policy: MachinePolicy = Rules::default().machines;
         /// TCP port of the status server; 0 for any that is free.
         server_port: u16 = nodestatus::Limits::default().port;
     }
@@ -148,6 +152,7 @@ impl Limits {
             sticky: self.sticky_then,
             // A pod that has not come back once is not one that comes back.
             sticky_returns: self.sticky_returns.max(1),
+            machines: self.machines_policy,
         }
     }
 
@@ -194,12 +199,18 @@ fn some(limit_ms: u64) -> Option<Duration> {
 
 /// The words of members; one that nobody knows is refused with the member and the words known.
 mod words {
-    use super::{Deserializer, PodAction, StickyAction, VolumeAction, word};
+    use super::{Deserializer, MachinePolicy, PodAction, StickyAction, VolumeAction, word};
 
     const POD: [(&str, PodAction); 3] =
         [("wait", PodAction::Wait), ("give-up", PodAction::GiveUp), ("delete", PodAction::Delete)];
     const VOLUME: [(&str, VolumeAction); 3] =
         [("wait", VolumeAction::Wait), ("give-up", VolumeAction::GiveUp), ("go-on", VolumeAction::GoOn)];
+    const MACHINES: [(&str, MachinePolicy); 4] = [
+        ("migrate-or-shutdown", MachinePolicy::MigrateOrShutdown),
+        ("migrate-or-hold", MachinePolicy::MigrateOrHold),
+        ("shutdown", MachinePolicy::Shutdown),
+        ("fail", MachinePolicy::Fail),
+    ];
     const STICKY: [(&str, StickyAction); 3] =
         [("leave", StickyAction::Leave), ("wait", StickyAction::Wait), ("give-up", StickyAction::GiveUp)];
 
@@ -217,6 +228,7 @@ mod words {
         volumes_limit_then: VolumeAction = VOLUME,
         last_copy_then: VolumeAction = VOLUME,
         sticky_then: StickyAction = STICKY,
+        machines_policy: MachinePolicy = MACHINES,
     }
 }
 
@@ -270,6 +282,7 @@ mod tests {
             r#"{"pod_limit_ms":1000,"pod_limit_then":"delete","tier_limit_ms":2000,"tier_limit_then":"give-up",
                 "volumes_limit_ms":3000,"volumes_limit_then":"wait","last_copy_limit_ms":4000,
                 "last_copy_then":"go-on","last_copy_pass":["shop/data"],"sticky_then":"give-up","sticky_returns":5,
+                "machines_policy":"migrate-or-hold",
                 "evictions_at_once":7,"proof_gap_ms":4000}"#,
         )
         .unwrap()
@@ -286,6 +299,7 @@ mod tests {
             last_copy_pass: ["shop/data".to_owned()].into(),
             sticky: StickyAction::GiveUp,
             sticky_returns: 5,
+            machines: MachinePolicy::MigrateOrHold,
         };
         assert_eq!(rules, expected);
     }
@@ -298,6 +312,10 @@ mod tests {
             (
                 r#"{"volumes_limit_then":"delete"}"#,
                 ["volumes_limit_then", "\"delete\"", "wait, give-up, go-on"],
+            ),
+            (
+                r#"{"machines_policy":"kill"}"#,
+                ["machines_policy", "\"kill\"", "migrate-or-shutdown, migrate-or-hold, shutdown, fail"],
             ),
             (r#"{"sticky_then":""}"#, ["sticky_then", "\"\"", "leave, wait, give-up"]),
         ] {

@@ -10,6 +10,7 @@ use agent::{Outbox, Station};
 use kubeapi::nodes::Member;
 use kubeapi::reply::Reach;
 use kubeapi::{Cluster, Error, NodeName, nodes};
+use kubenodeop::machines::undo;
 use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
@@ -370,9 +371,20 @@ impl Work {
             // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
             node::unmark(&self.cluster, &facts).await.map_err(|error| told(&error))?;
         }
+        if give_back {
+            // Whatever becomes of the cordon: no migration is wanted any more.
+            undo::take_back(&self.cluster, &name).await.map_err(|error| told(&error))?;
+        }
         let owner = match &facts.cordon {
+            Cordon::None if give_back => {
+                self.start_machines(&name).await?;
+                return Ok(NodeLook::Open);
+            }
             Cordon::None => return Ok(NodeLook::Open),
-            Cordon::Foreign if give_back => return Ok(NodeLook::Foreign),
+            Cordon::Foreign if give_back => {
+                self.start_machines(&name).await?;
+                return Ok(NodeLook::Foreign);
+            }
             Cordon::Foreign => topics::CordonOwner::Foreign,
             Cordon::Ours(_) => topics::CordonOwner::Ours,
         };
@@ -390,10 +402,24 @@ impl Work {
         match kubenodeop::storage::take_back(&self.cluster, &name).await {
             Ok(volumes) if volumes.is_empty() => {}
             Ok(volumes) => info!(node = %name, ?volumes, "want no more copies than before the drain"),
-            Err(error) => warn!(node = %name, error = error.line(), "copies of volumes that were asked for stay wanted"),
+            Err(error) => {
+                warn!(node = %name, error = error.line(), "copies of volumes that were asked for stay wanted")
+            }
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
+        self.start_machines(&name).await?;
         Ok(NodeLook::Open)
+    }
+
+    /// Starts again the virtual machines that a drain of our node has stopped; an error while some are still to be.
+    async fn start_machines(&self, node: &NodeName) -> Result<(), String> {
+        match undo::start_again(&self.cluster, |of| of == node.as_str()).await {
+            Ok(0) => Ok(()),
+            Ok(later) => {
+                Err(format!("{later} virtual machines that the drain stopped are still shutting down"))
+            }
+            Err(error) => Err(told(&error)),
+        }
     }
 
     /// The pods that a drain would take away or wait for.

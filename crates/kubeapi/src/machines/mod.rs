@@ -68,6 +68,12 @@ impl Strategy {
         }
     }
 
+    /// Whether it is started again whenever it ends.
+    #[must_use]
+    pub fn is_always(&self) -> bool {
+        self.running == Some(true) || self.run_strategy.as_deref() == Some("Always")
+    }
+
     /// Whether it is to be off by its spec.
     #[must_use]
     pub fn is_off(&self) -> bool {

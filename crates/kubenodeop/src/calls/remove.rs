@@ -189,6 +189,8 @@ fn of_budget(reply: Reply) -> Reply {
         told @ (Reply::Conflict { .. }
         | Reply::Budget { .. }
         | Reply::ManyBudgets { .. }
+        | Reply::Moving { .. }
+        | Reply::CannotMove { .. }
         | Reply::Throttle { .. }
         | Reply::NamespaceEnding { .. }
         | Reply::Transient { .. }

@@ -1,10 +1,12 @@
-//! One attempt to empty a node, carried out: the calls that `engine` asks for, and the watches it hears.
+//! One attempt to empty a node, carried out: first its machines (`machines`), then the calls that `engine` asks for, and
+//! the watches it hears.
 //!
 //! Not here: any decision, the number of attempts and the pauses between them (zedkube). Sources: goals D1 to D6,
 //! D13, D18, D19; the log words of spec/agents.md 6.
 
 #[cfg(test)]
 mod fake;
+mod machines;
 #[cfg(test)]
 mod tests;
 
@@ -61,7 +63,13 @@ pub async fn drain(
     now: impl Fn() -> Mono + Send,
     progress: &watch::Sender<Progress>,
 ) -> Outcome {
-    let mut engine = Engine::new(order.rules.clone(), &order.marks, now(), seed());
+    // In a box: the stage is large, and most nodes have no machine.
+    let machines = match Box::pin(machines::run(cluster, order, &now, progress)).await {
+        Ok(machines) => machines,
+        Err(outcome) => return outcome,
+    };
+    let marks = Marks { attempt: machines.began.or(order.marks.attempt), ..order.marks.clone() };
+    let mut engine = Engine::new(order.rules.clone(), &marks, now(), seed());
     let mut executor = Executor::new(cluster, order);
     // When the state that was not told yet may be told, and when the next one may.
     let (mut untold, mut next) = (None::<Mono>, now());
@@ -78,7 +86,8 @@ pub async fn drain(
         let effects = engine.step(at, event);
         let over = effects.iter().any(|effect| matches!(effect, Effect::End(_)));
         untold = if over || next <= at {
-            let newest = engine.progress(at);
+            let mut newest = engine.progress(at);
+            machines.add(&mut newest);
             progress.send_if_modified(|held| {
                 let changed = *held != newest;
                 *held = newest;
@@ -91,7 +100,7 @@ pub async fn drain(
         };
         for effect in effects {
             if let Some(outcome) = executor.perform(effect) {
-                return outcome;
+                return machines.add_to_end(outcome);
             }
         }
     }

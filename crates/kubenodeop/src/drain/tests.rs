@@ -123,7 +123,7 @@ async fn d5_the_proof_is_two_lists_from_the_store_a_second_apart() {
         .into_iter()
         .filter(|line| line.starts_with("GET /api/v1/pods?&fieldSelector"))
         .collect();
-    assert_eq!(lists.len(), 3, "two for the proof, one for the watch");
+    assert_eq!(lists.len(), 4, "two for the proof, one for the watch, one for machines");
     assert!(
         lists.iter().all(|line| !line.contains("resourceVersion") && line.contains("spec.nodeName%3Dn1"))
     );

@@ -138,6 +138,7 @@ impl Engine {
             phase: self.phase(),
             tier: self.roster.book.open_tier(),
             counts: self.roster.book.counts,
+            machines: Vec::new(),
             blockers: self.blockers(now),
             volumes: self.volumes.waited_for(),
             storage: self.guard.waits(),

@@ -12,6 +12,7 @@ use super::pod_table::PodTable;
 use super::track::{RemovalCall, State, Track};
 use super::words::{Effect, LogEvent};
 use crate::plan::budget::BudgetFacts;
+use crate::plan::tier;
 use crate::progress::{BlockCode, Left};
 use kubeapi::names::PodUid;
 use kubeapi::reply::Reply;
@@ -129,6 +130,10 @@ impl PodTable {
 
     /// By which call the pod is to be asked now; `None` when it has to wait for its budgets.
     fn way(&self, track: &Track) -> Option<RemovalCall> {
+        // A launcher that is deleted takes its guest with it, past KubeVirt's refusal.
+        if tier::is_machine(&track.facts.labels) && !track.facts.finished {
+            return Some(RemovalCall::Evict);
+        }
         if track.doomed.is_some() {
             return Some(RemovalCall::Delete);
         }

@@ -81,6 +81,8 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
     let (pod, text) = (&track.facts.pod, refusal.reply.text());
     let reason = match refusal.code {
         BlockCode::Budget | BlockCode::ManyBudgets => return by_budget(track, refusal, spaces),
+        BlockCode::Moving => format!("pod {pod} leaves with its virtual machine: {text}"),
+        BlockCode::CannotMove => format!("pod {pod} stays with its virtual machine: {text}"),
         BlockCode::NamespaceEnding => held::by_namespace(pod, text),
         BlockCode::Throttled => format!("pod {pod} waits as the API server has too much to do: {text}"),
         BlockCode::ApiTrouble => format!("pod {pod} waits as its eviction failed in passing: {text}"),

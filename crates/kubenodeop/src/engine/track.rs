@@ -182,6 +182,8 @@ impl Track {
             Reply::Budget { .. } if way == RemovalCall::Remove => BlockCode::ManyBudgets,
             Reply::Budget { .. } => BlockCode::Budget,
             Reply::ManyBudgets { .. } => BlockCode::ManyBudgets,
+            Reply::Moving { .. } => BlockCode::Moving,
+            Reply::CannotMove { .. } => BlockCode::CannotMove,
             Reply::NamespaceEnding { .. } => BlockCode::NamespaceEnding,
             Reply::Throttle { .. } => BlockCode::Throttled,
             Reply::Transient { text, .. } if text.contains("failed calling webhook") => BlockCode::Webhook,

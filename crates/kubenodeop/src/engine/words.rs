@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::calls::volumes::AttachmentFacts;
+use crate::machines::Policy;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, Selector};
@@ -42,6 +43,8 @@ pub struct Rules {
     pub sticky: StickyAction,
     /// Returns to this node that make a workload sticky.
     pub sticky_returns: u32,
+    /// What becomes of virtual machines that name no policy of their own.
+    pub machines: Policy,
 }
 
 /// A time, and what is done when it is over (goals D15).
@@ -99,6 +102,7 @@ impl Default for Rules {
             last_copy_pass: BTreeSet::new(),
             sticky: StickyAction::Leave,
             sticky_returns: 3,
+            machines: Policy::MigrateOrShutdown,
         }
     }
 }

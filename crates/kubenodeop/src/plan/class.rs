@@ -90,6 +90,11 @@ pub enum Why {
 }
 
 impl PodFacts {
+    /// It holds disks of a running virtual machine, and goes with its launcher: evicted, it takes them from the guest.
+    fn is_hotplug(&self) -> bool {
+        self.labels.get("kubevirt.io").is_some_and(|it| it == "hotplug-disk")
+    }
+
     /// What a drain does with this pod. Forced as the reference forces it: pods without a controller leave too,
     /// and emptyDir data is lost.
     pub fn class(&self) -> Class {
@@ -100,7 +105,7 @@ impl PodFacts {
             Class::Keep(Why::DaemonSet)
         } else if self.owner == Owner::Kubelet {
             Class::Keep(Why::Mirror)
-        } else if self.terminating {
+        } else if self.terminating || (self.is_hotplug() && !self.finished) {
             Class::Await
         } else {
             Class::Leave

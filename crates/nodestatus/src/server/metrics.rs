@@ -12,7 +12,7 @@ use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, 
 use super::view::View;
 
 /// Codes of blockers that are told by name; any other is `other`.
-pub const CODES: [&str; 13] = [
+pub const CODES: [&str; 21] = [
     "budget",
     "many-budgets",
     "namespace-ending",
@@ -23,18 +23,28 @@ pub const CODES: [&str; 13] = [
     "webhook",
     "slow-to-end",
     "budget-stuck",
+    "storage-manager",
+    "copying",
+    "last-copy",
+    "strict-local",
+    "all-nodes-cordoned",
+    "no-room-for-copy",
     "sticky",
     "over-time",
     "no-other-node",
+    "moving",
+    "cannot-move",
 ];
 /// Answers to calls that ask pods to leave; any other is `other`.
-const REPLIES: [&str; 11] = [
+const REPLIES: [&str; 13] = [
     "accepted",
     "gone",
     "other-pod",
     "conflict",
     "expired",
     "budget",
+    "moving",
+    "cannot-move",
     "many-budgets",
     "throttled",
     "namespace-ending",
@@ -303,6 +313,8 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
             Reply::Conflict { text: text.clone() },
             Reply::Expired,
             Reply::Budget { text: text.clone(), retry_after },
+            Reply::Moving { text: text.clone() },
+            Reply::CannotMove { text: text.clone() },
             Reply::ManyBudgets { text: text.clone() },
             Reply::Throttle { text: text.clone(), retry_after },
             Reply::NamespaceEnding { text: text.clone() },

@@ -82,6 +82,12 @@ fn drain(out: &mut String, progress: &NodeDrainProgress) {
         let (pod, code, reason) = (plain(&it.pod), plain(&it.code), plain(&it.reason));
         format!("{pod} <span class=code>{code}</span> since {}<br>{reason}", plain(&at(it.since)))
     };
+    let machine = |it: &topics::MachineProgress| {
+        let (name, state, reason) = (plain(&it.name), plain(&it.state), plain(&it.reason));
+        format!("{name} <span class=code>{state}</span><br>{reason}")
+    };
+    let machines = progress.machines.iter().map(machine);
+    list(out, ("Virtual machines", "machines"), machines, progress.machines_omitted);
     let NodeDrainProgress { blockers_omitted, volumes_omitted, left_omitted, .. } = progress;
     list(out, ("Blocked", "blockers"), progress.blockers.iter().map(blocker), *blockers_omitted);
     let volumes = progress.volumes.iter().map(|it| plain(it));
@@ -161,6 +167,11 @@ mod tests {
             status: DrainStatus::Cordoned,
             tier: text.clone(),
             blockers: vec![blocker],
+            machines: vec![topics::MachineProgress {
+                name: text.clone(),
+                state: text.clone(),
+                reason: text.clone(),
+            }],
             volumes: vec![text.clone()],
             storage: vec![StorageWait {
                 volume: text.clone(),
@@ -177,8 +188,9 @@ mod tests {
         let view = View { node: text, progress: Some(progress), leader: Some(leader), ..View::default() };
         let page = page(&view, None, GoTime::ZERO);
         assert!(!page.contains("<script") && !page.contains("alert(\""), "{page}");
-        // Node twice, blocker three times, four members, one volume, storage twice, one left, one leader.
-        assert_eq!(page.matches("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;&#39;").count(), 14);
+        // Node twice, blocker three times, machine three times, four members, one volume, storage twice, one left, one
+        // leader.
+        assert_eq!(page.matches("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;&#39;").count(), 17);
     }
 
     #[test]

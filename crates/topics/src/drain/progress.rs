@@ -39,7 +39,11 @@ pub struct NodeDrainProgress {
     pub counts: PodCounts,
     /// The turn of this node to be down.
     pub turn: TurnShown,
-    /// Pods that do not leave, and why; the worst first.
+    /// Virtual machines of the node, by name, while this attempt has to do with them.
+    pub machines: Vec<MachineProgress>,
+    /// Machines beyond those.
+    pub machines_omitted: u32,
+    /// What does not leave, and why; the worst first.
     pub blockers: Vec<Blocker>,
     /// Blockers beyond those: a message holds so many.
     pub blockers_omitted: u32,
@@ -58,8 +62,8 @@ pub struct NodeDrainProgress {
     /// Evictions that the server has accepted in this drain, in all attempts.
     pub evicted: u32,
     /// Answers of the server to calls of this attempt that ask pods to leave, counted by word: `accepted`, `gone`,
-    /// `other-pod`, `conflict`, `expired`, `budget`, `many-budgets`, `throttled`, `namespace-ending`, `api-trouble`,
-    /// `refused`.
+    /// `other-pod`, `conflict`, `expired`, `budget`, `moving`, `cannot-move`, `many-budgets`, `throttled`,
+    /// `namespace-ending`, `api-trouble`, `refused`.
     pub replies: BTreeMap<String, u32>,
     /// How often the node was found uncordoned in this drain and was cordoned again.
     pub recordons: u32,
@@ -146,6 +150,12 @@ impl Topic for NodeDrainProgress {
             most.text(text);
         }
         self.blockers_omitted = self.blockers_omitted.saturating_add(cut_blockers(&mut self.blockers, most));
+        self.machines_omitted = self.machines_omitted.saturating_add(most.list(&mut self.machines));
+        for MachineProgress { name, state, reason } in &mut self.machines {
+            for text in [name, state, reason] {
+                most.text(text);
+            }
+        }
         self.volumes_omitted = self.volumes_omitted.saturating_add(most.texts(&mut self.volumes));
         self.storage_omitted = self.storage_omitted.saturating_add(most.list(&mut self.storage));
         for StorageWait { volume, node, reason, next_step, rebuilding: _, percent: _ } in &mut self.storage {
@@ -178,6 +188,8 @@ pub enum DrainPhase {
     WaitingForTurn,
     /// Makes the node unschedulable.
     Cordoning,
+    /// Virtual machines leave, see `Machines`; pods come after them.
+    MovingMachines,
     /// Pods leave.
     Draining,
     /// Pods have left; their volumes are being detached.
@@ -292,6 +304,18 @@ pub struct PodCounts {
     pub waiting: u32,
     /// Held back.
     pub blocked: u32,
+}
+
+/// A virtual machine of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct MachineProgress {
+    /// Namespace and name, as `shop/db`.
+    pub name: String,
+    /// Where it is: `waiting`, `asked`, `moving`, `aborting`, `shutting-down`, `held`, `failed` or `gone`.
+    pub state: String,
+    /// What is going on, with the phase of its migration, its target, or why it cannot be moved.
+    pub reason: String,
 }
 
 /// What does not leave: a pod, a virtual machine or a volume.

@@ -118,6 +118,11 @@ pub(super) fn progress_rows(
         rows.push((Weight::Cause, "silent", format!("no answer from the Kubernetes API since {since}")));
     }
     rows.extend(blocker_rows(progress, now));
+    let going = progress.machines.iter().filter(|it| it.state != "gone");
+    rows.extend(
+        going.map(|it| (Weight::Course, "machine", format!("{} [{}] {}", it.name, it.state, it.reason))),
+    );
+    rows.extend(more("machine", 0, progress.machines_omitted));
     let detail = |label: &'static str, text: String| (Weight::Detail, label, text);
     rows.extend(
         progress.volumes.iter().map(|it| (Weight::Cause, "volume", format!("{it} is still attached"))),
@@ -316,6 +321,7 @@ fn at_work(seen: &DrainView, status: DrainStatus) -> &'static str {
     match seen.agreed().map(|it| it.phase) {
         Some(DrainPhase::WaitingForTurn) => "waiting for its turn to be down",
         Some(DrainPhase::Cordoning) => "cordoning the node",
+        Some(DrainPhase::MovingMachines) => "virtual machines are being moved or shut down",
         Some(DrainPhase::Draining) => "pods are being evicted",
         Some(DrainPhase::Detaching) => "all pods are gone, their volumes are being detached",
         Some(DrainPhase::WaitingForStorage) => "pods are gone, a volume needs another healthy copy",

@@ -50,6 +50,7 @@ fn rules() -> impl Strategy<Value = Rules> {
         tier,
         volumes,
         sticky,
+        machines: crate::machines::Policy::MigrateOrShutdown,
         sticky_returns,
         ..Rules::default()
     })

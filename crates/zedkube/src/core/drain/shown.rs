@@ -5,8 +5,8 @@
 use kubenodeop::{Counts, Phase, Progress, VolumeWait};
 use step::Mono;
 use topics::{
-    Blocker, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, PodCounts, StepWord, StorageWait,
-    TurnShown,
+    Blocker, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts, StepWord,
+    StorageWait, TurnShown,
 };
 
 use super::api_lost::may_be_skipped;
@@ -37,6 +37,11 @@ fn storage_wait(it: &VolumeWait) -> StorageWait {
         rebuilding: it.percent.is_some(),
         percent: it.percent.unwrap_or_default(),
     }
+}
+
+/// A machine, for a reader.
+fn machine(it: &kubenodeop::MachineShown) -> MachineProgress {
+    MachineProgress { name: it.name.clone(), state: it.state.text().to_owned(), reason: it.text.clone() }
 }
 
 fn shown(all: &[kubenodeop::Blocker], node: &NodeContext) -> Vec<Blocker> {
@@ -85,6 +90,7 @@ impl Drain {
             tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
             counts: self.counts(),
             blockers: self.hindered().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
+            machines: pods.machines.iter().map(machine).collect(),
             left: self.all_left(),
             volumes: pods.volumes,
             storage: pods.storage.iter().map(storage_wait).collect(),
@@ -216,7 +222,8 @@ impl Drain {
     /// Pods of this attempt, those that had gone before this agent restarted included.
     pub(super) fn counts(&self) -> PodCounts {
         let pods = self.run.pods();
-        let over = self.is_done() || pods.is_some_and(|it| it.phase != Phase::Draining);
+        let over =
+            self.is_done() || pods.is_some_and(|it| !matches!(it.phase, Phase::Machines | Phase::Draining));
         self.before.with(pods.map(|it| counts(it.counts)).unwrap_or_default(), over)
     }
 

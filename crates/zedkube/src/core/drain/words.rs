@@ -2,7 +2,7 @@
 
 use agent::settings;
 use kubeapi::listed;
-use kubenodeop::{Counts, Phase, Progress};
+use kubenodeop::{Counts, MachineState, Phase, Progress};
 use topics::{DrainPhase, DrainStatus};
 
 use super::api_away::{May, may_skip};
@@ -205,6 +205,22 @@ fn draining_words(now: &Progress) -> Words {
             );
             let step = first.map_or_else(|| "nothing".to_owned(), |it| it.next_step.clone());
             (DrainPhase::WaitingForStorage, reason, step)
+        }
+        Phase::Machines => {
+            let gone = now.machines.iter().filter(|it| it.state == MachineState::Gone).count();
+            let reason = format!("{gone} of {} virtual machines gone", now.machines.len());
+            match now.blockers.first() {
+                Some(first) => (
+                    DrainPhase::MovingMachines,
+                    format!("{reason}: {}", first.reason),
+                    next_step(&now.blockers),
+                ),
+                None => (
+                    DrainPhase::MovingMachines,
+                    reason,
+                    "nothing: virtual machines are leaving, pods come after them".to_owned(),
+                ),
+            }
         }
         Phase::Draining => {
             let Counts { total, gone, blocked, .. } = now.counts;

@@ -1,0 +1,238 @@
+//! The machine stage of an attempt, carried out: the calls that `machines::stage` asks for, and the watches that wake it.
+//!
+//! It ends before the first pod is asked: KubeVirt's own parts on this node serve until the last launcher has left. Not
+//! here: any decision. Source: spec/vm-storage.md A10.
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
+use step::{Core, Mono};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::{DrainOrder, seed};
+use crate::changes::watched::Watched;
+use crate::engine::Failure;
+use crate::machines::Settings;
+use crate::machines::kubevirt::{self, Reader, changes, perform};
+use crate::machines::rules::{Drain, MachineState};
+use crate::machines::stage::{Effect, Event, Stage};
+use crate::node::{self, Cordoned};
+use crate::progress::{Left, MachineShown, Marks, Outcome, Phase, Progress};
+use kubeapi::Cluster;
+use kubeapi::names::PodRef;
+use kubeapi::pace::Pace;
+use kubeapi::reply::Class;
+
+/// What the stage leaves to the rest of the attempt.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Done {
+    /// When the attempt began, where the stage had anything to do.
+    pub(super) began: Option<Mono>,
+    shown: Vec<MachineShown>,
+    left: Vec<Left>,
+    evicted: u32,
+    recordons: u32,
+}
+
+impl Done {
+    /// Adds to what the pods say what was of the machines.
+    pub(super) fn add(&self, progress: &mut Progress) {
+        progress.machines.clone_from(&self.shown);
+        progress.evicted += self.evicted;
+        progress.recordons += self.recordons;
+        add_left(&mut progress.left, &self.left);
+    }
+
+    /// The same to the end of the attempt.
+    pub(super) fn add_to_end(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Drained { took, evicted, recordons, mut left } => {
+                add_left(&mut left, &self.left);
+                let (evicted, recordons) = (evicted + self.evicted, recordons + self.recordons);
+                Outcome::Drained { took, evicted, recordons, left }
+            }
+            failed @ Outcome::Failed { .. } => failed,
+        }
+    }
+}
+
+fn add_left(to: &mut Vec<Left>, from: &[Left]) {
+    to.extend(from.iter().cloned());
+    to.sort_unstable();
+    to.dedup();
+}
+
+/// The name of the request that is drained for.
+fn drain_of(order: &DrainOrder) -> Drain {
+    let owner = &order.owner;
+    Drain {
+        node: order.node.to_string(),
+        request: format!("request {} of {}", owner.requested_by, owner.requested_at),
+    }
+}
+
+/// Until no machine is left on the node; at once where there is none.
+pub(super) async fn run(
+    cluster: &Cluster,
+    order: &DrainOrder,
+    now: &(impl Fn() -> Mono + Send),
+    progress: &watch::Sender<Progress>,
+) -> Result<Done, Outcome> {
+    let began = order.marks.attempt.unwrap_or_else(now).min(now());
+    let marks = Marks { attempt: Some(began), ..order.marks.clone() };
+    let end = began + order.rules.attempt;
+    let mut pace = Pace::new(seed());
+    let mut tries = 0;
+    loop {
+        let trouble = match kubevirt::any(cluster, &order.node).await {
+            Ok(false) => return Ok(Done::default()),
+            Ok(true) => break,
+            Err(error) => error,
+        };
+        tries += 1;
+        tell(progress, |it| {
+            it.phase = Phase::Machines;
+            it.marks = marks.clone();
+            (it.trouble, it.trouble_step) = (trouble.line(), trouble.next_step());
+        });
+        if now() >= end {
+            let secs = order.rules.attempt.as_secs();
+            let reason =
+                format!("not done within {secs} s, its machines could not be read: {}", trouble.line());
+            return Err(Outcome::Failed { reason, blockers: Vec::new(), watched: Watched::default(), marks });
+        }
+        if trouble.reply().class() == Class::Permanent {
+            // Who empties the node of pods reads them too, and says why that fails.
+            return Ok(Done::default());
+        }
+        sleep(pace.pause(tries, trouble.reply().retry_after())).await;
+    }
+    let mut stage = Stage::new(drain_of(order), now(), end, seed());
+    let mut executor = Executor::new(cluster, order);
+    loop {
+        let at = now();
+        let event = match stage.next_wake() {
+            Some(due) => tokio::select! {
+                event = executor.next() => event,
+                () = sleep(due.since(at)) => Event::Tick,
+            },
+            None => executor.next().await,
+        };
+        let effects = stage.step(now(), event);
+        let (evicted, recordons) = stage.sums();
+        let trouble = stage.trouble().map(|it| (it.text.clone(), it.next_step.clone()));
+        tell(progress, |it| {
+            it.phase = Phase::Machines;
+            it.marks = marks.clone();
+            it.machines = stage.shown();
+            it.blockers = stage.blockers();
+            it.left = stage.left();
+            (it.evicted, it.recordons) = (evicted, recordons);
+            (it.trouble, it.trouble_step) = trouble.clone().unwrap_or_default();
+        });
+        for effect in effects {
+            match executor.perform(effect) {
+                None => {}
+                Some(Ok(())) => {
+                    let (shown, left) = (stage.shown(), stage.left());
+                    return Ok(Done { began: Some(began), shown, left, evicted, recordons });
+                }
+                Some(Err(reason)) => {
+                    let blockers = stage.blockers();
+                    return Err(Outcome::Failed { reason, blockers, watched: Watched::default(), marks });
+                }
+            }
+        }
+    }
+}
+
+fn tell(progress: &watch::Sender<Progress>, change: impl FnOnce(&mut Progress)) {
+    progress.send_if_modified(|held| {
+        let before = held.clone();
+        change(held);
+        *held != before
+    });
+}
+
+/// Calls under way and the watches. Dropping it ends them all; what a call did is read back from the objects.
+struct Executor<'a> {
+    cluster: &'a Cluster,
+    order: &'a DrainOrder,
+    /// It is on its way with the look that is under way.
+    reader: Option<Reader>,
+    settings: Settings,
+    calls: FuturesUnordered<BoxFuture<'a, (Option<Reader>, Event)>>,
+    changes: BoxStream<'static, ()>,
+}
+
+impl<'a> Executor<'a> {
+    fn new(cluster: &'a Cluster, order: &'a DrainOrder) -> Self {
+        Self {
+            cluster,
+            order,
+            reader: Some(Reader::new(order.node.clone(), order.rules.machines)),
+            settings: Settings::of_version((1, 0)),
+            calls: FuturesUnordered::new(),
+            changes: changes(cluster, &order.node, seed()),
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            Some((reader, event)) = self.calls.next(), if !self.calls.is_empty() => {
+                self.reader = reader.or(self.reader.take());
+                if let Event::Looked(Ok(view)) = &event {
+                    self.settings = view.settings;
+                }
+                event
+            }
+            Some(()) = self.changes.next() => Event::Changed,
+            else => std::future::pending().await,
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) -> Option<Result<(), String>> {
+        let (cluster, order, settings) = (self.cluster, self.order, self.settings);
+        match effect {
+            Effect::Look => {
+                let fresh = || Reader::new(order.node.clone(), order.rules.machines);
+                let mut reader = self.reader.take().unwrap_or_else(fresh);
+                self.calls.push(
+                    async move {
+                        let seen = reader.look(cluster).await.map_err(Failure::from);
+                        (Some(reader), Event::Looked(seen))
+                    }
+                    .boxed(),
+                );
+            }
+            Effect::Act(guest, action) => self.calls.push(
+                async move {
+                    let reply = perform(cluster, &order.node, settings, &guest, &action).await;
+                    (None, Event::Answered(guest.uid, action, reply))
+                }
+                .boxed(),
+            ),
+            Effect::Cordon => self.calls.push(
+                async move {
+                    let done = node::cordon(cluster, &order.node, &order.device_uuid, &order.owner).await;
+                    let done = done.map(|it| it == Cordoned::Written).map_err(|error| error.reply());
+                    (None, Event::Cordoned(done))
+                }
+                .boxed(),
+            ),
+            Effect::Say(guest, state, text) => say(order, &guest, state, &text),
+            Effect::End(end) => return Some(end),
+        }
+        None
+    }
+}
+
+fn say(order: &DrainOrder, guest: &PodRef, state: MachineState, text: &str) {
+    let (node, state) = (&order.node, state.text());
+    if matches!(state, "held" | "failed" | "aborting" | "shutting-down") {
+        warn!(%node, machine = %guest, state, "virtual machine {text}");
+    } else {
+        info!(%node, machine = %guest, state, "virtual machine {text}");
+    }
+}

@@ -1,0 +1,225 @@
+//! What the objects of KubeVirt say of a machine.
+//!
+//! Members of a wrong type count as left out. Not here: reading them (`kubevirt`). Source: spec/vm-storage.md A1, A2, A6,
+//! A7. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubeapi::machines::calls::{MACHINES, seen};
+use kubeapi::machines::{DRAIN, MachineSeen};
+use kubeapi::names::{PodRef, PodUid};
+use kubeapi::objects::{condition, items, text};
+use serde_json::Value;
+
+use super::{
+    ASKED, Asked, Launcher, MachineOwner, Migratable, Migration, POLICY, Policy, Settings, Strategy,
+};
+use crate::plan::placement::thousandths;
+
+/// Label of an instance, and selector: its node.
+pub const NODE_LABEL: &str = "kubevirt.io/nodeName";
+/// Label of a launcher: UID of its instance.
+const CREATED_BY: &str = "kubevirt.io/created-by";
+const GIBIBYTE: u64 = 1 << 30;
+
+/// Name and identity of an object.
+#[must_use]
+pub fn named(object: &Value) -> PodRef {
+    let meta = &object["metadata"];
+    PodRef {
+        namespace: text(&meta["namespace"]),
+        name: text(&meta["name"]),
+        uid: PodUid::new(text(&meta["uid"])),
+    }
+}
+
+/// Its guest, or its migration, has ended.
+#[must_use]
+pub fn is_over(object: &Value) -> bool {
+    matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// Its deletion was asked for.
+#[must_use]
+pub fn is_ending(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// The strategy of an instance; `default` where it names none.
+#[must_use]
+pub fn strategy(guest: &Value, default: Strategy) -> Strategy {
+    let word = guest["spec"]["evictionStrategy"].as_str();
+    word.map_or(default, strategy_of)
+}
+
+fn strategy_of(word: &str) -> Strategy {
+    Strategy::ALL.iter().copied().find(|it| it.text() == word).unwrap_or(Strategy::None)
+}
+
+/// What the condition of an instance says.
+#[must_use]
+pub fn migratable(guest: &Value) -> Migratable {
+    let paused = condition(&guest["status"], "Paused");
+    if paused["status"] == "True" && paused["reason"] == "PausedIOError" {
+        return Migratable::No("PausedIOError".to_owned(), "an IO error of a disk has paused it".to_owned());
+    }
+    let said = condition(&guest["status"], "LiveMigratable");
+    match said["status"].as_str() {
+        Some("True") => Migratable::Yes,
+        Some("False") => Migratable::No(text(&said["reason"]), reason(guest, said)),
+        Some(_) | None => Migratable::Unknown,
+    }
+}
+
+/// KubeVirt's sentence, with the devices that it does not name.
+fn reason(guest: &Value, said: &Value) -> String {
+    let devices = &guest["spec"]["domain"]["devices"];
+    let names = |list: &str| items(&devices[list]).iter().map(|it| text(&it["name"])).collect::<Vec<_>>();
+    let names = [names("hostDevices"), names("gpus")].concat();
+    let sentence = text(&said["message"]);
+    if said["reason"] == "HostDeviceNotLiveMigratable" && !names.is_empty() {
+        format!("{sentence} ({})", names.join(", "))
+    } else {
+        sentence
+    }
+}
+
+/// What a drain of `node` has written there.
+#[must_use]
+pub fn asked(guest: &Value, node: &str) -> Option<Asked> {
+    let written = guest["metadata"]["annotations"][ASKED].as_str()?;
+    serde_json::from_str::<Asked>(written).ok().filter(|it| it.node == node)
+}
+
+/// Memory of the guest in GiB, begun ones counted.
+#[must_use]
+pub fn gibibytes(guest: &Value) -> u32 {
+    let domain = &guest["spec"]["domain"];
+    let memory =
+        domain["memory"]["guest"].as_str().or_else(|| domain["resources"]["requests"]["memory"].as_str());
+    let bytes = memory.and_then(thousandths).unwrap_or_default() / 1000;
+    u32::try_from(bytes.div_ceil(GIBIBYTE)).unwrap_or(u32::MAX)
+}
+
+/// A migration that is not over, as its instance has it too.
+#[must_use]
+pub fn migration(migration: &Value, guest: &Value) -> Migration {
+    let object = named(migration);
+    let state = &guest["status"]["migrationState"];
+    let own = state["migrationUid"] == object.uid.as_str();
+    Migration {
+        phase: text(&migration["status"]["phase"]),
+        target: if own { text(&state["targetNode"]) } else { String::new() },
+        post_copy: own && state["mode"] == "PostCopy" && state["completed"] != true,
+        ending: is_ending(migration),
+        object,
+    }
+}
+
+/// Whose the migrations of `all` are that belong to `guest`: the one that is not over, and those that have failed since one
+/// succeeded, the newest first.
+#[must_use]
+pub fn migrations(all: &[Value], guest: &Value) -> (Option<Migration>, Vec<(String, String)>) {
+    let place = named(guest);
+    let mut own: Vec<&Value> = all
+        .iter()
+        .filter(|it| {
+            it["spec"]["vmiName"] == place.name.as_str()
+                && it["metadata"]["namespace"] == place.namespace.as_str()
+        })
+        .collect();
+    own.sort_by_key(|it| {
+        std::cmp::Reverse((text(&it["metadata"]["creationTimestamp"]), text(&it["metadata"]["name"])))
+    });
+    let open = own.iter().find(|it| !is_over(it)).map(|it| migration(it, guest));
+    let ended = own.iter().filter(|it| is_over(it));
+    let failed = ended.take_while(|it| it["status"]["phase"] == "Failed").map(|it| {
+        let why = text(&it["status"]["migrationState"]["failureReason"]);
+        let why = if why.is_empty() { "KubeVirt gives no reason".to_owned() } else { why };
+        (named(it).uid.to_string(), why)
+    });
+    (open, failed.collect())
+}
+
+/// A pod of a machine, unless it has ended.
+#[must_use]
+pub fn launcher(pod: &Value) -> Option<Launcher> {
+    (!is_over(pod)).then(|| Launcher { pod: named(pod), ending: is_ending(pod) })
+}
+
+/// Whether `pod` is a launcher of `guest`.
+#[must_use]
+pub fn launches(pod: &Value, guest: &Value) -> bool {
+    pod["metadata"]["labels"][CREATED_BY] == guest["metadata"]["uid"]
+}
+
+/// The kind and the name of the controller of an instance.
+#[must_use]
+pub fn controller(guest: &Value) -> Option<(String, String)> {
+    let owners = items(&guest["metadata"]["ownerReferences"]);
+    let owner = owners.iter().find(|it| it["controller"] == true)?;
+    Some((text(&owner["kind"]), text(&owner["name"])))
+}
+
+/// A machine whose instance this is.
+#[must_use]
+pub fn machine(object: &Value, guest: Option<&Value>) -> MachineSeen {
+    seen(MACHINES, object, guest.filter(|it| !is_over(it)), &DRAIN)
+}
+
+/// Who made an instance; `machine` is its machine, where it has one that was read.
+#[must_use]
+pub fn owner(guest: &Value, machine: Option<&Value>) -> MachineOwner {
+    match controller(guest) {
+        Some((kind, _)) if kind == "VirtualMachine" => {
+            MachineOwner::Machine(machine.map(|it| Box::new(self::machine(it, Some(guest)))))
+        }
+        Some((kind, name)) => MachineOwner::Other(format!("{kind}/{name}")),
+        None => MachineOwner::Nobody,
+    }
+}
+
+/// The policy of a machine, and who says so: its VirtualMachine, its instance, its namespace, then the limits file. A word
+/// that nobody knows holds it.
+#[must_use]
+pub fn policy(objects: [(&str, Option<&Value>); 3], default: Policy) -> (Policy, String) {
+    for (of, object) in objects {
+        let word = object.and_then(|it| it["metadata"]["annotations"][POLICY].as_str());
+        if let Some(word) = word {
+            return Policy::parse(word).map_or_else(
+                || (Policy::MigrateOrHold, format!("{POLICY} of its {of} has the unknown word \"{word}\"")),
+                |policy| (policy, format!("{POLICY} of its {of}")),
+            );
+        }
+    }
+    (default, "machines_policy of the limits file".to_owned())
+}
+
+/// Limits of migrations, and the strategy of instances that name none, from KubeVirt's settings.
+#[must_use]
+pub fn settings(kubevirt: &Value) -> (Settings, Strategy) {
+    let version = text(&kubevirt["status"]["observedKubeVirtVersion"]);
+    let mut numbers = version.trim_start_matches('v').split('.').map(|it| it.parse::<u32>().ok());
+    // Nothing said is the oldest that is known.
+    let version = match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) => (major, minor),
+        _ => (1, 0),
+    };
+    let configuration = &kubevirt["spec"]["configuration"];
+    let (said, usual) = (&configuration["migrations"], Settings::of_version(version));
+    let count =
+        |name: &str, usual: u32| said[name].as_u64().and_then(|it| u32::try_from(it).ok()).unwrap_or(usual);
+    let limit = |name: &str, usual: Option<Duration>| {
+        said[name].as_u64().map_or(usual, |secs| (secs > 0).then(|| Duration::from_secs(secs)))
+    };
+    let post_copy = said["allowPostCopy"] == true;
+    let settings = Settings {
+        version,
+        at_once: count("parallelMigrationsPerCluster", usual.at_once),
+        from_node: count("parallelOutboundMigrationsPerNode", usual.from_node),
+        completion_per_gib: limit("completionTimeoutPerGiB", usual.completion_per_gib),
+        progress: limit("progressTimeout", usual.progress),
+        disrupts: post_copy || said["allowWorkloadDisruption"] == true,
+    };
+    (settings, configuration["evictionStrategy"].as_str().map_or(Strategy::None, strategy_of))
+}

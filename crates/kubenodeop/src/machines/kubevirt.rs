@@ -1,0 +1,354 @@
+//! Reading the machines of a node, and the calls that a drain makes about them.
+//!
+//! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`, `stage`).
+//! Dropping a call leaves open whether it was carried out; what it did is read back from the objects. Source:
+//! spec/vm-storage.md A1, A3, A5, A6.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::Resource;
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Request;
+use kubeapi::machines::calls::{GROUP, MACHINES, act};
+use kubeapi::names::{NodeName, PodRef};
+use kubeapi::nodes::FIELD_MANAGER;
+use kubeapi::reply::Reply;
+use kubeapi::slim::{Meta, PersistentVolume, Pod};
+use kubeapi::watch::{Object, Scope, Update, follow};
+use kubeapi::{Cluster, Error};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::facts;
+use super::rules::Action;
+use super::{ASKED, Asked, Machine, Policy, Settings, Strategy, View, forecast};
+use crate::calls::{evict, volumes};
+use crate::plan::placement::Peer;
+use crate::plan::scheduling::{needs, peer};
+
+/// Selects launchers.
+const LAUNCHERS: &str = "kubevirt.io=virt-launcher";
+const GUESTS: &str = "virtualmachineinstances";
+const MIGRATIONS: &str = "virtualmachineinstancemigrations";
+/// Objects read at the same time.
+const AT_ONCE: usize = 8;
+
+fn path(kind: &str) -> String {
+    format!("{GROUP}/{kind}")
+}
+
+fn in_namespace(kind: &str, namespace: &str) -> String {
+    format!("{GROUP}/namespaces/{namespace}/{kind}")
+}
+
+fn launchers(node: &NodeName) -> Scope {
+    Scope {
+        what: format!("pods of node {node}"),
+        path: Pod::url_path(None),
+        fields: Some(format!("spec.nodeName={node}")),
+        labels: Some(LAUNCHERS.to_owned()),
+    }
+}
+
+fn guests(node: &NodeName) -> Scope {
+    Scope {
+        what: format!("virtual machine instances of node {node}"),
+        path: path(GUESTS),
+        fields: None,
+        labels: Some(format!("{}={node}", facts::NODE_LABEL)),
+    }
+}
+
+fn all_of(what: &str, path: String) -> Scope {
+    Scope { what: what.to_owned(), path, fields: None, labels: None }
+}
+
+/// Whether a launcher runs on `node`.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn any(cluster: &Cluster, node: &NodeName) -> Result<bool, Error> {
+    let pods = launchers(node).list_all::<Value>(cluster).await?;
+    Ok(pods.items.iter().any(|it| !facts::is_over(it)))
+}
+
+/// Reads the machines of one node. What does not change in an attempt is read once.
+#[derive(Debug)]
+pub struct Reader {
+    node: NodeName,
+    policy: Policy,
+    settings: Option<(Settings, Strategy)>,
+    volumes: Option<Vec<PersistentVolume>>,
+    namespaces: BTreeMap<String, Value>,
+}
+
+impl Reader {
+    /// `policy` holds where no object names one.
+    #[must_use]
+    pub const fn new(node: NodeName, policy: Policy) -> Self {
+        Self { node, policy, settings: None, volumes: None, namespaces: BTreeMap::new() }
+    }
+
+    /// Everything at one moment.
+    ///
+    /// # Errors
+    /// Those of [`Cluster`].
+    pub async fn look(&mut self, cluster: &Cluster) -> Result<View, Error> {
+        let (all, here) = (all_of("migrations of virtual machines", path(MIGRATIONS)), guests(&self.node));
+        let nodes = all_of("nodes", Node::url_path(&(), None));
+        let pods = launchers(&self.node);
+        // Launchers first: an instance that comes to this node is there before its pod runs.
+        let pods = pods.list_all::<Value>(cluster).await?.items;
+        let (mut guests, migrations, nodes) = futures::try_join!(
+            here.list_all::<Value>(cluster),
+            all.list_all::<Value>(cluster),
+            nodes.list_all::<Node>(cluster),
+        )?;
+        let nodes = nodes.items;
+        self.add_those_elsewhere(cluster, &pods, &mut guests.items).await?;
+        self.read_once(cluster, &guests.items).await?;
+        let machines = machines(cluster, &guests.items).await?;
+        let own = nodes.iter().find(|it| it.metadata.name.as_deref() == Some(self.node.as_str()));
+        let labels = own.and_then(|it| it.metadata.labels.clone()).unwrap_or_default();
+        let is_own = |it: &&Node| it.metadata.name.as_deref() == Some(self.node.as_str());
+        let peers: Vec<Peer> = nodes.iter().filter(|it| !is_own(it)).map(peer).collect();
+        let (settings, default) = self.settings.unwrap_or((Settings::of_version((1, 0)), Strategy::None));
+        let of = |guest: &Value| {
+            let machine = machines.get(&key(guest));
+            self.machine(guest, machine, &pods, &migrations.items, (&labels, &peers), default)
+        };
+        Ok(View {
+            settings,
+            machines: guests.items.iter().map(of).collect(),
+            running: migrations
+                .items
+                .iter()
+                .filter(|it| super::runs(it["status"]["phase"].as_str().unwrap_or_default()))
+                .count(),
+            cordoned: own.is_some_and(|it| it.spec.as_ref().is_some_and(|it| it.unschedulable == Some(true))),
+        })
+    }
+
+    /// A launcher may be here while its instance is on another node, or has no node yet.
+    async fn add_those_elsewhere(
+        &self,
+        cluster: &Cluster,
+        pods: &[Value],
+        guests: &mut Vec<Value>,
+    ) -> Result<(), Error> {
+        let active = pods.iter().filter(|it| !facts::is_over(it));
+        let missing: Vec<&Value> =
+            active.filter(|pod| !guests.iter().any(|it| facts::launches(pod, it))).collect();
+        for pod in missing {
+            let meta = &pod["metadata"];
+            let (namespace, name) =
+                (meta["namespace"].as_str(), meta["annotations"]["kubevirt.io/domain"].as_str());
+            let (Some(namespace), Some(name)) = (namespace, name) else { continue };
+            let what = format!("read virtual machine instance {namespace}/{name}");
+            let all = Request::new(in_namespace(GUESTS, namespace));
+            match cluster.ask::<Value>(&what, all.get(name, &GetParams::default())).await {
+                Ok(guest) if facts::launches(pod, &guest) => guests.push(guest),
+                Ok(_) => {}
+                Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_once(&mut self, cluster: &Cluster, guests: &[Value]) -> Result<(), Error> {
+        if self.settings.is_none() {
+            let all = all_of("settings of KubeVirt", path("kubevirts")).list_all::<Value>(cluster).await?;
+            self.settings = Some(facts::settings(all.items.first().unwrap_or(&Value::Null)));
+        }
+        if self.volumes.is_none() {
+            self.volumes = Some(volumes::volume_scope().list_all(cluster).await?.items);
+        }
+        for guest in guests {
+            let name = facts::named(guest).namespace;
+            if self.namespaces.contains_key(&name) {
+                continue;
+            }
+            let all = Request::new(Namespace::url_path(&(), None));
+            let what = format!("read namespace {name}");
+            let found = cluster.ask::<Value>(&what, all.get(&name, &GetParams::default())).await;
+            let found = match found {
+                Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Value::Null,
+                other => other?,
+            };
+            self.namespaces.insert(name, found);
+        }
+        Ok(())
+    }
+
+    fn machine(
+        &self,
+        guest: &Value,
+        machine: Option<&Value>,
+        pods: &[Value],
+        migrations: &[Value],
+        (labels, peers): (&BTreeMap<String, String>, &[Peer]),
+        default: Strategy,
+    ) -> Machine {
+        let name = facts::named(guest);
+        let status = &guest["status"];
+        let node = kubeapi::objects::text(&status["nodeName"]);
+        let own: Vec<&Value> = pods.iter().filter(|pod| facts::launches(pod, guest)).collect();
+        let (migration, failed) = facts::migrations(migrations, guest);
+        let namespace = self.namespaces.get(&name.namespace);
+        let objects = [("VirtualMachine", machine), ("instance", Some(guest)), ("namespace", namespace)];
+        let (policy, policy_from) = facts::policy(objects, self.policy);
+        let model = guest["spec"]["domain"]["cpu"]["model"].as_str();
+        let host_model = matches!(model, None | Some("host-model"));
+        let asks = own.first().and_then(|it| Pod::deserialize(*it).ok()).map(|pod| {
+            let claims = crate::calls::pods::facts(&pod).claims;
+            needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default())
+        });
+        Machine {
+            here: node == self.node.as_str(),
+            node,
+            over: facts::is_over(guest),
+            ending: facts::is_ending(guest),
+            strategy: facts::strategy(guest, default),
+            migratable: facts::migratable(guest),
+            marked: status["evacuationNodeName"] == self.node.as_str(),
+            asked: facts::asked(guest, self.node.as_str()),
+            owner: facts::owner(guest, machine),
+            migration,
+            failed,
+            launchers: own.into_iter().filter_map(facts::launcher).collect(),
+            policy,
+            policy_from,
+            target: forecast::target(&asks.unwrap_or_default(), host_model, labels, peers),
+            gibibytes: facts::gibibytes(guest),
+            guest: name,
+        }
+    }
+}
+
+fn key(object: &Value) -> (String, String) {
+    let name = facts::named(object);
+    (name.namespace, name.name)
+}
+
+/// The machines of these instances, by namespace and name.
+async fn machines(cluster: &Cluster, guests: &[Value]) -> Result<BTreeMap<(String, String), Value>, Error> {
+    let owned = guests.iter().filter_map(|guest| {
+        let (kind, name) = facts::controller(guest)?;
+        (kind == "VirtualMachine").then(|| (facts::named(guest).namespace, name))
+    });
+    let read = owned.map(|(namespace, name)| async move {
+        let what = format!("read virtual machine {namespace}/{name}");
+        let all = Request::new(in_namespace(MACHINES, &namespace));
+        match cluster.ask::<Value>(&what, all.get(&name, &GetParams::default())).await {
+            Ok(machine) => Ok(Some(((namespace, name), machine))),
+            Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    });
+    let read: Vec<_> = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).try_collect().await?;
+    Ok(read.into_iter().flatten().collect())
+}
+
+/// An object of which nothing is read but that it has changed.
+#[derive(Debug, Clone, Deserialize)]
+struct Touched {
+    metadata: Meta,
+}
+
+impl Object for Touched {
+    fn version(&self) -> Option<&str> {
+        self.metadata.resource_version.as_deref()
+    }
+}
+
+/// Ends its wait whenever a machine of `node`, a launcher there or a migration anywhere has changed.
+pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, ()> {
+    let all = all_of("migrations of virtual machines", path(MIGRATIONS));
+    let changed = |scope: Scope, seed: u64| {
+        follow::<Touched>(cluster.clone(), scope, seed).filter_map(|heard| {
+            // Trouble with reading is found by the look itself.
+            std::future::ready((!matches!(heard, Update::Trouble(_))).then_some(()))
+        })
+    };
+    let all = [changed(guests(node), seed), changed(launchers(node), seed ^ 1), changed(all, seed ^ 2)];
+    stream::select_all(all.map(StreamExt::boxed)).boxed()
+}
+
+/// One call about the instance `guest`. What follows from its reply is seen on the objects.
+pub(crate) async fn perform(
+    cluster: &Cluster,
+    node: &NodeName,
+    settings: Settings,
+    guest: &PodRef,
+    action: &Action,
+) -> Reply {
+    let done = match action {
+        Action::Evict(pod) => return evict::evict(cluster, pod, false).await,
+        Action::Mark(asked) => mark(cluster, guest, Some(asked)).await,
+        Action::ClearMark => clear(cluster, node, settings, guest).await,
+        Action::DeleteMigration(migration) => delete(cluster, migration).await,
+        Action::Stop(work) => act(cluster, work).await,
+    };
+    match done {
+        Ok(()) => Reply::Done,
+        Err(error) => error.reply(),
+    }
+}
+
+/// Writes on an instance what the drain does with it, or removes that.
+pub(crate) async fn mark(cluster: &Cluster, guest: &PodRef, asked: Option<&Asked>) -> Result<(), Error> {
+    let what = format!("mark virtual machine instance {guest}");
+    let written = asked.map(serde_json::to_string).transpose();
+    let written = written.map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
+    let body = json!({ "metadata": { "uid": guest.uid.as_str(), "annotations": { ASKED: written } } });
+    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let all = Request::new(in_namespace(GUESTS, &guest.namespace));
+    cluster.order(&what, all.patch(&guest.name, &how, &Patch::Merge(body))).await
+}
+
+/// Removes the mark by which KubeVirt makes one migration after the other, if it is for our node: by its subresource, or
+/// before 1.7 by a patch that tests for our node.
+pub(crate) async fn clear(
+    cluster: &Cluster,
+    node: &NodeName,
+    settings: Settings,
+    guest: &PodRef,
+) -> Result<(), Error> {
+    let what = format!("cancel the evacuation of virtual machine instance {guest}");
+    if settings.cancels() {
+        let all = format!("/apis/subresources.kubevirt.io/v1/namespaces/{}/{GUESTS}", guest.namespace);
+        let body = json!({ "evacuationNodeName": node.as_str() }).to_string().into_bytes();
+        let request = Request::new(all).replace_subresource(
+            "evacuate/cancel",
+            &guest.name,
+            &PostParams::default(),
+            body,
+        );
+        return cluster.order(&what, request).await;
+    }
+    let tested = json!([
+        { "op": "test", "path": "/metadata/uid", "value": guest.uid.as_str() },
+        { "op": "test", "path": "/status/evacuationNodeName", "value": node.as_str() },
+        { "op": "remove", "path": "/status/evacuationNodeName" },
+    ]);
+    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let all = Request::new(in_namespace(GUESTS, &guest.namespace));
+    let request = all.patch(&guest.name, &how, &Patch::Merge(tested)).map(|mut it| {
+        it.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
+        it
+    });
+    cluster.order(&what, request).await
+}
+
+/// Ends a migration.
+pub(crate) async fn delete(cluster: &Cluster, migration: &PodRef) -> Result<(), Error> {
+    let exactly_this = Preconditions { uid: Some(migration.uid.to_string()), resource_version: None };
+    let how = DeleteParams { preconditions: Some(exactly_this), ..DeleteParams::default() };
+    let all = Request::new(in_namespace(MIGRATIONS, &migration.namespace));
+    cluster.order(&format!("delete migration {migration}"), all.delete(&migration.name, &how)).await
+}

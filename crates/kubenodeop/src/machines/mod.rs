@@ -1,0 +1,230 @@
+//! Virtual machines of a node that is drained: how each is, whether it can be migrated, where to, and what becomes of it
+//! otherwise.
+//!
+//! `rules` decides about one machine, `stage` about all of them as a pure machine, `facts` reads objects of KubeVirt,
+//! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `undo` takes back what we asked for and
+//! starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one, and we create none
+//! ourselves. No drain taint is put on the node, so none has to be removed. What we did is written on the objects
+//! themselves: a restart of the agent reads it there. Not here: pods (`engine`). Source: spec/vm-storage.md A; goals D12,
+//! D19.
+
+pub mod facts;
+pub mod forecast;
+pub mod kubevirt;
+pub mod rules;
+pub mod stage;
+#[cfg(test)]
+mod tests;
+pub mod undo;
+
+use std::time::Duration;
+
+use kubeapi::machines::MachineSeen;
+use kubeapi::names::PodRef;
+use serde::{Deserialize, Serialize};
+
+/// Annotation of an instance that a drain asked to migrate: a JSON object [`Asked`].
+pub const ASKED: &str = "pillar-rs/drain-asked";
+/// Annotation of a machine, its instance or its namespace that names its [`Policy`].
+pub const POLICY: &str = "pillar-rs/drain-policy";
+
+step::named! {
+    /// What becomes of a machine.
+    pub enum Policy {
+        /// Migrated; shut down where that cannot be.
+        MigrateOrShutdown = "migrate-or-shutdown",
+        /// Migrated; where that cannot be, the drain waits.
+        MigrateOrHold = "migrate-or-hold",
+        /// Shut down.
+        Shutdown = "shutdown",
+        /// Migrated; where that cannot be, the attempt fails.
+        Fail = "fail",
+    }
+}
+
+impl Policy {
+    /// The policy of this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|it| it.text() == word)
+    }
+}
+
+step::named! {
+    /// What KubeVirt does about the eviction of a launcher.
+    pub enum Strategy {
+        /// Nothing: the guest is shut down.
+        None = "None",
+        /// It migrates the machine, or refuses.
+        LiveMigrate = "LiveMigrate",
+        /// It migrates the machine where that can be; otherwise the guest is shut down.
+        LiveMigrateIfPossible = "LiveMigrateIfPossible",
+        /// It marks the machine, for another controller.
+        External = "External",
+    }
+}
+
+/// Whether KubeVirt can migrate a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Migratable {
+    /// It can.
+    Yes,
+    /// It cannot: its reason and its sentence.
+    No(String, String),
+    /// It has not said so yet.
+    Unknown,
+}
+
+/// Who made an instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MachineOwner {
+    /// A machine, where it was read.
+    Machine(Option<Box<MachineSeen>>),
+    /// A replica set of machines, or anything else that makes it again: kind and name.
+    Other(String),
+    /// Nobody starts it again.
+    Nobody,
+}
+
+/// What a drain writes on an instance before it asks for a migration.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Asked {
+    /// The node that is drained.
+    pub node: String,
+    /// The request of that drain.
+    pub request: String,
+    /// UIDs of migrations that had failed before.
+    pub failed_before: Vec<String>,
+    /// Why no other migration is waited for; empty while one is.
+    pub gave_up: String,
+}
+
+/// A migration that is not over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migration {
+    /// Its object.
+    pub object: PodRef,
+    /// Its phase, in KubeVirt's word.
+    pub phase: String,
+    /// Where to, once known.
+    pub target: String,
+    /// The state of the guest is on both nodes: it must not be ended.
+    pub post_copy: bool,
+    /// Its deletion was asked for.
+    pub ending: bool,
+}
+
+impl Migration {
+    /// It takes one of the places of migrations that run at the same time.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        runs(&self.phase)
+    }
+}
+
+/// Whether a migration of this phase takes a place.
+#[must_use]
+pub fn runs(phase: &str) -> bool {
+    matches!(phase, "Scheduling" | "Scheduled" | "PreparingTarget" | "TargetReady" | "Running")
+}
+
+/// A launcher pod on our node that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launcher {
+    /// The pod.
+    pub pod: PodRef,
+    /// Its end has begun.
+    pub ending: bool,
+}
+
+/// One machine that has something on our node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its instance.
+    pub guest: PodRef,
+    /// The node that runs it.
+    pub node: String,
+    /// That is ours.
+    pub here: bool,
+    /// Its guest has ended.
+    pub over: bool,
+    /// The instance is being deleted.
+    pub ending: bool,
+    /// What an eviction does.
+    pub strategy: Strategy,
+    /// Whether it can be migrated.
+    pub migratable: Migratable,
+    /// It is marked for leaving our node.
+    pub marked: bool,
+    /// What this drain, or an earlier one of our node, has written there.
+    pub asked: Option<Asked>,
+    /// Who made it.
+    pub owner: MachineOwner,
+    /// Its migration.
+    pub migration: Option<Migration>,
+    /// Its migrations that have failed since one succeeded, the newest first: UID and why.
+    pub failed: Vec<(String, String)>,
+    /// Its pods on our node.
+    pub launchers: Vec<Launcher>,
+    /// What becomes of it.
+    pub policy: Policy,
+    /// Who says so.
+    pub policy_from: String,
+    /// A node that can take it, or why none can.
+    pub target: Result<String, String>,
+    /// Its memory in GiB, begun ones counted.
+    pub gibibytes: u32,
+}
+
+/// Limits of KubeVirt's migrations, read from its settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Version as (major, minor).
+    pub version: (u32, u32),
+    /// Migrations at the same time in the cluster.
+    pub at_once: u32,
+    /// Migrations at the same time away from one node.
+    pub from_node: u32,
+    /// A migration may take so long for each GiB; none for ever.
+    pub completion_per_gib: Option<Duration>,
+    /// So long may a migration have no progress; none for ever.
+    pub progress: Option<Duration>,
+    /// At its limit the guest is paused or switched over, and has as much time again.
+    pub disrupts: bool,
+}
+
+impl Settings {
+    /// What holds where the settings say nothing.
+    #[must_use]
+    pub const fn of_version(version: (u32, u32)) -> Self {
+        let old = version.0 == 0 || (version.0 == 1 && version.1 < 4);
+        Self {
+            version,
+            at_once: 5,
+            from_node: 2,
+            completion_per_gib: Some(Duration::from_secs(if old { 800 } else { 150 })),
+            progress: Some(Duration::from_secs(150)),
+            disrupts: false,
+        }
+    }
+
+    /// Whether a mark is cleared by its own subresource.
+    #[must_use]
+    pub const fn cancels(&self) -> bool {
+        self.version.0 > 1 || (self.version.0 == 1 && self.version.1 >= 7)
+    }
+}
+
+/// All machines of our node at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Limits of KubeVirt.
+    pub settings: Settings,
+    /// The machines.
+    pub machines: Vec<Machine>,
+    /// Migrations that run in the whole cluster.
+    pub running: usize,
+    /// Our node is cordoned.
+    pub cordoned: bool,
+}

@@ -1,0 +1,316 @@
+//! What is done about one machine, from its facts alone.
+//!
+//! Not here: when it is looked at again, and calls under way (`stage`). Source: spec/vm-storage.md A2, A3, A6 to A8; goal
+//! D12. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubeapi::machines::{MachineSeen, MachineWork, Turn, stops};
+use kubeapi::names::PodRef;
+
+use super::{Asked, Machine, MachineOwner, Migratable, Migration, Policy, Settings, Strategy};
+
+/// Migrations of one machine that may fail in one drain; KubeVirt itself never gives up.
+pub const TRIES: usize = 3;
+/// A machine that KubeVirt has said nothing about for so long counts as one that cannot be migrated.
+const UNREPORTED: Duration = Duration::from_secs(60);
+/// A marked machine for which KubeVirt makes no migration for so long, though one could run, is not going to be migrated.
+const UNANSWERED: Duration = Duration::from_secs(300);
+/// A migration that waits for its target pod; KubeVirt itself gives that up after 900 s.
+const PENDING: Duration = Duration::from_secs(960);
+
+step::named! {
+    /// Where a machine is.
+    pub enum MachineState {
+        /// Nothing was asked yet.
+        Waiting = "waiting",
+        /// A migration was asked for and none runs yet.
+        Asked = "asked",
+        /// It is being migrated.
+        Moving = "moving",
+        /// Its migration is being ended.
+        Aborting = "aborting",
+        /// Its guest is shut down, or about to be.
+        ShuttingDown = "shutting-down",
+        /// It stays, and the drain waits.
+        Held = "held",
+        /// It stays, and the attempt fails.
+        Failed = "failed",
+        /// Nothing of it is on this node any more.
+        Gone = "gone",
+    }
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Writes on the instance what this drain does with it.
+    Mark(Asked),
+    /// Evicts this launcher.
+    Evict(PodRef),
+    /// Removes KubeVirt's mark.
+    ClearMark,
+    /// Ends this migration.
+    DeleteMigration(PodRef),
+    /// Stops the machine, as is written on it.
+    Stop(Box<MachineWork>),
+}
+
+/// Where a machine is, and what is done now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Where it is.
+    pub state: MachineState,
+    /// In words, without its name.
+    pub text: String,
+    /// What is done now.
+    pub act: Option<Action>,
+    /// What is done once that is, without another look.
+    pub then: Option<Action>,
+    /// What becomes of it in another way than by a migration; empty otherwise.
+    pub left: String,
+}
+
+/// Whose drain it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drain {
+    /// Our node.
+    pub node: String,
+    /// The request.
+    pub request: String,
+}
+
+impl Drain {
+    /// The name of the drain in what is written on a machine that it stops.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("drain of node {}, {}", self.node, self.request)
+    }
+}
+
+fn decision(state: MachineState, text: impl Into<String>) -> Decision {
+    Decision { state, text: text.into(), act: None, then: None, left: String::new() }
+}
+
+fn acts(state: MachineState, text: impl Into<String>, act: Action) -> Decision {
+    Decision { act: Some(act), ..decision(state, text) }
+}
+
+/// What is done about `machine` that has been as it is for `since`. `others` of the cluster's migrations run.
+#[must_use]
+pub fn decide(
+    drain: &Drain,
+    settings: &Settings,
+    machine: &Machine,
+    since: Duration,
+    others: usize,
+) -> Decision {
+    let it = machine;
+    if it.launchers.is_empty() && (it.over || !it.here) {
+        return decision(MachineState::Gone, "gone");
+    }
+    if it.over || it.ending || it.launchers.iter().all(|it| it.ending) {
+        return decision(MachineState::ShuttingDown, "its guest is shutting down");
+    }
+    if !it.here {
+        return decision(MachineState::Moving, format!("runs on node {}; its pod here is ending", it.node));
+    }
+    let asked = it.asked.as_ref();
+    if let Some(asked) = asked.filter(|it| !it.gave_up.is_empty()) {
+        return given_up(drain, it, &asked.gave_up);
+    }
+    if it.marked || it.migration.is_some() {
+        return under_way(drain, settings, it, since, others);
+    }
+    if let MachineOwner::Machine(Some(seen)) = &it.owner
+        && seen.mark.as_ref().is_some_and(|mark| mark.id == drain.id() && mark.uid == seen.uid)
+    {
+        return stop(drain, seen, "it was stopped for this drain");
+    }
+    if it.policy == Policy::Shutdown {
+        return shut_down(drain, it, &format!("its policy is shutdown ({})", it.policy_from));
+    }
+    match (it.strategy, &it.migratable) {
+        (Strategy::None, _) => {
+            cannot_move(drain, it, "its eviction strategy is None, so KubeVirt does not migrate it")
+        }
+        (_, Migratable::Unknown) if since < UNREPORTED => {
+            decision(MachineState::Waiting, "KubeVirt has not reported yet whether it can be migrated")
+        }
+        (_, Migratable::Unknown) => {
+            cannot_move(drain, it, "KubeVirt does not report whether it can be migrated")
+        }
+        (_, Migratable::No(reason, text)) => cannot_move(drain, it, &format!("{reason}: {text}")),
+        (_, Migratable::Yes) => match &it.target {
+            Err(why) => cannot_move(drain, it, &format!("no other node can take it: {why}")),
+            Ok(target) => ask(drain, it, target),
+        },
+    }
+}
+
+/// Asks for one migration. What is written on the instance comes first: a restart knows by it that the mark is ours.
+fn ask(drain: &Drain, it: &Machine, target: &str) -> Decision {
+    let text = format!("is asked to migrate; node {target} can take it");
+    let evict = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
+    let (act, then) = if it.asked.as_ref().is_some_and(|it| it.request == drain.request) {
+        (evict, None)
+    } else {
+        let asked = Asked {
+            node: drain.node.clone(),
+            request: drain.request.clone(),
+            failed_before: it.failed.iter().map(|(uid, _)| uid.clone()).collect(),
+            gave_up: String::new(),
+        };
+        (Some(Action::Mark(asked)), evict)
+    };
+    Decision { act, then, ..decision(MachineState::Waiting, text) }
+}
+
+/// A migration was asked for, by us or by somebody else.
+fn under_way(drain: &Drain, settings: &Settings, it: &Machine, since: Duration, others: usize) -> Decision {
+    let before = it.asked.as_ref().map(|it| it.failed_before.as_slice()).unwrap_or_default();
+    let failed: Vec<&(String, String)> = it.failed.iter().filter(|(uid, _)| !before.contains(uid)).collect();
+    let tried = match failed.len() {
+        0 => String::new(),
+        tries => format!("; {tries} of {TRIES} tries failed"),
+    };
+    let give_up = |why: String| {
+        let asked = it.asked.clone().unwrap_or_default();
+        let asked =
+            Asked { node: drain.node.clone(), request: drain.request.clone(), gave_up: why.clone(), ..asked };
+        acts(MachineState::Aborting, format!("is not migrated: {why}"), Action::Mark(asked))
+    };
+    let limit = stalled_after(settings, it, others);
+    let over = limit.filter(|limit| since >= *limit);
+    if let Some(migration) = &it.migration {
+        let Migration { phase, target, post_copy, .. } = migration;
+        let to = if target.is_empty() { String::new() } else { format!(" to node {target}") };
+        let phase = if phase.is_empty() { "new" } else { phase };
+        let text = format!("migrates{to}, phase {phase}{tried}");
+        if *post_copy {
+            return decision(MachineState::Moving, format!("{text}; in post-copy it cannot be ended"));
+        }
+        if let Some(limit) = over {
+            return give_up(format!("its migration is in phase {phase} for over {} s", limit.as_secs()));
+        }
+        if failed.len() >= TRIES {
+            return give_up(last_failure(&failed));
+        }
+        return decision(MachineState::Moving, text);
+    }
+    if failed.len() >= TRIES {
+        return give_up(last_failure(&failed));
+    }
+    if let Migratable::No(reason, text) = &it.migratable {
+        return give_up(format!("{reason}: {text}"));
+    }
+    match over {
+        Some(limit) => give_up(format!("KubeVirt has made no migration for {} s", limit.as_secs())),
+        None => decision(MachineState::Asked, format!("waits for its migration{tried}")),
+    }
+}
+
+fn last_failure(failed: &[&(String, String)]) -> String {
+    let why = failed.first().map(|(_, why)| why.as_str()).unwrap_or_default();
+    format!("{} migrations failed, the last one: {why}", failed.len())
+}
+
+/// How long a machine may be as it is until its migration counts as stalled; `None` for ever. Where others run, one that
+/// does not run yet waits for them.
+fn stalled_after(settings: &Settings, it: &Machine, others: usize) -> Option<Duration> {
+    let Some(migration) = &it.migration else { return Some(UNANSWERED).filter(|_| others == 0) };
+    if migration.post_copy {
+        return None;
+    }
+    match migration.phase.as_str() {
+        "" | "Pending" => Some(PENDING).filter(|_| others == 0),
+        "Scheduling" => Some(PENDING),
+        "Running" => {
+            // KubeVirt ends it by itself at its limit; this one holds where nobody does.
+            let whole = settings.completion_per_gib?.saturating_mul(it.gibibytes.max(1));
+            let whole = if settings.disrupts { whole.saturating_mul(2) } else { whole };
+            Some(whole + settings.progress.unwrap_or_default())
+        }
+        _ => settings.progress,
+    }
+}
+
+/// No migration is waited for any more: what there is of one is ended, then the policy holds.
+fn given_up(drain: &Drain, it: &Machine, why: &str) -> Decision {
+    let aborting = |text: String, act| Decision { act, ..decision(MachineState::Aborting, text) };
+    if it.migration.as_ref().is_some_and(|it| it.post_copy) {
+        return decision(MachineState::Moving, "migrates; in post-copy it cannot be ended");
+    }
+    if it.marked {
+        return aborting(format!("is not migrated: {why}"), Some(Action::ClearMark));
+    }
+    if let Some(migration) = &it.migration {
+        let act = (!migration.ending).then(|| Action::DeleteMigration(migration.object.clone()));
+        return aborting(format!("its migration is ended: {why}"), act);
+    }
+    cannot_move(drain, it, why)
+}
+
+/// It cannot be migrated: its policy holds.
+fn cannot_move(drain: &Drain, it: &Machine, why: &str) -> Decision {
+    let stays = |state| {
+        decision(
+            state,
+            format!("cannot move: {why}; its policy is {} ({})", it.policy.text(), it.policy_from),
+        )
+    };
+    match it.policy {
+        Policy::MigrateOrShutdown | Policy::Shutdown => shut_down(drain, it, &format!("cannot move: {why}")),
+        Policy::MigrateOrHold => stays(MachineState::Held),
+        Policy::Fail => stays(MachineState::Failed),
+    }
+}
+
+/// Whether an eviction ends the guest in place of migrating it.
+fn eviction_ends(it: &Machine) -> bool {
+    match it.strategy {
+        Strategy::None => true,
+        Strategy::LiveMigrateIfPossible => matches!(it.migratable, Migratable::No(..)),
+        Strategy::LiveMigrate | Strategy::External => false,
+    }
+}
+
+fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
+    let evict = |left: String| {
+        let pod = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
+        Decision { act: pod, left, ..decision(MachineState::ShuttingDown, format!("is shut down: {why}")) }
+    };
+    let refused = |owner: &str| {
+        decision(
+            MachineState::Held,
+            format!("{why}; KubeVirt refuses its eviction ({}) and {owner}", it.strategy.text()),
+        )
+    };
+    match &it.owner {
+        MachineOwner::Machine(Some(seen)) => match &it.target {
+            Ok(target) if seen.strategy.is_always() && eviction_ends(it) => {
+                evict(format!("shut down and started again elsewhere, node {target} can take it: {why}"))
+            }
+            Ok(_) | Err(_) => stop(drain, seen, why),
+        },
+        MachineOwner::Machine(None) => {
+            decision(MachineState::Held, format!("{why}; its VirtualMachine cannot be found"))
+        }
+        MachineOwner::Other(owner) if eviction_ends(it) => {
+            evict(format!("shut down, {owner} makes it again: {why}"))
+        }
+        MachineOwner::Other(owner) => refused(&format!("{owner} would make it again")),
+        MachineOwner::Nobody if eviction_ends(it) => {
+            evict(format!("shut down, and nobody starts it again: {why}"))
+        }
+        MachineOwner::Nobody => refused("nobody would start it again"),
+    }
+}
+
+/// Stops a machine; what it had is written on it, and it is started again after the boot.
+fn stop(drain: &Drain, seen: &MachineSeen, why: &str) -> Decision {
+    let work = stops(&drain.id(), &drain.node, std::slice::from_ref(seen)).pop();
+    let left = format!("shut down, and started again once node {} is back: {why}", drain.node);
+    let act = work.filter(|it| !matches!(it.turn, Turn::Later)).map(|it| Action::Stop(Box::new(it)));
+    Decision { act, left, ..decision(MachineState::ShuttingDown, format!("is shut down: {why}")) }
+}

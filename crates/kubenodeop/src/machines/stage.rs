@@ -1,0 +1,375 @@
+//! The machines of one attempt: what is asked for when, until none is left on the node.
+//!
+//! Everything is decided from what was read last; only the time that a machine has been as it is, and calls under way, are
+//! kept. Not here: what is done about one machine (`rules`), calls (`kubevirt`). Source: spec/vm-storage.md A10; goal D12.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubeapi::names::{PodRef, PodUid};
+use kubeapi::pace::Pace;
+use kubeapi::reply::{Class, RefusedBy, Reply};
+use step::{Core, Mono};
+
+use super::View;
+use super::rules::{Action, Decision, Drain, MachineState, decide};
+use crate::engine::Failure;
+use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
+
+/// Least time between two looks.
+const LOOKS_APART: Duration = Duration::from_millis(500);
+/// After so long it is looked without a cause.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// Calls under way at the same time.
+const AT_ONCE: usize = 32;
+
+/// A fact.
+#[derive(Debug)]
+pub enum Event {
+    /// What was read.
+    Looked(Result<View, Failure>),
+    /// Something of it has changed since.
+    Changed,
+    /// The answer to a call.
+    Answered(PodUid, Action, Reply),
+    /// The node was cordoned, or not.
+    Cordoned(Result<bool, Reply>),
+    /// Time has passed.
+    Tick,
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Read everything.
+    Look,
+    /// This call, about this instance.
+    Act(PodRef, Action),
+    /// The node was uncordoned.
+    Cordon,
+    /// What a machine does now, for the log.
+    Say(PodRef, MachineState, String),
+    /// The stage is over: no machine is left, or the attempt fails and why.
+    End(Result<(), String>),
+}
+
+/// What is kept of one machine.
+#[derive(Debug)]
+struct Track {
+    guest: PodRef,
+    /// What it is in whose time limits are counted, and since when.
+    key: (String, String),
+    since: Mono,
+    decision: Decision,
+    /// Since when it has been in that state.
+    state_since: Mono,
+    busy: bool,
+    /// Calls that failed in a row, and when the next one is.
+    tries: u32,
+    not_before: Mono,
+    /// The last call, and how it was refused.
+    last: Option<Action>,
+    refusal: Option<Reply>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Under way; whether something has changed since it began.
+    Running(bool),
+    Due(Mono),
+}
+
+/// The machines of one attempt.
+#[derive(Debug)]
+pub struct Stage {
+    drain: Drain,
+    end: Mono,
+    pace: Pace,
+    tracks: BTreeMap<PodUid, Track>,
+    left: BTreeMap<PodRef, Left>,
+    look: Look,
+    looked: Option<Mono>,
+    /// Looks that failed in a row, and why the last one did.
+    tries: u32,
+    trouble: Option<Failure>,
+    cordoning: bool,
+    recordons: u32,
+    evicted: u32,
+    over: bool,
+}
+
+impl Stage {
+    /// Ends at `end` at the latest. It looks at once.
+    pub fn new(drain: Drain, now: Mono, end: Mono, seed: u64) -> Self {
+        Self {
+            drain,
+            end,
+            pace: Pace::new(seed),
+            tracks: BTreeMap::new(),
+            left: BTreeMap::new(),
+            look: Look::Due(now),
+            looked: None,
+            tries: 0,
+            trouble: None,
+            cordoning: false,
+            recordons: 0,
+            evicted: 0,
+            over: false,
+        }
+    }
+
+    fn seen(&mut self, now: Mono, view: &View, out: &mut Vec<Effect>) {
+        (self.tries, self.trouble) = (0, None);
+        if !view.cordoned && !std::mem::replace(&mut self.cordoning, true) {
+            out.push(Effect::Cordon);
+        }
+        let mut before = std::mem::take(&mut self.tracks);
+        let running_here = |it: &super::Machine| it.migration.as_ref().is_some_and(super::Migration::runs);
+        for machine in &view.machines {
+            let key = key(machine);
+            let old = before.remove(&machine.guest.uid);
+            let since = old.as_ref().filter(|it| it.key == key).map_or(now, |it| it.since);
+            let others = view.running.saturating_sub(usize::from(running_here(machine)));
+            let new = decide(&self.drain, &view.settings, machine, now.since(since), others);
+            let same = old.as_ref().is_some_and(|it| it.decision.state == new.state);
+            if !same {
+                out.push(Effect::Say(machine.guest.clone(), new.state, new.text.clone()));
+            }
+            let keeps = old.as_ref().is_some_and(|it| it.last == new.act);
+            let state_since = old.as_ref().filter(|_| same).map_or(now, |it| it.state_since);
+            let mut track = Track {
+                guest: machine.guest.clone(),
+                key,
+                since,
+                state_since,
+                busy: old.as_ref().is_some_and(|it| it.busy),
+                tries: old.as_ref().filter(|_| keeps).map_or(0, |it| it.tries),
+                not_before: old.as_ref().filter(|_| keeps).map_or(now, |it| it.not_before),
+                last: old.as_ref().and_then(|it| it.last.clone()),
+                refusal: old.and_then(|it| it.refusal).filter(|_| keeps),
+                decision: new,
+            };
+            if !track.decision.left.is_empty() {
+                let what = Subject::Machine(machine.guest.clone()).to_string();
+                self.left.insert(machine.guest.clone(), Left { what, why: track.decision.left.clone() });
+            }
+            if track.busy {
+                // Its answer is awaited; then it is looked at again.
+                (track.decision.act, track.decision.then) = (None, None);
+            }
+            self.tracks.insert(machine.guest.uid.clone(), track);
+        }
+        // A call under way outlives its machine.
+        self.tracks.extend(before.into_iter().filter(|(_, it)| it.busy));
+        let failed = self.tracks.values().find(|it| it.decision.state == MachineState::Failed);
+        if let Some(it) = failed {
+            let reason = format!("virtual machine {} {}", it.guest, it.decision.text);
+            self.finish(Err(reason), out);
+        } else if self.tracks.values().all(|it| !it.busy && it.decision.state == MachineState::Gone) {
+            self.finish(Ok(()), out);
+        }
+    }
+
+    fn finish(&mut self, end: Result<(), String>, out: &mut Vec<Effect>) {
+        // A call that is on its way is awaited: nobody else knows of it.
+        if !self.over && self.tracks.values().all(|it| !it.busy) {
+            self.over = true;
+            out.push(Effect::End(end));
+        }
+    }
+
+    fn answered(&mut self, now: Mono, uid: &PodUid, action: &Action, reply: Reply) {
+        if matches!((action, &reply), (Action::Evict(_), Reply::Done)) {
+            self.evicted += 1;
+        }
+        // What an eviction did is seen on the machine: a refusal may be the mark that was asked for.
+        let wait = self.pace.pause(self.tracks.get(uid).map_or(1, |it| it.tries + 1), reply.retry_after());
+        if let Some(track) = self.tracks.get_mut(uid) {
+            track.busy = false;
+            let done = matches!(reply, Reply::Done | Reply::NotFound { .. } | Reply::UidChanged);
+            track.tries = if done { 0 } else { track.tries + 1 };
+            track.not_before = if done { now } else { now + wait };
+            track.refusal = (!done).then_some(reply);
+            track.decision.act = track.decision.then.take().filter(|_| done);
+        }
+        self.changed(now);
+    }
+
+    /// It is looked again soon.
+    fn changed(&mut self, now: Mono) {
+        let soon = self.looked.map_or(now, |it| it + LOOKS_APART);
+        self.look = match self.look {
+            Look::Running(_) => Look::Running(true),
+            Look::Due(at) if self.tries == 0 => Look::Due(at.min(soon.max(now))),
+            due @ Look::Due(_) => due,
+        };
+    }
+
+    fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.over {
+            return;
+        }
+        if now >= self.end {
+            self.look = Look::Running(false);
+            let here = self.tracks.values().filter(|it| it.decision.state != MachineState::Gone);
+            let names: Vec<String> = here.map(|it| it.guest.to_string()).collect();
+            let names = kubeapi::listed(&names, ", ");
+            self.finish(Err(format!("not done in time, virtual machines left: {names}")), out);
+            return;
+        }
+        let mut free = AT_ONCE.saturating_sub(self.tracks.values().filter(|it| it.busy).count());
+        for track in self.tracks.values_mut() {
+            if free > 0
+                && !track.busy
+                && track.not_before <= now
+                && self.trouble.is_none()
+                && matches!(self.look, Look::Due(_))
+                && let Some(act) = track.decision.act.take()
+            {
+                free -= 1;
+                (track.busy, track.last) = (true, Some(act.clone()));
+                out.push(Effect::Act(track.guest.clone(), act));
+            }
+        }
+        if matches!(self.look, Look::Due(at) if at <= now) {
+            self.look = Look::Running(false);
+            self.looked = Some(now);
+            out.push(Effect::Look);
+        }
+    }
+
+    /// What a reader sees of each machine.
+    pub fn shown(&self) -> Vec<MachineShown> {
+        let shown = |it: &Track| MachineShown {
+            name: it.guest.to_string(),
+            state: it.decision.state,
+            text: it.decision.text.clone(),
+        };
+        let mut all: Vec<MachineShown> = self.tracks.values().map(shown).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// What holds the drain up.
+    pub fn blockers(&self) -> Vec<Blocker> {
+        let mut all: Vec<Blocker> = self.tracks.values().filter_map(blocker).collect();
+        all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));
+        all
+    }
+
+    /// What went in another way than by a migration.
+    pub fn left(&self) -> Vec<Left> {
+        self.left.values().cloned().collect()
+    }
+
+    /// Evictions that were accepted, and cordons that were renewed.
+    pub const fn sums(&self) -> (u32, u32) {
+        (self.evicted, self.recordons)
+    }
+
+    /// Why nothing can be read, if that is so.
+    pub const fn trouble(&self) -> Option<&Failure> {
+        self.trouble.as_ref()
+    }
+}
+
+/// In what a machine is while its limits are counted.
+fn key(machine: &super::Machine) -> (String, String) {
+    match &machine.migration {
+        Some(it) => (it.object.uid.to_string(), it.phase.clone()),
+        None => (format!("{} {}", machine.marked, machine.failed.len()), format!("{:?}", machine.migratable)),
+    }
+}
+
+fn blocker(it: &Track) -> Option<Blocker> {
+    let subject = Subject::Machine(it.guest.clone());
+    let named = |code, reason: String, since| Some(Blocker { subject, code, reason, since });
+    let text = format!("virtual machine {} {}", it.guest, it.decision.text);
+    if let Some(refusal) = &it.refusal {
+        let code = match refusal {
+            Reply::Budget { .. } => BlockCode::Budget,
+            Reply::ManyBudgets { .. } => BlockCode::ManyBudgets,
+            Reply::Throttle { .. } => BlockCode::Throttled,
+            Reply::NamespaceEnding { .. } => BlockCode::NamespaceEnding,
+            Reply::Moving { .. } => return None,
+            Reply::CannotMove { .. } => BlockCode::CannotMove,
+            Reply::Permanent { by: RefusedBy::Credentials, .. } => BlockCode::Unauthorized,
+            Reply::Permanent { by: RefusedBy::Webhook, .. } => BlockCode::Webhook,
+            Reply::Permanent { .. } => BlockCode::Refused,
+            Reply::Done
+            | Reply::NotFound { .. }
+            | Reply::UidChanged
+            | Reply::Conflict { .. }
+            | Reply::Expired
+            | Reply::Transient { .. } => BlockCode::ApiTrouble,
+        };
+        return named(code, format!("{text}; {}", refusal.text()), it.state_since);
+    }
+    match it.decision.state {
+        MachineState::Held | MachineState::Failed => named(BlockCode::CannotMove, text, it.state_since),
+        MachineState::Waiting
+        | MachineState::Asked
+        | MachineState::Moving
+        | MachineState::Aborting
+        | MachineState::ShuttingDown
+        | MachineState::Gone => None,
+    }
+}
+
+impl Core for Stage {
+    type Event = Event;
+    type Effect = Effect;
+
+    fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
+        let mut out = Vec::new();
+        match event {
+            Event::Looked(seen) => {
+                let again = matches!(self.look, Look::Running(true));
+                self.look = Look::Due(if again { now + LOOKS_APART } else { now + LOOK_AGAIN });
+                match seen {
+                    Ok(view) => self.seen(now, &view, &mut out),
+                    // There is no KubeVirt, whatever the label of the pod says.
+                    Err(Failure { reply: Reply::NotFound { .. }, .. }) => self.finish(Ok(()), &mut out),
+                    Err(failure) => {
+                        self.tries = self.tries.saturating_add(1);
+                        let wait = self.pace.pause(self.tries, failure.reply.retry_after());
+                        self.look = Look::Due(now + wait);
+                        if failure.reply.class() == Class::Permanent {
+                            let reason = format!("virtual machines cannot be read: {}", failure.text);
+                            self.finish(Err(reason), &mut out);
+                        }
+                        self.trouble = Some(failure);
+                    }
+                }
+            }
+            Event::Changed => self.changed(now),
+            Event::Answered(uid, action, reply) => self.answered(now, &uid, &action, reply),
+            Event::Cordoned(done) => {
+                self.cordoning = false;
+                self.recordons += u32::from(done == Ok(true));
+                self.changed(now);
+            }
+            Event::Tick => {}
+        }
+        self.advance(now, &mut out);
+        out
+    }
+
+    fn next_wake(&self) -> Option<Mono> {
+        if self.over {
+            return None;
+        }
+        let look = if let Look::Due(at) = self.look { Some(at) } else { None };
+        let busy = self.tracks.values().filter(|it| it.busy).count();
+        let calls = self.tracks.values().filter(|it| it.decision.act.is_some() && !it.busy);
+        let open = look.is_some() && self.trouble.is_none() && busy < AT_ONCE;
+        let calls = calls.map(|it| it.not_before).min().filter(|_| open);
+        let end = Some(self.end).filter(|_| busy == 0);
+        [look, calls, end].into_iter().flatten().min()
+    }
+
+    fn tick() -> Event {
+        Event::Tick
+    }
+}

@@ -1,0 +1,101 @@
+//! Machines in the hand, and what is decided about them.
+
+mod objects;
+mod rules;
+mod stage;
+
+use std::time::Duration;
+
+use kubeapi::machines::{DRAIN, MachineSeen};
+use kubeapi::names::{PodRef, PodUid};
+
+use super::rules::{Decision, Drain, decide};
+use super::{Asked, Launcher, Machine, MachineOwner, Migratable, Migration, Policy, Settings, Strategy};
+
+fn named(name: &str) -> PodRef {
+    PodRef { namespace: "shop".into(), name: name.into(), uid: PodUid::new(format!("u-{name}")) }
+}
+
+fn drain() -> Drain {
+    Drain { node: "n1".into(), request: "request 2 of t".into() }
+}
+
+fn settings() -> Settings {
+    Settings::of_version((1, 7))
+}
+
+/// The VirtualMachine of a guest that runs.
+fn vm(name: &str, word: &str) -> MachineOwner {
+    MachineOwner::Machine(Some(Box::new(MachineSeen {
+        kind: "virtualmachines",
+        namespace: "shop".into(),
+        name: name.into(),
+        uid: format!("vm-{name}"),
+        version: "7".into(),
+        created: "2026-01-01T00:00:00Z".into(),
+        strategy: kubeapi::machines::Strategy {
+            run_strategy: Some(word.into()),
+            ..kubeapi::machines::Strategy::default()
+        },
+        marking: &DRAIN,
+        mark: None,
+        alive: true,
+        stopping: false,
+        starting: false,
+    })))
+}
+
+/// One that runs on n1 and can be migrated to n2.
+fn machine(name: &str) -> Machine {
+    Machine {
+        guest: named(name),
+        node: "n1".into(),
+        here: true,
+        over: false,
+        ending: false,
+        strategy: Strategy::LiveMigrate,
+        migratable: Migratable::Yes,
+        marked: false,
+        asked: None,
+        owner: vm(name, "Always"),
+        migration: None,
+        failed: Vec::new(),
+        launchers: vec![Launcher { pod: named(&format!("virt-launcher-{name}")), ending: false }],
+        policy: Policy::MigrateOrShutdown,
+        policy_from: "machines_policy of the limits file".into(),
+        target: Ok("n2".into()),
+        gibibytes: 2,
+    }
+}
+
+fn asked() -> Asked {
+    Asked { node: "n1".into(), request: drain().request, ..Asked::default() }
+}
+
+fn no(reason: &str) -> Migratable {
+    Migratable::No(reason.into(), "because".into())
+}
+
+fn migration(phase: &str) -> Migration {
+    Migration {
+        object: named("kubevirt-evacuation-1"),
+        phase: phase.into(),
+        target: "n2".into(),
+        post_copy: false,
+        ending: false,
+    }
+}
+
+fn failures(count: usize) -> Vec<(String, String)> {
+    (0..count).map(|nth| (format!("m{nth}"), "Live migration stuck for 150 seconds".to_owned())).collect()
+}
+
+/// What is decided at once, where no other migration runs.
+fn now(machine: &Machine) -> Decision {
+    after(machine, 0)
+}
+
+/// The same once it has been so for a while.
+fn after(machine: &Machine, secs: u64) -> Decision {
+    decide(&drain(), &settings(), machine, Duration::from_secs(secs), 0)
+}

@@ -1,0 +1,275 @@
+//! Each row of what becomes of a machine.
+
+use kubeapi::machines::{Stopped, Turn};
+
+use super::super::rules::{Action, MachineState};
+use super::*;
+
+const ALL: [Policy; 4] = [Policy::MigrateOrShutdown, Policy::MigrateOrHold, Policy::Shutdown, Policy::Fail];
+
+/// The word of what is done now.
+fn word(decision: &Decision) -> &'static str {
+    match &decision.act {
+        None => "nothing",
+        Some(Action::Mark(asked)) if asked.gave_up.is_empty() => "mark",
+        Some(Action::Mark(_)) => "give-up",
+        Some(Action::Evict(_)) => "evict",
+        Some(Action::ClearMark) => "clear",
+        Some(Action::DeleteMigration(_)) => "delete",
+        Some(Action::Stop(_)) => "stop",
+    }
+}
+
+fn told(decision: &Decision) -> (&'static str, MachineState) {
+    (word(decision), decision.state)
+}
+
+#[test]
+fn d12_one_that_can_be_migrated_is_marked_then_evicted_then_followed_and_never_asked_twice() {
+    use MachineState::{Asked, Gone, Moving, Waiting};
+    let mut it = machine("db");
+    assert_eq!(told(&now(&it)), ("mark", Waiting));
+    it.asked = Some(asked());
+    assert_eq!(told(&now(&it)), ("evict", Waiting));
+    it.marked = true;
+    assert_eq!(told(&now(&it)), ("nothing", Asked));
+    for phase in ["", "Pending", "Scheduling", "Scheduled", "PreparingTarget", "TargetReady", "Running"] {
+        it.migration = Some(migration(phase));
+        assert_eq!(told(&now(&it)), ("nothing", Moving), "{phase}");
+    }
+    // Also where the mark is somebody else's, or a drain taint asked for it.
+    let mut taint = Machine { migration: Some(migration("Running")), ..machine("db") };
+    assert_eq!(told(&now(&taint)), ("nothing", Moving));
+    // Moved: the source pod that has Succeeded is no launcher any more, and holds nothing up.
+    (it.here, it.node, it.marked, it.migration) = (false, "n2".into(), false, None);
+    assert_eq!(told(&now(&it)), ("nothing", Moving), "its pod here has not ended yet");
+    it.launchers.clear();
+    assert_eq!(told(&now(&it)), ("nothing", Gone));
+    taint.launchers.clear();
+    assert!(taint.here);
+    assert_ne!(now(&taint).state, Gone, "its instance says that it is here");
+}
+
+#[test]
+fn d12_one_that_cannot_be_migrated_follows_its_policy_for_each_reason() {
+    use MachineState::{Failed, Held, ShuttingDown};
+    let reasons = [
+        "InterfaceNotLiveMigratable",
+        "CPUModeLiveMigratable",
+        "HostDeviceNotLiveMigratable",
+        "SEVNotLiveMigratable",
+        "TDXNotLiveMigratable",
+        "SecureExecutionNotLiveMigratable",
+        "NoTSCFrequencyNotLiveMigratable",
+        "HypervPassthroughNotLiveMigratable",
+        "DisksNotLiveMigratable",
+        "PausedIOError",
+    ];
+    for reason in reasons {
+        for (policy, expected) in ALL.into_iter().zip([
+            ("stop", ShuttingDown),
+            ("nothing", Held),
+            ("stop", ShuttingDown),
+            ("nothing", Failed),
+        ]) {
+            let it = Machine { migratable: no(reason), policy, ..machine("db") };
+            let found = now(&it);
+            assert_eq!(told(&found), expected, "{reason} {policy:?}");
+            assert!(policy == Policy::Shutdown || found.text.contains(reason), "{}", found.text);
+        }
+    }
+    // No peer fits: none is asked for, as KubeVirt would try for ever.
+    let nowhere = Machine { target: Err("node n2 is cordoned".into()), ..machine("db") };
+    assert_eq!(told(&now(&nowhere)), ("stop", ShuttingDown));
+    assert!(now(&nowhere).text.contains("node n2 is cordoned"));
+    let held = Machine { policy: Policy::MigrateOrHold, ..nowhere };
+    assert_eq!(told(&now(&held)), ("nothing", Held));
+}
+
+#[test]
+fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
+    for strategy in Strategy::ALL {
+        for policy in [Policy::MigrateOrHold, Policy::Fail] {
+            for owner in [
+                vm("db", "Always"),
+                vm("db", "Manual"),
+                MachineOwner::Other("x".into()),
+                MachineOwner::Nobody,
+            ] {
+                let it = Machine { strategy: *strategy, policy, owner, migratable: no("x"), ..machine("db") };
+                assert_eq!(word(&now(&it)), "nothing", "{strategy:?} {policy:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_again_or_nobody_ever_would() {
+    let none = |owner| Machine { strategy: Strategy::None, owner, ..machine("db") };
+    let nowhere = |owner| Machine { target: Err("none".into()), ..none(owner) };
+    let set = || MachineOwner::Other("VirtualMachineInstanceReplicaSet/app".into());
+    assert_eq!(word(&now(&none(vm("db", "Always")))), "evict");
+    assert_eq!(word(&now(&nowhere(vm("db", "Always")))), "stop");
+    for strategy in ["RerunOnFailure", "Manual", "Once"] {
+        assert_eq!(word(&now(&none(vm("db", strategy)))), "stop", "{strategy}: it would stay down");
+    }
+    assert_eq!(word(&now(&none(set()))), "evict");
+    assert_eq!(word(&now(&nowhere(set()))), "evict", "it comes back by itself after the boot");
+    let lonely = now(&none(MachineOwner::Nobody));
+    assert_eq!(word(&lonely), "evict");
+    assert!(lonely.left.contains("nobody starts it again"), "{}", lonely.left);
+    // LiveMigrate that cannot be migrated: its eviction is refused for ever.
+    for owner in [set(), MachineOwner::Nobody] {
+        let it = Machine { migratable: no("DisksNotLiveMigratable"), owner, ..machine("db") };
+        assert_eq!(told(&now(&it)), ("nothing", MachineState::Held));
+    }
+    let possible = Machine {
+        strategy: Strategy::LiveMigrateIfPossible,
+        migratable: no("DisksNotLiveMigratable"),
+        owner: set(),
+        ..machine("db")
+    };
+    assert_eq!(word(&now(&possible)), "evict");
+}
+
+#[test]
+fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
+    let mut it = Machine { policy: Policy::Shutdown, owner: vm("db", "Manual"), ..machine("db") };
+    let found = now(&it);
+    let Some(Action::Stop(work)) = &found.act else { panic!("{found:?}") };
+    let Turn::Stop(mark) = &work.turn else { panic!("{work:?}") };
+    assert_eq!((mark.id.as_str(), mark.node.as_str()), ("drain of node n1, request 2 of t", "n1"));
+    assert_eq!(mark.was.run_strategy.as_deref(), Some("Manual"));
+    assert!(found.left.contains("started again once node n1 is back"), "{}", found.left);
+    let MachineOwner::Machine(Some(seen)) = &mut it.owner else { panic!() };
+    (seen.mark, seen.stopping) = (Some(mark.clone()), true);
+    assert_eq!(told(&now(&it)), ("nothing", MachineState::ShuttingDown), "it was asked to stop");
+    // Its mark was written and the stop was not: a restart asks for it, whatever the policy has become.
+    let mut cut = Machine { policy: Policy::MigrateOrHold, ..it.clone() };
+    let MachineOwner::Machine(Some(seen)) = &mut cut.owner else { panic!() };
+    seen.stopping = false;
+    assert_eq!(word(&now(&cut)), "stop");
+    // The mark of an earlier drain is not this one's.
+    let MachineOwner::Machine(Some(seen)) = &mut cut.owner else { panic!() };
+    seen.mark = Some(Stopped { id: "drain of node n1, request 1 of t".into(), ..mark.clone() });
+    cut.policy = Policy::MigrateOrHold;
+    assert_eq!(word(&now(&cut)), "mark");
+    it.launchers[0].ending = true;
+    assert_eq!(told(&now(&it)), ("nothing", MachineState::ShuttingDown));
+    it.over = true;
+    it.launchers.clear();
+    assert_eq!(now(&it).state, MachineState::Gone);
+}
+
+#[test]
+fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_policy_holds() {
+    use MachineState::{Aborting, Asked, Moving, ShuttingDown};
+    let mut it = Machine { marked: true, asked: Some(asked()), failed: failures(2), ..machine("db") };
+    assert_eq!(told(&now(&it)), ("nothing", Asked));
+    assert!(now(&it).text.contains("2 of 3 tries failed"));
+    it.failed = failures(3);
+    it.migration = Some(migration("Pending"));
+    let found = now(&it);
+    assert_eq!(told(&found), ("give-up", Aborting));
+    let Some(Action::Mark(written)) = found.act else { panic!() };
+    assert!(written.gave_up.contains("stuck for 150 seconds"), "{written:?}");
+    it.asked = Some(written);
+    assert_eq!(told(&now(&it)), ("clear", Aborting));
+    it.marked = false;
+    assert_eq!(told(&now(&it)), ("delete", Aborting));
+    it.migration.as_mut().unwrap().ending = true;
+    assert_eq!(told(&now(&it)), ("nothing", Aborting));
+    it.migration = None;
+    assert_eq!(told(&now(&it)), ("stop", ShuttingDown));
+    // What had failed before this drain asked does not count.
+    let mut later = Machine { marked: true, failed: failures(4), ..machine("db") };
+    let before = (1..4).map(|nth| format!("m{nth}")).collect();
+    later.asked = Some(super::Asked { failed_before: before, ..asked() });
+    assert_eq!(told(&now(&later)), ("nothing", Asked));
+    later.asked = None;
+    later.migration = Some(migration("Running"));
+    later.failed = failures(0);
+    assert_eq!(told(&now(&later)), ("nothing", Moving));
+}
+
+#[test]
+fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_each_phase() {
+    let rows = [
+        ("Pending", Some(960)),
+        ("Scheduling", Some(960)),
+        ("Scheduled", Some(150)),
+        ("PreparingTarget", Some(150)),
+        ("TargetReady", Some(150)),
+        // 2 GiB at 150 s each, and once more the time without progress.
+        ("Running", Some(450)),
+    ];
+    for (phase, limit) in rows {
+        let it = Machine {
+            marked: true,
+            asked: Some(asked()),
+            migration: Some(migration(phase)),
+            ..machine("db")
+        };
+        let limit = limit.unwrap();
+        assert_eq!(word(&after(&it, limit - 1)), "nothing", "{phase}");
+        assert_eq!(word(&after(&it, limit)), "give-up", "{phase}");
+    }
+    let unanswered = Machine { marked: true, asked: Some(asked()), ..machine("db") };
+    assert_eq!((word(&after(&unanswered, 299)), word(&after(&unanswered, 300))), ("nothing", "give-up"));
+    // Where others run it waits for its place, for ever.
+    let waits = decide(&drain(), &settings(), &unanswered, Duration::from_secs(9999), 1);
+    assert_eq!(word(&waits), "nothing");
+    // No limit set, none of ours.
+    let endless = Settings { completion_per_gib: None, progress: None, ..settings() };
+    for phase in ["Scheduled", "Running"] {
+        let it = Machine { marked: true, migration: Some(migration(phase)), ..machine("db") };
+        assert_eq!(word(&decide(&drain(), &endless, &it, Duration::from_secs(99_999), 0)), "nothing");
+    }
+    let slow = Machine { marked: true, migration: Some(migration("Running")), ..machine("db") };
+    let old = Settings::of_version((1, 3));
+    assert_eq!(word(&decide(&drain(), &old, &slow, Duration::from_secs(1749), 0)), "nothing");
+    assert_eq!(word(&decide(&drain(), &old, &slow, Duration::from_secs(1750), 0)), "give-up");
+    let twice = Settings { disrupts: true, ..settings() };
+    assert_eq!(word(&decide(&drain(), &twice, &slow, Duration::from_secs(749), 0)), "nothing");
+}
+
+#[test]
+fn d12_post_copy_is_never_ended() {
+    let mut it = Machine {
+        marked: true,
+        asked: Some(asked()),
+        failed: failures(5),
+        migration: Some(Migration { post_copy: true, ..migration("Running") }),
+        ..machine("db")
+    };
+    assert_eq!(word(&after(&it, 99_999)), "nothing");
+    it.asked.as_mut().unwrap().gave_up = "why".into();
+    assert_eq!(word(&after(&it, 99_999)), "nothing");
+}
+
+#[test]
+fn one_that_kubevirt_has_not_reported_on_is_waited_for_and_then_counts_as_not_migratable() {
+    let it = Machine { migratable: Migratable::Unknown, ..machine("db") };
+    assert_eq!(told(&after(&it, 59)), ("nothing", MachineState::Waiting));
+    assert_eq!(told(&after(&it, 60)), ("stop", MachineState::ShuttingDown));
+}
+
+#[test]
+fn nothing_ever_deletes_a_launcher_and_an_eviction_asks_only_for_one_on_this_node() {
+    // Over all facts: there is no such action, and whoever is marked or moves is not evicted again.
+    for marked in [false, true] {
+        for running in [None, Some(migration("Running"))] {
+            for here in [false, true] {
+                let it = Machine {
+                    marked,
+                    here,
+                    migration: running.clone(),
+                    asked: Some(asked()),
+                    ..machine("db")
+                };
+                let evicts = word(&now(&it)) == "evict";
+                assert_eq!(evicts, !marked && here && running.is_none());
+            }
+        }
+    }
+}

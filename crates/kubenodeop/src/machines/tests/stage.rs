@@ -1,0 +1,319 @@
+//! Whole stages against a small KubeVirt in the hand, also cut off after any call.
+
+use std::collections::BTreeMap;
+
+use kubeapi::names::PodUid;
+use kubeapi::reply::Reply;
+use step::{Core, Mono};
+
+use super::super::View;
+use super::super::rules::{Action, MachineState};
+use super::super::stage::{Effect, Event, Stage};
+use super::*;
+use crate::engine::Failure;
+use crate::progress::BlockCode;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What KubeVirt does with migrations.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Succeed,
+    Fail,
+    Hang,
+}
+
+/// A node with machines, a KubeVirt, and a stage that may be cut off and begun again.
+struct Bench {
+    stage: Stage,
+    now: Mono,
+    machines: BTreeMap<PodUid, Machine>,
+    manner: Manner,
+    /// Migrations that were made, by machine.
+    made: BTreeMap<PodUid, u32>,
+    evictions: Vec<String>,
+    calls: u32,
+    /// The agent is killed once it has made so many calls.
+    dies_at: Option<u32>,
+    replies: Vec<(&'static str, Reply)>,
+    cordoned: bool,
+    /// KubeVirt makes no migration before.
+    backs_off: Mono,
+    end: Option<Result<(), String>>,
+    pending: Vec<Event>,
+}
+
+fn moving() -> Reply {
+    Reply::Moving { text: "429: Eviction triggered evacuation".into() }
+}
+
+impl Bench {
+    fn new(machines: Vec<Machine>) -> Self {
+        let now = Mono::from_start(HOUR);
+        Self {
+            stage: Stage::new(drain(), now, now + HOUR * 24, 1),
+            now,
+            machines: machines.into_iter().map(|it| (it.guest.uid.clone(), it)).collect(),
+            manner: Manner::Succeed,
+            made: BTreeMap::new(),
+            evictions: Vec::new(),
+            calls: 0,
+            dies_at: None,
+            replies: Vec::new(),
+            cordoned: true,
+            backs_off: now,
+            end: None,
+            pending: Vec::new(),
+        }
+    }
+
+    fn view(&self) -> View {
+        let machines: Vec<Machine> = self.machines.values().cloned().collect();
+        let running = machines.iter().filter(|it| it.migration.as_ref().is_some_and(Migration::runs)).count();
+        View { settings: settings(), machines, running, cordoned: self.cordoned }
+    }
+
+    fn hear(&mut self, event: Event) {
+        for effect in self.stage.step(self.now, event) {
+            match effect {
+                Effect::Look => {
+                    let view = self.view();
+                    self.pending.push(Event::Looked(Ok(view)));
+                }
+                Effect::Act(guest, action) => {
+                    self.calls += 1;
+                    let reply = self.act(&guest.uid, &action);
+                    if self.dies_at == Some(self.calls) {
+                        self.restart();
+                        return;
+                    }
+                    self.pending.push(Event::Answered(guest.uid, action, reply));
+                }
+                Effect::Cordon => {
+                    self.cordoned = true;
+                    self.pending.push(Event::Cordoned(Ok(true)));
+                }
+                Effect::Say(..) => {}
+                Effect::End(end) => self.end = Some(end),
+            }
+        }
+    }
+
+    fn restart(&mut self) {
+        self.pending.clear();
+        self.stage = Stage::new(drain(), self.now, self.now + HOUR * 24, 2);
+    }
+
+    /// What the server does with a call.
+    fn act(&mut self, uid: &PodUid, action: &Action) -> Reply {
+        let Some(it) = self.machines.get_mut(uid) else { return Reply::NotFound { text: "404".into() } };
+        match action {
+            Action::Mark(asked) => it.asked = Some(asked.clone()),
+            Action::Evict(pod) => {
+                self.evictions.push(pod.name.clone());
+                if let Some(at) = self.replies.iter().position(|(name, _)| pod.name.ends_with(name)) {
+                    return self.replies.remove(at).1;
+                }
+                if it.strategy == Strategy::None {
+                    it.launchers[0].ending = true;
+                    return Reply::Done;
+                }
+                it.marked = true;
+                return moving();
+            }
+            Action::ClearMark => it.marked = false,
+            Action::DeleteMigration(_) => it.migration = None,
+            Action::Stop(work) => {
+                let MachineOwner::Machine(Some(seen)) = &mut it.owner else { panic!("{work:?}") };
+                let kubeapi::machines::Turn::Set(strategy, mark) = &work.turn else { panic!("{work:?}") };
+                (seen.strategy, seen.mark) = (strategy.clone(), mark.clone());
+                it.launchers[0].ending = true;
+            }
+        }
+        Reply::Done
+    }
+
+    /// KubeVirt and the kubelet go on by one second.
+    fn kubevirt(&mut self) {
+        for it in self.machines.values_mut() {
+            if it.launchers.iter().any(|it| it.ending) {
+                it.launchers.clear();
+                it.over = true;
+                continue;
+            }
+            let next = match it.migration.as_ref().map(|it| it.phase.as_str()) {
+                None if it.marked && self.now >= self.backs_off => {
+                    let made = self.made.entry(it.guest.uid.clone()).or_default();
+                    *made += 1;
+                    it.migration = Some(Migration {
+                        object: named(&format!("{}-{made}", it.guest.name)),
+                        ..migration("Pending")
+                    });
+                    continue;
+                }
+                Some("Pending") => "Scheduling",
+                Some("Scheduling") if self.manner != Manner::Hang => "Running",
+                Some("Running") if self.manner == Manner::Succeed => {
+                    (it.here, it.node, it.marked, it.migration) = (false, "n2".into(), false, None);
+                    it.launchers.clear();
+                    continue;
+                }
+                Some("Running") => {
+                    let migration = it.migration.take().unwrap();
+                    self.backs_off = self.now + Duration::from_secs(20);
+                    it.failed.insert(0, (migration.object.uid.to_string(), "stuck".into()));
+                    continue;
+                }
+                None | Some(_) => continue,
+            };
+            it.migration.as_mut().unwrap().phase = next.into();
+        }
+    }
+
+    fn pass(&mut self, secs: u64) {
+        for _ in 0..secs {
+            if self.end.is_some() {
+                return;
+            }
+            while !self.pending.is_empty() && self.end.is_none() {
+                let event = self.pending.remove(0);
+                self.hear(event);
+            }
+            if self.end.is_none() {
+                self.kubevirt();
+                self.now = self.now + Duration::from_secs(1);
+                self.hear(Event::Changed);
+            }
+        }
+    }
+
+    fn blockers(&self) -> Vec<(String, BlockCode)> {
+        self.stage.blockers().iter().map(|it| (it.subject.to_string(), it.code)).collect()
+    }
+}
+
+#[test]
+fn d12_each_machine_is_moved_by_exactly_one_migration_wherever_the_agent_is_killed() {
+    let all = || vec![machine("a"), machine("b"), Machine { policy: Policy::Shutdown, ..machine("c") }];
+    let mut whole = Bench::new(all());
+    whole.pass(60);
+    assert_eq!(whole.end, Some(Ok(())));
+    assert!(whole.calls >= 5, "{}", whole.calls);
+    for dies_at in 1..=whole.calls {
+        let mut bench = Bench { dies_at: Some(dies_at), ..Bench::new(all()) };
+        bench.pass(120);
+        assert_eq!(bench.end, Some(Ok(())), "killed at call {dies_at}");
+        assert_eq!(bench.made.values().collect::<Vec<_>>(), [&1, &1], "killed at call {dies_at}");
+        let stopped = &bench.machines[&named("c").uid];
+        let MachineOwner::Machine(Some(seen)) = &stopped.owner else { panic!() };
+        let mark = seen.mark.as_ref().unwrap();
+        assert_eq!(mark.was.run_strategy.as_deref(), Some("Always"), "killed at call {dies_at}");
+        assert_eq!(seen.strategy, mark.left);
+    }
+    let left = whole.stage.left();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].what, "virtual machine shop/c");
+}
+
+#[test]
+fn d12_one_that_fails_three_times_is_shut_down_and_no_fourth_migration_is_made() {
+    let mut bench = Bench { manner: Manner::Fail, ..Bench::new(vec![machine("a")]) };
+    bench.pass(200);
+    assert_eq!((bench.end.clone(), bench.made.values().sum::<u32>()), (Some(Ok(())), 3));
+    assert!(bench.machines.values().all(|it| !it.marked && it.migration.is_none()));
+    assert_eq!(bench.evictions.len(), 1, "KubeVirt tries again by itself");
+}
+
+#[test]
+fn d12_one_that_hangs_is_given_up_after_the_limit_and_held_by_its_policy() {
+    let held = Machine { policy: Policy::MigrateOrHold, ..machine("a") };
+    let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![held]) };
+    bench.pass(900);
+    assert_eq!(bench.blockers(), []);
+    bench.pass(400);
+    assert_eq!(bench.end, None);
+    assert_eq!(bench.blockers(), [("virtual machine shop/a".to_owned(), BlockCode::CannotMove)]);
+    assert!(bench.machines.values().all(|it| !it.marked && it.migration.is_none()));
+    assert_eq!(bench.made.values().sum::<u32>(), 1);
+    // A restart holds it as well, and asks for nothing.
+    bench.restart();
+    bench.hear(Event::Tick);
+    bench.pass(100);
+    assert_eq!((bench.evictions.len(), bench.made.values().sum::<u32>()), (1, 1));
+    assert_eq!(bench.blockers().len(), 1);
+}
+
+#[test]
+fn d12_under_fail_the_attempt_fails_before_anything_is_asked() {
+    let fails = Machine { policy: Policy::Fail, migratable: no("DisksNotLiveMigratable"), ..machine("a") };
+    let mut bench = Bench::new(vec![fails, machine("b")]);
+    bench.hear(Event::Tick);
+    bench.pass(5);
+    let Some(Err(reason)) = &bench.end else { panic!("{:?}", bench.end) };
+    assert!(reason.contains("virtual machine shop/a cannot move: DisksNotLiveMigratable"), "{reason}");
+    assert_eq!((bench.calls, bench.evictions.len()), (0, 0));
+}
+
+#[test]
+fn an_eviction_that_fails_is_asked_again_with_pauses_and_named() {
+    let down = || Reply::Transient { text: "500: failed calling webhook".into(), retry_after: None };
+    let mut bench = Bench::new(vec![machine("a")]);
+    bench.replies = (0..3).map(|_| ("a", down())).collect();
+    bench.hear(Event::Tick);
+    bench.pass(3);
+    assert_eq!(bench.blockers(), [("virtual machine shop/a".to_owned(), BlockCode::ApiTrouble)]);
+    bench.pass(60);
+    assert_eq!((bench.end.clone(), bench.evictions.len()), (Some(Ok(())), 4));
+    // Its own webhook refuses, though the condition says that it can be migrated.
+    let mut refused = Bench::new(vec![machine("a")]);
+    let no = || Reply::CannotMove { text: "429: not live-migratable".into() };
+    refused.replies = (0..9).map(|_| ("a", no())).collect();
+    refused.hear(Event::Tick);
+    refused.pass(3);
+    assert_eq!(refused.blockers(), [("virtual machine shop/a".to_owned(), BlockCode::CannotMove)]);
+}
+
+#[test]
+fn an_uncordoned_node_is_cordoned_again_and_counted() {
+    let mut bench = Bench { cordoned: false, ..Bench::new(vec![machine("a")]) };
+    bench.hear(Event::Tick);
+    bench.pass(30);
+    assert_eq!((bench.end.clone(), bench.stage.sums().1), (Some(Ok(())), 1));
+}
+
+#[test]
+fn without_kubevirt_the_stage_is_over_and_a_role_that_lacks_it_fails_the_attempt() {
+    let failure = |reply: Reply| Failure { text: reply.text().to_owned(), next_step: String::new(), reply };
+    let mut bench = Bench::new(vec![]);
+    bench.hear(Event::Tick);
+    bench.pending.clear();
+    bench.hear(Event::Looked(Err(failure(Reply::NotFound { text: "404".into() }))));
+    assert_eq!(bench.end, Some(Ok(())));
+    let mut refused = Bench::new(vec![]);
+    refused.hear(Event::Tick);
+    refused.pending.clear();
+    let forbidden = Reply::Permanent { text: "403".into(), by: kubeapi::reply::RefusedBy::Role };
+    refused.hear(Event::Looked(Err(failure(forbidden))));
+    assert!(matches!(&refused.end, Some(Err(reason)) if reason.contains("403")));
+    let mut troubled = Bench::new(vec![machine("a")]);
+    troubled.hear(Event::Tick);
+    troubled.pending.clear();
+    let away = Reply::Transient { text: "503".into(), retry_after: None };
+    troubled.hear(Event::Looked(Err(failure(away))));
+    assert!(troubled.end.is_none() && troubled.stage.trouble().is_some());
+    troubled.now = troubled.now + Duration::from_secs(2);
+    troubled.hear(Event::Tick);
+    troubled.pass(30);
+    assert_eq!(troubled.end, Some(Ok(())));
+}
+
+#[test]
+fn the_attempts_time_ends_the_stage_and_names_who_is_left() {
+    let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![machine("a")]) };
+    bench.stage = Stage::new(drain(), bench.now, bench.now + Duration::from_secs(20), 1);
+    bench.hear(Event::Tick);
+    bench.pass(30);
+    let Some(Err(reason)) = &bench.end else { panic!() };
+    assert!(reason.contains("virtual machines left: shop/a"), "{reason}");
+    assert_eq!(bench.stage.shown()[0].state, MachineState::Moving);
+}

@@ -1,0 +1,287 @@
+//! Drains of a node with virtual machines, against the embedded cluster and its KubeVirt.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
+
+mod many;
+#[path = "../stage/order.rs"]
+mod order;
+mod undone;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use kube::Client;
+use kubeapi::Cluster;
+use kubenodeop::{BlockCode, MachinePolicy, Outcome, Phase, Progress, Rules, drain, node};
+use kubesim::{Sim, SimConfig};
+use order::{DEVICE, clock, n1, order, owner};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+const GUESTS: &str = "kubevirt/virtualmachineinstances";
+const MACHINES: &str = "kubevirt/virtualmachines";
+const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
+
+/// Three nodes that can run guests of this KubeVirt; n1 is cordoned by us once there are guests.
+async fn cluster(version: &str, guests: impl FnOnce(&Sim)) -> (Sim, Cluster) {
+    let sim = Sim::new(SimConfig::default());
+    for number in 1..=3 {
+        sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
+    }
+    sim.add_kubevirt(version);
+    let schedulable = |it: &Value| it["metadata"]["labels"]["kubevirt.io/schedulable"] == "true";
+    sim.until("nodes", |all| all.iter().all(schedulable)).await;
+    guests(&sim);
+    sim.until(GUESTS, |all| all.iter().all(runs)).await;
+    sim.until(GUESTS, |all| all.iter().all(|it| !it["status"]["conditions"].is_null())).await;
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    node::cordon(&cluster, &n1(), DEVICE, &owner()).await.unwrap();
+    (sim, cluster)
+}
+
+fn runs(guest: &Value) -> bool {
+    guest["status"]["phase"] == "Running"
+}
+
+fn migratable() -> Value {
+    json!({ "evictionStrategy": "LiveMigrate" })
+}
+
+struct Attempt {
+    future: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    progress: watch::Receiver<Progress>,
+}
+
+impl Attempt {
+    fn start(cluster: &Cluster) -> Self {
+        Self::by(cluster, Rules::default())
+    }
+
+    fn by(cluster: &Cluster, rules: Rules) -> Self {
+        let (sender, progress) = watch::channel(Progress::default());
+        let (cluster, order) = (cluster.clone(), order(rules));
+        let future = async move { drain(&cluster, &order, clock(), &sender).await };
+        Self { future: Box::pin(future), progress }
+    }
+
+    async fn until(&mut self, so: impl FnMut(&Progress) -> bool) -> Progress {
+        tokio::select! {
+            outcome = &mut self.future => panic!("ended too early: {outcome:?}"),
+            seen = self.progress.wait_for(so) => seen.unwrap().clone(),
+        }
+    }
+
+    async fn drained(self) -> Vec<String> {
+        match self.future.await {
+            Outcome::Drained { left, .. } => left.iter().map(ToString::to_string).collect(),
+            Outcome::Failed { reason, .. } => panic!("{reason}"),
+        }
+    }
+}
+
+fn node_of(sim: &Sim, guest: &str) -> String {
+    sim.get(GUESTS, "shop", guest).unwrap()["status"]["nodeName"].as_str().unwrap().to_owned()
+}
+
+fn launchers_on_n1(sim: &Sim) -> usize {
+    let here = |it: &&Value| {
+        it["spec"]["nodeName"] == "n1"
+            && it["metadata"]["labels"]["kubevirt.io"] == "virt-launcher"
+            && !matches!(it["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+    };
+    sim.list("pods").iter().filter(here).count()
+}
+
+fn path(asked: &kubesim::ApiRequest) -> &str {
+    asked.uri.split('?').next().unwrap_or_default()
+}
+
+/// Names of the pods that were asked to leave.
+fn evictions(sim: &Sim) -> Vec<String> {
+    let seen = sim.faults().seen();
+    let asked = seen.iter().filter(|it| it.method == "POST" && path(it).ends_with("/eviction"));
+    asked.map(|it| path(it).split('/').nth_back(1).unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_a_migratable_machine_moves_by_exactly_one_migration_in_each_version() {
+    for version in ["v1.1.0", "v1.3.0", "v1.5.0", "v1.7.3"] {
+        let (sim, cluster) = cluster(version, |sim| {
+            sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
+            sim.add_bare_pod("tools", "shell", "n1");
+        })
+        .await;
+        let uid = sim.get(GUESTS, "shop", "db").unwrap()["metadata"]["uid"].clone();
+        let mut attempt = Attempt::start(&cluster);
+        let seen = attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
+        assert_eq!((seen.phase, seen.machines[0].name.as_str()), (Phase::Machines, "shop/db"));
+        assert!(!evictions(&sim).contains(&"shell".to_owned()), "pods come after the machines");
+        assert_eq!(attempt.drained().await, [""; 0], "{version}");
+        assert_eq!(sim.list(MIGRATIONS).len(), 1, "{version}");
+        assert_ne!(node_of(&sim, "db"), "n1", "{version}");
+        assert_eq!(
+            sim.get(GUESTS, "shop", "db").unwrap()["metadata"]["uid"],
+            uid,
+            "{version}: never shut down"
+        );
+        assert_eq!(launchers_on_n1(&sim), 0);
+        let created = sim.faults().seen();
+        assert!(
+            !created.iter().any(|it| it.method == "POST" && path(it).ends_with("migrations")),
+            "none is ours"
+        );
+    }
+}
+
+/// Ends the agent at each change of what it says, and starts it again.
+#[tokio::test(start_paused = true)]
+async fn d12_an_agent_that_is_killed_again_and_again_leads_to_the_same_end() {
+    let (sim, cluster) = cluster("v1.7.3", |sim| {
+        sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
+        sim.add_machine_on("shop", "old", "Manual", "n1", &json!({ "evictionStrategy": "None" }));
+        sim.add_machine_on("shop", "own", "Always", "n1", &migratable());
+        sim.edit(MACHINES, "shop", "own", |it| {
+            it["metadata"]["annotations"]["pillar-rs/drain-policy"] = "shutdown".into();
+        });
+    })
+    .await;
+    let mut changes = 0;
+    let left = loop {
+        changes += 1;
+        let mut attempt = Attempt::start(&cluster);
+        // Each run lives for one change longer than the one before it.
+        let killed = async {
+            for _ in 0..changes {
+                attempt.progress.changed().await.unwrap();
+            }
+        };
+        tokio::select! {
+            outcome = &mut attempt.future => match outcome {
+                Outcome::Drained { left, .. } => break left,
+                Outcome::Failed { reason, .. } => panic!("{reason}"),
+            },
+            () = killed => {}
+        }
+    };
+    assert!(changes > 3, "{changes}");
+    assert_eq!(sim.list(MIGRATIONS).len(), 1);
+    assert_ne!(node_of(&sim, "db"), "n1");
+    for (name, word) in [("old", "Manual"), ("own", "Always")] {
+        let machine = sim.get(MACHINES, "shop", name).unwrap();
+        let written = machine["metadata"]["annotations"]["pillar-rs/drain-stopped"].as_str().unwrap();
+        let written: Value = serde_json::from_str(written).unwrap();
+        assert_eq!(
+            (&written["was"]["runStrategy"], &written["node"]),
+            (&json!(word), &json!("n1")),
+            "{name}"
+        );
+    }
+    assert!(left.iter().all(|it| it.what.starts_with("virtual machine shop/o")), "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_one_that_cannot_be_migrated_follows_its_policy() {
+    let not = |sim: &Sim| {
+        sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
+        sim.edit(GUESTS, "shop", "db", |it| {
+            it["metadata"]["annotations"]["kubesim/not-migratable"] =
+                "DisksNotLiveMigratable: not shared".into();
+        });
+    };
+    let by = |machines| Rules { machines, ..Rules::default() };
+    let says_no = |all: &[Value]| {
+        all.iter().all(|it| it["status"]["conditions"].to_string().contains("DisksNotLiveMigratable"))
+    };
+    // Stopped, as its launcher is never let go.
+    let (sim, held) = cluster("v1.7.3", not).await;
+    sim.until(GUESTS, says_no).await;
+    let left = Attempt::start(&held).drained().await;
+    assert!(left[0].contains("started again once node n1 is back"), "{left:?}");
+    assert_eq!(sim.get(MACHINES, "shop", "db").unwrap()["spec"]["runStrategy"], "Halted");
+    assert_eq!(evictions(&sim).len(), 0);
+    // Held, without any write.
+    let (sim, held) = cluster("v1.7.3", not).await;
+    sim.until(GUESTS, says_no).await;
+    let mut attempt = Attempt::by(&held, by(MachinePolicy::MigrateOrHold));
+    let seen = attempt.until(|it| !it.blockers.is_empty()).await;
+    assert_eq!((seen.blockers[0].code, seen.phase), (BlockCode::CannotMove, Phase::Machines));
+    assert!(seen.blockers[0].reason.contains("DisksNotLiveMigratable: not shared"), "{seen:?}");
+    assert_eq!((evictions(&sim).len(), launchers_on_n1(&sim)), (0, 1));
+    drop(attempt);
+    // The attempt fails.
+    let failed = Attempt::by(&held, by(MachinePolicy::Fail)).future.await;
+    assert!(
+        matches!(&failed, Outcome::Failed { reason, .. } if reason.contains("its policy is fail")),
+        "{failed:?}"
+    );
+    assert_eq!((evictions(&sim).len(), launchers_on_n1(&sim)), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_migrations_that_fail_end_with_the_policy_and_none_is_left() {
+    for version in ["v1.3.0", "v1.7.3"] {
+        let (sim, cluster) = cluster(version, |sim| {
+            sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
+            sim.script_migrations("shop", "db", "fail: no memory");
+        })
+        .await;
+        let left = Attempt::start(&cluster).drained().await;
+        assert!(
+            left[0].contains("3 migrations failed") && left[0].contains("no memory"),
+            "{version}: {left:?}"
+        );
+        assert_eq!(launchers_on_n1(&sim), 0);
+        let open = |it: &&Value| !matches!(it["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        assert_eq!(sim.list(MIGRATIONS).iter().filter(open).count(), 0, "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_references_applications_leave_by_their_eviction_and_disks_of_a_guest_are_never_evicted() {
+    let (sim, cluster) = cluster("v1.7.3", |sim| {
+        sim.add_machine_set_on("eve-kube-app", "app", "n1", &json!({}));
+        sim.add_guest_on("shop", "alone", "n1", &json!({}));
+    })
+    .await;
+    let disk = sim.plug_disk("shop", "alone", "more").unwrap();
+    let left = Attempt::start(&cluster).drained().await;
+    assert!(
+        left.iter()
+            .any(|it| it.starts_with("virtual machine eve-kube-app/app") && it.contains("makes it again")),
+        "{left:?}"
+    );
+    assert!(
+        left.iter()
+            .any(|it| it.starts_with("virtual machine shop/alone") && it.contains("nobody starts it again")),
+        "{left:?}"
+    );
+    assert!(!evictions(&sim).contains(&disk));
+    assert_eq!(launchers_on_n1(&sim), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_virt_api_is_down_a_machine_waits_and_then_moves() {
+    let (sim, cluster) =
+        cluster("v1.7.3", |sim| sim.add_machine_on("shop", "db", "Always", "n1", &migratable())).await;
+    let down = |sim: &Sim, word: &str| {
+        sim.edit("kubevirt/kubevirts", "kubevirt", "kubevirt", |it| {
+            it["metadata"]["annotations"]["kubesim/virt-api"] = word.into();
+        });
+    };
+    down(&sim, "down");
+    let mut attempt = Attempt::start(&cluster);
+    let seen = attempt.until(|it| !it.blockers.is_empty()).await;
+    assert_eq!(seen.blockers[0].code, BlockCode::ApiTrouble, "{seen:?}");
+    down(&sim, "up");
+    attempt.drained().await;
+    assert_eq!(sim.list(MIGRATIONS).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_machines_asks_nothing_of_kubevirt() {
+    let (sim, cluster) = cluster("v1.7.3", |sim| sim.add_bare_pod("tools", "shell", "n1")).await;
+    let before = sim.faults().seen().len();
+    Attempt::start(&cluster).drained().await;
+    let asked: Vec<String> = sim.faults().seen().into_iter().skip(before).map(|it| it.uri).collect();
+    assert!(!asked.is_empty() && asked.iter().all(|it| !it.contains("kubevirt.io/v1")), "{asked:?}");
+}

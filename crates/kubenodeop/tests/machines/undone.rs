@@ -1,0 +1,94 @@
+//! What a drain asked of machines is taken back, and what it stopped is started again.
+
+use kubenodeop::machines::undo;
+
+use super::*;
+
+fn open(sim: &Sim) -> Vec<Value> {
+    let over = |it: &Value| matches!(it["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    sim.list(MIGRATIONS).into_iter().filter(|it| !over(it)).collect()
+}
+
+async fn moving(version: &str, outcome: &str) -> (Sim, Cluster) {
+    let (sim, cluster) = cluster(version, |sim| {
+        sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
+        sim.script_migrations("shop", "db", outcome);
+    })
+    .await;
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.machines.iter().any(|it| it.text.contains("phase Running"))).await;
+    (sim, cluster)
+}
+
+#[tokio::test(start_paused = true)]
+async fn d19_a_withdrawn_drain_clears_the_mark_ends_the_migration_and_no_other_one_follows() {
+    for version in ["v1.1.0", "v1.3.0", "v1.5.0", "v1.7.3"] {
+        let (sim, cluster) = moving(version, "hang").await;
+        undo::take_back(&cluster, &n1()).await.unwrap();
+        sim.until(MIGRATIONS, |all| {
+            all.iter().all(|it| matches!(it["status"]["phase"].as_str(), Some("Succeeded" | "Failed")))
+        })
+        .await;
+        let made = sim.list(MIGRATIONS).len();
+        tokio::time::sleep(Duration::from_secs(900)).await;
+        assert_eq!((open(&sim).len(), sim.list(MIGRATIONS).len()), (0, made), "{version}");
+        let guest = sim.get(GUESTS, "shop", "db").unwrap();
+        assert!(guest["status"]["evacuationNodeName"].as_str().unwrap_or_default().is_empty(), "{version}");
+        assert!(guest["metadata"]["annotations"]["pillar-rs/drain-asked"].is_null(), "{version}: {guest}");
+        assert_eq!((node_of(&sim, "db").as_str(), runs(&guest)), ("n1", true));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn d19_a_migration_in_post_copy_runs_on() {
+    let (sim, cluster) = moving("v1.7.3", "post-copy").await;
+    let in_post_copy = |it: &Value| it["status"]["migrationState"]["mode"] == "PostCopy";
+    sim.until(GUESTS, |all| all.iter().any(in_post_copy)).await;
+    undo::take_back(&cluster, &n1()).await.unwrap();
+    assert!(open(&sim).iter().all(|it| it["metadata"]["deletionTimestamp"].is_null()));
+    assert_eq!(open(&sim).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_of_somebody_else_is_not_taken_back() {
+    let (sim, cluster) = cluster("v1.7.3", |sim| {
+        sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
+        sim.script_migrations("shop", "db", "hang");
+    })
+    .await;
+    sim.edit(GUESTS, "shop", "db", |it| it["status"]["evacuationNodeName"] = "n1".into());
+    sim.until(MIGRATIONS, |all| !all.is_empty()).await;
+    undo::take_back(&cluster, &n1()).await.unwrap();
+    assert_eq!(sim.get(GUESTS, "shop", "db").unwrap()["status"]["evacuationNodeName"], "n1");
+    assert_eq!(open(&sim).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_what_was_shut_down_starts_again_as_it_was_unless_somebody_has_changed_it() {
+    let words = ["Always", "RerunOnFailure", "Manual", "Once"];
+    let (sim, cluster) = cluster("v1.7.3", |sim| {
+        for word in words.into_iter().chain(["other"]) {
+            let strategy = if word == "other" { "Always" } else { word };
+            let name = word.to_lowercase();
+            sim.add_machine_on("shop", &name, strategy, "n1", &json!({ "evictionStrategy": "LiveMigrate" }));
+        }
+    })
+    .await;
+    let rules = Rules { machines: MachinePolicy::Shutdown, ..Rules::default() };
+    let left = Attempt::by(&cluster, rules).drained().await;
+    assert_eq!(left.len(), 5, "{left:?}");
+    assert_eq!(launchers_on_n1(&sim), 0);
+    // Somebody starts one by hand, and another way than it was.
+    sim.edit(MACHINES, "shop", "other", |it| it["spec"]["runStrategy"] = "Manual".into());
+    assert_eq!(undo::start_again(&cluster, |node| node == "n9").await.unwrap(), 0, "another node's are left");
+    assert_eq!(undo::start_again(&cluster, |node| node == "n1").await.unwrap(), 0);
+    sim.until(GUESTS, |all| all.len() == 4 && all.iter().all(runs)).await;
+    for word in words {
+        let machine = sim.get(MACHINES, "shop", &word.to_lowercase()).unwrap();
+        assert_eq!(machine["spec"]["runStrategy"], *word);
+        assert!(machine["metadata"]["annotations"]["pillar-rs/drain-stopped"].is_null(), "{machine}");
+        assert!(machine["metadata"]["labels"]["pillar-rs/drain-stopped"].is_null(), "{machine}");
+    }
+    assert_eq!(sim.get(MACHINES, "shop", "other").unwrap()["spec"]["runStrategy"], "Manual");
+    assert_eq!(undo::start_again(&cluster, |_| true).await.unwrap(), 0);
+}
