@@ -379,3 +379,19 @@ async fn b3_the_csi_parts_are_guarded_while_any_volume_is_not_detached() {
     sim.remove("pods", "shop", "db");
     soon(&sim, BUDGETS, |all| !is_there(all)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn b4_the_engine_follows_when_the_first_of_two_attachments_goes() {
+    let sim = attached("block-if-contains-last-replica", &["n1", "n2"]).await;
+    sim.add_mounting_pod("shop", "moved", "n2", "data");
+    soon(&sim, TICKETS, |all| {
+        all[0]["spec"]["attachmentTickets"].as_object().is_some_and(|it| it.len() == 2)
+    })
+    .await;
+    assert_eq!(volume(&sim)["status"]["currentNodeID"], "n1");
+    sim.remove("pods", "shop", "db");
+    soon(&sim, VOLUMES, |all| all[0]["status"]["currentNodeID"] != "n1").await;
+    let status = volume(&sim)["status"].clone();
+    assert_eq!((&status["state"], &status["currentNodeID"]), (&json!("attached"), &json!("n2")));
+    soon(&sim, ENGINES, |all| all[0]["spec"]["nodeID"] == "n2").await;
+}
