@@ -102,8 +102,9 @@ async fn d14_under_each_policy_the_node_goes_only_once_another_copy_is_healthy()
             sim.until("longhorn/volumes", |_| wanted(sim) == (2, Some(mark.clone()))).await;
         }
         rebuild(sim, "WO");
-        let percent =
-            |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.storage.iter().any(|it| it.percent == 42));
+        let percent = |it: Option<&NodeDrainProgress>| {
+            it.is_some_and(|it| it.storage.iter().any(|it| it.percent == 42))
+        };
         world.until("zedkube", "the percent of the rebuild", percent).await;
         assert_eq!(world.recorded(), [], "{policy}");
         rebuild(sim, "RW");
@@ -196,7 +197,8 @@ async fn the_guard_costs_the_same_whatever_the_number_of_volumes() {
         world.recorded_count(1).await;
         // Lists; the instance managers are read by nobody else.
         let asked = world.cluster.asked_by_agents();
-        let lists = asked.iter().filter(|(_, uri)| uri.contains("/instancemanagers") && !uri.contains("watch="));
+        let lists =
+            asked.iter().filter(|(_, uri)| uri.contains("/instancemanagers") && !uri.contains("watch="));
         counts.push(lists.count());
         assert!(!asked.iter().any(|(_, uri)| uri.contains("/volumes/") || uri.contains("/replicas/")));
         world.kill_all().await;

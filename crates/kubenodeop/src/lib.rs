@@ -21,7 +21,7 @@ pub mod storage;
 pub use calls::pods;
 pub use changes::{Watched, until_changed, until_stirred};
 pub use drain::{DrainOrder, drain};
-pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
+pub use engine::{Limit, NeverReadyAction, PodAction, Rules, StickyAction, VolumeAction};
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
 pub use preflight::{Refusal, preflight};

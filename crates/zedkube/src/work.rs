@@ -390,7 +390,9 @@ impl Work {
         match kubenodeop::storage::take_back(&self.cluster, &name).await {
             Ok(volumes) if volumes.is_empty() => {}
             Ok(volumes) => info!(node = %name, ?volumes, "want no more copies than before the drain"),
-            Err(error) => warn!(node = %name, error = error.line(), "copies of volumes that were asked for stay wanted"),
+            Err(error) => {
+                warn!(node = %name, error = error.line(), "copies of volumes that were asked for stay wanted")
+            }
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
         Ok(NodeLook::Open)
