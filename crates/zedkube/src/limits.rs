@@ -60,6 +60,8 @@ agent::limits! {
         gate_devices_limit, gate_devices_limit_ms = 60_000;
         /// How long all that must hold before a cordon of an earlier boot is removed.
         gate_hold, gate_hold_ms = 5_000;
+        /// How long degraded volumes hold the turn of the node after a boot.
+        gate_degraded_hold, gate_degraded_hold_ms = 600_000;
         /// How long the lease must have been renewed before stale taints are removed.
         stale_taints, stale_taints_ms = 60_000;
         /// Least time between two writes of NodeDrainProgress, but for a change of status or answer.
@@ -162,6 +164,7 @@ impl Limits {
         gate::Limits {
             devices: self.gate_devices_limit(),
             hold: self.gate_hold(),
+            degraded: self.gate_degraded_hold(),
             taints: self.stale_taints(),
             ..gate::Limits::default()
         }

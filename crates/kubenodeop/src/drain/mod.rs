@@ -91,6 +91,12 @@ pub async fn drain(
         };
         for effect in effects {
             if let Some(outcome) = executor.perform(effect) {
+                if let (Outcome::Drained { .. }, Some(before)) = (&outcome, engine.volumes_before())
+                    && let Err(error) = node::record_volumes(cluster, &order.node, &before).await
+                {
+                    // The gate after the boot then waits for every faulted volume, and not for ever.
+                    warn!(node = %order.node, error = error.line(), "the state of volumes is not recorded");
+                }
                 return outcome;
             }
         }

@@ -26,6 +26,8 @@ pub struct Finding {
     pub percent: Option<u8>,
     /// How many copies are wanted.
     pub wanted: u32,
+    /// How many are healthy.
+    pub healthy: u32,
     /// We have asked for another one because of our node.
     pub asked: bool,
     /// What it means for our node.
@@ -93,6 +95,11 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
+    /// Whether as many copies are healthy as are wanted.
+    pub const fn is_whole(&self) -> bool {
+        self.healthy >= self.wanted
+    }
+
     /// Whether our node holds the last copy of it.
     pub const fn is_last(&self) -> bool {
         matches!(self.state, VolumeState::LastCopy(_))
@@ -216,6 +223,7 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
         attached: engine.and(volume).map(|it| it.status.current_node.clone()).unwrap_or_default(),
         elsewhere,
         percent: percent.flatten(),
+        healthy: u32::try_from(here.len() + others.len()).unwrap_or(u32::MAX),
         wanted: volume.map_or(0, |it| it.spec.number_of_replicas),
         asked: volume.and_then(Mark::of).is_some_and(|it| it.node == own),
         state,

@@ -134,7 +134,11 @@ fn has_copy(facts: &Facts, node: &NodeName) -> bool {
 }
 
 /// Takes an update into a table by name. The trouble in it is given back.
-fn put<K>(table: &mut BTreeMap<String, K>, update: Update<K>, meta: impl Fn(&K) -> &Meta) -> Option<Error> {
+pub(super) fn put<K>(
+    table: &mut BTreeMap<String, K>,
+    update: Update<K>,
+    meta: impl Fn(&K) -> &Meta,
+) -> Option<Error> {
     match update {
         Update::Listed(all) => *table = all.into_iter().map(|it| (name(meta(&it)), it)).collect(),
         Update::Put(one) => drop(table.insert(name(meta(&one)), one)),

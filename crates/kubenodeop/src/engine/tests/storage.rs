@@ -11,6 +11,7 @@ fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
         elsewhere: vec![],
         percent,
         wanted: 1,
+        healthy: 1,
         asked: false,
         state,
     }
