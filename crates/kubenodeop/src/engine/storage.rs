@@ -104,6 +104,12 @@ impl Guard {
         all.iter().filter(|it| it.is_last() && !self.is_passed(it))
     }
 
+    /// Those volumes by name, and whether all other nodes are cordoned, which holds them up.
+    pub(super) fn last_copies(&self) -> BTreeMap<String, bool> {
+        let deadlock = VolumeState::LastCopy(Cause::AllCordoned);
+        self.last().map(|it| (it.volume.clone(), it.state == deadlock)).collect()
+    }
+
     fn is_passed(&self, finding: &Finding) -> bool {
         self.pass.iter().any(|word| finding.is_named(word))
     }
