@@ -36,6 +36,10 @@ pub struct SimConfig {
     pub start_time: Duration,
     /// From the last pod on a node that uses a volume being gone to the volume being detached.
     pub detach_time: Duration,
+    /// From one phase of a migration to the next, and from the mark of an eviction to its migration.
+    pub phase_time: Duration,
+    /// What a rebuild of a replica takes.
+    pub rebuild_time: Duration,
     /// From one renewal of its lease by a kubelet to the next.
     pub renew_every: Duration,
     /// From a node's power off to the taints of a node that cannot be reached.
@@ -54,6 +58,8 @@ impl Default for SimConfig {
             stop_time: Duration::from_millis(300),
             start_time: Duration::from_millis(200),
             detach_time: Duration::from_millis(200),
+            phase_time: Duration::from_millis(200),
+            rebuild_time: Duration::from_secs(2),
             renew_every: Duration::from_secs(10),
             unreachable_after: Duration::from_secs(40),
             stale_taints: false,

@@ -83,7 +83,7 @@ pub(crate) fn answer(shared: &Shared, target: &Target, pod: &str, asked: &Asked)
             (0..=limit.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
         text.truncate(end);
     }
-    Ok(Answer::Text(text))
+    Ok(Answer::Text(200, text))
 }
 
 impl Sim {

@@ -23,8 +23,8 @@ use crate::table::{Include, table};
 use crate::watch::{Scope, Watch};
 use crate::{Shared, machines, scale, writes};
 
-/// Where machines are asked to stop and to start.
-const MACHINE_CALLS: &str = "subresources/virtualmachines";
+/// Where KubeVirt is asked to do something with a machine or a guest.
+const MACHINE_CALLS: &str = "subresources/virtualmachine";
 
 /// A request, taken apart.
 pub(crate) struct Asked {
@@ -75,7 +75,7 @@ impl Asked {
 /// What the server says.
 pub(crate) enum Answer {
     Json(u16, Value),
-    Text(String),
+    Text(u16, String),
     Watch(Box<Watch>),
 }
 
@@ -88,6 +88,8 @@ fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
     let target = Target::parse(&asked.path).filter(|_| !discovery::is_discovery(&asked.path));
     let Some(target) = target else { return discovery::answer(&shared.store(), &asked.path) };
     match (asked.method.as_str(), target.name.as_deref(), target.sub.as_deref()) {
+        // Guests have no status of their own: it is written like the rest.
+        (_, Some(_), Some("status")) if target.resource == machines::GUESTS => Err(Failure::no_such_path()),
         ("GET", None, _) => list(shared, &target, asked),
         ("GET", Some(name), None | Some("status")) => {
             let held = target.outward(shared.store().held(&target, name)?);
@@ -103,8 +105,8 @@ fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
         }
         ("POST", Some(name), Some("eviction")) => writes::evict(shared, &target, name, asked),
         ("GET" | "PUT" | "PATCH", Some(name), Some("scale")) => scale::answer(shared, &target, name, asked),
-        ("PUT", Some(_), Some(what @ ("stop" | "start"))) if target.resource == MACHINE_CALLS => {
-            machines::answer(shared, &target, what)
+        ("PUT", Some(_), Some(_)) if target.resource.starts_with(MACHINE_CALLS) => {
+            machines::answer(shared, &target, asked)
         }
         ("POST", None, None) => writes::create(shared, &target, asked),
         ("PUT", Some(name), None | Some("status")) => writes::update(shared, &target, name, asked),

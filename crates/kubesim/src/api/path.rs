@@ -53,7 +53,7 @@ impl Target {
             plural,
             namespace,
             name: rest.get(1).map(|name| (*name).to_owned()),
-            sub: rest.get(2).map(|sub| (*sub).to_owned()),
+            sub: rest.get(2..).map(|sub| sub.join("/")).filter(|sub| !sub.is_empty()),
         })
     }
 

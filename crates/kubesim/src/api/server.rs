@@ -91,7 +91,9 @@ impl SimService {
         };
         match api::answer(&self.shared, &asked) {
             Answer::Json(code, value) => json(code, &value),
-            Answer::Text(text) => respond(200, "text/plain", Full::new(Bytes::from(text)).boxed_unsync()),
+            Answer::Text(code, text) => {
+                respond(code, "text/plain", Full::new(Bytes::from(text)).boxed_unsync())
+            }
             Answer::Watch(watch) => {
                 let both = (Box::pin(watch.lines()), Box::pin(self.cut_off()));
                 let lines = futures::stream::unfold(both, |(mut lines, mut cut)| async move {

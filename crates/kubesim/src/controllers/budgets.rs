@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::selectors::spec_matches;
-use crate::store::{Place, Store, all, is_true, stamp};
+use crate::store::{Place, Store, all, condition, is_true, stamp};
 use crate::timers::{Timers, What};
 
 const BUDGETS: &str = "policy/poddisruptionbudgets";
@@ -86,7 +86,11 @@ fn count(store: &mut Store, budget: &Value) {
         is_true(pod, "Ready") && !is_terminating(pod) && !claimed.contains_key(text(pod, "name"))
     };
     let healthy = pods.iter().filter(is_healthy).count() as u64;
-    let expected = expected(store, &pods);
+    // A number asks nobody how many pods there should be; guests have no scale that could say.
+    let is_number = budget["spec"]["minAvailable"].is_number();
+    let of_guest = |pod: &&Value| pod["metadata"]["ownerReferences"][0]["kind"] == "VirtualMachineInstance";
+    let of_guests = pods.iter().any(of_guest);
+    let expected = if is_number && of_guests { pods.len() as u64 } else { expected(store, &pods) };
     let desired = desired(&budget["spec"], expected);
     let mut status = json!({
         "currentHealthy": healthy,
@@ -95,6 +99,15 @@ fn count(store: &mut Store, budget: &Value) {
         "disruptionsAllowed": if expected == 0 { 0 } else { healthy.saturating_sub(desired) },
         "observedGeneration": 1,
     });
+    if of_guests && !is_number {
+        let mut held = condition("DisruptionAllowed", false);
+        held["reason"] = "SyncFailed".into();
+        held["message"] =
+            "virtualmachineinstances.kubevirt.io does not implement the scale subresource".into();
+        held["lastTransitionTime"] = Value::Null;
+        status["disruptionsAllowed"] = 0.into();
+        status["conditions"] = json!([held]);
+    }
     if !claimed.is_empty() {
         status["disruptedPods"] = claimed.into();
     }

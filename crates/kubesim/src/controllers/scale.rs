@@ -43,7 +43,7 @@ pub(crate) fn answer(
     };
     Ok(match written {
         Answer::Json(code, object) => Answer::Json(code, form(&object)),
-        other @ (Answer::Text(_) | Answer::Watch(_)) => other,
+        other @ (Answer::Text(..) | Answer::Watch(_)) => other,
     })
 }
 

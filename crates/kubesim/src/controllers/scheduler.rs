@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::kubelets::CORDON_TAINT;
-use crate::store::{Place, Store, condition, is_true, name};
+use crate::selectors::spec_matches;
+use crate::store::{Place, Store, condition, is_true, name, namespace};
 
 /// Puts a pod without a node on the one with the fewest pods of those that may take it; whether it has one now.
 pub(crate) fn place(store: &mut Store, pod: &Place) -> bool {
@@ -17,7 +18,7 @@ pub(crate) fn place(store: &mut Store, pod: &Place) -> bool {
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut best: Option<(usize, String)> = None;
     for node in store.list("nodes") {
-        if let Some(reason) = hindrance(&pod, node) {
+        if let Some(reason) = hindrance(store, &pod, node) {
             *reasons.entry(reason).or_default() += 1;
             continue;
         }
@@ -38,7 +39,7 @@ pub(crate) fn place(store: &mut Store, pod: &Place) -> bool {
 }
 
 /// Why a node cannot take a pod, in the words of the Kubernetes scheduler.
-fn hindrance(pod: &Value, node: &Value) -> Option<String> {
+fn hindrance(store: &Store, pod: &Value, node: &Value) -> Option<String> {
     let untolerated = |key: &str, value: &str| format!("node(s) had untolerated taint {{{key}: {value}}}");
     let cordon = json!({ "key": CORDON_TAINT, "effect": "NoSchedule" });
     if node["spec"]["unschedulable"] == true && !tolerates(pod, &cordon) {
@@ -58,7 +59,25 @@ fn hindrance(pod: &Value, node: &Value) -> Option<String> {
     let wanted = pod["spec"]["nodeSelector"].as_object();
     let labels = &node["metadata"]["labels"];
     let fits = wanted.is_none_or(|all| all.iter().all(|(key, value)| labels.get(key) == Some(value)));
-    (!fits).then(|| "node(s) didn't match Pod's node affinity/selector".to_owned())
+    let affinity = &pod["spec"]["affinity"];
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let terms = affinity["nodeAffinity"][required]["nodeSelectorTerms"].as_array();
+    if !fits || terms.is_some_and(|all| !all.iter().any(|term| spec_matches(term, labels))) {
+        return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
+    }
+    let apart = affinity["podAntiAffinity"][required].as_array().map(Vec::as_slice).unwrap_or_default();
+    let meets = |place: &Place| {
+        let other =
+            store.get("pods", &place.0, &place.1).filter(|it| place.0 == namespace(pod) && !is_over(it));
+        other.is_some_and(|it| {
+            apart.iter().any(|term| spec_matches(&term["labelSelector"], &it["metadata"]["labels"]))
+        })
+    };
+    store.pods_on(&name(node)).any(meets).then(|| "node(s) didn't match pod anti-affinity rules".to_owned())
+}
+
+fn is_over(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
 /// Whether a pod tolerates a taint.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::store::Place;
+use crate::SimConfig;
+use crate::store::{Key, Place};
 
 /// What a time is kept for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +25,29 @@ pub(crate) enum What {
     Detach(String, String),
     /// The budget at this place no longer waits for the end of a pod that was claimed at a time.
     Disrupted(Place, String, String),
+    /// The object at this key takes its step of this name.
+    Step(Key, String),
+}
+
+/// What a controller has besides the objects.
+pub(crate) struct Tick<'a> {
+    pub(crate) config: SimConfig,
+    pub(crate) timers: &'a mut Timers,
+    pub(crate) now: Instant,
+}
+
+impl Tick<'_> {
+    /// Whether the object at this key takes its step of this name now: some time after the first question.
+    pub(crate) fn is_time(&mut self, key: &Key, step: &str, after: Duration) -> bool {
+        self.timers.is_due(What::Step(key.clone(), step.to_owned()), self.now, after)
+    }
+
+    /// Has the object looked at after this time, and again each time that this is asked.
+    pub(crate) fn again(&mut self, key: &Key, step: &str, after: Duration) {
+        if self.is_time(key, step, after) {
+            self.is_time(key, step, after);
+        }
+    }
 }
 
 /// Times that are to come, and those that have come in this round.

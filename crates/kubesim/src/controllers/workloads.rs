@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::kubelets::CORDON_TAINT;
 use crate::machines;
 use crate::store::{Key, Store, all, is_true, name, namespace, uid};
+use crate::timers::Tick;
 
 /// Does what is missing for one workload.
-pub(crate) fn mend(store: &mut Store, workload: &Key) {
+pub(crate) fn mend(store: &mut Store, tick: &mut Tick<'_>, workload: &Key) {
     let (resource, namespace, name) = workload;
     let Some(set) = store.found(resource, namespace, name).cloned() else { return };
     match resource.as_str() {
@@ -19,13 +20,16 @@ pub(crate) fn mend(store: &mut Store, workload: &Key) {
         "apps/replicasets" => replica_set(store, &set),
         "apps/statefulsets" => stateful_set(store, &set),
         "apps/daemonsets" => daemon_set(store, &set),
-        _ => machines::round(store, workload, &set),
+        _ => machines::round(store, tick, workload, &set),
     }
 }
 
 /// The workload that an object belongs to.
 pub(crate) fn owner(object: &Value) -> Option<Key> {
     let owner = &object["metadata"]["ownerReferences"][0];
+    let named = owner["name"].as_str()?;
+    // A pod that holds a disk belongs to the guest of its launcher.
+    let guest = named.strip_prefix("virt-launcher-").and_then(|it| it.rsplit_once('-'));
     let resource = match owner["kind"].as_str()? {
         "Deployment" => "apps/deployments",
         "ReplicaSet" => "apps/replicasets",
@@ -33,10 +37,11 @@ pub(crate) fn owner(object: &Value) -> Option<Key> {
         "DaemonSet" => "apps/daemonsets",
         "VirtualMachine" => machines::MACHINES,
         "VirtualMachineInstance" => machines::GUESTS,
+        "Pod" => return Some((machines::GUESTS.to_owned(), namespace(object), guest?.0.to_owned())),
         "VirtualMachineInstanceReplicaSet" => machines::SETS,
         _ => return None,
     };
-    Some((resource.to_owned(), namespace(object), owner["name"].as_str()?.to_owned()))
+    Some((resource.to_owned(), namespace(object), named.to_owned()))
 }
 
 /// The replica set of a Deployment. It has one only.

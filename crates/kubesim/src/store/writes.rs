@@ -10,7 +10,7 @@ use crate::failure::{self, Failure};
 use crate::patch::Patch;
 use crate::path::Target;
 use crate::store::{Store, is_held_back};
-use crate::{Shared, workloads};
+use crate::{Shared, machines, workloads};
 
 /// Resources whose updates must name the version that they change.
 const CONDITIONAL: [&str; 2] = ["coordination/leases", "policy/poddisruptionbudgets"];
@@ -78,6 +78,9 @@ pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Re
     check(target, &object)?;
     let mut object = target.inward(object);
     check_types(shared, target, &object, asked)?;
+    if object["apiVersion"].is_null() {
+        object["apiVersion"] = target.api_version.clone().into();
+    }
     let meta = &mut object["metadata"];
     if meta["resourceVersion"].as_str().is_some_and(|it| !it.is_empty()) {
         return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));
@@ -111,6 +114,7 @@ pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Re
         match target.resource.as_str() {
             "pods" => object["status"] = json!({ "phase": "Pending" }),
             "namespaces" => object["status"] = json!({ "phase": "Active" }),
+            machines::MIGRATIONS => machines::migrations::admit(store, &mut object)?,
             _ => {}
         }
         Ok(Answer::Json(201, target.outward(store.put(&target.resource, object))))
@@ -283,6 +287,7 @@ pub(crate) fn evict(
     let uid = shared.attempt(dry, |store| {
         let pod = store.get("pods", &target.namespace, name).cloned();
         let pod = pod.ok_or_else(|| Failure::not_found(target, name))?;
+        machines::eviction::admit(store, &pod)?;
         let uid = &options["preconditions"]["uid"];
         if uid.is_null() || *uid == pod["metadata"]["uid"] {
             budgets::admit(store, &pod).map_err(refused)?;

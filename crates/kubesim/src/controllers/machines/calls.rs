@@ -1,0 +1,111 @@
+//! The calls of KubeVirt's subresources: `stop`, `start` and `migrate` of a machine, `evacuate/cancel` of a guest.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::owners::{own_guest, strategy};
+use super::settings::Settings;
+use super::{GUESTS, MACHINES, MIGRATIONS, is_over, migrations, tail, text};
+use crate::Shared;
+use crate::api::{Answer, Asked};
+use crate::failure::Failure;
+use crate::path::Target;
+use crate::store::{Store, name};
+
+/// Answers a PUT below `subresources.kubevirt.io`, which the aggregator passes on to virt-api.
+pub(crate) fn answer(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, Failure> {
+    let body = if asked.body.is_empty() { Value::Null } else { asked.json()? };
+    let dry = body["dryRun"].as_array().is_some_and(|all| !all.is_empty());
+    let named = target.name.clone().unwrap_or_default();
+    shared.attempt(dry, |store| {
+        if Settings::read(store).is_down {
+            return Ok(Answer::Text(503, "service unavailable\n".to_owned()));
+        }
+        let machine = target.plural == "virtualmachines";
+        match target.sub.as_deref() {
+            Some(what @ ("stop" | "start")) if machine => switch(store, target, &named, what),
+            Some("migrate") if machine => migrate(store, target, &named),
+            Some("evacuate/cancel") => cancel(store, target, &named, &body),
+            _ => Err(Failure::no_such_path()),
+        }
+    })
+}
+
+fn switch(store: &mut Store, target: &Target, named: &str, asked: &str) -> Result<Answer, Failure> {
+    let place = target.namespace.as_str();
+    let held = store.get(MACHINES, place, named).cloned();
+    let held = held.ok_or_else(|| Failure::not_found(target, named))?;
+    let alive = own_guest(store, &held).is_some_and(|it| !is_over(&it));
+    let older = held["metadata"]["annotations"]["kubesim/stop-halts"] == "true";
+    let refused = |why: &str| Err(Failure::conflict(target, named, why));
+    let (word, running) = match (asked, strategy(&held)) {
+        ("stop", _) if !alive => return refused("VM is not running"),
+        ("stop", "Halted") => {
+            return refused("Halted only supports manual stop requests with a shorter graceperiod");
+        }
+        ("stop", "Always" | "Once") => (Some("Halted"), false),
+        ("stop", "RerunOnFailure") if older => (Some("Halted"), false),
+        ("start", _) if alive => return refused("VM is already running"),
+        ("start", word @ ("Always" | "Once")) => {
+            return refused(&format!("{word} does not support manual start requests"));
+        }
+        ("start", "Halted") => (Some("Always"), true),
+        (_, _) => (None, false),
+    };
+    store.edit(MACHINES, place, named, |it| match word {
+        Some(_) if !it["spec"]["running"].is_null() => it["spec"]["running"] = running.into(),
+        Some(word) => it["spec"]["runStrategy"] = word.into(),
+        None => {
+            let action = if asked == "stop" { "Stop" } else { "Start" };
+            it["status"]["stateChangeRequests"] = json!([{ "action": action }]);
+        }
+    });
+    Ok(Answer::Json(202, json!({})))
+}
+
+fn migrate(store: &mut Store, target: &Target, named: &str) -> Result<Answer, Failure> {
+    let held = store.get(MACHINES, &target.namespace, named).cloned();
+    let held = held.ok_or_else(|| Failure::not_found(target, named))?;
+    if own_guest(store, &held).is_none_or(|it| is_over(&it)) {
+        return Err(Failure::conflict(target, named, "VM is not running"));
+    }
+    let mut job = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+        "metadata": {
+            "name": format!("kubevirt-migrate-vm-{}", tail()), "generateName": "kubevirt-migrate-vm-",
+            "namespace": target.namespace,
+        },
+        "spec": { "vmiName": named },
+    });
+    migrations::admit(store, &mut job)?;
+    store.put(MIGRATIONS, job);
+    Ok(Answer::Json(202, json!({})))
+}
+
+/// Takes the mark of an eviction from a guest, from 1.7 on.
+fn cancel(store: &mut Store, target: &Target, named: &str, body: &Value) -> Result<Answer, Failure> {
+    let settings = Settings::read(store);
+    if settings.minor < 7 {
+        return Err(Failure::no_such_path());
+    }
+    let Some(node) = body["evacuationNodeName"].as_str() else {
+        return Err(Failure::bad_request("Request with no body, a new name is expected as the request body"));
+    };
+    let held = store.get(GUESTS, &target.namespace, named);
+    let held = held.ok_or_else(|| Failure::not_found(target, named))?;
+    let marked = text(held, "/status/evacuationNodeName").to_owned();
+    if settings.is_tainted(store, node) {
+        let why = format!("Node \"{node}\" has NodeDrainTaintKey \"{}\"", settings.drain_taint());
+        return Err(Failure::bad_request(why));
+    }
+    if !marked.is_empty() && marked != node {
+        let why = format!("Internal error occurred: the VMI is marked for node \"{marked}\"");
+        return Err(Failure::new(500, "InternalError", why));
+    }
+    let place = (target.namespace.clone(), name(held));
+    store.edit(GUESTS, &place.0, &place.1, |it| {
+        drop(it["status"].as_object_mut().and_then(|all| all.remove("evacuationNodeName")));
+    });
+    Ok(Answer::Json(200, json!({})))
+}

@@ -1,0 +1,81 @@
+//! What the KubeVirt object says, and what virt-handler says of its node.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{annotation, text};
+use crate::store::{Key, Store, is_true, namespace, stamp};
+use crate::timers::Tick;
+
+pub(crate) const KUBEVIRTS: &str = "kubevirt/kubevirts";
+/// The minor version where none is told.
+const NEWEST: u64 = 7;
+/// Without a heartbeat for this long a node takes no guests.
+const SILENT: Duration = Duration::from_secs(300);
+const SCHEDULABLE: &str = "kubevirt.io/schedulable";
+
+/// One reading of it.
+pub(super) struct Settings {
+    /// `7` of v1.7.3.
+    pub(super) minor: u64,
+    /// Nobody answers for virt-api.
+    pub(super) is_down: bool,
+    /// `spec.configuration`.
+    configuration: Value,
+}
+
+impl Settings {
+    pub(super) fn read(store: &Store) -> Self {
+        let held = store.list(KUBEVIRTS).next().cloned().unwrap_or_default();
+        let minor = text(&held, "/status/observedKubeVirtVersion").split('.').nth(1);
+        let api = store.get("apps/deployments", &namespace(&held), "virt-api");
+        let ready = |it: &Value| it["status"]["readyReplicas"].as_u64().unwrap_or_default() > 0;
+        Self {
+            minor: minor.and_then(|it| it.parse().ok()).unwrap_or(NEWEST),
+            is_down: annotation(&held, "kubesim/virt-api") == "down" || api.is_some_and(|it| !ready(it)),
+            configuration: held["spec"]["configuration"].clone(),
+        }
+    }
+
+    /// A member of `migrations`.
+    pub(super) fn migrations(&self, member: &str) -> &Value {
+        &self.configuration["migrations"][member]
+    }
+
+    pub(super) fn number(&self, member: &str, default: u64) -> u64 {
+        self.migrations(member).as_u64().unwrap_or(default)
+    }
+
+    /// Key of the taint that empties a node of guests.
+    pub(super) fn drain_taint(&self) -> &str {
+        self.migrations("nodeDrainTaintKey").as_str().unwrap_or("kubevirt.io/drain")
+    }
+
+    pub(super) fn is_tainted(&self, store: &Store, node: &str) -> bool {
+        let taints = store.get("nodes", "", node).and_then(|it| it["spec"]["taints"].as_array());
+        taints.is_some_and(|all| {
+            all.iter().any(|it| it["key"] == self.drain_taint() && it["effect"] == "NoSchedule")
+        })
+    }
+
+    /// The strategy that is written into each new guest that has none.
+    pub(super) fn strategy(&self) -> &str {
+        self.configuration["evictionStrategy"].as_str().unwrap_or("None")
+    }
+}
+
+/// The label by which a node takes guests: true with the first heartbeat, false after five minutes without one.
+pub(super) fn handler(store: &mut Store, tick: &mut Tick<'_>, key: &Key, node: &Value) {
+    let ready = is_true(node, "Ready");
+    let silent = !ready && tick.is_time(key, "virt-handler", SILENT);
+    let word = if ready { "true" } else { "false" };
+    if node["metadata"]["labels"][SCHEDULABLE] != word && (ready || silent) {
+        store.edit("nodes", "", &key.2, |it| {
+            it["metadata"]["labels"][SCHEDULABLE] = word.into();
+            if ready {
+                it["metadata"]["annotations"]["kubevirt.io/heartbeat"] = stamp(0).into();
+            }
+        });
+    }
+}
