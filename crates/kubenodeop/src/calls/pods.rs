@@ -278,6 +278,7 @@ mod tests {
 
     #[test]
     fn d8_a_pod_was_never_ready_when_its_condition_has_not_changed_since_its_start() {
+        const START: &str = "2026-03-14T09:00:00Z";
         let of = |start: Option<&str>, status: &str, since: &str| {
             let mut object = pod_object("a");
             object["status"] = json!({
@@ -286,7 +287,6 @@ mod tests {
             });
             facts(&serde_json::from_value(object).unwrap()).never_ready
         };
-        const START: &str = "2026-03-14T09:00:00Z";
         let table = [
             (Some(START), "False", START, true),
             (Some(START), "False", "2026-03-14T09:00:05Z", true),

@@ -191,7 +191,7 @@ async fn look(cluster: &Cluster, order: &DrainOrder, turn: u64, storage: bool) -
         if !storage {
             return Ok::<_, kubeapi::Error>(None);
         }
-        Ok(Some(storage::look(cluster, &order.node).await?.unwrap_or_default()))
+        Ok(Some(Box::pin(storage::look(cluster, &order.node)).await?.unwrap_or_default()))
     };
     let (pods, node, storage) = tokio::join!(
         pods::list(cluster, &order.node),

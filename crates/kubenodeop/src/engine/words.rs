@@ -189,6 +189,10 @@ pub enum Event {
 }
 
 /// Something to do for the executor.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the end, of which there is one in an attempt"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// List the pods and read the node; answer with [`Event::Looked`] of the same turn.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use futures::future::try_join;
+use futures::future::{BoxFuture, FutureExt, try_join};
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
@@ -99,6 +99,10 @@ async fn replicas(cluster: &Cluster) -> Result<Option<Vec<Replica>>, Error> {
     }
 }
 
+fn all<K: Object>(cluster: &Cluster, scope: Scope) -> BoxFuture<'_, Result<Vec<K>, Error>> {
+    async move { Ok(scope.list_all::<K>(cluster).await?.items) }.boxed()
+}
+
 /// `None` without Longhorn; nothing but the copies when none is on `node`.
 async fn read(cluster: &Cluster, node: &NodeName) -> Result<Option<Facts>, Error> {
     let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
@@ -106,9 +110,6 @@ async fn read(cluster: &Cluster, node: &NodeName) -> Result<Option<Facts>, Error
     put(&mut facts.replicas, Update::Listed(replicas), |it| &it.metadata);
     if !has_copy(&facts, node) {
         return Ok(Some(facts));
-    }
-    async fn all<K: Object>(cluster: &Cluster, scope: Scope) -> Result<Vec<K>, Error> {
-        Ok(scope.list_all::<K>(cluster).await?.items)
     }
     let settings = Scope { fields: Some(format!("metadata.name={POLICY}")), ..scope("settings") };
     let ((volumes, engines), ((storage_nodes, managers), (nodes, settings))) = try_join(
@@ -188,7 +189,7 @@ enum At {
     /// All is to be read.
     Read,
     /// All was read, and is followed.
-    Follow { facts: Facts, pieces: SelectAll<BoxStream<'static, Piece>>, last: Look },
+    Follow { facts: Box<Facts>, pieces: SelectAll<BoxStream<'static, Piece>>, last: Look },
     /// There is nothing to follow.
     Over,
 }
@@ -212,7 +213,11 @@ pub(crate) fn follow_looks(
                     match read(&cluster, &node).await {
                         Ok(Some(facts)) if has_copy(&facts, &node) => {
                             let first = Look::of(&facts, node.as_str());
-                            at = At::Follow { facts, pieces: pieces(&cluster, seed), last: first.clone() };
+                            at = At::Follow {
+                                facts: Box::new(facts),
+                                pieces: pieces(&cluster, seed),
+                                last: first.clone(),
+                            };
                             Ok(Some(first))
                         }
                         Ok(facts) => {
