@@ -183,6 +183,7 @@ impl State {
             since: self.now(Who::Zedkube),
             failed: false,
             taints: Vec::new(),
+            holds_turn: false,
         };
         let report = Report { verdict: Some(verdict), ..Report::default() };
         self.tell(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)

@@ -82,6 +82,7 @@ slim! {
     /// How a pod is.
     PodStatus {
         phase: Option<String>,
+        start_time: Option<Time>,
         conditions: Option<Vec<Condition>>,
         container_statuses: Option<Vec<ContainerStatus>>,
         init_container_statuses: Option<Vec<ContainerStatus>>,

@@ -22,7 +22,7 @@ pub mod storage;
 pub use calls::pods;
 pub use changes::{Watched, until_changed, until_stirred};
 pub use drain::{DrainOrder, drain};
-pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
+pub use engine::{Limit, NeverReadyAction, PodAction, Rules, StickyAction, VolumeAction};
 pub use machines::Policy as MachinePolicy;
 pub use machines::rules::MachineState;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};

@@ -4,11 +4,10 @@
 //! other members). Source: the API types longhorn.io/v1beta2; spec/vm-storage.md B1.
 //! Pure: no clock, no I/O, no task.
 
-#![expect(clippy::zero_sized_map_values, reason = "the API has maps of which only the keys are read")]
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use std::collections::BTreeMap;
-
-use serde::de::IgnoredAny;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::names::STORAGE_NAMESPACE;
@@ -28,6 +27,32 @@ pub fn path(kind: &str) -> String {
 /// Go writes an empty map or list as null.
 fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
+}
+
+/// The names of a map of which nothing else is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names(pub BTreeSet<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = BTreeSet<String>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut names = BTreeSet::new();
+                while let Some((name, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+                    names.insert(name);
+                }
+                Ok(names)
+            }
+        }
+        from.deserialize_map(Keys).map(Self)
+    }
 }
 
 macro_rules! types {
@@ -101,7 +126,7 @@ types! {
         node: String,
     }
     /// What runs in it.
-    ManagerStatus { current_state: String, instance_engines: BTreeMap<String, IgnoredAny>, }
+    ManagerStatus { current_state: String, instance_engines: Names, }
     /// A setting.
     Setting { metadata: Meta, value: String, }
 }

@@ -100,6 +100,12 @@ pub async fn drain(
         };
         for effect in effects {
             if let Some(outcome) = executor.perform(effect) {
+                if let (Outcome::Drained { .. }, Some(before)) = (&outcome, engine.volumes_before())
+                    && let Err(error) = node::record_volumes(cluster, &order.node, &before).await
+                {
+                    // The gate after the boot then waits for every faulted volume, and not for ever.
+                    warn!(node = %order.node, error = error.line(), "the state of volumes is not recorded");
+                }
                 return machines.add_to_end(outcome);
             }
         }
@@ -194,7 +200,7 @@ async fn look(cluster: &Cluster, order: &DrainOrder, turn: u64, storage: bool) -
         if !storage {
             return Ok::<_, kubeapi::Error>(None);
         }
-        Ok(Some(storage::look(cluster, &order.node).await?.unwrap_or_default()))
+        Ok(Some(Box::pin(storage::look(cluster, &order.node)).await?.unwrap_or_default()))
     };
     let (pods, node, storage) = tokio::join!(
         pods::list(cluster, &order.node),

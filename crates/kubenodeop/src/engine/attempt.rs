@@ -15,6 +15,7 @@ use super::volumes::Detaching;
 use super::words::{Effect, Event, Failure, LogEvent, Rules};
 use crate::changes::watched::{NodeMark, Refused, RefusedCall, Watched};
 use crate::node::cordon::NodeFacts;
+use crate::node::gate::VolumesBefore;
 use crate::plan::PodFacts;
 use crate::progress::{Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
 use crate::storage::Look;
@@ -155,6 +156,11 @@ impl Engine {
             trouble: trouble.map(|it| it.text.clone()).unwrap_or_default(),
             trouble_step: trouble.map(|it| it.next_step.clone()).unwrap_or_default(),
         }
+    }
+
+    /// Volumes with a copy here as they were seen last, as a record for the time after the outage.
+    pub fn volumes_before(&self) -> Option<VolumesBefore> {
+        VolumesBefore::of(&self.guard.look()?.findings)
     }
 
     fn blockers(&self, now: Mono) -> Vec<Blocker> {
@@ -311,6 +317,7 @@ impl Engine {
             budgets: self.roster.spaces.known(),
             node: self.node,
             volumes,
+            last_copies: self.guard.last_copies(),
             refused: self.refused.take().into_iter().chain(self.roster.refused_calls()).collect(),
             ..Watched::default()
         };

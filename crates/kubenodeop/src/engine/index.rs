@@ -42,6 +42,8 @@ pub(super) struct PodIndex {
     overdue: BTreeSet<(Mono, PodUid)>,
     /// Pods on the node by the time since when they are being asked to leave.
     asked: BTreeSet<(Mono, PodUid)>,
+    /// Pods on the node that were never Ready, by the time since when they are being asked to leave.
+    pub(super) never_ready: BTreeSet<(Mono, PodUid)>,
     /// Pods that the server refuses for good.
     refused: u32,
     /// Pods that are not asked, as the storage needs them.
@@ -113,6 +115,9 @@ impl PodIndex {
         }
         if let Some(asked) = track.asked.filter(|_| track.is_here()) {
             self.asked.insert((asked, uid.clone()));
+            if facts.never_ready {
+                self.never_ready.insert((asked, uid.clone()));
+            }
         }
         if let State::Asking { way, .. } = track.state {
             self.asking += 1;
@@ -134,6 +139,7 @@ impl PodIndex {
         }
         if let Some(asked) = track.asked {
             self.asked.remove(&(asked, uid.clone()));
+            self.never_ready.remove(&(asked, uid.clone()));
         }
         if let State::Asking { way, .. } = track.state {
             self.asking -= 1;

@@ -22,5 +22,6 @@ mod words;
 
 pub use attempt::Engine;
 pub use words::{
-    Claim, Effect, Event, Failure, Limit, LogEvent, PodAction, Rules, StickyAction, VolumeAction,
+    Claim, Effect, Event, Failure, Limit, LogEvent, NeverReadyAction, PodAction, Rules, StickyAction,
+    VolumeAction,
 };

@@ -31,6 +31,15 @@ enum Asked {
     Failed(Mono, String),
 }
 
+/// The storage as it was seen last.
+#[derive(Debug)]
+enum Known {
+    NotYet,
+    /// There is none to guard.
+    Without,
+    With(Look),
+}
+
 /// What is known of last copies, and how long they are waited for.
 #[derive(Debug)]
 pub(super) struct Guard {
@@ -41,8 +50,8 @@ pub(super) struct Guard {
     mark: Option<Mono>,
     /// Since when this one waits for nothing else.
     since: Option<Mono>,
-    /// What was seen last; `None` before that, `Some(None)` without such storage.
-    look: Option<Option<Look>>,
+    /// What was seen last.
+    known: Known,
     /// Why what was seen last is not what is.
     trouble: Option<Failure>,
     /// Volumes of which another copy was asked for in this attempt.
@@ -57,7 +66,7 @@ impl Guard {
             pass,
             mark,
             since: None,
-            look: None,
+            known: Known::NotYet,
             trouble: None,
             asked: BTreeMap::new(),
             over: false,
@@ -71,19 +80,28 @@ impl Guard {
             self.asked.entry(it.volume.clone()).or_insert(Asked::Done(now));
         }
         match seen {
-            Ok(look) => (self.look, self.trouble) = (Some(look), None),
+            Ok(look) => {
+                (self.known, self.trouble) = (look.map_or(Known::Without, Known::With), None);
+            }
             Err(failure) => self.trouble = Some(failure),
         }
     }
 
     /// The newest look, also one that is old.
     pub(super) fn look(&self) -> Option<&Look> {
-        self.look.as_ref()?.as_ref()
+        match &self.known {
+            Known::With(look) => Some(look),
+            Known::NotYet | Known::Without => None,
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        !matches!(self.known, Known::NotYet)
     }
 
     /// Whether there is storage to guard, as far as is known.
     pub(super) fn is_there(&self) -> bool {
-        !matches!(self.look, Some(None))
+        !matches!(self.known, Known::Without)
     }
 
     /// Whether all else is done (again) and only the storage is waited for.
@@ -104,12 +122,18 @@ impl Guard {
         all.iter().filter(|it| it.is_last() && !self.is_passed(it))
     }
 
+    /// Those volumes by name, and whether all other nodes are cordoned, which holds them up.
+    pub(super) fn last_copies(&self) -> BTreeMap<String, bool> {
+        let deadlock = VolumeState::LastCopy(Cause::AllCordoned);
+        self.last().map(|it| (it.volume.clone(), it.state == deadlock)).collect()
+    }
+
     fn is_passed(&self, finding: &Finding) -> bool {
         self.pass.iter().any(|word| finding.is_named(word))
     }
 
     fn is_proved(&self) -> bool {
-        self.look.is_some() && self.trouble.is_none() && self.last().next().is_none()
+        self.is_known() && self.trouble.is_none() && self.last().next().is_none()
     }
 
     /// Whether nothing of the storage keeps the node.
@@ -119,7 +143,7 @@ impl Guard {
 
     /// Whether it is known to keep the node, or could not be read: before the first answer it does not.
     pub(super) fn holds(&self) -> bool {
-        (self.look.is_some() || self.trouble.is_some()) && !self.is_clear()
+        (self.is_known() || self.trouble.is_some()) && !self.is_clear()
     }
 
     /// Why the attempt fails on it, if it does.
@@ -205,9 +229,7 @@ impl Guard {
                 Some(Left { what: format!("volume {it}"), why })
             })
             .collect();
-        if self.over
-            && self.limit.then == VolumeAction::GoOn
-            && (self.trouble.is_some() || self.look.is_none())
+        if self.over && self.limit.then == VolumeAction::GoOn && (self.trouble.is_some() || !self.is_known())
         {
             left.push(Left { what: "storage".to_owned(), why: self.words() });
         }
@@ -218,7 +240,7 @@ impl Guard {
     pub(super) fn needs(&self, now: Mono) -> Needs {
         let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
         let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
-        let unknown = self.look.is_none() && self.trouble.is_none();
+        let unknown = !self.is_known() && self.trouble.is_none();
         Needs { unknown, managers, claims: self.copying(now), budgets }
     }
 

@@ -30,7 +30,7 @@ impl PodTable {
         let due = self.book.next_due().filter(|_| self.book.asking < self.rules.at_once);
         let more = self.marked(now).count() < MARKED;
         let mark = self.book.next_asked_for(now, MARKED_AFTER).filter(|_| more);
-        let all = [due, mark, self.spaces.next_due(), self.next_limit()];
+        let all = [due, mark, self.spaces.next_due(), self.next_limit(now)];
         all.into_iter().flatten().min()
     }
 

@@ -31,6 +31,8 @@ pub struct Rules {
     pub proof_gap: Duration,
     /// For one pod, from its first eviction call to its end.
     pub pod: Limit<PodAction>,
+    /// For a pod that was never Ready and that a budget holds, from its first eviction call (goals D8).
+    pub never_ready: Limit<NeverReadyAction>,
     /// For one tier, from the moment that the one before it is over.
     pub tier: Limit<PodAction>,
     /// For the volumes, from the moment that the last pod is gone.
@@ -67,6 +69,15 @@ pub enum PodAction {
     Delete,
 }
 
+/// What is done about a pod that was never Ready for the whole of the hold time, and that a budget holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NeverReadyAction {
+    /// It is waited for like any other.
+    Wait,
+    /// It is deleted with its own grace period, and named.
+    Delete,
+}
+
 /// What is done about volumes that are over their time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VolumeAction {
@@ -96,6 +107,7 @@ impl Default for Rules {
             at_once: 32,
             proof_gap: Duration::from_secs(1),
             pod: Limit { after: None, then: PodAction::Wait },
+            never_ready: Limit { after: Some(Duration::from_secs(600)), then: NeverReadyAction::Wait },
             tier: Limit { after: None, then: PodAction::Wait },
             volumes: Limit { after: Some(Duration::from_secs(600)), then: VolumeAction::GoOn },
             last_copy: Limit { after: None, then: VolumeAction::Wait },
@@ -181,6 +193,10 @@ pub enum Event {
 }
 
 /// Something to do for the executor.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the end, of which there is one in an attempt"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// List the pods and read the node; answer with [`Event::Looked`] of the same turn.

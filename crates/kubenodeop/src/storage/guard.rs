@@ -26,6 +26,8 @@ pub struct Finding {
     pub percent: Option<u8>,
     /// How many copies are wanted.
     pub wanted: u32,
+    /// How many are healthy.
+    pub healthy: u32,
     /// We have asked for another one because of our node.
     pub asked: bool,
     /// What it means for our node.
@@ -93,6 +95,11 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
+    /// Whether as many copies are healthy as are wanted.
+    pub const fn is_whole(&self) -> bool {
+        self.healthy >= self.wanted
+    }
+
     /// Whether our node holds the last copy of it.
     pub const fn is_last(&self) -> bool {
         matches!(self.state, VolumeState::LastCopy(_))
@@ -199,7 +206,7 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
             Some(why) => behind.push(format!("node {} {why}", it.spec.node)),
         }
     }
-    let percent = engine.and_then(|engine| rebuilt(facts, engine, own));
+    let (rebuilds, percent) = engine.map_or((false, None), |engine| rebuilt(facts, engine, own));
     let volume = facts.volumes.get(name);
     let state = if here.is_empty() && others.is_empty() {
         VolumeState::Faulted
@@ -207,7 +214,7 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
         VolumeState::Safe
     } else {
         let healthy = here.len() + others.len();
-        VolumeState::LastCopy(cause(facts, own, volume, (engine, percent.is_some()), healthy, behind))
+        VolumeState::LastCopy(cause(facts, own, volume, (engine, rebuilds), healthy, behind))
     };
     let claimed = volume.map(|it| it.status.kubernetes_status.clone()).unwrap_or_default();
     Finding {
@@ -215,7 +222,8 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
         claim: (claimed.namespace, claimed.pvc_name),
         attached: engine.and(volume).map(|it| it.status.current_node.clone()).unwrap_or_default(),
         elsewhere,
-        percent: percent.flatten(),
+        percent,
+        healthy: u32::try_from(here.len() + others.len()).unwrap_or(u32::MAX),
         wanted: volume.map_or(0, |it| it.spec.number_of_replicas),
         asked: volume.and_then(Mark::of).is_some_and(|it| it.node == own),
         state,
@@ -233,17 +241,17 @@ fn engine<'a>(facts: &'a Facts, volume: &str) -> Option<&'a Engine> {
 }
 
 /// Whether a copy outside of `own` is being rebuilt, and how far.
-fn rebuilt(facts: &Facts, engine: &Engine, own: &str) -> Option<Option<u8>> {
+fn rebuilt(facts: &Facts, engine: &Engine, own: &str) -> (bool, Option<u8>) {
     let status = &engine.status;
     let written = status.replica_mode_map.iter().filter(|(_, mode)| *mode == "WO");
     let mut others =
         written.filter(|(copy, _)| facts.replicas.get(*copy).is_none_or(|it| it.spec.node != own)).peekable();
-    others.peek()?;
+    let rebuilds = others.peek().is_some();
     let percent = others.filter_map(|(copy, _)| {
         let address = status.current_replica_address_map.get(copy)?;
         Some(status.rebuild_status.get(&format!("tcp://{address}"))?.progress.min(100))
     });
-    Some(percent.max())
+    (rebuilds, percent.max())
 }
 
 fn cause(
@@ -285,7 +293,7 @@ pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[F
     let engines: Vec<&str> = facts
         .managers
         .get(name)
-        .map(|it| it.status.instance_engines.keys().map(String::as_str).collect())
+        .map(|it| it.status.instance_engines.0.iter().map(String::as_str).collect())
         .unwrap_or_default();
     let volumes = |names: Vec<String>| kubeapi::listed(&names, ", ");
     if !engines.is_empty() {
@@ -324,7 +332,11 @@ pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[F
     }
     let (why, opens) = match &facts.policy {
         Policy::EvictAll => ("copies are still on this node", "it opens once all of them have moved"),
-        _ => {
+        Policy::BlockLast
+        | Policy::EvictLast
+        | Policy::AllowStopped
+        | Policy::AlwaysAllow
+        | Policy::Other(_) => {
             ("last healthy copies are on this node", "it opens once another node has a healthy copy of each")
         }
     };

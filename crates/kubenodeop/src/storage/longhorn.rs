@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use futures::future::try_join;
+use futures::future::{BoxFuture, FutureExt, try_join};
 use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
@@ -94,6 +94,10 @@ async fn replicas(cluster: &Cluster) -> Result<Option<Vec<Replica>>, Error> {
     Ok(found(scope("replicas").list_all::<Replica>(cluster).await)?.map(|it| it.items))
 }
 
+fn all<K: Object>(cluster: &Cluster, scope: Scope) -> BoxFuture<'_, Result<Vec<K>, Error>> {
+    async move { Ok(scope.list_all::<K>(cluster).await?.items) }.boxed()
+}
+
 /// `None` without Longhorn; nothing but the copies when none is on `node`.
 async fn read(cluster: &Cluster, node: &NodeName) -> Result<Option<Facts>, Error> {
     let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
@@ -101,9 +105,6 @@ async fn read(cluster: &Cluster, node: &NodeName) -> Result<Option<Facts>, Error
     put(&mut facts.replicas, Update::Listed(replicas), |it| &it.metadata);
     if !has_copy(&facts, node) {
         return Ok(Some(facts));
-    }
-    async fn all<K: Object>(cluster: &Cluster, scope: Scope) -> Result<Vec<K>, Error> {
-        Ok(scope.list_all::<K>(cluster).await?.items)
     }
     let settings = Scope { fields: Some(format!("metadata.name={POLICY}")), ..scope("settings") };
     let ((volumes, engines), ((storage_nodes, managers), (nodes, settings))) = try_join(
@@ -129,7 +130,11 @@ fn has_copy(facts: &Facts, node: &NodeName) -> bool {
 }
 
 /// Takes an update into a table by name. The trouble in it is given back.
-fn put<K>(table: &mut BTreeMap<String, K>, update: Update<K>, meta: impl Fn(&K) -> &Meta) -> Option<Error> {
+pub(super) fn put<K>(
+    table: &mut BTreeMap<String, K>,
+    update: Update<K>,
+    meta: impl Fn(&K) -> &Meta,
+) -> Option<Error> {
     match update {
         Update::Listed(all) => *table = all.into_iter().map(|it| (name(meta(&it)), it)).collect(),
         Update::Put(one) => drop(table.insert(name(meta(&one)), one)),
@@ -179,7 +184,7 @@ enum At {
     /// All is to be read.
     Read,
     /// All was read, and is followed.
-    Follow { facts: Facts, pieces: SelectAll<BoxStream<'static, Piece>>, last: Look },
+    Follow { facts: Box<Facts>, pieces: SelectAll<BoxStream<'static, Piece>>, last: Look },
     /// There is nothing to follow.
     Over,
 }
@@ -203,7 +208,11 @@ pub(crate) fn follow_looks(
                     match read(&cluster, &node).await {
                         Ok(Some(facts)) if has_copy(&facts, &node) => {
                             let first = Look::of(&facts, node.as_str());
-                            at = At::Follow { facts, pieces: pieces(&cluster, seed), last: first.clone() };
+                            at = At::Follow {
+                                facts: Box::new(facts),
+                                pieces: pieces(&cluster, seed),
+                                last: first.clone(),
+                            };
                             Ok(Some(first))
                         }
                         Ok(facts) => {

@@ -8,11 +8,13 @@
 mod copies;
 mod facts;
 mod guard;
+mod health;
 mod longhorn;
 
 pub use copies::{ask, take_back};
 pub use facts::{Facts, NodeState, Policy};
 pub use guard::{Cause, Finding, VolumeState, judge};
+pub(crate) use health::{follow_troubled, troubled};
 pub(crate) use longhorn::{count, follow_looks};
 pub use longhorn::{last_of_volume, look};
 

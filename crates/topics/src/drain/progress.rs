@@ -262,8 +262,8 @@ pub struct TurnShown {
 pub struct BootGate {
     /// All layers are sound, and have been for the set time.
     pub open: bool,
-    /// The lowest that is not: `device-nodes`, `kubernetes-service`, `node-ready`, `node-lease`, `storage-pods`, or
-    /// `steady` while all have to hold for the set time. Empty when open, or before the first look.
+    /// The lowest that is not: `device-nodes`, `kubernetes-service`, `node-ready`, `node-lease`, `storage-pods`,
+    /// `storage-volumes`, or `steady` while all have to hold for the set time. Empty when open, or before the first look.
     pub layer: String,
     /// Its limit is over: it counts as failed, and is looked at again and again.
     pub failed: bool,

@@ -19,7 +19,8 @@ use std::time::Duration;
 use step::{Core, Mono};
 
 use super::{
-    Claim, Effect, Engine, Event, Failure, Limit, LogEvent, PodAction, Rules, StickyAction, VolumeAction,
+    Claim, Effect, Engine, Event, Failure, Limit, LogEvent, NeverReadyAction, PodAction, Rules, StickyAction,
+    VolumeAction,
 };
 use crate::calls::volumes::AttachmentFacts;
 use crate::changes::watched::{Refused, RefusedCall};

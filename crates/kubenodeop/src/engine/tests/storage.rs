@@ -1,6 +1,7 @@
 //! The storage guard in an attempt.
 
 use super::*;
+use crate::changes::watched::Watched;
 use crate::storage::{Cause, Finding, Look, Policy, VolumeState};
 
 fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
@@ -11,6 +12,7 @@ fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
         elsewhere: vec![],
         percent,
         wanted: 1,
+        healthy: 1,
         asked: false,
         state,
     }
@@ -302,4 +304,36 @@ fn d14_where_the_cordon_has_copies_made_none_is_asked_for() {
     {
         assert_eq!(with_pods(look(VolumeState::LastCopy(other.clone()))).copies.len(), 0, "{other:?}");
     }
+}
+
+#[test]
+fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
+    let rules = Rules { attempt: secs(60), ..Rules::default() };
+    let failed_on = |state: VolumeState| {
+        let mut bench = empty(look(state), rules.clone());
+        bench.pass(secs(61));
+        match bench.end {
+            Some(Outcome::Failed { watched, .. }) => watched,
+            other => panic!("{other:?}"),
+        }
+    };
+    let held = failed_on(VolumeState::LastCopy(Cause::Detached));
+    let deadlock = failed_on(VolumeState::LastCopy(Cause::AllCordoned));
+    let rebuilt = || VolumeState::LastCopy(Cause::Rebuilding);
+    let table = [
+        (held.storage_now(&look(VolumeState::LastCopy(Cause::Detached))), None),
+        (held.storage_now(&look(rebuilt())), None),
+        (held.storage_now(&safe()), Some("the last healthy copy of volume pvc-1 is no longer here alone")),
+        (
+            held.storage_now(&Look::default()),
+            Some("the last healthy copy of volume pvc-1 is no longer here alone"),
+        ),
+        (deadlock.storage_now(&look(VolumeState::LastCopy(Cause::AllCordoned))), None),
+        (deadlock.storage_now(&look(rebuilt())), Some("another node can take a copy of volume pvc-1")),
+    ];
+    for (number, (said, expected)) in table.into_iter().enumerate() {
+        assert_eq!(said.as_deref(), expected, "row {number}");
+    }
+    let free = Watched::default();
+    assert_eq!(free.storage_now(&safe()), None, "it held nothing up");
 }

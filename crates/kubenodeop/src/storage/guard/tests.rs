@@ -74,6 +74,7 @@ fn state(change: impl FnOnce(&mut Facts)) -> Option<VolumeState> {
     found.pop().map(|it| it.state)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as the state of the only volume")]
 fn last(cause: Cause) -> Option<VolumeState> {
     Some(VolumeState::LastCopy(cause))
 }
@@ -155,13 +156,23 @@ fn d14_a_copy_elsewhere_counts_only_on_a_node_that_can_serve_it() {
         ),
         (
             with(|it| {
-                it.replicas.get_mut("r-n2").unwrap().metadata = object(json!({"deletionTimestamp": AT}))
+                it.replicas.get_mut("r-n2").unwrap().metadata = object(json!({"deletionTimestamp": AT}));
             }),
             last(Cause::Detached),
         ),
     ];
     for (number, (found, expected)) in table.into_iter().enumerate() {
         assert_eq!(found, expected, "row {number}");
+    }
+}
+
+fn volume(facts: &mut Facts) -> &mut Volume {
+    facts.volumes.get_mut("pvc-1").unwrap()
+}
+
+fn cordon(facts: &mut Facts, nodes: &[&str]) {
+    for node in nodes {
+        facts.nodes.get_mut(*node).unwrap().cordoned = true;
     }
 }
 
@@ -175,14 +186,6 @@ fn d14_why_there_is_no_other_copy() {
             change(facts);
         })
     };
-    fn volume(facts: &mut Facts) -> &mut Volume {
-        facts.volumes.get_mut("pvc-1").unwrap()
-    }
-    fn cordon(facts: &mut Facts, nodes: &[&str]) {
-        for node in nodes {
-            facts.nodes.get_mut(*node).unwrap().cordoned = true;
-        }
-    }
     let table = [
         ("as many as wanted", with(|_| ()), Cause::Enough),
         ("one is missing", with(|it| volume(it).spec.number_of_replicas = 2), Cause::Degraded),
@@ -246,6 +249,8 @@ fn d14_a_finding_has_the_claim_the_place_and_the_percent() {
     assert_eq!(safe, [], "no copy there");
 }
 
+type Change = fn(&mut Facts);
+
 #[test]
 fn what_keeps_the_budget_of_an_instance_manager_follows_the_policy() {
     let closed = |policy: &str, change: fn(&mut Facts)| {
@@ -266,7 +271,7 @@ fn what_keeps_the_budget_of_an_instance_manager_follows_the_policy() {
         it.managers.get_mut("im-n1").unwrap().status =
             object(json!({"currentState": "running", "instanceEngines": {"pvc-1-e-0": {}}}));
     };
-    let table: [(&str, fn(&mut Facts), String); 9] = [
+    let table: [(&str, Change, String); 9] = [
         ("", |_| (), format!("node-drain-policy block-if-contains-last-replica: {last}")),
         ("", safe, nothing.to_owned()),
         (
