@@ -17,7 +17,7 @@ use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
 use crate::plan::scheduling::{needs, peer};
 use crate::plan::unhealthy::UnhealthyPod;
-use crate::{calls::pods, calls::volumes, node};
+use crate::{calls::pods, calls::volumes, node, storage};
 use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
@@ -34,7 +34,7 @@ pub async fn plan(cluster: &Cluster, node: &NodeName) -> Result<Plan, Error> {
 }
 
 async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
-    let (nodes, all_pods, budgets, sets, namespaces, bound, attached) = tokio::try_join!(
+    let (nodes, all_pods, budgets, sets, namespaces, bound, attached, storage) = tokio::try_join!(
         all::<Node>(cluster, scope("nodes", Node::url_path(&(), None))),
         all::<Pod>(cluster, scope("pods", Pod::url_path(None))),
         all::<PodDisruptionBudget>(cluster, scope("disruption budgets", PodDisruptionBudget::url_path(None))),
@@ -42,6 +42,7 @@ async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
         all::<Known>(cluster, scope("namespaces", Namespace::url_path(&(), None))),
         all::<PersistentVolume>(cluster, volumes::volume_scope()),
         all::<VolumeAttachment>(cluster, volumes::scope()),
+        Box::pin(storage::look(cluster, name)),
     )?;
     let versions = [
         ("nodes", version(&nodes)),
@@ -98,6 +99,7 @@ async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
         peers,
         ending: ending(namespaces.items),
         attached: attached.items.iter().filter_map(|it| volumes::facts(it, name, &by_volume)).collect(),
+        storage,
         versions: versions.into_iter().map(|(of, version)| (of.to_owned(), version)).collect(),
     })
 }
@@ -213,6 +215,7 @@ mod tests {
                 "GET /api/v1/persistentvolumes?&limit=200",
                 "GET /api/v1/pods?&limit=200",
                 "GET /apis/apps/v1/daemonsets?&limit=200",
+                "GET /apis/longhorn.io/v1beta2/namespaces/longhorn-system/replicas?&limit=200",
                 "GET /apis/policy/v1/poddisruptionbudgets?&limit=200",
                 "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=200",
             ]
