@@ -189,8 +189,10 @@ fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
 #[tokio::test]
 async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
+    crate::storage::install(world.cluster.sim(), "");
     let node = NodeName::parse("edge-node-1").unwrap();
-    kubenodeop::plan::survey::plan(&world.cluster.handle(), &node).await.unwrap();
+    let plan = kubenodeop::plan::survey::plan(&world.cluster.handle(), &node).await.unwrap();
+    assert!(plan.notes.iter().any(|it| it.contains("volume shop/data (pvc-1)")), "{:?}", plan.notes);
     granted_and_used(&["pillar-rs-drain-plan"], &world.cluster.asked_by_agents());
 }
 

@@ -4,6 +4,7 @@
 //! and the next piece looks again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::{Outbox, Station};
@@ -50,6 +51,8 @@ pub(crate) struct Work {
     lease: Newest,
     /// What this node says of its turn to its peers.
     says: Arc<watch::Sender<TurnWord>>,
+    /// Copies of volumes that were asked for may have to be taken back. A run before this one may have asked.
+    copies: Arc<AtomicBool>,
 }
 
 impl Work {
@@ -62,7 +65,7 @@ impl Work {
     ) -> Self {
         // Who takes no turns needs none.
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
-        Self { cluster, station, limits, target, lease, says }
+        Self { cluster, station, limits, target, lease, says, copies: Arc::new(AtomicBool::new(true)) }
     }
 
     /// What this node says of itself to its peers.
@@ -246,7 +249,14 @@ impl Work {
             }
         };
         let rules = self.limits.rules(limit);
-        let order = DrainOrder { node, device_uuid, owner: self.owner(&request, grant), rules, marks };
+        let order = DrainOrder {
+            node,
+            device_uuid,
+            owner: self.owner(&request, grant),
+            rules,
+            copies: self.copies.clone(),
+            marks,
+        };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {
@@ -399,11 +409,16 @@ impl Work {
             return Ok(NodeLook::NotReady);
         }
         // First, so that a restart in between does it again. A copy too many is no reason to keep the node.
-        match kubenodeop::storage::take_back(&self.cluster, &name).await {
+        let copies = self.copies.swap(false, Ordering::Relaxed);
+        let taken_back = async {
+            if copies { kubenodeop::storage::take_back(&self.cluster, &name).await } else { Ok(Vec::new()) }
+        };
+        match taken_back.await {
             Ok(volumes) if volumes.is_empty() => {}
             Ok(volumes) => info!(node = %name, ?volumes, "want no more copies than before the drain"),
             Err(error) => {
-                warn!(node = %name, error = error.line(), "copies of volumes that were asked for stay wanted")
+                self.copies.store(true, Ordering::Relaxed);
+                warn!(node = %name, error = error.line(), "copies of volumes that were asked for stay wanted");
             }
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;

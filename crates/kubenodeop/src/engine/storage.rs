@@ -12,7 +12,7 @@ use step::Mono;
 use super::words::{Claim, Effect, Failure, Limit, LogEvent, VolumeAction};
 use crate::plan::PodFacts;
 use crate::progress::{BlockCode, Blocker, Left, Subject, VolumeWait};
-use crate::storage::{Cause, Finding, Look, VolumeState};
+use crate::storage::{Cause, Finding, Look, VolumeState, is_manager};
 use kubeapi::names::listed;
 
 /// From a failed request for another copy to the next.
@@ -358,8 +358,4 @@ impl Needs {
         let (why, opens) = self.budgets.get(&facts.pod.name).filter(|_| is_manager(facts))?;
         Some(format!("Longhorn keeps its budget closed: {why}; {opens}"))
     }
-}
-
-fn is_manager(facts: &PodFacts) -> bool {
-    facts.labels.get("longhorn.io/component").is_some_and(|it| it == "instance-manager")
 }

@@ -20,6 +20,13 @@ pub use longhorn::{last_of_volume, look};
 
 use std::collections::BTreeMap;
 
+use crate::plan::PodFacts;
+
+/// Whether a pod is an instance manager of Longhorn.
+pub(crate) fn is_manager(facts: &PodFacts) -> bool {
+    facts.labels.get("longhorn.io/component").is_some_and(|it| it == "instance-manager")
+}
+
 /// The storage of a cluster as seen from our node at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Look {
