@@ -109,11 +109,11 @@ async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
 
 /// The machines of the node, where it has a launcher; `None` where it has none, or there is no KubeVirt.
 async fn machines(cluster: &Cluster, node: &NodeName, pods: &[Pod]) -> Result<Option<View>, Error> {
-    let none = BTreeMap::new();
+    let bare = BTreeMap::new();
     let here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node.as_str());
     let launches =
-        |pod: &Pod| is_machine(pod.metadata.labels.as_ref().unwrap_or(&none)) && !pods::facts(pod).finished;
+        |pod: &Pod| is_machine(pod.metadata.labels.as_ref().unwrap_or(&bare)) && !pods::facts(pod).finished;
     if !pods.iter().filter(here).any(launches) {
         return Ok(None);
     }
@@ -132,10 +132,10 @@ fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {
 /// By budget without room, the pods that keep it so.
 fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String), Vec<UnhealthyPod>> {
     let now = Timestamp::now();
-    let none = BTreeMap::new();
+    let bare = BTreeMap::new();
     let guards = |budget: &BudgetFacts, pod: &Pod| {
         pod.metadata.namespace.as_deref() == Some(budget.namespace.as_str())
-            && budget.guards(pod.metadata.labels.as_ref().unwrap_or(&none))
+            && budget.guards(pod.metadata.labels.as_ref().unwrap_or(&bare))
     };
     let full = budgets.iter().filter(|budget| !budget.has_room());
     full.map(|budget| {
