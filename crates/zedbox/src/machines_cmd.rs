@@ -57,10 +57,10 @@ async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
         return Voice::json(&all, false).map(drop);
     }
     let done = if node.is_some() { "asked to start again" } else { "stopped by drains" };
-    let mut text =
-        format!("{} {done}", number(u32::try_from(all.len()).unwrap_or(u32::MAX), "virtual machine"));
+    let count = number(u32::try_from(all.len()).unwrap_or(u32::MAX), "virtual machine");
+    voice.paragraph(&format!("{count} {done}"))?;
     for Form { name, node, was } in &all {
-        text = format!("{text}\n{name}, by the drain of node {node}, was {was}");
+        voice.paragraph(&format!("{name}: by the drain of node {node}, was {was}"))?;
     }
-    voice.paragraph(&text).map(drop)
+    Ok(())
 }

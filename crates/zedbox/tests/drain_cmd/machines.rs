@@ -49,7 +49,7 @@ fn machines_that_drains_have_stopped_are_listed_and_started_again_by_hand() {
     assert_eq!(place.strategies(), ["Halted", "Halted", "Halted"], "a list writes nothing");
     let told = place.machines("restore --node n9");
     assert!(
-        told.code == 0 && told.out.contains("shop/till, by the drain of node n9, was Always"),
+        told.code == 0 && told.out.contains("shop/till: by the drain of node n9, was Always"),
         "{told:?}"
     );
     assert_eq!(place.strategies(), ["Halted", "Halted", "Always"]);
