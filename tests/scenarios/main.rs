@@ -15,6 +15,7 @@ mod boot;
 mod etcd;
 mod force;
 mod look;
+mod machines;
 mod order;
 mod power;
 mod reboot;

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use topics::EdgeNodeClusterConfig;
 
 use apps::{Apps, Pipe};
-use leader::{Door, Leader};
+use leader::{Door, Leader, Leadership};
 use lease::Times;
 
 /// The config of the cluster that this node is in, as far as it is valid; `None` without one.
@@ -62,6 +62,11 @@ impl ClusterView {
     /// The drain's way to the election.
     pub fn door(&self) -> Door {
         self.leader.door()
+    }
+
+    /// Whether this node leads.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leader.leadership()
     }
 
     /// Runs all duties until the station says stop; then the lease is released. One that fails is restarted alone.

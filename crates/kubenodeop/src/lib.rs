@@ -26,7 +26,7 @@ pub use engine::{Limit, NeverReadyAction, PodAction, Rules, StickyAction, Volume
 pub use machines::Policy as MachinePolicy;
 pub use machines::rules::MachineState;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
-pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, Tier, survey};
+pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine, Tier, survey};
 pub use preflight::{Refusal, preflight};
 pub use progress::{
     BlockCode, Blocker, Counts, Left, MachineShown, Marks, Outcome, Phase, Progress, Remaining, Subject,

@@ -1,6 +1,7 @@
 //! The command line: the only place where flags and variables of the environment enter.
 
 mod cluster;
+mod machines;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
 pub(crate) use cluster::OverCluster;
+
+pub(crate) use machines::{MachinesAction, MachinesCommand};
 
 use crate::site_cmd::SiteCommand;
 
@@ -57,6 +60,8 @@ pub(crate) enum Command {
     Drain(DrainCommand),
     /// Show which node may be down, who waits for a turn, and change that.
     Lock(LockCommand),
+    /// Show virtual machines that drains have stopped, and start them again.
+    Machines(MachinesCommand),
     /// Shut the whole site down or reboot it, and show how far that is.
     Site(SiteCommand),
 }
@@ -347,7 +352,7 @@ impl Command {
         match self {
             #[cfg(feature = "demo")]
             Self::Demo(_) => "error",
-            Self::Check(_) | Self::Drain(_) | Self::Lock(_) | Self::Site(_) => "error",
+            Self::Check(_) | Self::Drain(_) | Self::Lock(_) | Self::Machines(_) | Self::Site(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"

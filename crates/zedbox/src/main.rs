@@ -9,6 +9,7 @@ mod demo;
 mod drain_cmd;
 mod limits;
 mod lock_cmd;
+mod machines_cmd;
 mod site_cmd;
 mod supervisor;
 
@@ -91,6 +92,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Demo(options) => demo::run(&options).await,
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
         Command::Site(command) => return Ok(site_cmd::run(&command).await),
+        Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
         Command::Lock(command) => return Ok(lock_cmd::run(&command).await),
     }?;
     Ok(Exit::Done)

@@ -13,6 +13,8 @@ mod history;
 mod lock;
 #[path = "drain_cmd/lock_writes.rs"]
 mod lock_writes;
+#[path = "drain_cmd/machines.rs"]
+mod machines;
 #[path = "drain_cmd/node.rs"]
 mod node;
 #[path = "drain_cmd/place.rs"]

@@ -9,6 +9,7 @@
 pub mod core;
 mod k3s;
 mod leave;
+mod left_behind;
 mod limits;
 mod log;
 mod outage;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use ::outage::turn::record::Held;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
+use agent::{Error, Station, Tasks, Troubles, duties, force, outlet, pid, turn};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
 use kubeapi::{Cluster, Target};
@@ -76,6 +77,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     };
     let (standing, heard) = (membership.standing(), membership.heard());
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
+    let (machines, restore) = (cluster.clone(), limits.machines_restore());
     let server = nodestatus::Limits { port: limits.server_port, ..nodestatus::Limits::default() };
     let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
@@ -106,6 +108,13 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let newest = follow_lease(&station, cluster.clone(), standing.clone(), sender);
     let (configs, config) = watch::channel(None);
     let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone(), says);
+    let left_behind = duties::keep_until_stop("machines of nodes that are away", &station, || {
+        let (cluster, leading) = (machines.clone(), view.leadership());
+        async move {
+            left_behind::run(cluster, station.clock, restore, leading).await;
+            Ok(())
+        }
+    });
     let beside = Box::pin(async {
         tokio::join!(
             Box::pin(way_out),
@@ -114,6 +123,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Box::pin(status),
             Box::pin(view.run(&troubles, config, pipe)),
             Box::pin(tell_config(&station, standing, configs)),
+            Box::pin(left_behind),
         );
         Ok(())
     });

@@ -148,14 +148,12 @@ impl Reader {
             let (namespace, name) =
                 (meta["namespace"].as_str(), meta["annotations"]["kubevirt.io/domain"].as_str());
             let (Some(namespace), Some(name)) = (namespace, name) else { continue };
-            let what = format!("read virtual machine instance {namespace}/{name}");
-            let all = Request::new(in_namespace(GUESTS, namespace));
-            match cluster.ask::<Value>(&what, all.get(name, &GetParams::default())).await {
-                Ok(guest) if facts::launches(pod, &guest) => guests.push(guest),
-                Ok(_) => {}
-                Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
+            let one = Scope {
+                fields: Some(format!("metadata.name={name}")),
+                ..all_of("virtual machine instances", in_namespace(GUESTS, namespace))
+            };
+            let found = one.list_all::<Value>(cluster).await?.items;
+            guests.extend(found.into_iter().filter(|it| facts::launches(pod, it)));
         }
         Ok(())
     }

@@ -160,8 +160,14 @@ impl Stage {
             }
             self.tracks.insert(machine.guest.uid.clone(), track);
         }
-        // A call under way outlives its machine.
-        self.tracks.extend(before.into_iter().filter(|(_, it)| it.busy));
+        for (uid, mut track) in before {
+            if track.decision.state != MachineState::Gone {
+                out.push(Effect::Say(track.guest.clone(), MachineState::Gone, "gone".to_owned()));
+            }
+            // A call under way outlives its machine.
+            track.decision = gone();
+            self.tracks.insert(uid, track);
+        }
         let failed = self.tracks.values().find(|it| it.decision.state == MachineState::Failed);
         if let Some(it) = failed {
             let reason = format!("virtual machine {} {}", it.guest, it.decision.text);
@@ -272,6 +278,11 @@ impl Stage {
     pub const fn trouble(&self) -> Option<&Failure> {
         self.trouble.as_ref()
     }
+}
+
+/// It is not on this node any more.
+fn gone() -> Decision {
+    Decision { state: MachineState::Gone, text: "gone".into(), act: None, then: None, left: String::new() }
 }
 
 /// In what a machine is while its limits are counted.

@@ -15,5 +15,5 @@ pub mod tier;
 pub mod unhealthy;
 
 pub use class::{Class, KEPT_APPS, KEPT_APPS_SELECTOR, Owner, PodFacts, Why};
-pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned};
+pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine};
 pub use tier::Tier;

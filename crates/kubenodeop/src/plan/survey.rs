@@ -13,15 +13,18 @@ use kube::Resource;
 use kube::core::ObjectList;
 
 use crate::calls::unhealthy_pods::hindrance;
+use crate::machines::kubevirt::Reader;
+use crate::machines::{Policy, View};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
 use crate::plan::scheduling::{needs, peer};
+use crate::plan::tier::is_machine;
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::{calls::pods, calls::volumes, node, storage};
 use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
-use kubeapi::reply::Answer;
+use kubeapi::reply::{Answer, Reply};
 use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget};
 use kubeapi::watch::Scope;
 
@@ -67,6 +70,7 @@ async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
             ((set.namespace.unwrap_or_default(), set.name.unwrap_or_default()), set.uid)
         })
         .collect();
+    let machines = machines(cluster, name, &all_pods.items).await?;
     let here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name.as_str());
     let surveyed = |pod: &Pod| {
@@ -99,12 +103,30 @@ async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
         hindrances: hindrances(&facts, &all_pods.items),
         lenient: budgets.items.iter().filter(lenient).map(|it| key(&it.metadata)).collect(),
         budgets: facts,
+        machines,
         peers,
         ending: ending(namespaces.items),
         attached: attached.items.iter().filter_map(|it| volumes::facts(it, name, &by_volume)).collect(),
         storage,
         versions: versions.into_iter().map(|(of, version)| (of.to_owned(), version)).collect(),
     })
+}
+
+/// The machines of the node, where it has a launcher; `None` where it has none, or there is no KubeVirt.
+async fn machines(cluster: &Cluster, node: &NodeName, pods: &[Pod]) -> Result<Option<View>, Error> {
+    let bare = BTreeMap::new();
+    let here =
+        |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node.as_str());
+    let launches =
+        |pod: &Pod| is_machine(pod.metadata.labels.as_ref().unwrap_or(&bare)) && !pods::facts(pod).finished;
+    if !pods.iter().filter(here).any(launches) {
+        return Ok(None);
+    }
+    match Reader::new(node.clone(), Policy::MigrateOrShutdown).look(cluster).await {
+        Ok(view) => Ok(Some(view)),
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {
@@ -115,10 +137,10 @@ fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {
 /// By budget without room, the pods that keep it so.
 fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String), Vec<UnhealthyPod>> {
     let now = Timestamp::now();
-    let none = BTreeMap::new();
+    let bare = BTreeMap::new();
     let guards = |budget: &BudgetFacts, pod: &Pod| {
         pod.metadata.namespace.as_deref() == Some(budget.namespace.as_str())
-            && budget.guards(pod.metadata.labels.as_ref().unwrap_or(&none))
+            && budget.guards(pod.metadata.labels.as_ref().unwrap_or(&bare))
     };
     let full = budgets.iter().filter(|budget| !budget.has_room());
     full.map(|budget| {

@@ -285,3 +285,49 @@ async fn a_node_without_machines_asks_nothing_of_kubevirt() {
     let asked: Vec<String> = sim.faults().seen().into_iter().skip(before).map(|it| it.uri).collect();
     assert!(!asked.is_empty() && asked.iter().all(|it| !it.contains("kubevirt.io/v1")), "{asked:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_each_machine() {
+    let (sim, cluster) = cluster("v1.7.3", |sim| {
+        sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
+        sim.add_machine_on("shop", "till", "Manual", "n1", &json!({}));
+        sim.add_machine_on("shop", "stays", "Always", "n1", &migratable());
+        sim.edit(GUESTS, "shop", "stays", |it| {
+            it["metadata"]["annotations"]["kubesim/not-migratable"] =
+                "DisksNotLiveMigratable: not shared".into();
+            it["metadata"]["annotations"]["pillar-rs/drain-policy"] = "migrate-or-hold".into();
+        });
+    })
+    .await;
+    sim.until(GUESTS, |all| {
+        all.iter().any(|it| it["status"]["conditions"].to_string().contains("not shared"))
+    })
+    .await;
+    let before = sim.faults().seen().len();
+    let plan = kubenodeop::survey::plan(&cluster, &n1()).await.unwrap();
+    assert!(sim.faults().seen().iter().skip(before).all(|it| it.method == "GET"), "a plan writes nothing");
+    let fates: Vec<(&str, &str)> =
+        plan.machines.iter().map(|it| (it.name.as_str(), it.fate.as_str())).collect();
+    assert!(fates[0].0 == "shop/db" && fates[0].1.contains("is asked to migrate"), "{fates:?}");
+    assert!(
+        fates[1].0 == "shop/stays" && fates[1].1.contains("cannot move: DisksNotLiveMigratable"),
+        "{fates:?}"
+    );
+    assert!(
+        fates[2].0 == "shop/till" && fates[2].1.contains("started again once node n1 is back"),
+        "{fates:?}"
+    );
+    let told = |it: String, code: BlockCode| (it, code.text());
+    let foreseen: Vec<_> = plan.blockers.iter().map(|it| told(it.subject.to_string(), it.code)).collect();
+    // The drain meets the same.
+    let mut attempt = Attempt::start(&cluster);
+    let met = attempt
+        .until(|it| {
+            it.machines.iter().filter(|it| it.state.text() == "gone").count() == 2 && !it.blockers.is_empty()
+        })
+        .await;
+    let met: Vec<_> = met.blockers.iter().map(|it| told(it.subject.to_string(), it.code)).collect();
+    assert_eq!((foreseen.len(), &foreseen), (1, &met));
+    assert_ne!(node_of(&sim, "db"), "n1");
+    assert!(sim.get(GUESTS, "shop", "till").is_none_or(|it| !runs(&it)));
+}

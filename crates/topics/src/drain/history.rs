@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::progress::cut_blockers;
+use super::blocker::cut_blockers;
 use crate::{
     Blocker, DrainStatus, GoTime, Kind, Most, NodeDrainStatus, PodCounts, RequestId, Requester, Topic,
     cut_text,

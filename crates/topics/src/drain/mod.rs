@@ -5,6 +5,7 @@
 //!
 //! Source: lf-edge/eve pkg/pillar/kubeapi (nodedrain). Pure: no clock, no I/O, no task.
 
+mod blocker;
 mod history;
 mod journal;
 mod k3s;
@@ -15,6 +16,7 @@ mod progress;
 mod site;
 mod trouble;
 
+pub use blocker::*;
 pub use history::*;
 pub use journal::*;
 pub use k3s::*;

@@ -11,7 +11,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BootGate, DrainStatus, GoTime, Kind, Most, RequestId, Requester, StorageWait, Topic, TurnShown};
+use super::blocker::cut_blockers;
+use crate::{
+    Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, RequestId, Requester, StorageWait,
+    Topic, TurnShown,
+};
 
 /// What zedkube is doing, what blocks, since when, until when, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -243,53 +247,6 @@ pub struct PodCounts {
     pub waiting: u32,
     /// Held back.
     pub blocked: u32,
-}
-
-/// A virtual machine of the node.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct MachineProgress {
-    /// Namespace and name, as `shop/db`.
-    pub name: String,
-    /// Where it is: `waiting`, `asked`, `moving`, `aborting`, `shutting-down`, `held`, `failed` or `gone`.
-    pub state: String,
-    /// What is going on, with the phase of its migration, its target, or why it cannot be moved.
-    pub reason: String,
-}
-
-/// What does not leave: a pod, a virtual machine or a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct Blocker {
-    /// A pod as `shop/web-0`, a machine as `virtual machine shop/db`, a volume as `volume shop/data (pvc-1)`.
-    pub pod: String,
-    /// Its UID; of a volume its name.
-    #[serde(rename = "UID")]
-    pub uid: String,
-    /// The reason for machines.
-    pub code: String,
-    /// The reason for a person, with names and numbers.
-    pub reason: String,
-    /// Since when.
-    pub since: GoTime,
-}
-
-impl Blocker {
-    /// What it is, in a sentence: `pod shop/web-0`, `virtual machine shop/db`, `volume shop/data (pvc-1)`.
-    pub fn subject(&self) -> String {
-        if self.pod.contains(' ') { self.pod.clone() } else { format!("pod {}", self.pod) }
-    }
-}
-
-/// Cuts blockers and their texts; returns how many were left out.
-pub(crate) fn cut_blockers(blockers: &mut Vec<Blocker>, most: Most) -> u32 {
-    let omitted = most.list(blockers);
-    for Blocker { pod, uid, code, reason, since: _ } in blockers {
-        for text in [pod, uid, code, reason] {
-            most.text(text);
-        }
-    }
-    omitted
 }
 
 /// What one request was told last.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use agent::wire;
 use anyhow::{Context as _, bail};
 use kubeapi::{Cluster, NodeName};
-use kubenodeop::{Plan, Planned, plan::survey};
+use kubenodeop::{Plan, Planned, PlannedMachine, plan::survey};
 use pubsub::{Bus, store};
 use serde::Serialize;
 use topics::{EdgeNodeInfo, go_json};
@@ -65,6 +65,15 @@ fn sheet(plan: &Plan, columns: usize) -> String {
     let mut out = table(&plan.pods, columns);
     for pod in plan.pods.iter().filter(|pod| !pod.note.is_empty()) {
         out.push_str(&row("pod", &format!("{}: {}", pod.pod, pod.note), columns));
+    }
+    for it in &plan.machines {
+        let no = if it.not_migratable.is_empty() {
+            String::new()
+        } else {
+            format!("; not migratable: {}", it.not_migratable)
+        };
+        let text = format!("{} ({}, policy {}): {}{no}", it.name, it.strategy, it.policy, it.fate);
+        out.push_str(&row("machine", &text, columns));
     }
     for volume in &plan.volumes {
         out.push_str(&row("volume", &format!("{volume} must be detached afterwards"), columns));
@@ -164,6 +173,7 @@ struct Form<'a> {
     tiers: Vec<TierForm>,
     pods: Vec<PodForm<'a>>,
     blockers: Vec<BlockerForm>,
+    machines: Vec<MachineForm<'a>>,
     volumes: &'a [String],
     peers: Vec<PeerForm<'a>>,
     notes: &'a [String],
@@ -202,6 +212,24 @@ struct PodForm<'a> {
     budgets: &'a [String],
     claims: &'a [String],
     note: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct MachineForm<'a> {
+    name: &'a str,
+    strategy: &'static str,
+    not_migratable: &'a str,
+    policy: &'static str,
+    target: &'a str,
+    fate: &'a str,
+}
+
+impl<'a> From<&'a PlannedMachine> for MachineForm<'a> {
+    fn from(it: &'a PlannedMachine) -> Self {
+        let PlannedMachine { name, strategy, not_migratable, policy, target, fate } = it;
+        Self { name, strategy, not_migratable, policy, target, fate }
+    }
 }
 
 /// Members as in `NodeDrainProgress`, and the next step.
@@ -254,6 +282,7 @@ impl<'a> From<&'a Plan> for Form<'a> {
                     next_step: it.next_step(),
                 })
                 .collect(),
+            machines: plan.machines.iter().map(MachineForm::from).collect(),
             volumes: &plan.volumes,
             peers: plan.peers.iter().map(|(node, closed)| PeerForm { node, closed }).collect(),
             notes: &plan.notes,

@@ -62,6 +62,7 @@ fn o5_a_plan_for_programs_is_one_object_with_the_members_of_the_topics() {
             "Blockers",
             "Cordon",
             "Counts",
+            "Machines",
             "Node",
             "Notes",
             "Peers",

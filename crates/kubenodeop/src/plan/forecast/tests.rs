@@ -32,6 +32,7 @@ fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
         budgets,
         lenient: BTreeSet::new(),
         hindrances: BTreeMap::new(),
+        machines: None,
         peers: vec![Peer { name: "n2".to_owned(), ready: true, ..Peer::default() }],
         ending: BTreeSet::new(),
         attached: vec![],

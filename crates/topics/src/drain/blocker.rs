@@ -1,0 +1,54 @@
+//! Members that several of our topics have: what blocks a drain, and the virtual machines of the node. Pure: no clock, no I/O,
+//! no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{GoTime, Most};
+
+/// A virtual machine of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct MachineProgress {
+    /// Namespace and name, as `shop/db`.
+    pub name: String,
+    /// Where it is: `waiting`, `asked`, `moving`, `aborting`, `shutting-down`, `held`, `failed` or `gone`.
+    pub state: String,
+    /// What is going on, with the phase of its migration, its target, or why it cannot be moved.
+    pub reason: String,
+}
+
+/// What does not leave: a pod, a virtual machine or a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct Blocker {
+    /// A pod as `shop/web-0`, a machine as `virtual machine shop/db`, a volume as `volume shop/data (pvc-1)`.
+    pub pod: String,
+    /// Its UID; of a volume its name.
+    #[serde(rename = "UID")]
+    pub uid: String,
+    /// The reason for machines.
+    pub code: String,
+    /// The reason for a person, with names and numbers.
+    pub reason: String,
+    /// Since when.
+    pub since: GoTime,
+}
+
+impl Blocker {
+    /// What it is, in a sentence: `pod shop/web-0`, `virtual machine shop/db`, `volume shop/data (pvc-1)`.
+    pub fn subject(&self) -> String {
+        if self.pod.contains(' ') { self.pod.clone() } else { format!("pod {}", self.pod) }
+    }
+}
+
+/// Cuts blockers and their texts; returns how many were left out.
+pub(crate) fn cut_blockers(blockers: &mut Vec<Blocker>, most: Most) -> u32 {
+    let omitted = most.list(blockers);
+    for Blocker { pod, uid, code, reason, since: _ } in blockers {
+        for text in [pod, uid, code, reason] {
+            most.text(text);
+        }
+    }
+    omitted
+}

@@ -1,0 +1,66 @@
+//! `zedbox machines`: virtual machines that drains have stopped, for a person whose node does not come back.
+//!
+//! Not here: how one is started (`kubenodeop::machines::undo`).
+
+use anyhow::Context as _;
+use kubenodeop::machines::undo;
+use serde::Serialize;
+
+use crate::Exit;
+use crate::args::{MachinesAction, MachinesCommand, Output, Surroundings};
+use crate::drain_cmd::text::number;
+use crate::drain_cmd::voice::Voice;
+
+/// Does what `command` says. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(command: &MachinesCommand) -> Exit {
+    let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
+    match act(command, &voice).await {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            Voice::warn_of("machines", &format!("failed to {error:#}"));
+            Exit::Failed
+        }
+    }
+}
+
+/// One machine, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Form {
+    name: String,
+    /// The node whose drain has stopped it.
+    node: String,
+    /// What it had before.
+    was: String,
+}
+
+async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
+    let cluster = command.place.cluster();
+    let node = match &command.action {
+        MachinesAction::List => None,
+        MachinesAction::Restore { node } => Some(node.as_deref()),
+    };
+    let is_of = |of: &str| node.flatten().is_none_or(|it| it == of);
+    let found = undo::stopped(&cluster).await.context("read virtual machines")?;
+    let of_node = found.into_iter().filter(|(_, of)| is_of(of));
+    let all: Vec<Form> = of_node
+        .map(|(work, node)| Form {
+            name: work.machine.path(),
+            node,
+            was: work.machine.mark.map(|it| it.was.to_string()).unwrap_or_default(),
+        })
+        .collect();
+    if node.is_some() {
+        undo::start_again(&cluster, is_of).await.context("start virtual machines")?;
+    }
+    if voice.output == Output::Json {
+        return Voice::json(&all, false).map(drop);
+    }
+    let done = if node.is_some() { "asked to start again" } else { "stopped by drains" };
+    let count = number(u32::try_from(all.len()).unwrap_or(u32::MAX), "virtual machine");
+    voice.paragraph(&format!("{count} {done}"))?;
+    for Form { name, node, was } in &all {
+        voice.paragraph(&format!("{name}: by the drain of node {node}, was {was}"))?;
+    }
+    Ok(())
+}

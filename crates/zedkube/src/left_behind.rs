@@ -1,0 +1,154 @@
+//! Virtual machines that a drain stopped on a node that does not come back: the node that leads starts them again after a
+//! limit, so that none stays down because its node died.
+//!
+//! Not here: what a node starts of its own (`work`), the calls (`kubenodeop::machines::undo`). Goal D12.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use agent::Clock;
+use clusterview::leader::Leadership;
+use kubeapi::{Cluster, Error, nodes};
+use kubenodeop::machines::undo;
+use step::Mono;
+use tokio::sync::watch;
+use tracing::warn;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(600);
+/// The time that reading the nodes may take.
+const READ: Duration = Duration::from_secs(30);
+
+/// Since when nodes are away that a drain stopped machines on.
+#[derive(Debug, Default)]
+struct AwayNodes {
+    since: BTreeMap<String, Mono>,
+}
+
+impl AwayNodes {
+    /// Those of `drained` that have been away for `limit`; `ready` are those that are not.
+    fn over(
+        &mut self,
+        now: Mono,
+        limit: Duration,
+        drained: &BTreeSet<String>,
+        ready: &BTreeSet<String>,
+    ) -> BTreeSet<String> {
+        self.since.retain(|node, _| drained.contains(node) && !ready.contains(node));
+        for node in drained.difference(ready) {
+            self.since.entry(node.clone()).or_insert(now);
+        }
+        let over = self.since.iter().filter(|(_, since)| now.since(**since) >= limit);
+        over.map(|(node, _)| node.clone()).collect()
+    }
+}
+
+/// Goes on until nobody can say any more who leads; a `limit` of zero is none. Dropping it loses nothing.
+pub(crate) async fn run(
+    cluster: Cluster,
+    clock: Clock,
+    limit: Duration,
+    mut leading: watch::Receiver<Leadership>,
+) {
+    let (mut away, mut said) = (AwayNodes::default(), String::new());
+    loop {
+        let leads = leading.borrow_and_update().holds(clock.now()) && limit > Duration::ZERO;
+        let due = leads.then(|| clock.now() + LOOK.min(limit));
+        if leads {
+            let why = match look(&cluster, clock.now(), limit, &mut away).await {
+                Ok(()) => String::new(),
+                Err(error) => error.line(),
+            };
+            if !why.is_empty() && why != said {
+                warn!(error = why, "cannot look for virtual machines of nodes that are away");
+            }
+            said = why;
+        }
+        loop {
+            tokio::select! {
+                changed = leading.changed() => match changed {
+                    Err(_) => return,
+                    // A renewal of the term is no news.
+                    Ok(()) if leading.borrow().holds(clock.now()) == leads => {}
+                    Ok(()) => break,
+                },
+                () = clock.sleep_until(due), if due.is_some() => break,
+            }
+        }
+    }
+}
+
+async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNodes) -> Result<(), Error> {
+    let drained: BTreeSet<String> = undo::stopped(cluster).await?.into_iter().map(|(_, node)| node).collect();
+    let mut ready = BTreeSet::new();
+    if !drained.is_empty() {
+        let members = nodes::members(cluster, READ).await?;
+        ready = members.into_iter().filter(|it| it.facts.ready == "True").map(|it| it.name).collect();
+    }
+    let over = away.over(now, limit, &drained, &ready);
+    if !over.is_empty() {
+        undo::start_again(cluster, |node| over.contains(node)).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Client;
+    use kubesim::{Sim, SimConfig};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn names(all: &[&str]) -> BTreeSet<String> {
+        all.iter().map(|it| (*it).to_owned()).collect()
+    }
+
+    #[test]
+    fn only_a_node_that_is_away_for_the_whole_limit_is_over_it() {
+        let at = |secs| Mono::from_start(Duration::from_secs(secs));
+        let (mut away, limit) = (AwayNodes::default(), Duration::from_secs(100));
+        let (both, one) = (names(&["n1", "n2"]), names(&["n2"]));
+        assert_eq!(away.over(at(0), limit, &both, &one), names(&[]));
+        assert_eq!(away.over(at(99), limit, &both, &one), names(&[]));
+        assert_eq!(away.over(at(100), limit, &both, &one), names(&["n1"]));
+        // Back for a moment: its time starts again.
+        assert_eq!(away.over(at(110), limit, &both, &both), names(&[]));
+        assert_eq!(away.over(at(120), limit, &both, &one), names(&[]));
+        assert_eq!(away.over(at(219), limit, &both, &one), names(&[]));
+        assert_eq!(away.over(at(220), limit, &both, &one), names(&["n1"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_whose_node_died_is_started_again_by_who_leads_after_the_limit() {
+        let sim = Sim::new(SimConfig::default());
+        for node in ["n1", "n2"] {
+            sim.add_node(node, node);
+        }
+        sim.add_kubevirt("v1.7.3");
+        sim.add_machine("shop", "db", "Halted");
+        sim.edit("kubevirt/virtualmachines", "shop", "db", |it| {
+            let uid = it["metadata"]["uid"].clone();
+            it["metadata"]["labels"]["pillar-rs/drain-stopped"] = "true".into();
+            it["metadata"]["annotations"]["pillar-rs/drain-stopped"] =
+                json!({ "id": "d", "node": "n1", "uid": uid,
+                "was": { "runStrategy": "Always" }, "left": { "runStrategy": "Halted" } })
+                .to_string()
+                .into();
+        });
+        sim.power("n1", false);
+        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let strategy =
+            || sim.get("kubevirt/virtualmachines", "shop", "db").unwrap()["spec"]["runStrategy"].clone();
+        let not_ready =
+            |it: &Value| it["metadata"]["name"] == "n1" && it["status"]["conditions"][0]["status"] != "True";
+        sim.until("nodes", |all| all.iter().any(not_ready)).await;
+        let (mut away, limit) = (AwayNodes::default(), Duration::from_secs(3600));
+        let at = |secs| Mono::from_start(Duration::from_secs(secs));
+        look(&cluster, at(0), limit, &mut away).await.unwrap();
+        look(&cluster, at(3599), limit, &mut away).await.unwrap();
+        assert_eq!(strategy(), "Halted");
+        look(&cluster, at(3600), limit, &mut away).await.unwrap();
+        assert_eq!(strategy(), "Always");
+    }
+}

@@ -1,0 +1,139 @@
+//! Virtual machines on our node: moved or shut down before the pods, started again after the boot, left alone when the
+//! reboot is taken back (goals D12, D19).
+
+use scenarios::{Agent, PENDING, World};
+use serde_json::{Value, json};
+use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
+
+const NODE: &str = "edge-node-1";
+const GUESTS: &str = "kubevirt/virtualmachineinstances";
+const MACHINES: &str = "kubevirt/virtualmachines";
+const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
+
+fn is_over(migration: &Value) -> bool {
+    matches!(migration["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+fn runs(guest: &Value) -> bool {
+    guest["status"]["phase"] == "Running"
+}
+
+/// A machine that migrates as `outcome` says, and one that is shut down.
+pub(crate) async fn add_machines(world: &World, outcome: &str) {
+    let sim = world.cluster.sim();
+    sim.add_kubevirt("v1.7.3");
+    let schedulable = |it: &Value| it["metadata"]["labels"]["kubevirt.io/schedulable"] == "true";
+    sim.until("nodes", |all| all.iter().all(schedulable)).await;
+    for name in ["db", "own"] {
+        sim.add_machine_on("shop", name, "Always", NODE, &json!({ "evictionStrategy": "LiveMigrate" }));
+    }
+    sim.edit(MACHINES, "shop", "own", |it| {
+        it["metadata"]["annotations"]["pillar-rs/drain-policy"] = "shutdown".into();
+    });
+    sim.script_migrations("shop", "db", outcome);
+    sim.until(GUESTS, |all| all.len() == 2 && all.iter().all(runs)).await;
+    sim.until(GUESTS, |all| all.iter().all(|it| !it["status"]["conditions"].is_null())).await;
+}
+
+/// Waits until a machine is in this state.
+async fn in_state(world: &World, name: &str, state: &str) -> NodeDrainProgress {
+    let there = |it: Option<&NodeDrainProgress>| {
+        it.is_some_and(|it| it.machines.iter().any(|it| it.name == name && it.state == state))
+    };
+    world.until("zedkube", &format!("{name} to be {state}"), there).await.unwrap()
+}
+
+fn guest(world: &World, name: &str) -> Value {
+    world.cluster.sim().get(GUESTS, "shop", name).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn d12_a_reboot_moves_one_machine_shuts_one_down_and_starts_it_again_after_the_boot() {
+    let mut world = World::new().await;
+    add_machines(&world, "succeed").await;
+    let before = guest(&world, "db")["metadata"]["uid"].clone();
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    let seen = in_state(&world, "shop/db", "moving").await;
+    assert_eq!((seen.phase, seen.status), (DrainPhase::MovingMachines, DrainStatus::Cordoned));
+    world.recorded_count(1).await;
+    let sim = world.cluster.sim().clone();
+    assert_eq!(sim.list(MIGRATIONS).len(), 1);
+    let moved = guest(&world, "db");
+    assert_eq!(moved["metadata"]["uid"], before, "it was never shut down");
+    assert_ne!(moved["status"]["nodeName"], NODE);
+    assert!(sim.get(GUESTS, "shop", "own").is_none(), "it is off while its node is away");
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    sim.until(GUESTS, |all| all.len() == 2 && all.iter().all(runs)).await;
+    let machine = sim.get(MACHINES, "shop", "own").unwrap();
+    assert_eq!(machine["spec"]["runStrategy"], "Always");
+    assert!(machine["metadata"]["annotations"]["pillar-rs/drain-stopped"].is_null(), "{machine}");
+    assert_eq!(sim.list(MIGRATIONS).len(), 1);
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one_migration() {
+    let mut world = World::new().await;
+    add_machines(&world, "succeed").await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    // Whatever it says next about machines, it is killed then.
+    let mut killed = 0;
+    let mut said = Vec::new();
+    loop {
+        let seen = world
+            .until::<NodeDrainProgress>("zedkube", "something new about machines, or the end of them", |it| {
+                it.is_some_and(|it| {
+                    let over =
+                        it.counts.total > 0 || matches!(it.phase, DrainPhase::Proving | DrainPhase::Complete);
+                    over || (!it.machines.is_empty() && !said.contains(&it.machines))
+                })
+            })
+            .await
+            .unwrap();
+        if seen.phase != DrainPhase::MovingMachines {
+            break;
+        }
+        said.push(seen.machines);
+        world.kill(Agent::Zedkube).await;
+        world.start(Agent::Zedkube);
+        killed += 1;
+    }
+    assert!(killed > 1, "{killed}");
+    world.recorded_count(1).await;
+    let sim = world.cluster.sim();
+    assert_eq!(sim.list(MIGRATIONS).len(), 1);
+    assert_eq!(sim.get(MACHINES, "shop", "own").unwrap()["spec"]["runStrategy"], "Halted");
+    assert_eq!(world.cluster.evicted_twice(), [""; 0]);
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn d19_a_reboot_that_is_taken_back_ends_the_migration_and_starts_the_machine_again() {
+    let mut world = World::new().await;
+    add_machines(&world, "hang").await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    in_state(&world, "shop/own", "gone").await;
+    let sim = world.cluster.sim().clone();
+    sim.until(MIGRATIONS, |all| all.iter().any(|it| it["status"]["phase"] == "Running")).await;
+    world.ask_reboot(6);
+    world.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    sim.until(MIGRATIONS, |all| all.iter().all(is_over)).await;
+    sim.until(GUESTS, |all| all.len() == 2 && all.iter().all(runs)).await;
+    let guest = guest(&world, "db");
+    assert_eq!(guest["status"]["nodeName"], NODE);
+    assert!(guest["status"]["evacuationNodeName"].as_str().unwrap_or_default().is_empty(), "{guest}");
+    assert_eq!(sim.get(MACHINES, "shop", "own").unwrap()["spec"]["runStrategy"], "Always");
+    assert_eq!(world.recorded(), []);
+    world.kill_all().await;
+}
