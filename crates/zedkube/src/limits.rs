@@ -46,7 +46,7 @@ agent::limits! {
         /// Pause between two tries to cordon.
         cordon_pause, cordon_pause_ms = 5_000;
         /// Least time between the starts of two drains.
-        drain_gap, drain_gap_ms = 6_000;
+        drain_gap, drain_gap_ms = 7_000;
         /// Pause between two attempts to drain.
         drain_pause, drain_pause_ms = 300_000;
         /// Least time between the two lists that prove the node empty.

@@ -400,10 +400,9 @@ impl Engine {
         }
         if self.look.is_due(now) {
             self.look = Call::Flying;
-            effects.push(Effect::Look {
-                turn: self.roster.turn(),
-                storage: nothing_left && self.guard.is_there(),
-            });
+            // Of the two lists of the proof the last one reads it.
+            let storage = nothing_left && self.empty_since.is_some() && self.guard.is_there();
+            effects.push(Effect::Look { turn: self.roster.turn(), storage });
         }
     }
 
