@@ -1,8 +1,7 @@
 //! One attempt: evict until nothing is left, keep the node cordoned, prove it, or say why not.
 //!
-//! Not here: the way of a single pod (`pod_table`, `track`), making calls, counting attempts (zedkube). Sources:
-//! goals D5, D18; spec/agents.md 4.3 and 4.4.
-//! Pure: no clock, no I/O, no task.
+//! Not here: the way of a single pod (`pod_table`, `track`), making calls, counting attempts (zedkube). Sources: goals
+//! D5, D18; spec/agents.md 4.3 and 4.4. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
