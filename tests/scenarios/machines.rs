@@ -47,14 +47,20 @@ fn guest(world: &World, name: &str) -> Value {
     world.cluster.sim().get(GUESTS, "shop", name).unwrap_or_default()
 }
 
-#[tokio::test]
-async fn d12_a_reboot_moves_one_machine_shuts_one_down_and_starts_it_again_after_the_boot() {
+/// A node that is told to reboot, with both machines; the migration of one hangs until it is told otherwise.
+async fn rebooting() -> World {
     let mut world = World::new().await;
     add_machines(&world, "hang").await;
-    let before = guest(&world, "db")["metadata"]["uid"].clone();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     world.ask_reboot(7);
+    world
+}
+
+#[tokio::test]
+async fn d12_a_reboot_moves_one_machine_shuts_one_down_and_starts_it_again_after_the_boot() {
+    let mut world = rebooting().await;
+    let before = guest(&world, "db")["metadata"]["uid"].clone();
     let seen = in_state(&world, "shop/db", "moving").await;
     assert_eq!((seen.phase, seen.status), (DrainPhase::MovingMachines, DrainStatus::Cordoned));
     world.cluster.sim().script_migrations("shop", "db", "succeed");
@@ -79,11 +85,7 @@ async fn d12_a_reboot_moves_one_machine_shuts_one_down_and_starts_it_again_after
 
 #[tokio::test]
 async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one_migration() {
-    let mut world = World::new().await;
-    add_machines(&world, "hang").await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
+    let mut world = rebooting().await;
     // Whatever it says next about machines, it is killed then.
     let mut killed = 0;
     let mut said = Vec::new();
@@ -120,11 +122,7 @@ async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one
 
 #[tokio::test]
 async fn d19_a_reboot_that_is_taken_back_ends_the_migration_and_starts_the_machine_again() {
-    let mut world = World::new().await;
-    add_machines(&world, "hang").await;
-    world.start_all();
-    world.status(DrainStatus::NotRequested).await;
-    world.ask_reboot(7);
+    let mut world = rebooting().await;
     in_state(&world, "shop/own", "gone").await;
     let sim = world.cluster.sim().clone();
     sim.until(MIGRATIONS, |all| all.iter().any(|it| it["status"]["phase"] == "Running")).await;
