@@ -212,8 +212,11 @@ impl State {
                 Effect::Gate(true) => self.under().gate = Gate { watched: true, told: None },
                 Effect::Gate(false) => self.under().gate.watched = false,
                 Effect::Guard => self.under().guard = Some(false),
+                Effect::Preflight(run) => {
+                    let under = self.under();
+                    (under.preflight, under.ghost.unfit) = (Some(run), true);
+                }
                 Effect::OutageAnswer(_)
-                | Effect::Preflight(_)
                 | Effect::Say(_)
                 | Effect::History(_)
                 | Effect::Candidacy(_)
@@ -246,7 +249,8 @@ impl State {
 
     fn cancel(&mut self) {
         let under = self.under();
-        (under.look, under.guard, under.task) = (None, None, None);
+        (under.look, under.preflight, under.guard, under.task) = (None, None, None, None);
+        under.ghost.unfit = false;
     }
 
     pub(crate) fn request(&mut self, nth: usize, request: Option<NodeDrainRequest>) {

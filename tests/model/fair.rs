@@ -30,9 +30,9 @@ pub(crate) struct Fair {
 
 /// Why a run does not come to rest.
 #[derive(Debug)]
-pub(crate) struct Stuck {
+pub(crate) struct Stuck<S = State> {
     pub(crate) why: String,
-    pub(crate) at: Box<State>,
+    pub(crate) at: Box<S>,
     /// After so many steps.
     pub(crate) steps: usize,
 }
@@ -51,7 +51,7 @@ impl Fair {
                 let why = at.under.ghost.wrong.clone().unwrap_or_default();
                 return Err(Stuck { why, at: Box::new(at), steps: chain.len() });
             }
-            let known = self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.fingerprint);
+            let known = self.knows(at.fingerprint);
             // What waits must not be lost sight of where another run has been.
             if known && waited.is_zero() {
                 break;
@@ -83,8 +83,16 @@ impl Fair {
                 }
             }
         }
-        self.good.lock().unwrap_or_else(PoisonError::into_inner).extend(chain);
+        self.know(chain);
         Ok(())
+    }
+
+    pub(crate) fn knows(&self, fingerprint: u64) -> bool {
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(&fingerprint)
+    }
+
+    pub(crate) fn know(&self, chain: Vec<u64>) {
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).extend(chain);
     }
 
     /// How many states are known to come to rest.
@@ -152,6 +160,7 @@ impl State {
             .within()
             .or_else(|| self.under.task.as_ref().map(|_| Action::Task(how)))
             .or_else(|| self.under.look.map(|_| Action::Look(how)))
+            .or_else(|| self.under.preflight.map(|_| Action::Preflight(how)))
             .or_else(|| (self.under.guard == Some(true)).then_some(Action::Stir))
             .or_else(|| self.may_begin_to_leave().then_some(Action::NoticeOver))
             .or_else(|| self.may_leave().then_some(Action::Left))

@@ -8,7 +8,7 @@ use kubenodeop::node::gate::{Layer, Verdict};
 use kubenodeop::{Marks, Watched};
 use nodeagent::core::Took;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::{Done, Failure, NodeLook, RemainingPod};
+use zedkube::core::{Done, Failure, Hindered, NodeLook, RemainingPod};
 
 use super::effects::{Fuse, Gone};
 use super::steps::How;
@@ -104,6 +104,25 @@ impl State {
         self.tell(Fact::Zedkube(event), fuse, touched)
     }
 
+    pub(crate) fn preflight_ends(
+        &mut self,
+        how: How,
+        fuse: &mut Fuse,
+        touched: &mut Touched,
+    ) -> Result<(), Gone> {
+        let Some(run) = self.under().preflight.take() else { return Ok(()) };
+        let found = if how == How::Well {
+            self.under().ghost.unfit = false;
+            Ok(Vec::new())
+        } else {
+            let away = self.is_away();
+            self.fails();
+            let next_step = "look at the node".to_owned();
+            Err(Hindered { why: "trouble".to_owned(), next_step, away, of_node: !away })
+        };
+        self.tell(Fact::Zedkube(zedkube::core::Event::Preflighted(run, found)), fuse, touched)
+    }
+
     pub(crate) fn look_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         let Some(Look { nth, give_back, gate_open }) = self.under().look.take() else { return Ok(()) };
         let node = self.under.node.clone();
@@ -164,6 +183,7 @@ impl State {
             since: self.now(Who::Zedkube),
             failed: false,
             taints: Vec::new(),
+            holds_turn: false,
         };
         let report = Report { verdict: Some(verdict), ..Report::default() };
         self.tell(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)

@@ -23,6 +23,8 @@ pub(crate) struct Ghost {
     pub(crate) skipped: BTreeSet<RequestId>,
     /// Requests that zedkube had answers for when it started again in this boot.
     pub(crate) resumes: BTreeSet<RequestId>,
+    /// What would keep a drain from starting was looked for, and the last answer was not that there is nothing.
+    pub(crate) unfit: bool,
     /// Attempts of the run at work that failed.
     pub(crate) failed_attempts: u32,
     /// Orders of force files, as long as somebody may still act on them.

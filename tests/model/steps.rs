@@ -34,6 +34,8 @@ pub(crate) enum Action {
     Task(How),
     /// The look at the node ends.
     Look(How),
+    /// The look for what would keep a drain from starting ends.
+    Preflight(How),
     /// The gate after the boot opens or shuts.
     Gate(How),
     /// Time passes until this agent wants to be woken.
@@ -95,6 +97,14 @@ impl State {
             }
             if left.failures > 0 || self.is_away() {
                 out.push(Action::Look(How::Badly));
+            }
+        }
+        if under.preflight.is_some() {
+            if !self.is_away() {
+                out.push(Action::Preflight(How::Well));
+            }
+            if left.failures > 0 || self.is_away() {
+                out.push(Action::Preflight(How::Badly));
             }
         }
         if under.guard == Some(true) {
@@ -240,6 +250,7 @@ impl State {
             Action::Result(_) => Some(Who::Baseosmgr),
             Action::Task(_)
             | Action::Look(_)
+            | Action::Preflight(_)
             | Action::Stir
             | Action::NoticeOver
             | Action::Left
@@ -270,6 +281,7 @@ impl State {
             }
             Action::Task(how) => self.task_ends(*how, fuse, touched),
             Action::Look(how) => self.look_ends(*how, fuse, touched),
+            Action::Preflight(how) => self.preflight_ends(*how, fuse, touched),
             Action::Stir => {
                 self.under().guard = None;
                 let event = zedkube::core::Event::NodeActivity("trouble".to_owned());

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use stateright::Model as _;
+use step::Dice;
 
 use super::checker::{Device, NEVER_EARLY, NEVER_STUCK, Trace};
 use super::scenarios::Scenario;
@@ -14,13 +15,13 @@ const LONGEST: usize = 160;
 
 /// What the ways have met.
 #[derive(Debug)]
-pub(crate) struct Wandered {
+pub(crate) struct Wandered<T = Trace> {
     pub(crate) steps: usize,
     pub(crate) at_rest: usize,
     pub(crate) boots: u32,
     pub(crate) took: Duration,
     /// The number of the way, and the fault at its end.
-    pub(crate) found: Option<(u64, Trace)>,
+    pub(crate) found: Option<(u64, T)>,
 }
 
 /// Goes the ways of these numbers.
@@ -32,7 +33,7 @@ pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandere
     let (mut steps, mut boots, mut found) = (0, 0, None);
     let mut actions = Vec::new();
     for way in ways {
-        let mut chance = Chance(way);
+        let mut dice = Dice::new(way);
         let mut state = first.clone();
         let mut taken = Vec::new();
         // A step within which nobody ends any more is none.
@@ -54,12 +55,12 @@ pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandere
                         | Action::Change(_)
                 )
             };
-            let trouble = chance.below(16) == 0 || actions.iter().all(seldom);
+            let trouble = below(&mut dice, 16) == 0 || actions.iter().all(seldom);
             let mut choice: Vec<_> = actions.iter().filter(|it| seldom(it) == trouble).collect();
             if choice.is_empty() {
                 choice = actions.iter().collect();
             }
-            let Some(action) = choice.get(chance.below(choice.len().max(1))) else { break };
+            let Some(action) = choice.get(below(&mut dice, choice.len().max(1))) else { break };
             let Some(next) = state.after(action) else { continue };
             taken.push((*action).clone());
             state = next;
@@ -81,16 +82,8 @@ pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandere
     Wandered { steps, at_rest: device.fair.states(), boots, took: clock.now().since(start), found }
 }
 
-/// Numbers by chance: splitmix64.
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let wide = u128::from(mixed ^ (mixed >> 31)) * (end as u128);
-        usize::try_from(wide >> 64).expect("it is below end")
-    }
+/// A number below `end` by chance.
+pub(crate) fn below(dice: &mut Dice, end: usize) -> usize {
+    let wide = u128::from(dice.draw()) * (end as u128);
+    usize::try_from(wide >> 64).expect("it is below end")
 }

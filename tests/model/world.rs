@@ -85,6 +85,8 @@ pub(crate) struct Under {
     pub(crate) node: Node,
     pub(crate) task: Option<Task>,
     pub(crate) look: Option<Look>,
+    /// The run for which it is looked at what would keep a drain from starting.
+    pub(crate) preflight: Option<u64>,
     /// Whether zedkube watches the drained node, and whether something has happened there since.
     pub(crate) guard: Option<bool>,
     pub(crate) gate: Gate,
@@ -225,6 +227,7 @@ impl State {
             node: Node { cordon: scenario.cordon, boot: 0, mark: None, drained: false, peopled: false },
             task: None,
             look: None,
+            preflight: None,
             guard: None,
             gate: Gate::default(),
             late: None,

@@ -21,6 +21,7 @@ mod power;
 mod reboot;
 mod role;
 mod site;
+mod storage;
 mod turns;
 mod update;
 mod withdraw;

@@ -193,8 +193,10 @@ fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
 async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     crate::machines::add_machines(&world, "succeed").await;
+    crate::storage::install(world.cluster.sim(), "");
     let node = NodeName::parse("edge-node-1").unwrap();
-    kubenodeop::plan::survey::plan(&world.cluster.handle(), &node).await.unwrap();
+    let plan = kubenodeop::plan::survey::plan(&world.cluster.handle(), &node).await.unwrap();
+    assert!(plan.notes.iter().any(|it| it.contains("volume shop/data (pvc-1)")), "{:?}", plan.notes);
     granted_and_used(&["pillar-rs-drain-plan"], &world.cluster.asked_by_agents());
 }
 
@@ -377,8 +379,9 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
 #[tokio::test]
 async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     let mut world = World::new().await;
-    // One pod mounts a volume, one has two budgets.
+    // One pod mounts a volume, one has two budgets, and another volume has its last copy here.
     let sim = world.cluster.sim();
+    crate::storage::install(sim, "");
     sim.add_claim("shop", "films", "pv-films");
     sim.add_mounting_pod("shop", "player", "edge-node-1", "films");
     sim.add_bare_pod("shop", "twice", "edge-node-1");
@@ -413,6 +416,9 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
         })
         .await;
     world.release().await;
+    let sim = world.cluster.sim();
+    sim.until("longhorn/volumes", |_| crate::storage::wanted(sim).0 == 2).await;
+    crate::storage::rebuild(sim, "RW");
     world.recorded_count(1).await;
     world.reboot().await;
     world.start_all();

@@ -79,6 +79,8 @@ impl Cluster {
         let config = SimConfig {
             stop_time: Duration::from_millis(30),
             start_time: Duration::from_millis(20),
+            phase_time: Duration::from_millis(20),
+            rebuild_time: Duration::from_millis(200),
             renew_every,
             ..SimConfig::default()
         };

@@ -38,9 +38,11 @@ impl Noted {
                 }
                 let (head, body) = request.into_parts();
                 let bytes = body.collect_bytes().await?.to_vec();
-                let (uid, is_dry) = (uid_of(&bytes), is_dry(&head.uri, &bytes));
+                let uid = uid_of(&bytes);
+                let (method, uri) = (head.method.to_string(), head.uri.to_string());
+                let asked = kubesim::ApiRequest { method, uri, body: bytes.clone() };
                 let answer = client.send(http::Request::from_parts(head, Body::from(bytes))).await?;
-                if answer.status().is_success() && !is_dry {
+                if answer.status().is_success() && !asked.is_dry() {
                     noted.notes().evicted.push(uid);
                 }
                 Ok(answer)
@@ -48,11 +50,6 @@ impl Noted {
         });
         Client::new(service, "default")
     }
-}
-
-fn is_dry(uri: &http::Uri, eviction: &[u8]) -> bool {
-    let body: Value = serde_json::from_slice(eviction).unwrap();
-    !body["deleteOptions"]["dryRun"].is_null() || uri.query().is_some_and(|it| it.contains("dryRun"))
 }
 
 fn uid_of(eviction: &[u8]) -> String {

@@ -200,7 +200,7 @@ mod tests {
         // Another agent of the same boot, or the same one started again.
         forget_earlier_boot(&station(root.path(), "boot-1").1);
         assert!(there());
-        // `/run` goes with a boot; where it does not, the identity tells.
+        // `/run` goes with a boot; where it does not, the identity shows it.
         forget_earlier_boot(&station(root.path(), "boot-2").1);
         assert!(!there());
     }

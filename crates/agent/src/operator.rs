@@ -1,4 +1,4 @@
-//! The drain request of a person with a shell: where it stands and by which rule it is read, for the program that writes
+//! The drain request of a person with a shell: where it is and by which rule it is read, for the program that writes
 //! it and the agent that serves it.
 //!
 //! Not here: what it says. It orders something, and may be written by any program of that person: so it is held to the

@@ -108,7 +108,7 @@ where
     turns((core, first), hands, inbox, station, troubles, Some(watchdog)).await
 }
 
-/// [`run`] for a second core of an agent, polled in the task of the first: that one's watchdog file tells of both.
+/// [`run`] for a second core of an agent, polled in the task of the first: that one's watchdog file covers both.
 ///
 /// # Errors
 /// The first effect that could not be performed.
@@ -150,7 +150,7 @@ where
     let mut effects = Effects::new(troubles.clone(), clock);
     effects.perform(&mut hands, first).await?;
     loop {
-        // Beside what the kernel tells: it costs nothing, and not every kernel tells.
+        // Beside what the kernel reports: it costs nothing, and not every kernel does.
         clock.look();
         let now = *boots.borrow();
         if now != booted_at {

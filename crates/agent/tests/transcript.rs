@@ -299,7 +299,7 @@ async fn d_p3_large_members_travel_in_files_with_all_their_digits() {
     }
 }
 
-/// Section 6, the second publisher: what ours tells a subscriber that comes back, and what the reference's holds in the end.
+/// Section 6, the second publisher: what ours sends to a subscriber that comes back, and what the reference's holds in the end.
 #[tokio::test]
 async fn d_p1_a_key_that_went_while_the_publisher_was_away_is_gone() {
     let place = Place::new();

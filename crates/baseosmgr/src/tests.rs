@@ -83,7 +83,7 @@ impl Device {
         running.join_next().await.unwrap().unwrap().unwrap();
     }
 
-    /// Kills the agent where it stands.
+    /// Kills the agent where it is.
     async fn kill(&mut self) {
         let (_stopper, mut running) = self.agent.take().unwrap();
         running.shutdown().await;
@@ -106,7 +106,7 @@ impl Device {
         self.put("zedkube", "global", &NodeDrainStatus { status, requested_by });
     }
 
-    /// zedkube answers the request that stands.
+    /// zedkube answers the open request.
     async fn answer(&self, status: DrainStatus) -> NodeDrainRequest {
         self.answer_as(status, false).await
     }

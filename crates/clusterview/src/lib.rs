@@ -1,7 +1,7 @@
 //! What the elected node reports of its cluster, and what this node follows of it: election, statistics, applications
 //! and their logs, deletion of replaced control-plane nodes. Runs beside the drain, each duty restarted alone.
 //!
-//! Who may call: `zedkube`, which runs it beside its core and tells it by channels what it needs of that. Not here:
+//! Who may call: `zedkube`, which runs it beside its core and passes to it by channels what it needs of that. Not here:
 //! anything that a drain waits for, but the hand-over of the lease (`leader::Door`). Published in zedkube's name.
 //! Sources: spec/agents.md 4.9 to 4.12.
 

@@ -39,6 +39,18 @@ pub enum Error {
     Name(#[from] BadName),
 }
 
+/// What was asked for; `None` when there is no such object, or no such kind.
+///
+/// # Errors
+/// All but 404.
+pub fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// One of them is in each text of a TLS fault: the libraries give no other sign that is common to all.
 const TLS_WORDS: [&str; 8] = [
     "certificate",
@@ -105,6 +117,11 @@ impl Error {
             Class::Transient | Class::Throttle | Class::Budget => true,
             Class::Done | Class::Permanent => false,
         }
+    }
+
+    /// Whether there is no such object, or no such kind (404).
+    pub fn is_not_found(&self) -> bool {
+        matches!(self.reply(), Reply::NotFound { .. })
     }
 
     /// Whether somebody else wrote the object first (409).

@@ -13,7 +13,7 @@ use kube::core::request::Error as Unaskable;
 
 use crate::names::APP_NAMESPACE;
 use crate::nodes::FIELD_MANAGER;
-use crate::{Cluster, Error, Reply};
+use crate::{Cluster, Error, Reply, found};
 
 /// The time that one call may take. Short against the deadlines of an election: several tries must have room in them.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -38,11 +38,7 @@ fn leases() -> Request {
 /// Those of [`Cluster`].
 pub async fn read(cluster: &Cluster, name: &str) -> Result<Option<Lease>, Error> {
     let what = format!("read lease {APP_NAMESPACE}/{name}");
-    match cluster.ask_within(CALL_LIMIT, &what, leases().get(name, &GetParams::default())).await {
-        Ok(lease) => Ok(Some(lease)),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    found(cluster.ask_within(CALL_LIMIT, &what, leases().get(name, &GetParams::default())).await)
 }
 
 /// Writes the lease; one without a version is created. `verb` is what is done, for errors.

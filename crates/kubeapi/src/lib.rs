@@ -27,7 +27,7 @@ pub mod trial;
 pub mod watch;
 
 pub use client::Cluster;
-pub use error::Error;
+pub use error::{Error, found};
 pub use names::{NodeName, PodRef, PodUid, listed};
 pub use reply::{Reach, Reply};
 pub use target::Target;

@@ -19,6 +19,10 @@ pub fn is_server(has: impl Fn(&str) -> bool) -> bool {
 
 /// The annotation of a Node that says whose cordon it is.
 pub const OWNER_ANNOTATION: &str = "pillar-rs/cordon-owner";
+/// The annotation of a Longhorn volume of which another copy was asked for because its last one is on a node that leaves.
+pub const COPY_ANNOTATION: &str = "pillar-rs/last-copy";
+/// The annotation of a Node that says which volumes had a copy there before it went down, and which of them were whole.
+pub const VOLUMES_ANNOTATION: &str = "pillar-rs/volumes-before";
 /// The label of a node that carries no workloads.
 pub const TIE_BREAKER_LABEL: &str = "tie-breaker-node";
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::Resource as _;
-use kube::api::{DeleteParams, GetParams, ListParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, ListParams, PatchParams, Preconditions};
 use kube::core::Request;
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,6 +24,11 @@ use crate::objects::{Raw, condition, items, text, time};
 pub const UUID_LABEL: &str = "node-uuid";
 /// The name under which the server remembers what we wrote (`metadata.managedFields`).
 pub const FIELD_MANAGER: &str = "pillar-rs";
+
+/// A patch in that name.
+pub fn signed() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -34,7 +34,8 @@ impl Settling {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a time limit of calls, as everywhere in this crate")]
-fn now() -> Instant {
+/// The time, by which calls are limited.
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 

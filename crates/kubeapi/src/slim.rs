@@ -16,6 +16,8 @@ use serde::de::IgnoredAny;
 
 use crate::watch::Object;
 
+pub mod longhorn;
+
 macro_rules! slim {
     ($($(#[$about:meta])+ $name:ident { $($(#[$of:meta])* $member:ident: $kind:ty,)+ })+) => { $(
         $(#[$about])+
@@ -80,6 +82,7 @@ slim! {
     /// How a pod is.
     PodStatus {
         phase: Option<String>,
+        start_time: Option<Time>,
         conditions: Option<Vec<Condition>>,
         container_statuses: Option<Vec<ContainerStatus>>,
         init_container_statuses: Option<Vec<ContainerStatus>>,

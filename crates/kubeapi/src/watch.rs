@@ -4,7 +4,6 @@
 //! own watcher is not used because it hides replies and reads no Retry-After.
 
 use std::fmt::Debug;
-use std::pin::Pin;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt};
@@ -12,13 +11,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ListParams, WatchParams};
 use kube::core::{ObjectList, Request, WatchEvent};
 use serde::de::DeserializeOwned;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
 use crate::client::{self, Cluster, Question};
 use crate::error::Error;
 use crate::pace::Pace;
 use crate::reply::Reply;
+use crate::settling::now;
 
 /// How long the server is asked to keep one watch open. Short, since a dead connection is noticed only
 /// [`MARGIN`] after it.
@@ -48,6 +48,11 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// All objects of the collection at `path`.
+    pub fn all(what: impl Into<String>, path: String) -> Self {
+        Self { what: what.into(), path, fields: None, labels: None }
+    }
+
     /// All objects of one moment, read from the store page by page. When later pages have become too old meanwhile,
     /// everything is read in one call.
     ///
@@ -161,8 +166,8 @@ struct Follower<K> {
     tries: u32,
     /// Wait before the next call.
     rest: Option<Duration>,
-    /// Ends [`QUIET`] after anything was heard of the collection.
-    quiet: Pin<Box<Sleep>>,
+    /// [`QUIET`] after anything was heard of the collection.
+    quiet: Instant,
     at: At<K>,
 }
 
@@ -198,7 +203,7 @@ where
         troubled: false,
         tries: 0,
         rest: None,
-        quiet: Box::pin(sleep(QUIET)),
+        quiet: now() + QUIET,
         at: At::List(None),
     };
     stream::unfold(follower, |mut follower| async move {
@@ -242,7 +247,7 @@ impl<K: Object> Follower<K> {
                             self.at = At::Open { version, events };
                             if std::mem::take(&mut self.troubled) {
                                 // An error is no silence: what has changed meanwhile is still to come.
-                                self.quiet = Box::pin(sleep(QUIET));
+                                self.quiet = now() + QUIET;
                                 return News::Recovered;
                             }
                         }
@@ -254,13 +259,8 @@ impl<K: Object> Follower<K> {
                     }
                 }
                 At::Open { version, mut events } => {
-                    let next = timeout(self.manner.slot + MARGIN, events.next());
-                    let next = tokio::select! {
-                        biased;
-                        next = next => next.ok(),
-                        () = &mut self.quiet => None,
-                    };
-                    match next {
+                    let until = self.quiet.min(now() + self.manner.slot + MARGIN);
+                    match timeout_at(until, events.next()).await.ok() {
                         None => self.list_again("silent"),
                         Some(None) => {
                             // The end of a slot or a cut: both continue where they were, after a short rest, so that
@@ -329,7 +329,7 @@ impl<K: Object> Follower<K> {
     /// Something of the collection was heard.
     fn hears(&mut self) {
         self.tries = 0;
-        self.quiet = Box::pin(sleep(QUIET));
+        self.quiet = now() + QUIET;
     }
 
     fn keep(&mut self, old: String, object: &K, events: BoxStream<'static, Result<WatchEvent<K>, Error>>) {

@@ -17,12 +17,12 @@ pub mod node;
 pub mod plan;
 pub mod preflight;
 pub mod progress;
+pub mod storage;
 
 pub use calls::pods;
 pub use changes::{Watched, until_changed, until_stirred};
 pub use drain::{DrainOrder, drain};
-pub use engine::{Limit, PodAction, Rules, StickyAction, VolumeAction};
-pub use leave::last_of_volume;
+pub use engine::{Limit, NeverReadyAction, PodAction, Rules, StickyAction, VolumeAction};
 pub use machines::Policy as MachinePolicy;
 pub use machines::rules::MachineState;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
@@ -30,4 +30,6 @@ pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine, T
 pub use preflight::{Refusal, preflight};
 pub use progress::{
     BlockCode, Blocker, Counts, Left, MachineShown, Marks, Outcome, Phase, Progress, Remaining, Subject,
+    VolumeWait,
 };
+pub use storage::last_of_volume;

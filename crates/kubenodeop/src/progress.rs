@@ -30,6 +30,8 @@ pub struct Progress {
     /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`; by the claim alone while
     /// attachments have not been heard of; with `, over its 600 s` when they are late.
     pub volumes: Vec<String>,
+    /// Volumes with no healthy copy elsewhere, or none anywhere.
+    pub storage: Vec<VolumeWait>,
     /// What stays or went in another way than by eviction and proof, because a rule says so.
     pub left: Vec<Left>,
     /// When the attempt is expected to be done, where that can be told.
@@ -69,6 +71,8 @@ pub struct Marks {
     pub tier: Option<(Tier, Mono)>,
     /// Since when volumes are waited for.
     pub volumes: Option<Mono>,
+    /// Since when nothing but the storage is waited for.
+    pub storage: Option<Mono>,
     /// Pods that have been held for longer than half a minute, and since when they are being asked to leave. At
     /// most 64.
     pub pods: BTreeMap<PodUid, Mono>,
@@ -77,6 +81,21 @@ pub struct Marks {
     /// Claims (namespace, name) of all pods that leave or have left, also in an earlier attempt: their volumes have
     /// to be detached whoever finds the pods gone.
     pub claims: BTreeSet<(String, String)>,
+}
+
+/// A volume with a copy here and no healthy one elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeWait {
+    /// As `shop/data (pvc-1)`.
+    pub volume: String,
+    /// What is the matter with it.
+    pub words: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// How far a copy elsewhere is rebuilt.
+    pub percent: Option<u8>,
+    /// The node where it is attached, or empty.
+    pub attached: String,
 }
 
 /// Something that a rule lets pass, in words and by name; never silently.
@@ -116,6 +135,8 @@ pub enum Phase {
     Draining,
     /// None is left; volumes of those that have left are being detached.
     Detaching,
+    /// None is left; a volume has its last healthy copy here, or that is not known.
+    Storage,
     /// None is left as far as we know; the lists that prove it are being read.
     Proving,
 }
@@ -247,6 +268,18 @@ step::named! {
         SlowToEnd = "slow-to-end",
         /// A disruption budget has no room and will not get any by itself.
         BudgetStuck = "budget-stuck",
+        /// Longhorn keeps its instance manager, or it is needed to copy volumes.
+        StorageManager = "storage-manager",
+        /// The last healthy copy of a volume is here, and another is made while the pod uses it.
+        Copying = "copying",
+        /// The last healthy copy of a volume is here, and none comes elsewhere by itself.
+        LastCopy = "last-copy",
+        /// The last healthy copy of a volume is here, as it can have one only.
+        StrictLocal = "strict-local",
+        /// The last healthy copy of a volume is here, and all other nodes that could take one are cordoned.
+        AllCordoned = "all-nodes-cordoned",
+        /// The last healthy copy of a volume is here, and no other node has room for one.
+        NoRoom = "no-room-for-copy",
         /// Its workload comes back to this node again and again.
         Sticky = "sticky",
         /// It has been asked to leave for longer than its limit.
@@ -265,14 +298,19 @@ impl BlockCode {
     pub(crate) const fn rank(self) -> u8 {
         match self {
             Self::Unauthorized | Self::Refused | Self::Webhook | Self::CannotMove => 0,
-            Self::BudgetStuck => 1,
+            Self::BudgetStuck
+            | Self::StorageManager
+            | Self::LastCopy
+            | Self::StrictLocal
+            | Self::AllCordoned
+            | Self::NoRoom => 1,
             Self::ManyBudgets => 2,
             Self::NoOtherNode => 3,
             Self::Sticky => 4,
             Self::OverTime => 5,
             Self::SlowToEnd | Self::Moving => 6,
             Self::NamespaceEnding => 7,
-            Self::Budget => 8,
+            Self::Budget | Self::Copying => 8,
             Self::ApiTrouble => 9,
             Self::Throttled => 10,
         }
@@ -284,6 +322,28 @@ impl BlockCode {
         match self {
             Self::Budget => {
                 return format!("wait until the budget allows a disruption, or add a replica: {budgets} shows its pods");
+            }
+            Self::Copying => {
+                return "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is".to_owned();
+            }
+            Self::LastCopy => {
+                return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or name it in \
+                        `last_copy_pass` of the limits file"
+                    .to_owned();
+            }
+            Self::StrictLocal => {
+                return "stop what uses it and set another dataLocality, or name it in `last_copy_pass` of the limits \
+                        file"
+                    .to_owned();
+            }
+            Self::AllCordoned => return "uncordon one other node: `kubectl uncordon <node>`".to_owned(),
+            Self::NoRoom => {
+                return "make room on another node, or fit its tags: `kubectl -n longhorn-system get \
+                        nodes.longhorn.io`"
+                    .to_owned();
+            }
+            Self::StorageManager => {
+                return format!("see the volumes under Storage; then `kubectl -n {namespace} get pdb {name}`");
             }
             // All its pods are Ready, or cannot be counted: see `held::is_stuck`.
             Self::BudgetStuck => {

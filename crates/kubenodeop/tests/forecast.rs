@@ -92,7 +92,8 @@ async fn meets(sim: &Sim, cluster: &Cluster, expected: &Met) {
     node::cordon(cluster, &n1(), "uuid-1", &owner).await.unwrap();
     let (sender, mut progress) = watch::channel(Progress::default());
     let (rules, marks) = (Rules::default(), Marks::default());
-    let order = DrainOrder { node: n1(), device_uuid: "uuid-1".to_owned(), owner, rules, marks };
+    let (node, device_uuid) = (n1(), "uuid-1".to_owned());
+    let order = DrainOrder { node, device_uuid, owner, rules, copies: std::sync::Arc::default(), marks };
     let settled = progress.wait_for(|it| {
         let seen: Met = it.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
         let counts = it.counts;

@@ -38,6 +38,8 @@ pub struct SimConfig {
     pub detach_time: Duration,
     /// From one phase of a migration to the next, and from the mark of an eviction to its migration.
     pub phase_time: Duration,
+    /// What a rebuild of a replica takes.
+    pub rebuild_time: Duration,
     /// From one renewal of its lease by a kubelet to the next.
     pub renew_every: Duration,
     /// From a node's power off to the taints of a node that cannot be reached.
@@ -57,6 +59,7 @@ impl Default for SimConfig {
             start_time: Duration::from_millis(200),
             detach_time: Duration::from_millis(200),
             phase_time: Duration::from_millis(200),
+            rebuild_time: Duration::from_secs(2),
             renew_every: Duration::from_secs(10),
             unreachable_after: Duration::from_secs(40),
             stale_taints: false,

@@ -128,6 +128,13 @@ async fn patches_of_other_kinds_are_refused_in_words() {
         (code, &made["kind"], &made["apiVersion"]),
         (201, &json!("Volume"), &json!("longhorn.io/v1beta2"))
     );
+    let (code, group) = send(&sim, "GET", "/apis/longhorn.io", JSON, &json!({})).await;
+    assert_eq!((code, &group["preferredVersion"]["version"]), (200, &json!("v1beta2")));
+    assert_eq!(
+        send(&sim, "GET", "/apis/kubevirt.io", JSON, &json!({})).await.0,
+        404,
+        "nothing of it is there"
+    );
     let uri = format!("{custom}/v");
     assert_eq!(send(&sim, "PATCH", &uri, STRATEGIC, &json!({})).await.0, 415);
     assert_eq!(send(&sim, "PATCH", &uri, MERGE, &json!({ "spec": { "x": 1 } })).await.0, 200);

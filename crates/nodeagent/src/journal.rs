@@ -1,4 +1,4 @@
-//! What a restart of this agent within one boot goes on from. It lies in `/run`, so a boot ends it.
+//! What a restart of this agent within one boot continues from. It lies in `/run`, so a boot ends it.
 //!
 //! Not here: what outlives the boot (`reasons`).
 

@@ -13,8 +13,8 @@
 //!
 //! | What is kept | Where | Why there |
 //! |---|---|---|
-//! | the operation that is latched, and how the last boot ended | `/run/nodeagent/journal.json` | a restart of this agent goes on with it; a boot ends it |
-//! | why this boot ends | `/persist/reboot-reason` and its neighbours | the next boot tells it |
+//! | the operation that is latched, and how the last boot ended | `/run/nodeagent/journal.json` | a restart of this agent continues with it; a boot ends it |
+//! | why this boot ends | `/persist/reboot-reason` and its neighbours | the next boot reports it |
 //!
 //! Source of the rules: spec agents.md 2.
 

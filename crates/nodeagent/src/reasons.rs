@@ -48,7 +48,7 @@ pub(crate) fn read(bus: &Bus) -> Result<Stored, Error> {
     })
 }
 
-/// What the machine tells by itself. Disks and watchdog are not asked yet.
+/// What the machine says by itself. Disks and watchdog are not asked yet.
 pub(crate) fn evidence(bus: &Bus) -> Evidence {
     Evidence { first_boot: bus.path(FIRST_BOOT).exists(), ..Evidence::default() }
 }

@@ -13,11 +13,11 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Resource;
-use kube::api::{GetParams, Patch, PatchParams};
+use kube::api::{GetParams, Patch};
 use kube::core::ObjectList;
 use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
-use kubeapi::nodes::{self, FIELD_MANAGER};
+use kubeapi::nodes::{self, signed};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
@@ -126,12 +126,9 @@ pub async fn follow(cluster: &Cluster, newest: &watch::Sender<Option<Box<Held>>>
 /// Each change of the Lease, `None` for a deleted one. What cannot be used as a record is a change too: readers then ask
 /// for the Lease itself.
 fn changes(cluster: &Cluster, seed: u64) -> impl Stream<Item = Option<Box<Held>>> + Send + use<> {
-    let scope = Scope {
-        what: format!("lease {APP_NAMESPACE}/{LEASE}"),
-        path: Lease::url_path(&(), Some(APP_NAMESPACE)),
-        fields: Some(format!("metadata.name={LEASE}")),
-        labels: None,
-    };
+    let all = Lease::url_path(&(), Some(APP_NAMESPACE));
+    let only = Some(format!("metadata.name={LEASE}"));
+    let scope = Scope { fields: only, ..Scope::all(format!("lease {APP_NAMESPACE}/{LEASE}"), all) };
     let manner = Manner { slot: SLOT, ..Manner::default() };
     follow_in::<Lease>(cluster.clone(), scope, manner, seed).filter_map(|news| {
         std::future::ready(
@@ -216,12 +213,8 @@ pub struct Looked {
     pub servers: Vec<ServerNode>,
 }
 
-fn scope(what: &str, path: String) -> Scope {
-    Scope { what: what.to_owned(), path, fields: None, labels: None }
-}
-
 fn nodes_scope() -> Scope {
-    scope("nodes", Node::url_path(&(), None))
+    Scope::all("nodes", Node::url_path(&(), None))
 }
 
 /// All nodes of one moment for a reader that stays for no time: the kubelets' signs of life take 40 s, so nobody counts
@@ -264,9 +257,8 @@ pub async fn mark(cluster: &Cluster, node: &Named, text: Option<&str>) -> Result
     let patch = Patch::Merge(json!({ "metadata": {
         "resourceVersion": node.version, "annotations": { IGNORE_ANNOTATION: text },
     } }));
-    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let what = format!("mark node {name}");
-    match cluster.ask_within::<Item>(CALL_LIMIT, &what, nodes::api().patch(name, &how, &patch)).await {
+    match cluster.ask_within::<Item>(CALL_LIMIT, &what, nodes::api().patch(name, &signed(), &patch)).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_conflict() => Ok(false),
         Err(error) => Err(silent(&error)),
@@ -279,7 +271,7 @@ pub async fn mark(cluster: &Cluster, node: &Named, text: Option<&str>) -> Result
 /// No answer.
 pub async fn look(cluster: &Cluster, pulses: &mut Pulses, now: Mono) -> Result<Looked, Trouble> {
     let (nodes, kubelets) =
-        (nodes_scope(), scope("leases of kubelets", Lease::url_path(&(), Some(KUBELETS))));
+        (nodes_scope(), Scope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS))));
     let (nodes, kubelets): (ObjectList<Item>, ObjectList<Known>) =
         futures::try_join!(nodes.list_all(cluster), kubelets.list_all(cluster)).map_err(|it| silent(&it))?;
     pulses.take(now, kubelets.items);

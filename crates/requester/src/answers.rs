@@ -73,7 +73,7 @@ impl LatestAnswers {
 
     /// What the request waits for, for a person.
     pub fn words(&self, own: &Own) -> String {
-        // Not how many pods are left: this goes to a file on disk, and NodeDrainProgress tells it.
+        // Not how many pods are left: this goes to a file on disk, and NodeDrainProgress shows it.
         let of_ours = self.status.filter(|it| own.id.is_some_and(|id| id.by == it.requested_by));
         let of_ours = of_ours.filter(|_| self.progress.is_none()).map(|it| it.status);
         match self.answer(own).map(|answer| answer.status).or(of_ours) {

@@ -109,7 +109,7 @@ pub enum Verdict {
     Failed(String),
     /// Nothing is known of zedkube: wait for a word, but not for ever.
     Silent,
-    /// Our request stands and zedkube is at work on nothing: wait, but not for ever.
+    /// Our request is open and zedkube is at work on nothing: wait, but not for ever.
     Unanswered(DrainStatus),
     /// A status that this version does not know: wait, and say so.
     Stranger(u8),
@@ -146,12 +146,12 @@ pub fn is_used(
     forced.is_some_and(|it| completes(it, by)) && own.is_none_or(|own| heard.has_forced(own))
 }
 
-/// Whether a forced status lets the operation in the name of `by` go on without a drain.
+/// Whether a forced status lets the operation in the name of `by` continue without a drain.
 pub fn completes(forced: NodeDrainStatus, by: Requester) -> bool {
     forced.status == DrainStatus::Complete && serves(forced, by)
 }
 
-/// What a request was told.
+/// What a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestAnswer {
     /// Nothing final yet.
@@ -167,7 +167,7 @@ pub enum RequestAnswer {
     Failed,
 }
 
-/// What an answer tells its request.
+/// What an answer means for its request.
 pub fn told(answer: &Answer) -> RequestAnswer {
     if answer.status == DrainStatus::Complete {
         RequestAnswer::Complete { skip: answer.skip.clone(), forced: answer.forced }

@@ -19,7 +19,7 @@ pub fn defaults() -> Result<ConfigItemValueMap, topics::Error> {
     go_json::from_slice(DEFAULTS.as_bytes())
 }
 
-/// `defaults` with what the controller has set. A value that makes no sense leaves the one in `last`, and is told
+/// `defaults` with what the controller has set. A value that makes no sense leaves the one in `last`, and is reported
 /// with its name, what was found and what is kept, as is a name that does not exist.
 pub fn apply(
     defaults: &ConfigItemValueMap,

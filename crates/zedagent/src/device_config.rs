@@ -72,9 +72,9 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Nothing of this member is told in a fault.
+/// Nothing of this member is reported in a fault.
 const SECRET: &str = "encryptedClusterToken";
-/// Only the first ones are told, and how many more there are: a config may be nothing but faults.
+/// Only the first ones are reported, and how many more there are: a config may be nothing but faults.
 pub const MOST_FAULTS: usize = 100;
 
 /// Reads a config.

@@ -19,7 +19,7 @@ const fn path(op: DeviceOp) -> &'static str {
     }
 }
 
-/// The counters that were carried out last. One that makes no sense counts as none, and is told.
+/// The counters that were carried out last. One that makes no sense counts as none, and is reported.
 pub(crate) fn counters(bus: &Bus) -> Result<BTreeMap<DeviceOp, DeviceOpsCmd>, Error> {
     let mut counters = BTreeMap::new();
     for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {

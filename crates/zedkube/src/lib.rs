@@ -67,7 +67,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         let sites = site::Sites::open(&station, &troubles, &limits)?;
         let work = Work::new(cluster.clone(), station.clone(), limits.clone(), target.clone(), lease.clone());
         let opened = shell::Shell::open(&station, work.clone(), tasks, door)?;
-        let updates = Box::new(k3s::Updates::open(&station, &limits, work, cluster.clone(), target.clone())?);
+        let updates = Box::new(k3s::Updates::open(&station, &limits, work)?);
         Ok((inbox, membership, sites, updates, opened))
     };
     let Some((inbox, membership, sites, updates, (mut shell, earlier))) =

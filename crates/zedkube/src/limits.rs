@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clusterview::lease::Times;
 use kubenodeop::node::gate;
-use kubenodeop::{Limit, MachinePolicy, PodAction, Rules, StickyAction, VolumeAction};
+use kubenodeop::{Limit, MachinePolicy, NeverReadyAction, PodAction, Rules, StickyAction, VolumeAction};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
 use serde::de::Error as _;
@@ -46,7 +46,7 @@ agent::limits! {
         /// Pause between two tries to cordon.
         cordon_pause, cordon_pause_ms = 5_000;
         /// Least time between the starts of two drains.
-        drain_gap, drain_gap_ms = 6_000;
+        drain_gap, drain_gap_ms = 7_000;
         /// Pause between two attempts to drain.
         drain_pause, drain_pause_ms = 300_000;
         /// Least time between the two lists that prove the node empty.
@@ -60,6 +60,8 @@ agent::limits! {
         gate_devices_limit, gate_devices_limit_ms = 60_000;
         /// How long all that must hold before a cordon of an earlier boot is removed.
         gate_hold, gate_hold_ms = 5_000;
+        /// How long degraded volumes hold the turn of the node after a boot.
+        gate_degraded_hold, gate_degraded_hold_ms = 600_000;
         /// How long the lease must have been renewed before stale taints are removed.
         stale_taints, stale_taints_ms = 60_000;
         /// Least time between two writes of NodeDrainProgress, but for a change of status or answer.
@@ -108,6 +110,11 @@ agent::limits! {
         /// What is done about a pod that is over its time: `wait`, `give-up` or `delete`.
         #[serde(deserialize_with = "words::pod_limit_then")]
         pod_limit_then: PodAction = Rules::default().pod.then;
+        /// How long a pod that was never Ready may be held by a budget, from its first eviction call; 0 for no limit.
+        never_ready_hold_ms: u64 = 600_000;
+        /// What is done about it then: `wait` or `delete`.
+        #[serde(deserialize_with = "words::never_ready_then")]
+        never_ready_then: NeverReadyAction = Rules::default().never_ready.then;
         /// How long one tier may take, from the end of the one before it; 0 for no limit.
         tier_limit_ms: u64 = 0;
         /// What is done about the pods of a tier that is over its time: `wait`, `give-up` or `delete`.
@@ -118,6 +125,14 @@ agent::limits! {
         /// What is done about volumes that are over their time: `wait`, `give-up` or `go-on`.
         #[serde(deserialize_with = "words::volumes_limit_then")]
         volumes_limit_then: VolumeAction = Rules::default().volumes.then;
+        /// How long a node with the last healthy copy of a volume is kept, from when nothing else is waited for; 0 for no
+        /// limit.
+        last_copy_limit_ms: u64 = 0;
+        /// What is done then: `wait`, `give-up` or `go-on`.
+        #[serde(deserialize_with = "words::last_copy_then")]
+        last_copy_then: VolumeAction = Rules::default().last_copy.then;
+        /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go down with the node.
+        last_copy_pass: Vec<String> = Vec::new();
         /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
         #[serde(deserialize_with = "words::sticky_then")]
         sticky_then: StickyAction = Rules::default().sticky;
@@ -140,8 +155,11 @@ impl Limits {
             at_once: usize::try_from(self.evictions_at_once).unwrap_or(usize::MAX),
             proof_gap: self.proof_gap(),
             pod: Limit { after: some(self.pod_limit_ms), then: self.pod_limit_then },
+            never_ready: Limit { after: some(self.never_ready_hold_ms), then: self.never_ready_then },
             tier: Limit { after: some(self.tier_limit_ms), then: self.tier_limit_then },
             volumes: Limit { after: some(self.volumes_limit_ms), then: self.volumes_limit_then },
+            last_copy: Limit { after: some(self.last_copy_limit_ms), then: self.last_copy_then },
+            last_copy_pass: self.last_copy_pass.iter().cloned().collect(),
             sticky: self.sticky_then,
             // A pod that has not come back once is not one that comes back.
             sticky_returns: self.sticky_returns.max(1),
@@ -154,6 +172,7 @@ impl Limits {
         gate::Limits {
             devices: self.gate_devices_limit(),
             hold: self.gate_hold(),
+            degraded: self.gate_degraded_hold(),
             taints: self.stale_taints(),
             ..gate::Limits::default()
         }
@@ -192,7 +211,7 @@ fn some(limit_ms: u64) -> Option<Duration> {
 
 /// The words of members; one that nobody knows is refused with the member and the words known.
 mod words {
-    use super::{Deserializer, MachinePolicy, PodAction, StickyAction, VolumeAction, word};
+    use super::{Deserializer, MachinePolicy, NeverReadyAction, PodAction, StickyAction, VolumeAction, word};
 
     const POD: [(&str, PodAction); 3] =
         [("wait", PodAction::Wait), ("give-up", PodAction::GiveUp), ("delete", PodAction::Delete)];
@@ -207,6 +226,9 @@ mod words {
     const STICKY: [(&str, StickyAction); 3] =
         [("leave", StickyAction::Leave), ("wait", StickyAction::Wait), ("give-up", StickyAction::GiveUp)];
 
+    const NEVER_READY: [(&str, NeverReadyAction); 2] =
+        [("wait", NeverReadyAction::Wait), ("delete", NeverReadyAction::Delete)];
+
     macro_rules! members {
         ($($member:ident: $kind:ty = $words:ident),+ $(,)?) => { $(
             pub(super) fn $member<'de, D: Deserializer<'de>>(text: D) -> Result<$kind, D::Error> {
@@ -217,8 +239,10 @@ mod words {
 
     members! {
         pod_limit_then: PodAction = POD,
+        never_ready_then: NeverReadyAction = NEVER_READY,
         tier_limit_then: PodAction = POD,
         volumes_limit_then: VolumeAction = VOLUME,
+        last_copy_then: VolumeAction = VOLUME,
         sticky_then: StickyAction = STICKY,
         machines_policy: MachinePolicy = MACHINES,
     }
@@ -272,7 +296,10 @@ mod tests {
     fn d15_each_limit_has_its_time_and_its_action() {
         let rules = read(
             r#"{"pod_limit_ms":1000,"pod_limit_then":"delete","tier_limit_ms":2000,"tier_limit_then":"give-up",
-                "volumes_limit_ms":3000,"volumes_limit_then":"wait","sticky_then":"give-up","sticky_returns":5,"machines_policy":"migrate-or-hold",
+                "volumes_limit_ms":3000,"volumes_limit_then":"wait","last_copy_limit_ms":4000,
+                "last_copy_then":"go-on","never_ready_hold_ms":5000,"never_ready_then":"delete",
+                "last_copy_pass":["shop/data"],"sticky_then":"give-up","sticky_returns":5,
+                "machines_policy":"migrate-or-hold",
                 "evictions_at_once":7,"proof_gap_ms":4000}"#,
         )
         .unwrap()
@@ -283,8 +310,11 @@ mod tests {
             at_once: 7,
             proof_gap: Duration::from_secs(4),
             pod: Limit { after: after(1), then: PodAction::Delete },
+            never_ready: Limit { after: after(5), then: NeverReadyAction::Delete },
             tier: Limit { after: after(2), then: PodAction::GiveUp },
             volumes: Limit { after: after(3), then: VolumeAction::Wait },
+            last_copy: Limit { after: after(4), then: VolumeAction::GoOn },
+            last_copy_pass: ["shop/data".to_owned()].into(),
             sticky: StickyAction::GiveUp,
             sticky_returns: 5,
             machines: MachinePolicy::MigrateOrHold,

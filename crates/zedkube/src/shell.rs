@@ -19,7 +19,7 @@ use tracing::{error, warn};
 
 use crate::core::{Author, Effect, Event, Force, K3sHold, SiteHold};
 use crate::log::say;
-use crate::work::Work;
+use crate::work::{Work, pass_on};
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, requests};
 use clusterview::leader::Door;
 use kubeapi::Target;
@@ -185,27 +185,13 @@ impl Shell {
     }
 
     /// What a whole-site operation holds this node to, and each change of it.
-    pub(crate) fn follow_site(&mut self, mut hold: watch::Receiver<SiteHold>) {
-        self.tasks.events("follow the whole-site operation", move |outbox| async move {
-            while hold.changed().await.is_ok() {
-                let now = hold.borrow_and_update().clone();
-                if !outbox.send(Event::Site(now)).await {
-                    return;
-                }
-            }
-        });
+    pub(crate) fn follow_site(&mut self, hold: watch::Receiver<SiteHold>) {
+        self.tasks.events("follow the whole-site operation", |outbox| pass_on(hold, outbox, Event::Site));
     }
 
     /// What an update of k3s says of this node, and each change of it.
-    pub(crate) fn follow_k3s(&mut self, mut hold: watch::Receiver<K3sHold>) {
-        self.tasks.events("follow the update of k3s", move |outbox| async move {
-            while hold.changed().await.is_ok() {
-                let now = hold.borrow_and_update().clone();
-                if !outbox.send(Event::K3s(now)).await {
-                    return;
-                }
-            }
-        });
+    pub(crate) fn follow_k3s(&mut self, hold: watch::Receiver<K3sHold>) {
+        self.tasks.events("follow the update of k3s", |outbox| pass_on(hold, outbox, Event::K3s));
     }
 
     /// Asks the keeper of our turn, who starts with the first question.

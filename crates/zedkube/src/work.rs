@@ -4,6 +4,7 @@
 //! and the next piece looks again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::{Outbox, Station};
@@ -25,6 +26,7 @@ use outage::spare::spare;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{NodeDrainRequest, TurnWord};
+use tracing::{info, warn};
 
 use crate::core::{Away, Done, Event, Failure, Grant, Hindered, Learned, NodeLook, RemainingPod, RunId};
 use crate::limits::Limits;
@@ -49,6 +51,8 @@ pub(crate) struct Work {
     lease: Newest,
     /// What this node says of its turn to its peers.
     says: Arc<watch::Sender<TurnWord>>,
+    /// Copies of volumes that were asked for may have to be taken back. A run before this one may have asked.
+    copies: Arc<AtomicBool>,
 }
 
 impl Work {
@@ -61,7 +65,7 @@ impl Work {
     ) -> Self {
         // Who takes no turns needs none.
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
-        Self { cluster, station, limits, target, lease, says }
+        Self { cluster, station, limits, target, lease, says, copies: Arc::new(AtomicBool::new(true)) }
     }
 
     /// What this node says of itself to its peers.
@@ -245,14 +249,21 @@ impl Work {
             }
         };
         let rules = self.limits.rules(limit);
-        let order = DrainOrder { node, device_uuid, owner: self.owner(&request, grant), rules, marks };
+        let order = DrainOrder {
+            node,
+            device_uuid,
+            owner: self.owner(&request, grant),
+            rules,
+            copies: self.copies.clone(),
+            marks,
+        };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {
             let drain = kubenodeop::drain(&self.cluster, &order, || clock.now(), &sender);
             let reach = self.ask_in_trouble(run, receiver.clone(), &outbox);
             let replicas = self.look_for_replicas(run, &order.node, &outbox);
-            let tell = tell(run, receiver, outbox.clone());
+            let tell = pass_on(receiver, outbox.clone(), |newest| Event::Draining(run, Box::new(newest)));
             tokio::pin!(drain, tell);
             tokio::select! {
                 outcome = &mut drain => outcome,
@@ -332,19 +343,19 @@ impl Work {
             absent.map(|path| format!("/{path}")).collect()
         };
         let clock = self.station.clock;
-        let (sender, mut receiver) = watch::channel(Report::default());
-        let told = async {
-            while receiver.changed().await.is_ok() {
-                let newest = receiver.borrow_and_update().clone();
-                if !outbox.send(event(newest)).await {
-                    return;
-                }
-            }
-        };
+        let (sender, receiver) = watch::channel(Report::default());
         tokio::select! {
             () = boot::watch_over(&self.cluster, &boot, missing, || clock.now(), &sender) => {}
-            () = told => {}
+            () = pass_on(receiver, outbox, event) => {}
         }
+    }
+
+    /// The version of k3s as the kubelet of our node reports it.
+    pub(crate) async fn kubelet_version(self) -> Result<String, String> {
+        let (node, device_uuid) = self.target.get()?;
+        let node = nodes::own(&self.cluster, &node, &device_uuid).await.map_err(|error| error.line())?;
+        let info = node.status.and_then(|it| it.node_info);
+        info.map(|it| it.kubelet_version).ok_or_else(|| "the node says nothing of its kubelet".to_owned())
     }
 
     fn boot(&self) -> Result<Boot, String> {
@@ -397,6 +408,19 @@ impl Work {
         if !facts.our_cordon_goes(&self.station.boot_id, gate_open) {
             return Ok(NodeLook::NotReady);
         }
+        // First, so that a restart in between does it again. A copy too many is no reason to keep the node.
+        let copies = self.copies.swap(false, Ordering::Relaxed);
+        let taken_back = async {
+            if copies { kubenodeop::storage::take_back(&self.cluster, &name).await } else { Ok(Vec::new()) }
+        };
+        match taken_back.await {
+            Ok(volumes) if volumes.is_empty() => {}
+            Ok(volumes) => info!(node = %name, ?volumes, "want no more copies than before the drain"),
+            Err(error) => {
+                self.copies.store(true, Ordering::Relaxed);
+                warn!(node = %name, error = error.line(), "copies of volumes that were asked for stay wanted");
+            }
+        }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
         self.start_machines(&name).await?;
         Ok(NodeLook::Open)
@@ -432,11 +456,15 @@ impl Work {
     }
 }
 
-/// Passes the newest progress on; values in between may be left out.
-async fn tell(run: RunId, mut progress: watch::Receiver<Progress>, outbox: Outbox<Event>) {
-    while progress.changed().await.is_ok() {
-        let newest = progress.borrow_and_update().clone();
-        if !outbox.send(Event::Draining(run, Box::new(newest))).await {
+/// Passes the newest value on; values in between may be left out.
+pub(crate) async fn pass_on<T: Clone, E>(
+    mut values: watch::Receiver<T>,
+    outbox: Outbox<E>,
+    event: impl Fn(T) -> E,
+) {
+    while values.changed().await.is_ok() {
+        let newest = values.borrow_and_update().clone();
+        if !outbox.send(event(newest)).await {
             return;
         }
     }

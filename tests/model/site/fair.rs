@@ -4,8 +4,6 @@
 //! Benign: machines are switched on, the API is reached, calls are answered, a person removes what a person has cordoned,
 //! and for each device by itself as in `crate::fair`; time passes for all alike.
 
-use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use step::Mono;
@@ -14,6 +12,7 @@ use topics::CordonOwner;
 use super::keeper::Keeper;
 use super::steps::Step;
 use super::world::Site;
+use crate::fair::{Fair, Stuck};
 use crate::steps::Action;
 use crate::topics::{ALL, Who};
 
@@ -21,31 +20,16 @@ use crate::topics::{ALL, Who};
 const LONGEST: usize = 20_000;
 const LATEST: Duration = Duration::from_hours(48);
 
-/// States from which the benign run comes to rest.
-#[derive(Debug, Default)]
-pub(crate) struct Fair {
-    good: Mutex<HashSet<u64>>,
-}
-
-/// Why a run does not come to rest.
-#[derive(Debug)]
-pub(crate) struct Stuck {
-    pub(crate) why: String,
-    pub(crate) at: Box<Site>,
-    /// After so many steps.
-    pub(crate) steps: usize,
-}
-
 impl Fair {
     /// Whether the benign run from `site` comes to rest.
-    pub(crate) fn check(&self, site: &Site) -> Result<(), Stuck> {
+    pub(crate) fn check_site(&self, site: &Site) -> Result<(), Stuck<Site>> {
         let mut chain = Vec::new();
         let (mut at, mut took) = (site.clone(), Duration::ZERO);
         let why = loop {
             if let Some(wrong) = &at.wrong {
                 break wrong.clone();
             }
-            if self.good.lock().unwrap_or_else(PoisonError::into_inner).contains(&at.fingerprint) {
+            if self.knows(at.fingerprint) {
                 self.know(chain);
                 return Ok(());
             }
@@ -66,15 +50,6 @@ impl Fair {
             }
         };
         Err(Stuck { why, at: Box::new(at), steps: chain.len() })
-    }
-
-    fn know(&self, chain: Vec<u64>) {
-        self.good.lock().unwrap_or_else(PoisonError::into_inner).extend(chain);
-    }
-
-    /// How many states are known to come to rest.
-    pub(crate) fn states(&self) -> usize {
-        self.good.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 

@@ -1,10 +1,12 @@
-//! What must never happen to a site: more devices out than may be, or a server that goes down while another is off.
+//! What must never happen to a site: more devices out than may be, a server that goes down while another is off, or a
+//! device in the queue whose drain could not start.
 //!
 //! A device is out from its first eviction until it is schedulable again: in the same boot once its cordon is gone, in a
 //! later one once its gate is open besides. Excused is who goes down for a documented reason without a drain, and who
 //! has lost both its entry, by the Lease, and its mark, by a person.
 
 use agent::device::Operation;
+use outage::turn::event::Effect;
 use topics::{CordonOwner, OutageKind};
 
 use super::world::Site;
@@ -40,7 +42,15 @@ impl Site {
         // A person took the mark away, and the entry went with the Lease.
         let unknown = !entry && state.under.node.mark.is_none() && self.left != self.plan.trouble;
 
+        let queues = self.is_queueing(nth);
+        let too_early = queues && !self.members[nth].queues && self.members[nth].state.under.ghost.unfit;
+        if too_early {
+            let name = Self::name(nth);
+            self.wrong.get_or_insert(format!("{name} goes into the queue before its preflight is clean"));
+        }
+
         let member = self.member(nth);
+        member.queues = queues;
         if unknown {
             member.out = None;
         }
@@ -68,6 +78,14 @@ impl Site {
             self.wrong.get_or_insert(format!("{name} goes down, and another server was off before it asked"));
         }
         self.count();
+    }
+
+    /// Whether a write of its keeper puts it into the queue.
+    fn is_queueing(&self, nth: usize) -> bool {
+        let name = Self::name(nth);
+        let call = self.members[nth].keeper.as_ref().and_then(|it| it.call.as_ref());
+        let queues = matches!(call, Some(Effect::Write(_, order)) if order.record.waits(&name));
+        queues && !self.lease.as_ref().is_some_and(|it| it.record.waits(&name))
     }
 
     /// The last look that its nodeagent asks for.

@@ -13,7 +13,9 @@ mod world;
 use std::fmt::Write as _;
 
 use plans::{From, Plan};
-use search::{Report, Trace, Wandered, search, wander};
+use search::{Report, Trace, search, wander};
+
+use crate::wander::Wandered;
 
 /// Fails with the way to a fault.
 fn fail(plan: &Plan, trace: &Trace) -> ! {

@@ -50,7 +50,7 @@ impl Plan {
     pub(crate) fn devices(&self) -> impl Iterator<Item = Scenario> + '_ {
         self.wants.iter().enumerate().map(|(nth, (changes, budget))| {
             let mut device = Scenario::quiet(self.name);
-            device.kube.take_turns = true;
+            (device.kube.take_turns, device.kube.preflight) = (true, true);
             device.with_images = changes.iter().any(|it| matches!(it, Change::Image(_)));
             let others = (0..self.servers).filter(|it| *it != nth).map(Site::name).collect();
             let learned = Learned {
@@ -152,6 +152,10 @@ pub(crate) fn faults() -> Vec<(Plan, &'static str)> {
         (planted(Fault::TurnGate, From::Back, calm, hands), together),
         (planted(Fault::TurnLastLook, From::Rest, released, quiet), together),
         (planted(Fault::TurnFence, From::Draining, Trouble { restores: 1, ..calm }, hands), together),
+        (
+            planted(Fault::TurnPreflight, From::Rest, calm, quiet),
+            "into the queue before its preflight is clean",
+        ),
         (planted(Fault::LastLook, From::Rest, released, quiet), "of a node that was given back"),
     ]
 }

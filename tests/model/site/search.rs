@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stateright::{Checker as _, HasDiscoveries, Model, Property};
+use step::Dice;
 
-use super::fair::Fair;
 use super::plans::Plan;
 use super::steps::Step;
 use super::world::Site;
+use crate::fair::Fair;
 use crate::steps::Action;
-use crate::wander::Chance;
+use crate::wander::{Wandered, below};
 
 /// A limit that is due later passes hardly ever while anything else can happen.
 const SOON: Duration = Duration::from_secs(60);
@@ -29,17 +30,6 @@ pub(crate) struct Trace {
     pub(crate) then: usize,
     pub(crate) what: String,
     pub(crate) site: Box<Site>,
-}
-
-/// What the ways have met.
-#[derive(Debug)]
-pub(crate) struct Wandered {
-    pub(crate) steps: usize,
-    pub(crate) at_rest: usize,
-    pub(crate) boots: u32,
-    pub(crate) took: Duration,
-    /// The number of the way, and the fault at its end.
-    pub(crate) found: Option<(u64, Trace)>,
 }
 
 /// Trouble comes seldom, so that it finds things far from their start; a gate takes its time.
@@ -85,13 +75,13 @@ fn is_time(step: &Step) -> bool {
 
 /// Picks what happens: trouble seldom; time seldom, mostly what is due first, and limits of minutes hardly ever while
 /// anything else can happen.
-fn choose(site: &Site, all: &[Step], chance: &mut Chance) -> Option<Step> {
+fn choose(site: &Site, all: &[Step], dice: &mut Dice) -> Option<Step> {
     let (seldom, often): (Vec<&Step>, Vec<&Step>) = all.iter().partition(|it| is_seldom(it));
     let (times, others): (Vec<&Step>, Vec<&Step>) = often.into_iter().partition(|it| is_time(it));
     let soonest = times.iter().min_by_key(|it| site.wait(it)).copied();
     let is_soon = soonest.is_some_and(|it| site.wait(it) <= SOON);
-    let (trouble, any) = (chance.below(16) == 0, chance.below(8) == 0);
-    let time = chance.below(if is_soon { 6 } else { 96 }) == 0;
+    let (trouble, any) = (below(dice, 16) == 0, below(dice, 8) == 0);
+    let time = below(dice, if is_soon { 6 } else { 96 }) == 0;
     let choice = if trouble && !seldom.is_empty() || times.is_empty() && others.is_empty() {
         seldom
     } else if others.is_empty() || time && !times.is_empty() {
@@ -99,11 +89,11 @@ fn choose(site: &Site, all: &[Step], chance: &mut Chance) -> Option<Step> {
     } else {
         others
     };
-    choice.get(chance.below(choice.len().max(1))).map(|it| (*it).clone())
+    choice.get(below(dice, choice.len().max(1))).map(|it| (*it).clone())
 }
 
 /// Goes the ways of these numbers.
-pub(crate) fn wander(plan: &Plan, ways: std::ops::Range<u64>) -> Wandered {
+pub(crate) fn wander(plan: &Plan, ways: std::ops::Range<u64>) -> Wandered<Trace> {
     let clock = agent::Clock::new();
     let start = clock.now();
     let fair = Fair::default();
@@ -111,7 +101,7 @@ pub(crate) fn wander(plan: &Plan, ways: std::ops::Range<u64>) -> Wandered {
     let (mut steps, mut boots, mut found) = (0, 0, None);
     let mut all = Vec::new();
     for way in ways {
-        let mut chance = Chance(way);
+        let mut dice = Dice::new(way);
         let mut site = first.clone();
         let mut taken = Vec::new();
         while taken.len() < LONGEST && found.is_none() {
@@ -121,15 +111,15 @@ pub(crate) fn wander(plan: &Plan, ways: std::ops::Range<u64>) -> Wandered {
             if rests && site.unfulfilled().is_empty() {
                 break;
             }
-            let Some(step) = choose(&site, &all, &mut chance) else { break };
+            let Some(step) = choose(&site, &all, &mut dice) else { break };
             let Some(next) = site.after(&step) else { continue };
             taken.push(step);
             site = next;
             steps += 1;
             if let Some(wrong) = site.wrong.clone() {
                 found = Some((wrong, site.clone(), 0));
-            } else if chance.below(SAMPLED) == 0 || taken.len() == LONGEST {
-                found = fair.check(&site).err().map(|stuck| (stuck.why, *stuck.at, stuck.steps));
+            } else if below(&mut dice, SAMPLED) == 0 || taken.len() == LONGEST {
+                found = fair.check_site(&site).err().map(|stuck| (stuck.why, *stuck.at, stuck.steps));
             }
         }
         boots += site.members.iter().map(|it| it.state.under.boot - 1).sum::<u32>();
@@ -183,7 +173,7 @@ impl Model for Devices {
             Property::always(NEVER_TOO_MANY, |_, site: &Site| site.wrong.is_none()),
             Property::always(NEVER_STUCK, |model: &Self, site: &Site| {
                 let sampled = site.fingerprint.is_multiple_of(SAMPLED_BY_SEARCH);
-                site.wrong.is_some() || !sampled || model.fair.check(site).is_ok()
+                site.wrong.is_some() || !sampled || model.fair.check_site(site).is_ok()
             }),
         ]
     }
@@ -214,7 +204,7 @@ pub(crate) fn search(plan: &Plan, states: usize, threads: usize) -> Report {
     let found = [NEVER_TOO_MANY, NEVER_STUCK].into_iter().find_map(|property| {
         let path = checker.discovery(property)?;
         let site = path.last_state().clone();
-        let (what, site, then) = match (&site.wrong, Fair::default().check(&site)) {
+        let (what, site, then) = match (&site.wrong, Fair::default().check_site(&site)) {
             (Some(wrong), _) => (wrong.clone(), Box::new(site), 0),
             (None, Err(stuck)) => (stuck.why, stuck.at, stuck.steps),
             (None, Ok(())) => {

@@ -37,6 +37,8 @@ pub(crate) struct Member {
     /// Its pods are being evicted; its device was asked to go down.
     pub(crate) drains: bool,
     pub(crate) goes: bool,
+    /// A write that puts it into the queue is under way.
+    pub(crate) queues: bool,
     /// Its last question before going down, and the servers that were off then and ever since.
     pub(crate) looks: Option<u64>,
     pub(crate) missing: Vec<usize>,
@@ -99,6 +101,7 @@ impl Site {
             out: None,
             excused: None,
             drains: false,
+            queues: false,
             goes: false,
             looks: None,
             missing: Vec::new(),

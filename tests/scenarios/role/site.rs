@@ -51,22 +51,7 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
     }
     // Where there is kube-vip.
     let mut address = Address::default();
-    let holder = NodeSeen {
-        name: "edge-node-1".to_owned(),
-        uid: String::new(),
-        boot_id: String::new(),
-        ready: true,
-        unschedulable: false,
-        tie_breaker: false,
-        server: true,
-        etcd: true,
-        lease_unmoved: false,
-        being_deleted: false,
-        out_of_service: false,
-        ignored: false,
-        idle: false,
-        mark: None,
-    };
+    let holder = NodeSeen { name: "edge-node-1".to_owned(), ready: true, ..NodeSeen::default() };
     for at in 0..2 {
         for name in ["plndr-cp-lock", "plndr-svcs-lock"] {
             sim.apply(

@@ -13,7 +13,7 @@ pub(crate) struct Effects<E> {
     pause: Pause,
     troubles: Troubles,
     clock: Clock,
-    /// The record that the others wait for, as it was told last, with what waits.
+    /// The record that the others wait for, as it was reported last, with what waits.
     told: Option<(String, Vec<String>)>,
 }
 

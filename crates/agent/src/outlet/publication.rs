@@ -9,7 +9,7 @@ use topics::Topic;
 use super::{Pause, Troubles};
 use crate::{Clock, Error, wire};
 
-/// Writes that are tried again by whoever wants them, with what is told of them.
+/// Writes that are tried again by whoever wants them, with what is reported about them.
 pub struct Tries {
     troubles: Troubles,
     clock: Clock,

@@ -32,7 +32,7 @@ impl Weight {
         Self { rank: Rank::Plain, key: Cow::Borrowed(key), words: Cow::Borrowed("") }
     }
 
-    /// It tells how things are, or takes something back: it waits for nothing.
+    /// It says how things are, or takes something back: it waits for nothing.
     pub fn status(key: impl Into<Cow<'static, str>>) -> Self {
         Self { rank: Rank::Status, key: key.into(), words: Cow::Borrowed("") }
     }
@@ -42,7 +42,7 @@ impl Weight {
         Self { rank: Rank::Record, key: key.into(), words: Cow::Borrowed("") }
     }
 
-    /// It waits until the records before it are on disk, and is told in these words meanwhile.
+    /// It waits until the records before it are on disk, and is reported in these words meanwhile.
     pub fn promise(key: impl Into<Cow<'static, str>>, words: impl Into<Cow<'static, str>>) -> Self {
         Self { rank: Rank::Promise, key: key.into(), words: words.into() }
     }

@@ -7,7 +7,7 @@ use crate::watchdog::Watchdog;
 use crate::{Error, Station};
 
 /// Opens what an agent cannot begin without: its topics and what an earlier run left. A disk that cannot be read or
-/// written is told and tried again: an agent that ended would meet the same disk, and one that began without its
+/// written is reported and tried again: an agent that ended would meet the same disk, and one that began without its
 /// records would take them for none. `None` when the station says stop meanwhile.
 ///
 /// # Errors

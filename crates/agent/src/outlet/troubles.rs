@@ -17,10 +17,10 @@ use crate::{Clock, Error, report, wire};
 #[derive(Clone)]
 pub struct Troubles(Arc<Mutex<Board>>);
 
-/// A trouble that is told.
+/// A trouble that is reported.
 struct Known {
     trouble: Trouble,
-    /// Of its last error, so that the same one is told once.
+    /// Of its last error, so that the same one is reported once.
     kind: String,
     since: Mono,
 }
@@ -34,7 +34,7 @@ struct Board {
     all: BTreeMap<String, Known>,
     /// The file does not say yet what is so.
     behind: bool,
-    /// That the file itself cannot be written was told.
+    /// That the file itself cannot be written was reported.
     mute: bool,
 }
 
@@ -193,7 +193,7 @@ impl Board {
 struct Failure {
     path: Option<PathBuf>,
     text: String,
-    /// The same for errors that are told once.
+    /// The same for errors that are reported once.
     kind: String,
     next_step: String,
 }

@@ -51,7 +51,7 @@ struct Record {
     writing: String,
 }
 
-/// `choice`: a program that is killed while the boot loader runs must not choose anew in the same boot, as the
+/// `choice`: a program that is killed while the boot loader runs must not choose again in the same boot, as the
 /// states have changed by then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -81,7 +81,7 @@ impl FileStore {
             let version = release.filter(|text| !text.is_empty()).unwrap_or_else(|| FRESH_VERSION.to_owned());
             this.put(&fresh(Label::A, PartitionState::Active, version))?;
             this.put(&fresh(Label::B, PartitionState::Unused, String::new()))?;
-            // Last: it tells that the other two are there.
+            // Last: it says that the other two are there.
             this.put_current(Label::A)?;
         }
         this.read()?;

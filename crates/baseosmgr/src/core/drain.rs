@@ -244,7 +244,7 @@ impl BaseOs {
     }
 
     /// The machine is to restart: until it does, the node stays drained. zedkube drains again by itself when COMPLETE
-    /// does not hold any more; when that fails, it is asked for again after a pause, and the failed request stands
+    /// does not hold any more; when that fails, it is asked for again after a pause, and the failed request stays open
     /// until then, so that nodeagent continues waiting.
     fn stay_drained(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         if self.ordered.is_some() || !self.is_leaving() {

@@ -123,7 +123,7 @@ impl Source {
     ];
 }
 
-/// How the boot before this one ended, as nodeagent tells it.
+/// How the boot before this one ended, as nodeagent reports it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LastBoot {
     /// Reboot reason.
@@ -137,7 +137,7 @@ pub struct LastBoot {
 /// What an earlier run left on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Our own request that still stands.
+    /// Our own request that is still open.
     pub request: Option<NodeDrainRequest>,
     /// Statuses that still stand, with their keys.
     pub statuses: Vec<(String, BaseOsStatus)>,

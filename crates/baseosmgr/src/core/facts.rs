@@ -55,7 +55,7 @@ impl Facts {
             Event::Cluster(membership) => self.cluster = membership,
             Event::HasToLeave(it) => self.has_to_leave = it,
             Event::Forced(forced) => {
-                // A file is told with its present state first, so one event is all of it.
+                // A file is reported with its present state first, so one event is all of it.
                 self.heard.insert(Source::Force);
                 self.forced = forced;
             }

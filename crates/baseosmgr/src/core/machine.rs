@@ -23,7 +23,7 @@ use crate::Limits;
 pub struct BaseOs {
     pub(super) limits: Limits,
     pub(super) facts: Facts,
-    /// Our request, if one stands.
+    /// Our request, if one is open.
     pub(super) own: Option<Own>,
     /// Whether our request may be withdrawn.
     pub(super) parting: WithdrawState,
@@ -76,7 +76,7 @@ impl BaseOs {
             waiting: None,
             force_used: false,
             rivals_since: None,
-            // The partitions are told at once: others wait for them at their start.
+            // The partitions are reported at once: others wait for them at their start.
             wake: Some(Mono::START),
             said: Published { statuses: found.statuses.into_iter().collect(), ..Published::default() },
         }

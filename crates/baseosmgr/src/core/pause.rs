@@ -17,7 +17,7 @@ pub(super) struct Pause<T> {
 }
 
 impl<T: PartialEq> Pause<T> {
-    /// One more failure of `of`; a failure of something else starts to count anew.
+    /// One more failure of `of`; a failure of something else starts the count again.
     pub(super) fn grow(last: Option<Self>, of: T, reason: String, now: Mono, limits: &Limits) -> Self {
         let before = last.filter(|last| last.of == of).map_or(0, |last| last.failures);
         let failures = before.saturating_add(1);

@@ -197,7 +197,7 @@ impl BaseOs {
     fn failed_before(&self, version: &str) -> Fault {
         let last = &self.facts.last_boot;
         let retry = "another retryUpdate counter, or another image";
-        // The last boot tells about the failed try only if that image was the one that went down.
+        // The last boot says about the failed try only if that image was the one that went down.
         if last.reason.is_empty() || last.image == self.facts.running().label.word() {
             return Fault::error(format!("{version} was booted before and did not pass its test"), retry);
         }

@@ -89,7 +89,7 @@ impl AppTable {
         self.judge();
     }
 
-    /// All configs that were there have been told.
+    /// All configs that were there have been reported.
     pub(super) fn configs_read(&mut self) {
         self.read = true;
         self.judge();

@@ -1,7 +1,7 @@
 //! Reading the logs and handing them on.
 //!
 //! Each container is read by a task of its own, so that one that hangs holds up nobody; lines are written by one hand,
-//! at most [`BATCH_BYTES`] of text at a time. They are handed on first and marked then: a crash in between tells these
+//! at most [`BATCH_BYTES`] of text at a time. They are handed on first and marked then: a crash in between reports these
 //! lines twice, the other order would lose them.
 
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ struct Piece {
     result: Result<(Log, Vec<Line>, Then), Error>,
 }
 
-/// Hands on the lines of what `scenes` tells, until the agent is to leave.
+/// Hands on the lines of what `scenes` says, until the agent is to leave.
 pub(super) async fn run(desk: LogReader, mut scenes: watch::Receiver<Scene>) {
     let mut hand = Hand::new(desk);
     let (mut stop, clock) = (hand.desk.stop.clone(), hand.desk.clock);
@@ -91,7 +91,7 @@ struct Hand {
     readings: JoinSet<Piece>,
     /// Containers whose trouble has been logged.
     troubled: BTreeSet<Source>,
-    /// The last failure to hand lines on, so that it is told once.
+    /// The last failure to hand lines on, so that it is reported once.
     failure: String,
 }
 

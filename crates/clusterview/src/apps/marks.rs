@@ -1,6 +1,6 @@
 //! Which lines of a container's log have been handed on.
 //!
-//! Lines have no number. What tells one from the others is the moment at which it was written, and how many of that
+//! Lines have no number. What sets one apart from the others is the moment at which it was written, and how many of that
 //! moment come before it. A mark keeps the last moments and not only the newest, as the two streams of a container
 //! are written by two hands: a line may stand behind one that is a few microseconds younger. The API server takes
 //! whole seconds, so what it sends again is sifted here. Pure: no clock, no I/O, no task.

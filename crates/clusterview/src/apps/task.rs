@@ -19,7 +19,7 @@ use kubeapi::target::{Target, Values};
 
 enum AppEvent {
     App(String, Option<App>),
-    /// All configs that were there have been told.
+    /// All configs that were there have been reported.
     Read,
 }
 
@@ -71,7 +71,7 @@ struct Teller {
     scenes: watch::Sender<Scene>,
     book: AppTable,
     pods: Option<Pods>,
-    /// The last failure of the watch, so that it is told once.
+    /// The last failure of the watch, so that it is reported once.
     trouble: Option<String>,
 }
 

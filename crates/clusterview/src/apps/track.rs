@@ -1,6 +1,6 @@
 //! When the log of one container is read, which run of it, and what of it is news.
 //!
-//! The API server tells the run of a container a moment after it has begun, and its log is that of the new run by
+//! The API server reports the run of a container a moment after it has begun, and its log is that of the new run by
 //! then. So a reading that meets no line handed on before is doubted: it is begun again [`DOUBT`] later, and counts if
 //! the run is still the same. Pure: no clock, no I/O, no task.
 

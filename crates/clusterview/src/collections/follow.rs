@@ -17,7 +17,6 @@ use super::parts::Part;
 use kubeapi::Cluster;
 use kubeapi::nodes::{self, Node};
 use kubeapi::objects::Raw;
-use kubeapi::reply::Reply;
 use kubeapi::watch::{self, Manner, Scope, Update, follow_in};
 
 /// One watch is kept open this long: each opening is a request. A connection that died without a word is noticed
@@ -33,7 +32,7 @@ pub(super) struct News {
 }
 
 pub(super) enum What {
-    /// The content may have changed; the function tells whether it has.
+    /// The content may have changed; the function says whether it has.
     Content(Box<dyn FnOnce(&mut Facts) -> bool + Send>),
     /// Calls succeed again; nothing was missed.
     Recovered,
@@ -178,7 +177,7 @@ impl<T: Kept> Reader<T> {
         match news {
             watch::News::Recovered => What::Recovered,
             watch::News::Update(Update::Trouble(error)) => {
-                if T::OPTIONAL && matches!(error.reply(), Reply::NotFound { .. }) {
+                if T::OPTIONAL && error.is_not_found() {
                     self.open = None;
                     self.absent = true;
                     return What::Absent(|facts| !std::mem::take(T::table(facts)).is_empty());

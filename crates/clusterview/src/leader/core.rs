@@ -1,7 +1,7 @@
-//! Whether this node stands, and what is told of it.
+//! Whether this node is a candidate in the election, and what is reported of it.
 //!
 //! Sources: spec/agents.md 4.10; goals L4 (config), L5 (drain); D-A10 (a fetch that is under way reads as a failure),
-//! D-K17 (what is told follows from one state). Pure: no clock, no I/O, no task.
+//! D-K17 (what is reported follows from one state). Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub struct Leadership {
 
 impl Leadership {
     /// Whether this node leads at `now`. To be asked in the turn of each act, with the clock read in that turn: a
-    /// process may have stood still since it was told.
+    /// process may have stood still since it was reported.
     pub fn holds(self, now: Mono) -> bool {
         self.until.is_some_and(|until| now < until)
     }
@@ -35,7 +35,7 @@ pub(crate) enum Event {
     Config(Option<ConfigGetStatus>),
     /// What the drain leaves of the right to lead.
     Candidacy(Candidacy),
-    /// The agent leaves: the lease is given back.
+    /// The agent leaves: the lease is released.
     Leaving,
     /// Answer to [`Effect::Read`] or [`Effect::Write`], or that time has passed.
     Lease(lease::Event),
@@ -160,7 +160,7 @@ impl Candidate {
                 lease::Effect::Read(id) => calls.push(Effect::Read(id)),
                 lease::Effect::Write(id, order) => calls.push(Effect::Write(id, order)),
                 lease::Effect::Say(said) => calls.push(Effect::Say(said)),
-                // Read from it where it is told.
+                // Read from it where it is reported.
                 lease::Effect::ElectionState(_) => {}
             }
         }

@@ -27,7 +27,7 @@ impl Door {
         Self { candidacy, clear, clock, patience }
     }
 
-    /// Passes `candidacy` on. Once it is closed, waits until the lease is given back, or until that takes too long:
+    /// Passes `candidacy` on. Once it is closed, waits until the lease is released, or until that takes too long:
     /// a drain that is done must not fail because of it. Dropping it loses the wait alone.
     pub async fn tell(&mut self, candidacy: Candidacy) {
         self.candidacy.send_replace(Some(candidacy));
@@ -37,7 +37,7 @@ impl Door {
     }
 }
 
-/// Waits until the lease is given back, or until that takes too long.
+/// Waits until the lease is released, or until that takes too long.
 pub(super) async fn cleared(clear: &mut watch::Receiver<bool>, clock: Clock, patience: Duration, what: &str) {
     let late = clock.sleep_until(Some(clock.now() + patience));
     tokio::select! {

@@ -56,7 +56,7 @@ impl Leader {
         self.leads.subscribe()
     }
 
-    /// Takes part until the station says stop; then the lease is given back. It may be run again after a failure:
+    /// Takes part until the station says stop; then the lease is released. It may be run again after a failure:
     /// in between this node does not lead, and the drain waits for no lease.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ impl Bench {
         bench
     }
 
-    /// `node-1` stands.
+    /// `node-1` is a candidate.
     fn standing() -> Self {
         let mut bench = Self::new();
         bench.hear(Event::Candidacy(Candidacy::Open));
@@ -224,13 +224,13 @@ fn l5_a_drain_keeps_the_leader_until_it_is_done_and_makes_no_new_one() {
     bench.wrote(held(3, "node-1"));
     assert!(bench.newest().is_stats_leader);
     bench.hear(Event::Candidacy(Candidacy::Closed));
-    // Who acts as the leader is told before anything is published or sent.
+    // Who acts as the leader is reported before anything is published or sent.
     assert!(matches!(&bench.last[0], Effect::Leadership(it) if it.until.is_none()), "{:?}", bench.last);
     assert!(bench.releases() && !bench.newest().is_stats_leader);
     assert!(!bench.last.contains(&Effect::Clear(true)));
     bench.wrote(held(4, ""));
     assert!(bench.last.contains(&Effect::Clear(true)));
-    // The cordon is given back, then all is as before.
+    // The cordon is removed, then all is as before.
     bench.hear(Event::Candidacy(Candidacy::Kept));
     bench.pass(Duration::from_secs(600));
     assert!(!bench.newest().in_leader_election);

@@ -11,7 +11,6 @@ use super::election::Wrote;
 use super::record::{Held, LeaseWrite};
 use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
 use kubeapi::nodes;
-use kubeapi::reply::Reply;
 use kubeapi::{Cluster, Error};
 
 /// The lease as it is now, `None` when there is none.
@@ -28,7 +27,7 @@ pub async fn write(cluster: &Cluster, order: &LeaseWrite, wall: Timestamp) -> Wr
     if let Some(node) = order.newcomer()
         && let Err(error) = known(cluster, node).await
     {
-        return Wrote::Unknown(if matches!(error.reply(), Reply::NotFound { .. }) {
+        return Wrote::Unknown(if error.is_not_found() {
             format!("this cluster has no node {node}, which therefore does not lead it")
         } else {
             format!("{} ({})", error.line(), error.next_step())

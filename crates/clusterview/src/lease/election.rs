@@ -99,9 +99,9 @@ pub enum LogEvent {
     Leads,
     /// We lead no longer, for this reason.
     Lost(&'static str),
-    /// The lease is given back.
+    /// The lease is released.
     Released,
-    /// The lease could not be given back in a whole lease time.
+    /// The lease could not be released in a whole lease time.
     NotReleased,
     /// The cluster answers again, or for the first time.
     Answers,
@@ -216,7 +216,7 @@ impl Election {
         }
         if self.answers && self.silent_at().is_some_and(|at| now >= at) {
             self.answers = false;
-            // Nobody who stands no longer looks: that is no trouble.
+            // Whoever is no candidate any more does not look: that is no trouble.
             if !self.trouble.is_empty() {
                 out.push(Effect::Say(LogEvent::Silent(self.trouble.clone())));
             }

@@ -128,7 +128,7 @@ impl Log {
                     read.then = Then::End;
                     break;
                 }
-                // What has come is told first.
+                // What has come is reported first.
                 Ok(Some(Err(_))) | Err(_) if !read.lines.is_empty() => {
                     read.then = Then::Broken;
                     break;

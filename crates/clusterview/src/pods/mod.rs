@@ -1,6 +1,6 @@
 //! Pods of applications and the logs of their containers.
 //!
-//! Not here: which pod belongs to which application, and which lines were told already; `apps` decides. Sources:
+//! Not here: which pod belongs to which application, and which lines were reported already; `apps` decides. Sources:
 //! spec/agents.md 4.12; the Kubernetes pages "Pod Lifecycle" and "Logging Architecture".
 
 mod follow;

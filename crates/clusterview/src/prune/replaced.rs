@@ -12,9 +12,9 @@ use kube::core::ObjectList;
 use kubeapi::Cluster;
 use kubeapi::Error;
 
+use kubeapi::found;
 use kubeapi::names::{CONTROL_PLANE_NOW, NodeName};
 use kubeapi::nodes::{self, UUID_LABEL};
-use kubeapi::reply::Reply;
 use kubeapi::watch::Scope;
 
 /// A Node object that has to go.
@@ -81,10 +81,7 @@ fn judge(nodes: &[Node], keep: &[String], own: &str) -> Result<Found, Error> {
 /// # Errors
 /// Those of [`Cluster`].
 pub async fn delete(cluster: &Cluster, stale: &Stale) -> Result<(), Error> {
-    match nodes::delete(cluster, &stale.name, stale.uid.clone()).await {
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(()),
-        result => result,
-    }
+    found(nodes::delete(cluster, &stale.name, stale.uid.clone()).await).map(drop)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What does not fit into one message of `KubeClusterInfo` is cut, and that is told.
+//! What does not fit into one message of `KubeClusterInfo` is cut, and that is reported.
 //!
 //! Not here: how it is cut (`topics::fit`). Pure: no clock, no I/O, no task.
 

@@ -64,7 +64,7 @@ impl Default for Rhythm {
 }
 
 impl Rhythm {
-    /// Hears who leads; to be told in every turn, as only the present value counts.
+    /// Hears who leads; to be reported in every turn, as only the present value counts.
     pub(super) fn lead(&mut self, now: Mono, leading: Leadership) -> Option<Act> {
         let until = leading.until.filter(|_| leading.holds(now));
         match (&mut self.term, until) {

@@ -1,4 +1,4 @@
-//! How the statistics come about, as `KubeStatsState` tells it.
+//! How the statistics come about, as `KubeStatsState` says it.
 //!
 //! Pure: no clock, no I/O, no task.
 

@@ -59,7 +59,7 @@ async fn a_pipe_that_nobody_reads_holds_up_neither_the_status_nor_the_end() {
     let began = stage.now();
     stage.leave().await;
     assert!(stage.now().since(began) <= Duration::from_secs(2));
-    // What was not handed on is told by the next run.
+    // What was not handed on is reported by the next run.
     stage.start();
     stage.until_said(100).await;
     assert_eq!(stage.said.messages(), numbers(0..100));

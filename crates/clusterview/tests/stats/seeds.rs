@@ -7,7 +7,7 @@ use crate::crowd::{APPS, AT, app_pod, node};
 
 const STORAGE: &str = "longhorn-system";
 
-/// A cluster that is what the golden sample tells of.
+/// A cluster that is what the golden sample reports.
 pub(crate) fn golden(sim: &Sim) {
     node(sim, "node-1", "10.244.244.2", "11111111-1111-4111-8111-111111111111", |it| {
         it["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "true".into();

@@ -121,7 +121,7 @@ impl Stage {
         }
     }
 
-    /// Waits until it is told like this how it is going.
+    /// Waits until it is reported like this how it is going.
     pub(crate) async fn until_state(&self, what: &str, wanted: impl Fn(&KubeStatsState) -> bool) {
         let end = self.now() + PATIENCE;
         while !wanted(&self.state()) {

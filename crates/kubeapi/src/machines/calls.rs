@@ -2,15 +2,14 @@
 //!
 //! Not here: which one (`super`), and when. Source: spec/vm-storage.md A1 and A8.
 
-use kube::api::{GetParams, Patch, PatchParams, PostParams};
+use kube::api::{GetParams, Patch, PostParams};
 use kube::core::Request;
 use serde_json::{Value, json};
 
 use super::{MachineSeen, MachineWork, Marking, Stopped, Strategy, Turn};
-use crate::nodes::FIELD_MANAGER;
+use crate::nodes::signed;
 use crate::objects::{items, text};
-use crate::reply::Reply;
-use crate::{Cluster, Error};
+use crate::{Cluster, Error, found};
 
 /// Where the objects of KubeVirt are.
 pub const GROUP: &str = "/apis/kubevirt.io/v1";
@@ -73,9 +72,8 @@ pub async fn act(cluster: &Cluster, work: &MachineWork) -> Result<(), Error> {
     match done {
         // One that is refused its start is named.
         Err(error) if error.is_conflict() && work.turn != Turn::Start => Ok(()),
-        // Deleted since it was read.
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(()),
-        other => other,
+        // One that was deleted since it was read is no error.
+        other => found(other).map(drop),
     }
 }
 
@@ -95,8 +93,7 @@ fn marked(it: &MachineSeen, written: &Value) -> Value {
 
 async fn patch(cluster: &Cluster, it: &MachineSeen, patch: Value) -> Result<(), Error> {
     let what = format!("patch {} {}/{}", it.kind, it.namespace, it.name);
-    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    cluster.order(&what, Request::new(place(it)).patch(&it.name, &how, &Patch::Merge(patch))).await
+    cluster.order(&what, Request::new(place(it)).patch(&it.name, &signed(), &Patch::Merge(patch))).await
 }
 
 /// Sets what `strategy` names, and what is written there, if the object is still as it was read.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
+use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::Resource;
@@ -19,8 +20,8 @@ use crate::plan::tier::{Signs, Tier};
 use crate::plan::{KEPT_APPS_SELECTOR, Owner, PodFacts};
 use kubeapi::Cluster;
 use kubeapi::Error;
+use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
-use kubeapi::reply::Reply;
 use kubeapi::slim::{Known, Pod, PodDisruptionBudget};
 use kubeapi::watch::Scope;
 
@@ -28,6 +29,8 @@ use kubeapi::watch::Scope;
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// What the API server gives a pod that asks for nothing.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+/// How long after a pod's start its first status may be written.
+const FIRST_STATUS: SignedDuration = SignedDuration::from_secs(5);
 /// `DaemonSet`s looked up at the same time.
 const LOOKUPS: usize = 8;
 
@@ -76,11 +79,8 @@ pub(crate) fn budget_scope(namespace: &str) -> Scope {
 async fn daemon_set_uid(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<String>, Error> {
     let sets = Request::new(DaemonSet::url_path(&(), Some(namespace)));
     let what = format!("read DaemonSet {namespace}/{name}");
-    match cluster.ask::<Known>(&what, sets.get(name, &GetParams::default())).await {
-        Ok(set) => Ok(set.metadata.uid),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let set = found(cluster.ask::<Known>(&what, sets.get(name, &GetParams::default())).await)?;
+    Ok(set.and_then(|it| it.metadata.uid))
 }
 
 fn controller(pod: &Pod) -> Option<&OwnerReference> {
@@ -120,6 +120,7 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         labels: meta.labels.clone().unwrap_or_default(),
         finished: matches!(phase, Some("Succeeded" | "Failed")),
         terminating: meta.deletion_timestamp.is_some(),
+        never_ready: never_ready(pod),
         grace,
         owner: match controller(pod) {
             _ if mirror => Owner::Kubelet,
@@ -135,6 +136,16 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
             .and_then(|spec| spec.tolerations.as_ref())
             .is_some_and(|all| all.iter().any(tolerates_cordon)),
     }
+}
+
+/// Whether its condition Ready is not True and has not changed since the kubelet took the pod on.
+fn never_ready(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let Some(started) = &status.start_time else { return false };
+    let ready = status.conditions.iter().flatten().find(|it| it.type_ == "Ready");
+    let since = ready.and_then(|it| it.last_transition_time.as_ref());
+    ready.is_none_or(|it| it.status != "True")
+        && since.is_none_or(|it| it.0.duration_since(started.0) <= FIRST_STATUS)
 }
 
 fn priority(pod: &Pod) -> i32 {
@@ -260,6 +271,29 @@ mod tests {
 
     fn parsed(value: Value) -> PodFacts {
         facts(&serde_json::from_value(value).unwrap())
+    }
+
+    #[test]
+    fn d8_a_pod_was_never_ready_when_its_condition_has_not_changed_since_its_start() {
+        const START: &str = "2026-03-14T09:00:00Z";
+        let of = |start: Option<&str>, status: &str, since: &str| {
+            let mut object = pod_object("a");
+            object["status"] = json!({
+                "phase": "Running", "startTime": start,
+                "conditions": [{"type": "Ready", "status": status, "lastTransitionTime": since}],
+            });
+            facts(&serde_json::from_value(object).unwrap()).never_ready
+        };
+        let table = [
+            (Some(START), "False", START, true),
+            (Some(START), "False", "2026-03-14T09:00:05Z", true),
+            (Some(START), "False", "2026-03-14T09:00:06Z", false),
+            (Some(START), "True", START, false),
+            (None, "False", START, false),
+        ];
+        for (start, status, since, never) in table {
+            assert_eq!(of(start, status, since), never, "{start:?} {status} {since}");
+        }
     }
 
     #[test]

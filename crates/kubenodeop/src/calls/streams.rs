@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use crate::engine::{Claim, Event};
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
-use crate::{calls::pods, calls::volumes, node};
+use crate::{calls::pods, calls::volumes, node, storage};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
 use kubeapi::slim::{Pod, PodDisruptionBudget};
@@ -113,6 +113,12 @@ pub(crate) fn volume_events(
             Err(error) => Event::Trouble(error.into()),
         })
         .boxed()
+}
+
+/// The storage as far as it matters to `node`.
+pub(crate) fn storage_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
+    let looks = storage::follow_looks(cluster.clone(), node.clone(), seed);
+    looks.map(|seen| Event::Storage(seen.map_err(Into::into))).boxed()
 }
 
 #[cfg(test)]

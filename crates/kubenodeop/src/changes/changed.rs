@@ -10,6 +10,7 @@ use tracing::debug;
 
 use crate::changes::watched::Watched;
 use crate::engine::Event;
+use crate::storage::Look;
 use crate::{calls::refused, calls::streams, calls::volumes, drain};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
@@ -28,6 +29,9 @@ pub async fn until_changed(cluster: &Cluster, node: &NodeName, watched: &Watched
     }
     if watched.node.is_some() {
         facts.push(streams::node_events(cluster, node, drain::seed()));
+    }
+    if !watched.last_copies.is_empty() {
+        facts.push(streams::storage_events(cluster, node, drain::seed()));
     }
     let mut changes: SelectAll<BoxStream<'_, String>> = SelectAll::new();
     changes.push(facts.filter_map(|fact| std::future::ready(change(watched, &fact))).boxed());
@@ -54,7 +58,10 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
         Event::PodGone(uid) => watched.pod_gone(uid),
         Event::Budgets { namespace, budgets } => watched.budgets_now(namespace, budgets),
         Event::Node(facts) => watched.node_now(facts),
-        Event::Trouble(failure) => {
+        Event::Storage(Ok(Some(look))) => watched.storage_now(look),
+        // Without that storage there is no last copy any more.
+        Event::Storage(Ok(None)) => watched.storage_now(&Look::default()),
+        Event::Trouble(failure) | Event::Storage(Err(failure)) => {
             debug!(error = failure.text, "trouble while waiting for a change");
             None
         }
@@ -63,6 +70,7 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
         | Event::Evicted { .. }
         | Event::Inspected { .. }
         | Event::Volumes(_)
+        | Event::CopyAsked { .. }
         | Event::Cordoned(_)
         | Event::Tick => None,
     }

@@ -57,6 +57,8 @@ impl Before {
             | Event::Evicted { .. }
             | Event::Inspected { .. }
             | Event::Volumes(_)
+            | Event::Storage(_)
+            | Event::CopyAsked { .. }
             | Event::Cordoned(_)
             | Event::Tick => None,
         }

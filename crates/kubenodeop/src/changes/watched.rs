@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
+use crate::storage::{Cause, Look, VolumeState};
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::RefusedBy;
 
@@ -26,6 +27,8 @@ pub struct Watched {
     pub node: Option<NodeMark>,
     /// The volumes that are still attached: the name of the attachment, and the volume for a person.
     pub volumes: BTreeMap<String, String>,
+    /// Volumes whose last healthy copy was here: the name in Longhorn, and whether all other nodes were cordoned.
+    pub last_copies: BTreeMap<String, bool>,
     /// Calls that the server refused for good.
     pub refused: Vec<Refused>,
 }
@@ -166,6 +169,21 @@ impl Watched {
         } else {
             None
         }
+    }
+
+    /// The storage is now so.
+    pub fn storage_now(&self, now: &Look) -> Option<String> {
+        let state = |volume: &str| now.findings.iter().find(|it| it.volume == volume).map(|it| &it.state);
+        self.last_copies.iter().find_map(|(volume, deadlock)| match state(volume) {
+            Some(VolumeState::LastCopy(Cause::AllCordoned)) => None,
+            Some(VolumeState::LastCopy(_)) if *deadlock => {
+                Some(format!("another node can take a copy of volume {volume}"))
+            }
+            Some(VolumeState::LastCopy(_)) => None,
+            Some(VolumeState::Safe | VolumeState::Faulted) | None => {
+                Some(format!("the last healthy copy of volume {volume} is no longer here alone"))
+            }
+        })
     }
 
     /// All attachments of the cluster bear these names.

@@ -12,6 +12,8 @@ mod tests;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -25,6 +27,7 @@ use crate::engine::{Effect, Engine, Event, Failure, LogEvent, Rules};
 use crate::node::Cordoned;
 use crate::node::cordon::CordonOwner;
 use crate::progress::{Marks, Outcome, Progress};
+use crate::storage;
 use crate::{calls::evict, calls::pods, calls::remove, calls::streams, calls::unhealthy_pods, node};
 use kubeapi::Cluster;
 use kubeapi::names::{NodeName, PodUid};
@@ -44,6 +47,8 @@ pub struct DrainOrder {
     pub owner: CordonOwner,
     /// Limits.
     pub rules: Rules,
+    /// Set before another copy of a volume is asked for: then it has to be taken back one day.
+    pub copies: Arc<AtomicBool>,
     /// Where an attempt of this boot stood that was cut off, or what an earlier attempt learned.
     pub marks: Marks,
 }
@@ -99,6 +104,12 @@ pub async fn drain(
         };
         for effect in effects {
             if let Some(outcome) = executor.perform(effect) {
+                if let (Outcome::Drained { .. }, Some(before)) = (&outcome, engine.volumes_before())
+                    && let Err(error) = node::record_volumes(cluster, &order.node, &before).await
+                {
+                    // The gate after the boot then waits for every faulted volume, and not for ever.
+                    warn!(node = %order.node, error = error.line(), "the state of volumes is not recorded");
+                }
                 return machines.add_to_end(outcome);
             }
         }
@@ -124,6 +135,7 @@ impl<'a> Executor<'a> {
         let mut watches = SelectAll::new();
         watches.push(streams::pod_events(cluster, &order.node, seed()));
         watches.push(streams::node_events(cluster, &order.node, seed()));
+        watches.push(streams::storage_events(cluster, &order.node, seed()));
         Self { cluster, order, calls: FuturesUnordered::new(), watches, volumes: stream::pending().boxed() }
     }
 
@@ -144,7 +156,7 @@ impl<'a> Executor<'a> {
     fn perform(&mut self, effect: Effect) -> Option<Outcome> {
         let (cluster, order) = (self.cluster, self.order);
         match effect {
-            Effect::Look { turn } => self.call(look(cluster, order, turn)),
+            Effect::Look { turn, storage } => self.call(look(cluster, order, turn, storage)),
             Effect::Evict(pod) => {
                 self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod, false).await) });
             }
@@ -171,6 +183,11 @@ impl<'a> Executor<'a> {
             Effect::FollowVolumes(claims) => {
                 self.volumes = streams::volume_events(cluster, &order.node, claims, seed());
             }
+            Effect::AskCopy { volume, wanted } => self.call(async move {
+                order.copies.store(true, Ordering::Relaxed);
+                let result = storage::ask(cluster, &order.node, &volume, wanted).await.map_err(Failure::from);
+                Event::CopyAsked { volume, result }
+            }),
             Effect::Say(said) => say(&order.node, &said),
             Effect::End(outcome) => return Some(outcome),
         }
@@ -182,10 +199,20 @@ fn answered(uid: PodUid, reply: Reply) -> Event {
     Event::Evicted { uid, reply }
 }
 
-async fn look(cluster: &Cluster, order: &DrainOrder, turn: u64) -> Event {
-    let (pods, node) =
-        tokio::join!(pods::list(cluster, &order.node), node::read(cluster, &order.node, &order.device_uuid));
-    let seen = pods.and_then(|pods| Ok((pods, node?))).map_err(Failure::from);
+async fn look(cluster: &Cluster, order: &DrainOrder, turn: u64, storage: bool) -> Event {
+    let storage = async {
+        // None found where some was: there is nothing left to guard.
+        if !storage {
+            return Ok::<_, kubeapi::Error>(None);
+        }
+        Ok(Some(Box::pin(storage::look(cluster, &order.node)).await?.unwrap_or_default()))
+    };
+    let (pods, node, storage) = tokio::join!(
+        pods::list(cluster, &order.node),
+        node::read(cluster, &order.node, &order.device_uuid),
+        storage
+    );
+    let seen = pods.and_then(|pods| Ok((pods, node?, storage?))).map_err(Failure::from);
     Event::Looked { turn, seen }
 }
 
@@ -205,6 +232,9 @@ fn say(node: &NodeName, said: &LogEvent) {
         }
         LogEvent::Held(pod, error) => {
             warn!(%node, %pod, uid = %pod.uid, error, "nodedrain-step:pod-evict-err pod is held");
+        }
+        LogEvent::CopyAsked(volume) => {
+            warn!(%node, volume, "its last healthy copy is here: another copy was asked for");
         }
         LogEvent::Uncordoned => warn!(%node, "node was uncordoned in mid-drain, cordoning it again"),
     }

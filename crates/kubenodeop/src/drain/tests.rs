@@ -28,6 +28,7 @@ fn order() -> DrainOrder {
             ..CordonOwner::default()
         },
         rules: Rules::default(),
+        copies: std::sync::Arc::default(),
         marks: Marks::default(),
     }
 }

@@ -10,12 +10,15 @@ use step::{Core, Mono};
 
 use super::estimate::estimate;
 use super::pod_table::{PodTable, Source};
+use super::storage::Guard;
 use super::volumes::Detaching;
 use super::words::{Effect, Event, Failure, LogEvent, Rules};
 use crate::changes::watched::{NodeMark, Refused, RefusedCall, Watched};
 use crate::node::cordon::NodeFacts;
+use crate::node::gate::VolumesBefore;
 use crate::plan::PodFacts;
-use crate::progress::{Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
+use crate::progress::{Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
+use crate::storage::Look;
 use kubeapi::names::listed;
 use kubeapi::pace::Pace;
 use kubeapi::reply::{Class, Reply};
@@ -60,6 +63,7 @@ pub struct Engine {
     began: Mono,
     roster: PodTable,
     volumes: Detaching,
+    guard: Guard,
     /// Our node when it was last seen.
     node: Option<NodeMark>,
     /// Whether it has the control plane or etcd.
@@ -99,6 +103,7 @@ impl Engine {
             began: now,
             roster: PodTable::new(rules.clone(), marks, now, Pace::new(!seed)),
             volumes: Detaching::new(rules.volumes, marks.volumes),
+            guard: Guard::new(rules.last_copy, rules.last_copy_pass.clone(), marks.storage),
             node: None,
             server: None,
             listed: false,
@@ -122,19 +127,22 @@ impl Engine {
         match self.empty_since {
             Some(_) => Phase::Proving,
             None if !self.roster.is_active() && !self.volumes.is_over() => Phase::Detaching,
+            None if self.roster.book.only_kept() && !self.guard.is_clear() && self.listed => Phase::Storage,
             None => Phase::Draining,
         }
     }
 
     /// The attempt as it stands.
     pub fn progress(&self, now: Mono) -> Progress {
+        let trouble = self.trouble.as_ref().or_else(|| self.guard.trouble());
         Progress {
             phase: self.phase(),
             tier: self.roster.book.open_tier(),
             counts: self.roster.book.counts,
             machines: Vec::new(),
-            blockers: self.roster.blockers(now),
+            blockers: self.blockers(now),
             volumes: self.volumes.waited_for(),
+            storage: self.guard.waits(),
             left: self.left(),
             estimate: self.estimated.2,
             remaining: self
@@ -145,18 +153,35 @@ impl Engine {
             evicted: self.roster.book.evicted,
             replies: self.roster.replies.clone(),
             recordons: self.recordons,
-            trouble: self.trouble.as_ref().map(|it| it.text.clone()).unwrap_or_default(),
-            trouble_step: self.trouble.as_ref().map(|it| it.next_step.clone()).unwrap_or_default(),
+            trouble: trouble.map(|it| it.text.clone()).unwrap_or_default(),
+            trouble_step: trouble.map(|it| it.next_step.clone()).unwrap_or_default(),
         }
     }
 
+    /// Volumes with a copy here as they were seen last, as a record for the time after the outage.
+    pub fn volumes_before(&self) -> Option<VolumesBefore> {
+        VolumesBefore::of(&self.guard.look()?.findings)
+    }
+
+    fn blockers(&self, now: Mono) -> Vec<Blocker> {
+        let mut all = self.roster.blockers(now);
+        all.extend(self.guard.blockers());
+        all
+    }
+
     fn marks(&self, now: Mono) -> Marks {
-        Marks { attempt: Some(self.started), volumes: self.volumes.since(), ..self.roster.marks(now) }
+        Marks {
+            attempt: Some(self.started),
+            volumes: self.volumes.since(),
+            storage: self.guard.since(),
+            ..self.roster.marks(now)
+        }
     }
 
     fn left(&self) -> Vec<Left> {
         let mut left = self.roster.left();
         left.extend(self.volumes.left());
+        left.extend(self.guard.left());
         left
     }
 
@@ -165,12 +190,12 @@ impl Engine {
         &mut self,
         now: Mono,
         turn: u64,
-        seen: Result<(Vec<PodFacts>, NodeFacts), Failure>,
+        seen: Result<(Vec<PodFacts>, NodeFacts, Option<Look>), Failure>,
         effects: &mut Vec<Effect>,
     ) {
         self.look = Call::Idle;
         self.looked_at = now;
-        let (pods, node) = match seen {
+        let (pods, node, storage) = match seen {
             Ok(seen) => seen,
             Err(failure) => return self.look_failed(now, failure),
         };
@@ -180,13 +205,24 @@ impl Engine {
         let undisturbed = self.roster.turn() == turn;
         self.roster.see_all(now, pods, Source::Store(turn), effects);
         self.node(now, &node, effects);
+        // One that was asked for before the storage was known proves nothing.
+        let guarded = storage.is_some() || !self.guard.is_there();
+        if storage.is_some() {
+            self.guard.heard(now, Ok(storage));
+        }
         self.follow_volumes(now, effects);
-        if !undisturbed || self.roster.is_active() || !self.volumes.is_over() || !node.unschedulable {
+        let empty = !self.roster.is_active() && self.volumes.is_over() && node.unschedulable;
+        if !undisturbed || !empty || self.guard.holds() {
             self.empty_since = None;
             return;
         }
+        if !self.guard.is_clear() {
+            // Nothing is known of the storage yet: the next list proves it.
+            self.empty_since.get_or_insert(now);
+            return;
+        }
         match self.empty_since {
-            Some(first) if now.since(first) >= self.rules.proof_gap => {
+            Some(first) if guarded && now.since(first) >= self.rules.proof_gap => {
                 self.over = Some(Outcome::Drained {
                     took: now.since(self.started),
                     evicted: self.roster.book.evicted,
@@ -197,7 +233,7 @@ impl Engine {
             first => {
                 let first = first.unwrap_or(now);
                 self.empty_since = Some(first);
-                self.look = Call::Due(first + self.rules.proof_gap);
+                self.look = Call::Due(now.max(first + self.rules.proof_gap));
             }
         }
     }
@@ -281,10 +317,11 @@ impl Engine {
             budgets: self.roster.spaces.known(),
             node: self.node,
             volumes,
+            last_copies: self.guard.last_copies(),
             refused: self.refused.take().into_iter().chain(self.roster.refused_calls()).collect(),
             ..Watched::default()
         };
-        let blockers = self.roster.blockers(now);
+        let blockers = self.blockers(now);
         let watched =
             watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&it.subject.pod()?.uid)));
         self.over = Some(Outcome::Failed { reason, blockers, watched, marks: self.marks(now) });
@@ -297,7 +334,11 @@ impl Engine {
         } else {
             self.volumes.wait(now, self.roster.owed(), effects);
         }
-        if self.roster.is_active() || !self.volumes.is_over() {
+        let alone = self.roster.book.only_kept() && (self.roster.is_active() || self.volumes.is_over());
+        self.guard.wait(now, alone && self.listed);
+        self.guard.ask(now, effects);
+        self.roster.need(now, self.guard.needs(now));
+        if self.roster.is_active() || !self.volumes.is_over() || self.guard.holds() {
             self.empty_since = None;
         }
     }
@@ -306,6 +347,7 @@ impl Engine {
     fn judge(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         let limit = self.roster.enforce(now, effects);
         let failure = limit.or_else(|| self.roster.failure()).or_else(|| self.volumes.failure());
+        let failure = failure.or_else(|| self.guard.failure());
         if let Some(reason) = failure {
             self.fail(now, reason);
         }
@@ -315,6 +357,8 @@ impl Engine {
                 format!("left: {}", listed(&left, ", "))
             } else if !volumes.is_empty() {
                 format!("still attached: {}", listed(&volumes, ", "))
+            } else if !self.guard.is_clear() {
+                self.guard.words()
             } else if let Some(trouble) = &self.trouble {
                 format!("the node could not be proven empty: {}", trouble.text)
             } else {
@@ -342,13 +386,23 @@ impl Engine {
         }
         self.roster.ask_due(now, effects);
         self.roster.inspect(now, effects);
-        let nothing_left = !self.roster.is_active() && self.volumes.is_over() && self.cordon == Call::Idle;
-        if self.look == Call::Idle && (nothing_left || self.next_check().is_some_and(|at| at <= now)) {
+        let nothing_left = !self.roster.is_active()
+            && self.volumes.is_over()
+            && self.guard.is_clear()
+            && self.cordon == Call::Idle;
+        if self.look == Call::Idle && nothing_left {
+            self.look =
+                Call::Due(self.empty_since.map_or(now, |first| now.max(first + self.rules.proof_gap)));
+        } else if self.look == Call::Idle
+            && (self.roster.unsure || self.next_check().is_some_and(|at| at <= now))
+        {
             self.look = Call::Due(now);
         }
         if self.look.is_due(now) {
             self.look = Call::Flying;
-            effects.push(Effect::Look { turn: self.roster.turn() });
+            // Of the two lists of the proof the last one reads it.
+            let storage = nothing_left && self.empty_since.is_some() && self.guard.is_there();
+            effects.push(Effect::Look { turn: self.roster.turn(), storage });
         }
     }
 
@@ -393,6 +447,8 @@ impl Core for Engine {
                 self.trouble = None;
                 self.volumes.heard(attached);
             }
+            Event::CopyAsked { volume, result } => self.guard.asked(now, volume, result, &mut effects),
+            Event::Storage(seen) => self.guard.heard(now, seen),
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::Cordoned(result) => self.cordoned(now, result),
             Event::Trouble(failure) => self.trouble = Some(failure),
@@ -414,7 +470,7 @@ impl Core for Engine {
     fn next_wake(&self) -> Option<Mono> {
         let check = self.next_check().filter(|_| self.look == Call::Idle);
         let pods = self.roster.next_due(self.now);
-        let volumes = self.volumes.next_due();
+        let volumes = self.volumes.next_due().into_iter().chain(self.guard.next_due(self.now)).min();
         let end = self.started + self.rules.attempt;
         [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check].into_iter().flatten().min()
     }

@@ -42,8 +42,12 @@ pub(super) struct PodIndex {
     overdue: BTreeSet<(Mono, PodUid)>,
     /// Pods on the node by the time since when they are being asked to leave.
     asked: BTreeSet<(Mono, PodUid)>,
+    /// Pods on the node that were never Ready, by the time since when they are being asked to leave.
+    pub(super) never_ready: BTreeSet<(Mono, PodUid)>,
     /// Pods that the server refuses for good.
     refused: u32,
+    /// Pods that are not asked, as the storage needs them.
+    kept: u32,
     /// Claims of pods that are gone.
     pub(super) claims: BTreeSet<Claim>,
 }
@@ -111,6 +115,9 @@ impl PodIndex {
         }
         if let Some(asked) = track.asked.filter(|_| track.is_here()) {
             self.asked.insert((asked, uid.clone()));
+            if facts.never_ready {
+                self.never_ready.insert((asked, uid.clone()));
+            }
         }
         if let State::Asking { way, .. } = track.state {
             self.asking += 1;
@@ -132,6 +139,7 @@ impl PodIndex {
         }
         if let Some(asked) = track.asked {
             self.asked.remove(&(asked, uid.clone()));
+            self.never_ready.remove(&(asked, uid.clone()));
         }
         if let State::Asking { way, .. } = track.state {
             self.asking -= 1;
@@ -145,6 +153,7 @@ impl PodIndex {
         let evicted = matches!(track.accepted, Some(RemovalCall::Evict | RemovalCall::Remove));
         self.evicted = add(self.evicted, u32::from(evicted));
         self.active = add(self.active, u32::from(track.is_active()));
+        self.kept = add(self.kept, u32::from(track.is_active() && track.kept.is_some()));
         self.refused = add(self.refused, u32::from(track.state == State::Ended));
         if track.is_here() {
             let here = self.tiers.entry(track.facts.tier).or_default();
@@ -168,6 +177,11 @@ impl PodIndex {
 
     pub(super) fn is_active(&self) -> bool {
         self.active > 0
+    }
+
+    /// Whether all that are to be waited for are kept for the storage.
+    pub(super) fn only_kept(&self) -> bool {
+        self.active == self.kept
     }
 
     /// The tier that leaves: the first of which a pod is on the node.

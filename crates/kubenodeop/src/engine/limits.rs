@@ -3,11 +3,13 @@
 //! Not here: the limits for volumes (`volumes`) and for the whole (`attempt`). Source: goals D15.
 //! Pure: no clock, no I/O, no task.
 
+use std::time::Duration;
+
 use step::Mono;
 
 use super::pod_table::PodTable;
 use super::track::Over;
-use super::words::{Effect, PodAction, Rules};
+use super::words::{Effect, NeverReadyAction, PodAction, Rules};
 use crate::plan::tier::Tier;
 use kubeapi::names::{PodUid, listed};
 
@@ -78,6 +80,7 @@ impl PodTable {
                 self.settle(now, &uid, effects);
             }
         }
+        self.remove_never_ready(now);
         let (tier, since) = self.clock.open()?;
         let after = self.rules.tier.after.filter(|after| !self.clock.over && since + *after <= now)?;
         self.clock.over = true;
@@ -96,11 +99,34 @@ impl PodTable {
         None
     }
 
+    /// Has the pods deleted that were never Ready and that a budget holds, when their hold time is over and the rule says
+    /// so (goals D8).
+    fn remove_never_ready(&mut self, now: Mono) {
+        let Some(after) = self.hold_time() else { return };
+        let over = self.book.never_ready.iter().take_while(|(asked, _)| *asked + after <= now);
+        let held =
+            |uid: &PodUid| self.book.get(uid).is_some_and(|it| it.is_held_by_budget() && it.can_be_doomed());
+        let over: Vec<PodUid> = over.map(|(_, uid)| uid.clone()).filter(held).collect();
+        for uid in over {
+            let secs = after.as_secs();
+            let why = format!("deleted whatever its budgets say: never Ready, and held for {secs} s");
+            self.book.change(&uid, |track| track.doom(now, why));
+        }
+    }
+
+    /// How long a pod that was never Ready is held, where it is deleted then.
+    fn hold_time(&self) -> Option<Duration> {
+        self.rules.never_ready.after.filter(|_| self.rules.never_ready.then == NeverReadyAction::Delete)
+    }
+
     /// When [`PodTable::enforce`] has something to do.
-    pub(super) fn next_limit(&self) -> Option<Mono> {
+    pub(super) fn next_limit(&self, now: Mono) -> Option<Mono> {
         let pod = self.rules.pod.after.and_then(|after| Some(self.book.first_in_time()?.0 + after));
         let tier = self.rules.tier.after.filter(|_| !self.clock.over);
         let tier = tier.and_then(|after| Some(self.clock.open()?.1 + after));
-        pod.into_iter().chain(tier).min()
+        let hold = self.hold_time();
+        let hold =
+            hold.and_then(|after| self.book.never_ready.iter().map(|it| it.0 + after).find(|at| *at > now));
+        pod.into_iter().chain(tier).chain(hold).min()
     }
 }

@@ -12,6 +12,7 @@ mod namespace_budgets;
 mod pod_table;
 mod sentence;
 mod sticky;
+mod storage;
 mod telling;
 #[cfg(test)]
 mod tests;
@@ -21,5 +22,6 @@ mod words;
 
 pub use attempt::Engine;
 pub use words::{
-    Claim, Effect, Event, Failure, Limit, LogEvent, PodAction, Rules, StickyAction, VolumeAction,
+    Claim, Effect, Event, Failure, Limit, LogEvent, NeverReadyAction, PodAction, Rules, StickyAction,
+    VolumeAction,
 };

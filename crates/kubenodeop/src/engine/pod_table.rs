@@ -13,6 +13,7 @@ use super::limits::TierClock;
 use super::namespace_budgets::NamespaceBudgets;
 use super::sentence;
 use super::sticky::Returns;
+use super::storage::Needs;
 use super::track::{Over, State, Track};
 use super::words::{Claim, Effect, LogEvent, PodAction, Rules, StickyAction};
 use crate::plan::{Class, Owner, PodFacts};
@@ -43,12 +44,16 @@ pub(super) struct PodTable {
     marks: BTreeMap<PodUid, Mono>,
     /// The claims of pods that stay here.
     pub(super) stays: BTreeMap<PodUid, BTreeSet<Claim>>,
+    /// What the storage needs.
+    pub(super) needs: Needs,
     /// Answers to the calls, counted.
     pub(super) replies: BTreeMap<&'static str, u32>,
     /// Pods that a rule has had deleted.
     pub(super) deleted: Vec<Left>,
     /// Why the attempt fails on a workload that comes back.
     pub(super) given_up: Option<String>,
+    /// A list of the watch lacks a pod and may be older than the one that has shown it: a fresh one is needed.
+    pub(super) unsure: bool,
     /// Rises with each change. A list does not speak about what changed after it was asked for.
     pub(super) turn: u64,
     pub(super) pace: Pace,
@@ -64,10 +69,12 @@ impl PodTable {
             returns_from: Some(now),
             marks: marks.pods.clone(),
             stays: BTreeMap::new(),
+            needs: Needs::default(),
             replies: BTreeMap::new(),
             deleted: Vec::new(),
             given_up: None,
             turn: 0,
+            unsure: false,
             pace,
             rules,
         }
@@ -100,7 +107,10 @@ impl PodTable {
     /// One pod as it is now.
     pub(super) fn see(&mut self, now: Mono, mut facts: PodFacts, source: Source, effects: &mut Vec<Effect>) {
         let uid = facts.pod.uid.clone();
-        let Some(track) = self.book.get(&uid) else { return self.meet(now, facts, effects) };
+        if source == Source::Watch {
+            self.book.change(&uid, |track| track.watched = true);
+        }
+        let Some(track) = self.book.get(&uid) else { return self.meet(now, facts, source, effects) };
         match source {
             Source::Store(turn) if track.turn > turn => return,
             // A list found out that the DaemonSet is gone; a watch does not look.
@@ -146,7 +156,7 @@ impl PodTable {
     }
 
     /// A pod that was not known before.
-    fn meet(&mut self, now: Mono, facts: PodFacts, effects: &mut Vec<Effect>) {
+    fn meet(&mut self, now: Mono, facts: PodFacts, source: Source, effects: &mut Vec<Effect>) {
         match facts.class() {
             Class::Keep(_) => return self.stay(facts),
             Class::Leave | Class::Await => {}
@@ -160,6 +170,8 @@ impl PodTable {
             self.turn += 1;
         }
         let mut track = Track::new(facts, now, self.turn);
+        track.watched = source == Source::Watch;
+        track.kept = self.needs.keeps(&track.facts).then_some(now);
         if let Some(mark) = self.marks.get(&uid) {
             track.asked = Some((*mark).min(now));
         }
@@ -230,6 +242,22 @@ impl PodTable {
         });
     }
 
+    /// What the storage needs has changed, or not.
+    pub(super) fn need(&mut self, now: Mono, needs: Needs) {
+        if self.needs == needs {
+            return;
+        }
+        self.needs = needs;
+        let kept = |track: &Track| track.is_here() && self.needs.keeps(&track.facts);
+        let changed = self.book.all().filter(|(_, track)| track.kept.is_some() != kept(track));
+        let changed: Vec<PodUid> = changed.map(|(uid, _)| uid.clone()).collect();
+        for uid in changed {
+            self.book.change(&uid, |track| {
+                track.kept = if track.kept.is_some() { None } else { Some(now) };
+            });
+        }
+    }
+
     pub(super) fn why_sticky(&self, track: &Track) -> String {
         let count = self.returns.count(&track.facts);
         format!("its {} has come back to this node {count} times", track.facts.workload)
@@ -244,10 +272,13 @@ impl PodTable {
         effects: &mut Vec<Effect>,
     ) {
         let speaks_of = |track: &Track| match source {
-            Source::Watch => true,
+            Source::Watch => track.watched,
             Source::Store(turn) => track.turn <= turn,
         };
         let there: BTreeSet<&PodUid> = pods.iter().map(|facts| &facts.pod.uid).collect();
+        let lacks =
+            |(uid, track): (&PodUid, &Track)| track.is_here() && !speaks_of(track) && !there.contains(uid);
+        self.unsure = source == Source::Watch && self.book.all().any(lacks);
         let absent = |uid: &PodUid, track: &Track| {
             track.state != State::Gone && speaks_of(track) && !there.contains(uid)
         };

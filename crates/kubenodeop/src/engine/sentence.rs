@@ -6,6 +6,7 @@
 use step::Mono;
 
 use super::namespace_budgets::NamespaceBudgets;
+use super::storage::Needs;
 use super::track::{Over, Refusal, State, Track};
 use super::words::Rules;
 use crate::plan::budget::BudgetFacts;
@@ -17,7 +18,7 @@ use crate::progress::{BlockCode, Blocker};
 pub(super) fn blocker(
     now: Mono,
     track: &Track,
-    spaces: &NamespaceBudgets,
+    (spaces, needs): (&NamespaceBudgets, &Needs),
     returns: u32,
     rules: &Rules,
 ) -> Option<Blocker> {
@@ -31,8 +32,17 @@ pub(super) fn blocker(
                 format!("pod {pod} is not asked any more: its {workload} has come back here {returns} times");
             return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
         }
+        (State::Waiting { .. } | State::Ended, _) if track.kept.is_some() => {
+            let (code, why) = needs.why(&track.facts)?;
+            return named(code, format!("pod {pod} is not evicted yet: {why}"), track.kept.unwrap_or(now));
+        }
         (State::Waiting { .. } | State::Asking { .. } | State::Ended, Some(refusal)) if track.told => {
-            let (code, reason) = refused(track, refusal, spaces);
+            let (code, reason) = match needs.budget(&track.facts) {
+                Some(why) if track.is_held_by_budget() => {
+                    (BlockCode::StorageManager, format!("pod {pod}: {why}"))
+                }
+                Some(_) | None => refused(track, refusal, spaces),
+            };
             (code, reason, refusal.since)
         }
         (State::Going { since }, _) if track.overdue_at().is_some_and(|at| at <= now) => {
@@ -81,6 +91,12 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
         }
         BlockCode::SlowToEnd
         | BlockCode::BudgetStuck
+        | BlockCode::StorageManager
+        | BlockCode::Copying
+        | BlockCode::LastCopy
+        | BlockCode::StrictLocal
+        | BlockCode::AllCordoned
+        | BlockCode::NoRoom
         | BlockCode::Sticky
         | BlockCode::OverTime
         | BlockCode::NoOtherNode => format!("pod {pod} is held ({}): {text}", refusal.code.text()),

@@ -30,7 +30,7 @@ impl PodTable {
         let due = self.book.next_due().filter(|_| self.book.asking < self.rules.at_once);
         let more = self.marked(now).count() < MARKED;
         let mark = self.book.next_asked_for(now, MARKED_AFTER).filter(|_| more);
-        let all = [due, mark, self.spaces.next_due(), self.next_limit()];
+        let all = [due, mark, self.spaces.next_due(), self.next_limit(now)];
         all.into_iter().flatten().min()
     }
 
@@ -38,7 +38,7 @@ impl PodTable {
     pub(super) fn blockers(&self, now: Mono) -> Vec<Blocker> {
         let of = |track: &Track| {
             let returns = self.returns.count(&track.facts);
-            sentence::blocker(now, track, &self.spaces, returns, &self.rules)
+            sentence::blocker(now, track, (&self.spaces, &self.needs), returns, &self.rules)
         };
         let mut all: Vec<Blocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
         all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));

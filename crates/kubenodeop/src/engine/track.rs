@@ -23,6 +23,8 @@ pub(super) struct Track {
     pub(super) state: State,
     /// The turn of the engine in which this last changed; older lists do not speak about it.
     pub(super) turn: u64,
+    /// The watch has named it. Until then a list of the watch may be older than the one that has shown it.
+    pub(super) watched: bool,
     /// Refusals in a row.
     pub(super) tries: u32,
     /// The server has accepted to end this very pod.
@@ -37,6 +39,8 @@ pub(super) struct Track {
     pub(super) on_hold: bool,
     /// It is not asked any more, as its workload comes back again and again.
     pub(super) sticky: bool,
+    /// Since when it is not asked, as the storage needs it; `None` when it may be.
+    pub(super) kept: Option<Mono>,
     /// The standing refusal may be told.
     pub(super) told: bool,
     /// The standing refusal.
@@ -104,12 +108,14 @@ impl Track {
             facts,
             state,
             turn,
+            watched: false,
             tries: 0,
             accepted: None,
             over: None,
             doomed: None,
             on_hold: false,
             sticky: false,
+            kept: None,
             told: true,
             refusal: None,
         }
@@ -128,7 +134,7 @@ impl Track {
     /// When to ask it, unless something else than time decides that.
     pub(super) fn due(&self) -> Option<Mono> {
         let State::Waiting { due, .. } = self.state else { return None };
-        (!self.on_hold && !self.sticky).then_some(due)
+        (!self.on_hold && !self.sticky && self.kept.is_none()).then_some(due)
     }
 
     /// When a pod that is ending has had its time.
@@ -238,6 +244,7 @@ impl Track {
     /// Held by something that does not pass by itself within seconds, and told so.
     pub(super) fn is_blocked(&self) -> bool {
         self.sticky
+            || self.kept.is_some()
             || (self.told
                 && matches!(
                     self.code(),

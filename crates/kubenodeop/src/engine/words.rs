@@ -13,6 +13,7 @@ use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, Selector};
 use crate::plan::unhealthy::Inspected;
 use crate::progress::Outcome;
+use crate::storage::Look;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::Reply;
 
@@ -30,10 +31,16 @@ pub struct Rules {
     pub proof_gap: Duration,
     /// For one pod, from its first eviction call to its end.
     pub pod: Limit<PodAction>,
+    /// For a pod that was never Ready and that a budget holds, from its first eviction call (goals D8).
+    pub never_ready: Limit<NeverReadyAction>,
     /// For one tier, from the moment that the one before it is over.
     pub tier: Limit<PodAction>,
     /// For the volumes, from the moment that the last pod is gone.
     pub volumes: Limit<VolumeAction>,
+    /// For volumes whose last healthy copy is here, from the moment that nothing else is waited for (goals D14).
+    pub last_copy: Limit<VolumeAction>,
+    /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go with the node.
+    pub last_copy_pass: BTreeSet<String>,
     /// What becomes of a workload whose pods come back to this node (goals D10).
     pub sticky: StickyAction,
     /// Returns to this node that make a workload sticky.
@@ -59,6 +66,15 @@ pub enum PodAction {
     /// The attempt fails and names it.
     GiveUp,
     /// It is deleted with its own grace period, whatever its budgets say, and named.
+    Delete,
+}
+
+/// What is done about a pod that was never Ready for the whole of the hold time, and that a budget holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NeverReadyAction {
+    /// It is waited for like any other.
+    Wait,
+    /// It is deleted with its own grace period, and named.
     Delete,
 }
 
@@ -91,8 +107,11 @@ impl Default for Rules {
             at_once: 32,
             proof_gap: Duration::from_secs(1),
             pod: Limit { after: None, then: PodAction::Wait },
+            never_ready: Limit { after: Some(Duration::from_secs(600)), then: NeverReadyAction::Wait },
             tier: Limit { after: None, then: PodAction::Wait },
             volumes: Limit { after: Some(Duration::from_secs(600)), then: VolumeAction::GoOn },
+            last_copy: Limit { after: None, then: VolumeAction::Wait },
+            last_copy_pass: BTreeSet::new(),
             sticky: StickyAction::Leave,
             sticky_returns: 3,
             machines: Policy::MigrateOrShutdown,
@@ -120,12 +139,13 @@ pub enum Event {
     Pod(PodFacts),
     /// One pod is gone.
     PodGone(PodUid),
-    /// The answer to [`Effect::Look`] of `turn`: all pods and the node, read from the store.
+    /// The answer to [`Effect::Look`] of `turn`: all pods and the node, read from the store, and the
+    /// storage where it was asked for and is there.
     Looked {
         /// Which look.
         turn: u64,
         /// What it saw, or why it saw nothing.
-        seen: Result<(Vec<PodFacts>, NodeFacts), Failure>,
+        seen: Result<(Vec<PodFacts>, NodeFacts, Option<Look>), Failure>,
     },
     /// The answer to [`Effect::Evict`], [`Effect::Remove`] or [`Effect::Delete`].
     Evicted {
@@ -153,6 +173,15 @@ pub enum Event {
     /// The volumes of the claims of the newest [`Effect::FollowVolumes`] that are attached here now. A stream that
     /// fails says [`Event::Trouble`] instead.
     Volumes(Vec<AttachmentFacts>),
+    /// The storage as it is now, `None` without such storage; or why that could not be read: another of these follows.
+    Storage(Result<Option<Look>, Failure>),
+    /// The answer to [`Effect::AskCopy`].
+    CopyAsked {
+        /// Of this volume.
+        volume: String,
+        /// Whether it was written, or why not.
+        result: Result<(), Failure>,
+    },
     /// Our node as it is now.
     Node(NodeFacts),
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
@@ -164,12 +193,18 @@ pub enum Event {
 }
 
 /// Something to do for the executor.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the end, of which there is one in an attempt"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// List the pods and read the node; answer with [`Event::Looked`] of the same turn.
     Look {
         /// To be given back.
         turn: u64,
+        /// The storage is to be read too.
+        storage: bool,
     },
     /// Evict this pod.
     Evict(PodRef),
@@ -194,6 +229,13 @@ pub enum Effect {
     },
     /// Follow the attachments of the volumes of these claims, and of no others any more.
     FollowVolumes(BTreeSet<Claim>),
+    /// Ask for another copy of a volume of which so many are wanted; answer with [`Event::CopyAsked`].
+    AskCopy {
+        /// Its name in Longhorn.
+        volume: String,
+        /// Copies that are wanted of it.
+        wanted: u32,
+    },
     /// Write to the log.
     Say(LogEvent),
     /// The attempt is over.
@@ -213,6 +255,8 @@ pub enum LogEvent {
     Gone(PodRef),
     /// The pod is held, for a reason that is not the one of last time.
     Held(PodRef, String),
+    /// Another copy of the volume was asked for.
+    CopyAsked(String),
     /// The node was found schedulable.
     Uncordoned,
 }

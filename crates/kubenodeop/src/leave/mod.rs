@@ -6,10 +6,6 @@
 //! the API of a device that has left already answers like that. A step that is done has nothing left to do when the
 //! walk begins again. Not here: whether the node has to leave. Source: spec/agents.md 4.8.
 
-mod replicas;
-
-pub use replicas::last_of_volume;
-
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
@@ -25,10 +21,11 @@ use crate::engine::Rules;
 use crate::node;
 use crate::node::cordon::CordonOwner;
 use crate::progress::{Marks, Outcome, Progress};
+use crate::storage;
 use kubeapi::Cluster;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::reply::{Class, Reply};
+use kubeapi::reply::Class;
 use kubeapi::slim::Pod;
 use kubeapi::watch::Scope;
 use kubeapi::{Error, nodes};
@@ -194,7 +191,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         if matches!(error, Error::WrongNode { .. }) {
             Some(End::NotOurs(words(error)))
         } else {
-            matches!(error.reply(), Reply::NotFound { .. }).then_some(End::Gone)
+            error.is_not_found().then_some(End::Gone)
         }
     }
 
@@ -262,7 +259,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         self.enter(Stage::CheckingReplicas);
         let mut last = String::new();
         for tried in 1..=self.order.tries.max(1) {
-            match replicas::count(self.cluster, &self.order.node).await {
+            match storage::count(self.cluster, &self.order.node).await {
                 Ok(here) => {
                     info!(node = %self.order.node, replicas = here, "leaving the cluster");
                     return here > 0;
@@ -289,6 +286,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                 device_uuid: self.order.device_uuid.clone(),
                 owner: self.order.owner.clone(),
                 rules: Rules { attempt, ..self.order.rules.clone() },
+                copies: std::sync::Arc::default(),
                 marks: marks.clone(),
             };
             let (sender, mut progress) = watch::channel(Progress { marks, ..Progress::default() });

@@ -19,9 +19,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use crate::node::gate::{Fact, Gate, Layer, LeaseSeen, Limits, NodeSeen, Verdict};
+use crate::node::gate::{Fact, Gate, Layer, LeaseSeen, Limits, NodeSeen, Verdict, VolumesSeen};
 use crate::plan::tier::Tier;
-use crate::{calls::pods, node, node::taints};
+use crate::{calls::pods, node, node::taints, storage};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
@@ -70,6 +70,7 @@ pub async fn watch_over(
     facts.push(node_facts(cluster, boot));
     facts.push(lease_facts(cluster, boot));
     facts.push(pod_facts(cluster, boot));
+    facts.push(volume_facts(cluster));
     let mut gate = Gate::new(boot.node.as_str(), boot.limits, clock());
     let mut look_at = clock() + boot.limits.look;
     loop {
@@ -124,11 +125,12 @@ fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
         let node = node_fact(&boot, listed(&cluster, &node::scope(&boot.node)).await);
         let lease = lease_fact(&boot, listed(&cluster, &lease_scope(&boot)).await);
         let storage = match listed::<Lean>(&cluster, &pod_scope(&boot)).await {
-            Update::Listed(all) => storage(all.into_iter().filter_map(|pod| pod.crashing)),
+            Update::Listed(all) => crashing_pods(all.into_iter().filter_map(|pod| pod.crashing)),
             Update::Put(_) | Update::Gone(_) => return vec![node, lease],
             Update::Trouble(error) => trouble(Layer::Storage, &error),
         };
-        vec![Fact::Service(Ok(())), node, lease, storage]
+        let volumes = volume_fact(storage::troubled(&cluster).await);
+        vec![Fact::Service(Ok(())), node, lease, storage, volumes]
     };
     stream::once(look).flat_map(stream::iter).boxed()
 }
@@ -190,7 +192,11 @@ fn node_fact(boot: &Boot, heard: Update<Node>) -> Fact {
         return Fact::Trouble(Layer::Node, "there is no such Node object".to_owned());
     };
     match node::owned(&node, &boot.device_uuid) {
-        Ok(_) => Fact::Node(NodeSeen { not_ready: not_ready(&node), taints: taints::of_outage(&node) }),
+        Ok(_) => Fact::Node(NodeSeen {
+            not_ready: not_ready(&node),
+            taints: taints::of_outage(&node),
+            volumes: node::recorded_volumes(&node),
+        }),
         Err(error) => trouble(Layer::Node, &error),
     }
 }
@@ -290,7 +296,16 @@ fn pod_scope(boot: &Boot) -> Scope {
     Scope { labels: None, ..pods::scope(&boot.node) }
 }
 
-fn storage(crashing: impl Iterator<Item = String>) -> Fact {
+/// Volumes as they are, again whenever one of them changes. Without Longhorn nothing is followed.
+fn volume_facts(cluster: &Cluster) -> BoxStream<'static, Fact> {
+    storage::follow_troubled(cluster.clone(), RandomState::new().hash_one("jitter")).map(volume_fact).boxed()
+}
+
+fn volume_fact(seen: Result<VolumesSeen, Error>) -> Fact {
+    seen.map_or_else(|error| trouble(Layer::Volumes, &error), Fact::Volumes)
+}
+
+fn crashing_pods(crashing: impl Iterator<Item = String>) -> Fact {
     let mut all: Vec<String> = crashing.collect();
     all.sort();
     Fact::Storage(all)
@@ -315,7 +330,7 @@ fn pod_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
                     return std::future::ready(Some(trouble(Layer::Storage, &error)));
                 }
             }
-            std::future::ready(Some(storage(crashing.values().cloned())))
+            std::future::ready(Some(crashing_pods(crashing.values().cloned())))
         })
         .boxed()
 }

@@ -6,9 +6,14 @@
 //! a clock. Sources: goals R4, R5; the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and Tolerations".
 //! Pure: no clock, no I/O, no task.
 
+mod volumes;
+
 use std::time::Duration;
 
 use step::Mono;
+
+use volumes::{Volumes, VolumesVerdict};
+pub use volumes::{VolumesBefore, VolumesSeen};
 
 /// Device nodes that the cluster software cannot start without, as paths under the root.
 pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];
@@ -28,6 +33,8 @@ step::named! {
         Lease = "node-lease",
         /// No pod on it that gives volumes is crash-looping.
         Storage = "storage-pods",
+        /// No volume is faulted that was healthy before.
+        Volumes = "storage-volumes",
         /// All that has held for the set time.
         Steady = "steady",
     }
@@ -46,6 +53,10 @@ pub struct Limits {
     pub lease: Duration,
     /// Storage pods.
     pub storage: Duration,
+    /// Volumes.
+    pub volumes: Duration,
+    /// How long degraded volumes hold the turn of the node.
+    pub degraded: Duration,
     /// How long all layers must hold before the gate opens.
     pub hold: Duration,
     /// How long the lease must have been renewed before stale taints are removed.
@@ -62,6 +73,8 @@ impl Default for Limits {
             node: Duration::from_mins(10),
             lease: Duration::from_mins(2),
             storage: Duration::from_mins(10),
+            volumes: Duration::from_mins(10),
+            degraded: Duration::from_mins(10),
             hold: Duration::from_secs(5),
             taints: Duration::from_mins(1),
             look: Duration::from_mins(2),
@@ -78,6 +91,7 @@ impl Limits {
             Layer::Node => Some(self.node),
             Layer::Lease => Some(self.lease),
             Layer::Storage => Some(self.storage),
+            Layer::Volumes => Some(self.volumes),
             Layer::Steady => None,
         }
     }
@@ -99,6 +113,8 @@ pub enum Fact {
     Lease(LeaseSeen),
     /// Storage pods on it that are crash-looping, in words.
     Storage(Vec<String>),
+    /// Volumes of the cluster that are not well.
+    Volumes(VolumesSeen),
     /// A layer cannot be looked at, though the API answers.
     Trouble(Layer, String),
 }
@@ -110,6 +126,8 @@ pub struct NodeSeen {
     pub not_ready: String,
     /// Taints of an outage that are on it, as `node.kubernetes.io/unreachable:NoExecute`.
     pub taints: Vec<String>,
+    /// Its volumes before the outage, where a drain has recorded them.
+    pub volumes: Option<VolumesBefore>,
 }
 
 /// What counts of a lease.
@@ -143,6 +161,8 @@ pub struct Verdict {
     pub failed: bool,
     /// Stale taints that are still on the node.
     pub taints: Vec<String>,
+    /// The gate is open or not, the node keeps its turn: volumes are degraded.
+    pub holds_turn: bool,
 }
 
 impl Verdict {
@@ -163,6 +183,9 @@ pub struct Gate {
     node: Result<NodeSeen, String>,
     lease: Result<LeaseSeen, String>,
     storage: Result<Vec<String>, String>,
+    volumes: Volumes,
+    /// When time alone changes what volumes mean.
+    volumes_due: Option<Mono>,
     beats: Option<Beats>,
     /// Since when all layers below [`Layer::Steady`] hold.
     sound_since: Option<Mono>,
@@ -183,6 +206,8 @@ impl Gate {
             node: Err(unknown()),
             lease: Err(unknown()),
             storage: Err(unknown()),
+            volumes: Volumes::unknown(unknown()),
+            volumes_due: None,
             beats: None,
             sound_since: None,
             at: (Some(Layer::Service), now),
@@ -202,6 +227,7 @@ impl Gate {
             }
             Fact::Node(node) => {
                 self.service = Some(Ok(()));
+                self.volumes.before.clone_from(&node.volumes);
                 self.node = Ok(node);
             }
             Fact::Lease(lease) => {
@@ -212,12 +238,17 @@ impl Gate {
                 self.service = Some(Ok(()));
                 self.storage = Ok(crashing);
             }
+            Fact::Volumes(seen) => {
+                self.service = Some(Ok(()));
+                self.volumes.seen = Ok(seen);
+            }
             Fact::Trouble(layer, why) => {
                 self.service = Some(Ok(()));
                 match layer {
                     Layer::Node => self.node = Err(why),
                     Layer::Lease => self.lease = Err(why),
                     Layer::Storage => self.storage = Err(why),
+                    Layer::Volumes => self.volumes.seen = Err(why),
                     Layer::Devices | Layer::Service | Layer::Steady => self.service = Some(Err(why)),
                 }
             }
@@ -248,6 +279,15 @@ impl Gate {
     /// The gate as it stands now.
     pub fn judge(&mut self, now: Mono) -> Verdict {
         let mut finding = self.lowest(now);
+        let mut volumes = VolumesVerdict::default();
+        if finding.is_some() {
+            self.volumes.wait();
+        } else {
+            volumes = self.volumes.judge(now, self.limits.volumes, self.limits.degraded);
+            let next = "look at `kubectl -n longhorn-system get volumes,replicas`, and bring back the nodes with copies";
+            finding = volumes.shut.take().map(|words| (Layer::Volumes, words, next.to_owned()));
+        }
+        self.volumes_due = volumes.due;
         if finding.is_some() {
             self.sound_since = None;
         } else {
@@ -266,10 +306,17 @@ impl Gate {
         let taints = self.node.as_ref().map(|it| it.taints.clone()).unwrap_or_default();
         let (words, next_step) = match finding {
             Some((_, words, next_step)) => (words, next_step),
-            None if taints.is_empty() => ("the node is sound".to_owned(), "nothing".to_owned()),
+            None if taints.is_empty() && volumes.words.is_empty() => {
+                ("the node is sound".to_owned(), "nothing".to_owned())
+            }
+            None if taints.is_empty() => {
+                let next = "wait, or look at `kubectl -n longhorn-system get volumes,replicas`";
+                (format!("the node is sound; {}", volumes.words), next.to_owned())
+            }
             None => (self.tainted(&taints), "nothing: they are removed then".to_owned()),
         };
-        Verdict { layer, words, next_step, since: self.at.1, failed: layer.is_some_and(over), taints }
+        let (since, failed, holds_turn) = (self.at.1, layer.is_some_and(over), volumes.holds_turn);
+        Verdict { layer, words, next_step, since, failed, taints, holds_turn }
     }
 
     fn tainted(&self, taints: &[String]) -> String {
@@ -352,7 +399,11 @@ impl Gate {
     pub fn due(&self, now: Mono) -> Option<Mono> {
         let limit = self.at.0.and_then(|layer| self.limits.of(layer)).map(|limit| self.at.1 + limit);
         let steady = self.sound_since.map(|since| since + self.limits.hold);
-        [limit, steady, self.lease_ends()].into_iter().flatten().filter(|at| *at > now).min()
+        [limit, steady, self.lease_ends(), self.volumes_due]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > now)
+            .min()
     }
 }
 

@@ -18,11 +18,12 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectList;
 use serde_json::{Value, json};
 
+use crate::node::gate::VolumesBefore;
 use cordon::CordonStep;
 use kubeapi::Cluster;
 use kubeapi::Error;
-use kubeapi::names::{NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL};
-use kubeapi::nodes::{self, FIELD_MANAGER, api};
+use kubeapi::names::{NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, VOLUMES_ANNOTATION};
+use kubeapi::nodes::{self, FIELD_MANAGER, api, signed};
 use kubeapi::watch::Scope;
 
 /// What [`cordon`] did.
@@ -141,7 +142,7 @@ pub async fn uncordon_own(
     let body = json!({
         "metadata": {
             "resourceVersion": node.resource_version,
-            "annotations": { OWNER_ANNOTATION: null },
+            "annotations": { OWNER_ANNOTATION: null, VOLUMES_ANNOTATION: null },
         },
         "spec": { "unschedulable": null },
     });
@@ -163,9 +164,27 @@ pub async fn unmark(cluster: &Cluster, node: &NodeFacts) -> Result<(), Error> {
     patch(cluster, &format!("take our mark off node {}", node.name), &node.name, body).await
 }
 
+/// Records on our node which volumes have a copy there, for the gate after the boot.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub(crate) async fn record_volumes(
+    cluster: &Cluster,
+    name: &NodeName,
+    before: &VolumesBefore,
+) -> Result<(), Error> {
+    let body = json!({ "metadata": { "annotations": { VOLUMES_ANNOTATION: json!(before.0).to_string() } } });
+    patch(cluster, &format!("record the volumes of node {name}"), name, body).await
+}
+
+/// What is recorded there; a record that cannot be read is none.
+pub(crate) fn recorded_volumes(node: &Node) -> Option<VolumesBefore> {
+    let text = node.metadata.annotations.as_ref()?.get(VOLUMES_ANNOTATION)?;
+    serde_json::from_str(text).ok().map(VolumesBefore)
+}
+
 pub(crate) async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: Value) -> Result<(), Error> {
-    let signed = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    cluster.order(what, api().patch(name.as_str(), &signed, &Patch::Merge(body))).await
+    cluster.order(what, api().patch(name.as_str(), &signed(), &Patch::Merge(body))).await
 }
 
 /// A patch of the node that changes nothing, as a dry run: whether we may.

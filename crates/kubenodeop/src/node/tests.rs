@@ -135,7 +135,7 @@ async fn r4_only_a_cordon_of_ours_is_removed_flag_and_annotation_in_one_patch() 
         assert_eq!(patch.line, "PATCH /api/v1/nodes/n1?&fieldManager=pillar-rs");
         assert_eq!(
             patch.body,
-            r#"{"metadata":{"annotations":{"pillar-rs/cordon-owner":null},"resourceVersion":"77"},"spec":{"unschedulable":null}}"#
+            r#"{"metadata":{"annotations":{"pillar-rs/cordon-owner":null,"pillar-rs/volumes-before":null},"resourceVersion":"77"},"spec":{"unschedulable":null}}"#
         );
     }
     for (unschedulable, annotation) in [(true, None), (true, Some("{torn")), (false, None)] {

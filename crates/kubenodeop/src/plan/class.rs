@@ -35,6 +35,8 @@ pub struct PodFacts {
     pub finished: bool,
     /// Its deletion has begun.
     pub terminating: bool,
+    /// It runs, or tries to, and has never been Ready.
+    pub never_ready: bool,
     /// The time that it may take to end, once asked.
     pub grace: Duration,
     /// Who made it.
@@ -129,6 +131,7 @@ pub(crate) mod tests {
             labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
             finished: false,
             terminating: false,
+            never_ready: false,
             grace: Duration::from_secs(30),
             owner: Owner::Other,
             workload: format!("ReplicaSet/{name}"),

@@ -12,12 +12,14 @@ use crate::machines::rules::{Drain, MachineState, decide};
 use crate::machines::{Machine, Migratable, View};
 use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::BudgetFacts;
+use crate::plan::copies;
 use crate::plan::held;
 use crate::plan::placement::{Needs, Peer};
 use crate::plan::tier::{self, Tier};
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::plan::{Class, Owner, PodFacts, Why};
 use crate::progress::{BlockCode, Subject};
+use crate::storage::{Look, is_manager};
 use kubeapi::names::PodRef;
 
 /// Namespace and name.
@@ -44,6 +46,8 @@ pub struct Survey {
     pub ending: BTreeSet<String>,
     /// Volumes of claims that are attached to the node.
     pub attached: Vec<AttachmentFacts>,
+    /// Volumes with a copy on the node, where there is such storage.
+    pub storage: Option<Look>,
     /// Resource by resource the version that was read.
     pub versions: BTreeMap<String, String>,
 }
@@ -224,6 +228,8 @@ pub fn forecast(survey: &Survey) -> Plan {
         }
     }
     counts.blocked = u32::try_from(blockers.len()).unwrap_or(u32::MAX);
+    let (held, copied) = survey.storage.as_ref().map(copies::foreseen).unwrap_or_default();
+    blockers.extend(held);
     let leaving: BTreeSet<Named> = pods
         .iter()
         .filter(|(class, _)| !class.stays())
@@ -247,7 +253,7 @@ pub fn forecast(survey: &Survey) -> Plan {
         blockers,
         volumes,
         peers: survey.peers.iter().map(|peer| (peer.name.clone(), closed(peer))).collect(),
-        notes: survey.notes(),
+        notes: [survey.notes(), copied].concat(),
         counts,
         tiers: tiers.into_iter().collect(),
         versions: survey.versions.clone(),
@@ -354,7 +360,9 @@ impl Survey {
             let passes = pod.pending
                 || pod.facts.finished
                 || matches!(guards.as_slice(), [only] if self.passes(pod, only));
-            if guards.is_empty() || passes {
+            // Its budget opens by being removed; what keeps it are volumes, which are foreseen themselves.
+            let manager = self.storage.is_some() && is_manager(&pod.facts);
+            if guards.is_empty() || passes || manager {
                 continue;
             }
             if guards.iter().any(|budget| !budget.has_room()) {

@@ -5,6 +5,7 @@
 
 pub mod budget;
 pub(crate) mod class;
+mod copies;
 pub mod forecast;
 pub mod held;
 pub mod placement;

@@ -20,7 +20,7 @@ use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
 use crate::plan::scheduling::{needs, peer};
 use crate::plan::tier::is_machine;
 use crate::plan::unhealthy::UnhealthyPod;
-use crate::{calls::pods, calls::volumes, node};
+use crate::{calls::pods, calls::volumes, node, storage};
 use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
@@ -37,14 +37,18 @@ pub async fn plan(cluster: &Cluster, node: &NodeName) -> Result<Plan, Error> {
 }
 
 async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
-    let (nodes, all_pods, budgets, sets, namespaces, bound, attached) = tokio::try_join!(
-        all::<Node>(cluster, scope("nodes", Node::url_path(&(), None))),
-        all::<Pod>(cluster, scope("pods", Pod::url_path(None))),
-        all::<PodDisruptionBudget>(cluster, scope("disruption budgets", PodDisruptionBudget::url_path(None))),
-        all::<Known>(cluster, scope("DaemonSets", DaemonSet::url_path(&(), None))),
-        all::<Known>(cluster, scope("namespaces", Namespace::url_path(&(), None))),
+    let (nodes, all_pods, budgets, sets, namespaces, bound, attached, storage) = tokio::try_join!(
+        all::<Node>(cluster, Scope::all("nodes", Node::url_path(&(), None))),
+        all::<Pod>(cluster, Scope::all("pods", Pod::url_path(None))),
+        all::<PodDisruptionBudget>(
+            cluster,
+            Scope::all("disruption budgets", PodDisruptionBudget::url_path(None))
+        ),
+        all::<Known>(cluster, Scope::all("DaemonSets", DaemonSet::url_path(&(), None))),
+        all::<Known>(cluster, Scope::all("namespaces", Namespace::url_path(&(), None))),
         all::<PersistentVolume>(cluster, volumes::volume_scope()),
         all::<VolumeAttachment>(cluster, volumes::scope()),
+        Box::pin(storage::look(cluster, name)),
     )?;
     let versions = [
         ("nodes", version(&nodes)),
@@ -103,6 +107,7 @@ async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
         peers,
         ending: ending(namespaces.items),
         attached: attached.items.iter().filter_map(|it| volumes::facts(it, name, &by_volume)).collect(),
+        storage,
         versions: versions.into_iter().map(|(of, version)| (of.to_owned(), version)).collect(),
     })
 }
@@ -145,10 +150,6 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
         ((budget.namespace.clone(), budget.name.clone()), found)
     })
     .collect()
-}
-
-fn scope(what: &str, path: String) -> Scope {
-    Scope { what: what.to_owned(), path, fields: None, labels: None }
 }
 
 async fn all<K: serde::de::DeserializeOwned + Clone>(
@@ -235,6 +236,7 @@ mod tests {
                 "GET /api/v1/persistentvolumes?&limit=200",
                 "GET /api/v1/pods?&limit=200",
                 "GET /apis/apps/v1/daemonsets?&limit=200",
+                "GET /apis/longhorn.io/v1beta2/namespaces/longhorn-system/replicas?&limit=200",
                 "GET /apis/policy/v1/poddisruptionbudgets?&limit=200",
                 "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=200",
             ]

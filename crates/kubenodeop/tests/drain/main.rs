@@ -5,6 +5,7 @@
 mod leave;
 #[path = "../stage/mod.rs"]
 mod stage;
+mod storage;
 
 use std::time::Duration;
 

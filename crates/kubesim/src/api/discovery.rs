@@ -11,6 +11,8 @@ use crate::{openapi, scale};
 /// The Kubernetes version that is spoken.
 const MINOR: &str = "34";
 
+const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+
 /// Whether a path is about the server and not about an object.
 pub(crate) fn is_discovery(path: &str) -> bool {
     let parts = path.trim_matches('/').split('/').count();
@@ -51,16 +53,24 @@ pub(crate) fn answer(store: &Store, path: &str) -> Result<Answer, Failure> {
     if let Some(document) = openapi::document(path) {
         return Ok(Answer::Json(200, document));
     }
-    if let Some(version) =
-        groups().into_iter().find(|it| path.strip_prefix("apis/") == Some(kinds::group(it)))
-    {
+    let all = groups().into_iter().chain(store.api_versions());
+    if let Some(version) = all.into_iter().find(|it| path.strip_prefix("apis/") == Some(kinds::group(it))) {
         let mut group = group(version);
         group["kind"] = "APIGroup".into();
         group["apiVersion"] = "v1".into();
         return Ok(Answer::Json(200, group));
     }
     let version = path.strip_prefix("apis/").or(path.strip_prefix("api/")).unwrap_or_default();
-    let resources = resources(version);
+    let mut resources = resources(version);
+    if resources.is_empty() {
+        let custom = |(plural, it): (&str, &Value)| {
+            json!({
+                "name": plural, "singularName": "", "kind": it["kind"], "shortNames": [], "categories": [],
+                "namespaced": !it["metadata"]["namespace"].is_null(), "verbs": VERBS,
+            })
+        };
+        resources = store.samples(version).map(custom).collect();
+    }
     if resources.is_empty() {
         return Err(Failure::no_such_path());
     }
@@ -92,7 +102,7 @@ fn resources(version: &str) -> Vec<Value> {
         all.push(json!({
             "name": it.plural, "singularName": it.kind.to_lowercase(), "kind": it.kind,
             "namespaced": it.namespaced, "shortNames": short, "categories": categories,
-            "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+            "verbs": VERBS,
         }));
         if it.status {
             all.push(json!({

@@ -2,12 +2,13 @@
 //!
 //! Each round looks at the objects that have changed, at those that depend on them and at those whose time has
 //! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `machines`, `scale`,
-//! `volumes` and `budgets`; `timers` keeps what is due when.
+//! `volumes`, `budgets` and `longhorn`; `timers` keeps what is due when.
 //!
 //! Not here: how objects are written (`store`).
 
 pub(crate) mod budgets;
 pub(crate) mod kubelets;
+mod longhorn;
 pub(crate) mod machines;
 pub(crate) mod scale;
 pub(crate) mod scheduler;
@@ -91,6 +92,7 @@ struct Work {
     pods: BTreeSet<Place>,
     budgets: BTreeSet<Place>,
     volumes: bool,
+    longhorn: bool,
 }
 
 impl Controllers {
@@ -110,6 +112,7 @@ impl Controllers {
                 What::Start(pod, _) | What::Stop(pod, _) => drop(work.pods.insert(pod)),
                 What::Detach(..) => work.volumes = true,
                 What::Disrupted(budget, ..) => drop(work.budgets.insert(budget)),
+                What::Step(key, _) if key.0.starts_with("longhorn/") => work.longhorn = true,
                 What::Step(key, _) => drop(work.workloads.insert(key)),
             }
         }
@@ -130,6 +133,9 @@ impl Controllers {
         if work.volumes {
             volumes::round(store, config, &mut self.timers, now, &self.mounting);
         }
+        if work.longhorn {
+            longhorn::round(store, &mut Tick { config, timers: &mut self.timers, now });
+        }
         for budget in &work.budgets {
             budgets::forget(store, &mut self.timers, now, budget);
         }
@@ -138,6 +144,7 @@ impl Controllers {
     /// What a change asks to look at.
     fn note(&mut self, store: &Store, change: &Changed, work: &mut Work) {
         let place = change.place();
+        work.longhorn |= longhorn::concerns(change);
         for object in change.forms() {
             work.workloads.extend(machines::wakes(store, &change.resource, object));
         }

@@ -79,6 +79,13 @@ impl Store {
         some.filter_map(|object| object["apiVersion"].as_str()).collect()
     }
 
+    /// The resources of an API version, each with one of its objects.
+    pub(crate) fn samples<'a>(&'a self, version: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        let all = self.objects.iter().filter_map(|(key, all)| Some((key, all.values().next()?.as_ref())));
+        all.filter(move |(_, it)| it["apiVersion"] == version)
+            .map(|(key, it)| (key.rsplit('/').next().unwrap_or(key), it))
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.version
     }

@@ -78,6 +78,9 @@ pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Re
     check(target, &object)?;
     let mut object = target.inward(object);
     check_types(shared, target, &object, asked)?;
+    if object["apiVersion"].is_null() {
+        object["apiVersion"] = target.api_version.clone().into();
+    }
     let meta = &mut object["metadata"];
     if meta["resourceVersion"].as_str().is_some_and(|it| !it.is_empty()) {
         return Err(Failure::bad_request("resourceVersion should not be set on objects to be created"));

@@ -7,7 +7,7 @@ use topics::{BootReason, GoTime};
 
 /// A longer stack is cut.
 const STACK_LONGEST: usize = 1700;
-/// What is kept of it: its end tells more than its beginning.
+/// What is kept of it: its end says more than its beginning.
 const STACK_KEPT: usize = 1600;
 
 /// What is published about the boot before this one.
@@ -43,7 +43,7 @@ pub struct Stored {
     pub time: Option<GoTime>,
 }
 
-/// What the machine itself tells about a restart that stored nothing.
+/// What the machine itself says about a restart that stored nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Evidence {
     /// The installer left its mark: nothing ran before.

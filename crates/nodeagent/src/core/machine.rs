@@ -54,7 +54,7 @@ pub struct NodeAgent {
 }
 
 impl NodeAgent {
-    /// Starts at `now` from what was found. An operation that an earlier run was at begins anew, with its
+    /// Starts at `now` from what was found. An operation that an earlier run was at begins again, with its
     /// waits: they serve others, who may have seen this agent go and come.
     pub fn new(limits: Limits, waits: Waits, found: Found, now: Mono) -> Self {
         let (last, said) = (found.last_boot, found.said.unwrap_or_default());

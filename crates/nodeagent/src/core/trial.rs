@@ -20,9 +20,9 @@ pub(super) enum Trial {
     Running {
         /// When it began.
         since: Mono,
-        /// When the remaining time is told next.
+        /// When the remaining time is reported next.
         tell_at: Mono,
-        /// The remaining time as it was told last.
+        /// The remaining time as it was reported last.
         remaining: Duration,
     },
     /// Passed; baseosmgr has not taken it yet.
@@ -42,7 +42,7 @@ pub(super) struct Conditions {
     pub(super) contact: Contact,
     /// How long it takes.
     pub(super) time: Duration,
-    /// How often the remaining time is told.
+    /// How often the remaining time is reported.
     pub(super) tick: Duration,
 }
 

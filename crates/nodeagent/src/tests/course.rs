@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A machine that tells what it is asked for, and stays up.
+/// A machine that says what it is asked for, and stays up.
 
 #[tokio::test]
 async fn d_n2_a_drain_status_that_makes_no_sense_changes_nothing_and_ends_nothing() {

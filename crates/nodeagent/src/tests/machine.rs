@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A machine that tells what it is asked for, and stays up.
+/// A machine that says what it is asked for, and stays up.
 struct Wall(mpsc::Sender<String>, Bus);
 
 impl Wall {
@@ -53,7 +53,7 @@ async fn a_machine_that_stays_up_is_left_to_its_watchdog() {
     assert_eq!(words.len(), 3, "{words:?}");
 }
 
-/// A machine that does this when it is told to restart, and nothing when it is told anything else.
+/// A machine that does this when it is told to restart, and nothing when it gets any other order.
 struct OnReboot<F>(F);
 
 impl<F: Fn() + Send + Sync> Device for OnReboot<F> {
@@ -177,7 +177,7 @@ async fn u1_a_machine_is_asked_once_zedkube_says_go_and_what_it_could_not_read_i
     assert!(world.text(reasons::LOG).unwrap().trim_end().ends_with(&marked));
 }
 
-/// A machine whose disks take until they are let go, and that tells what it is asked for.
+/// A machine whose disks take until they are let go, and that says what it is asked for.
 struct SlowDisks {
     began: mpsc::Sender<()>,
     let_go: Mutex<mpsc::Receiver<()>>,

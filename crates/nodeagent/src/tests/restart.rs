@@ -103,7 +103,7 @@ async fn a_second_agent_beside_the_first_touches_nothing() {
     world.start();
     world.status(|_| true).await;
     let first = world.agent.take();
-    // As another process would see it: no journal yet, and a reason to be told.
+    // As another process would see it: no journal yet, and a reason to be reported.
     std::fs::remove_file(world.bus.path(journal::PATH)).unwrap();
     world.write(reasons::REASON, REASON);
     world.start();

@@ -12,7 +12,7 @@ use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, 
 use super::view::View;
 
 /// Codes of blockers that are told by name; any other is `other`.
-pub const CODES: [&str; 15] = [
+pub const CODES: [&str; 21] = [
     "budget",
     "many-budgets",
     "namespace-ending",
@@ -23,6 +23,12 @@ pub const CODES: [&str; 15] = [
     "webhook",
     "slow-to-end",
     "budget-stuck",
+    "storage-manager",
+    "copying",
+    "last-copy",
+    "strict-local",
+    "all-nodes-cordoned",
+    "no-room-for-copy",
     "sticky",
     "over-time",
     "no-other-node",

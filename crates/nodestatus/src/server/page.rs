@@ -92,6 +92,9 @@ fn drain(out: &mut String, progress: &NodeDrainProgress) {
     list(out, ("Blocked", "blockers"), progress.blockers.iter().map(blocker), *blockers_omitted);
     let volumes = progress.volumes.iter().map(|it| plain(it));
     list(out, ("Volumes still attached", "volumes"), volumes, *volumes_omitted);
+    let storage = |it: &topics::StorageWait| format!("{}<br>{}", plain(&it.volume), plain(&it.reason));
+    let storage = progress.storage.iter().map(storage);
+    list(out, ("Volumes without a healthy copy elsewhere", "storage"), storage, progress.storage_omitted);
     let left = progress.left.iter().map(|it| plain(it));
     list(out, ("Left in place by policy", "left"), left, *left_omitted);
 }
@@ -144,7 +147,7 @@ pub(super) fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use topics::{Blocker, DrainPhase, DrainStatus, KubeLeaderElectInfo};
+    use topics::{Blocker, DrainPhase, DrainStatus, KubeLeaderElectInfo, StorageWait};
 
     const EVIL: &str = "<script>alert(\"1\")</script>&'";
 
@@ -170,6 +173,11 @@ mod tests {
                 reason: text.clone(),
             }],
             volumes: vec![text.clone()],
+            storage: vec![StorageWait {
+                volume: text.clone(),
+                reason: text.clone(),
+                ..StorageWait::default()
+            }],
             left: vec![text.clone()],
             skip: text.clone(),
             reason: text.clone(),
@@ -180,8 +188,9 @@ mod tests {
         let view = View { node: text, progress: Some(progress), leader: Some(leader), ..View::default() };
         let page = page(&view, None, GoTime::ZERO);
         assert!(!page.contains("<script") && !page.contains("alert(\""), "{page}");
-        // Node twice, blocker three times, machine three times, four members, one volume, one left, one leader.
-        assert_eq!(page.matches("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;&#39;").count(), 15);
+        // Node twice, blocker three times, machine three times, four members, one volume, storage twice, one left, one
+        // leader.
+        assert_eq!(page.matches("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;&#39;").count(), 17);
     }
 
     #[test]

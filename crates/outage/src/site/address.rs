@@ -13,12 +13,11 @@ use kube::Resource;
 use kube::api::GetParams;
 use kube::core::Request;
 use kubeapi::objects::{items, text};
-use kubeapi::reply::Reply;
-use kubeapi::{Cluster, Error};
+use kubeapi::watch::Scope;
+use kubeapi::{Cluster, Error, found};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::calls::scope;
 use crate::turn::rule::NodeSeen;
 
 const NAMESPACE: &str = "kube-system";
@@ -45,12 +44,9 @@ impl Address {
         for name in LEASES {
             let what = format!("read lease {NAMESPACE}/{name}");
             let path = Lease::url_path(&(), Some(NAMESPACE));
-            let lease: Value =
-                match cluster.ask(&what, Request::new(path).get(name, &GetParams::default())).await {
-                    Ok(lease) => lease,
-                    Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => continue,
-                    Err(error) => return Err(error),
-                };
+            let lease =
+                cluster.ask::<Value>(&what, Request::new(path).get(name, &GetParams::default())).await;
+            let Some(lease) = found(lease)? else { continue };
             used = true;
             let holder = text(&lease["spec"]["holderIdentity"]);
             if !nodes.iter().any(|it| it.name == holder && it.ready && !it.lease_unmoved) {
@@ -84,7 +80,7 @@ impl Address {
 
 /// Address and port of the control plane, as kube-vip was given them.
 async fn configured(cluster: &Cluster) -> Result<Option<String>, Error> {
-    let mut sets = scope("daemonsets of kube-vip", DaemonSet::url_path(&(), Some(NAMESPACE)));
+    let mut sets = Scope::all("daemonsets of kube-vip", DaemonSet::url_path(&(), Some(NAMESPACE)));
     sets.labels = Some(LABELS.to_owned());
     let sets = sets.list_all::<Value>(cluster).await?;
     let mut variables = BTreeMap::new();

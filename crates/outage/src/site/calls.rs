@@ -10,14 +10,14 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Resource;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::core::Request;
 use kubeapi::names::STORAGE_NAMESPACE;
-use kubeapi::nodes::FIELD_MANAGER;
+use kubeapi::nodes::signed;
 use kubeapi::objects::{items, text};
-use kubeapi::reply::Reply;
+use kubeapi::slim::longhorn;
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error};
+use kubeapi::{Cluster, Error, found};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -63,17 +63,18 @@ pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Erro
     Ok(found)
 }
 
-pub(super) fn scope(what: &str, path: String) -> Scope {
-    Scope { what: what.to_owned(), path, fields: None, labels: None }
-}
-
 /// All objects of a kind that may not be installed.
 pub(super) async fn listed(cluster: &Cluster, what: &str, path: String) -> Result<Vec<Value>, Error> {
-    match scope(what, path).list_all::<Value>(cluster).await {
-        Ok(list) => Ok(list.items),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    Ok(installed(cluster, what, path).await?.unwrap_or_default())
+}
+
+/// The same; `None` when it is not.
+pub(super) async fn installed(
+    cluster: &Cluster,
+    what: &str,
+    path: String,
+) -> Result<Option<Vec<Value>>, Error> {
+    Ok(found(Scope::all(what, path).list_all::<Value>(cluster).await)?.map(|it| it.items))
 }
 
 pub(super) fn named(object: &Value) -> String {
@@ -101,8 +102,7 @@ async fn attached(cluster: &Cluster) -> Result<Vec<String>, Error> {
 
 /// Longhorn's volumes whose status is so, by name.
 async fn volumes(cluster: &Cluster, is: impl Fn(&Value) -> bool) -> Result<Vec<String>, Error> {
-    let path = format!("/apis/longhorn.io/v1beta2/namespaces/{STORAGE_NAMESPACE}/volumes");
-    let all = listed(cluster, "volumes.longhorn.io", path).await?;
+    let all = listed(cluster, "volumes.longhorn.io", longhorn::path("volumes")).await?;
     Ok(all.iter().filter(|it| is(&it["status"])).map(|it| text(&it["metadata"]["name"])).collect())
 }
 
@@ -114,7 +114,7 @@ async fn workloads(cluster: &Cluster) -> Result<Vec<(&'static str, Value)>, Erro
     let mut all = Vec::new();
     for (kind, path) in paths() {
         all.extend(
-            scope(kind, path).list_all::<Value>(cluster).await?.items.into_iter().map(|it| (kind, it)),
+            Scope::all(kind, path).list_all::<Value>(cluster).await?.items.into_iter().map(|it| (kind, it)),
         );
     }
     Ok(all)
@@ -135,7 +135,7 @@ fn is_once(modes: &Value) -> bool {
 /// Workloads whose pods hold a volume that one node alone may use, and that have replicas: what they are to have, and
 /// what is to be written there.
 async fn applications(cluster: &Cluster, id: &str) -> Result<Vec<Workload>, Error> {
-    let claims = scope("persistent volume claims", "/api/v1/persistentvolumeclaims".to_owned());
+    let claims = Scope::all("persistent volume claims", "/api/v1/persistentvolumeclaims".to_owned());
     let claims = claims.list_all::<Value>(cluster).await?;
     let once: BTreeSet<String> =
         claims.items.iter().filter(|it| is_once(&it["spec"]["accessModes"])).map(named).collect();
@@ -195,13 +195,11 @@ pub async fn scale(cluster: &Cluster, it: &Workload) -> Result<(), Error> {
         "metadata": { "resourceVersion": it.version, "annotations": { SCALED: it.mark } },
         "spec": { "replicas": it.replicas },
     }));
-    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let all = format!("/apis/apps/v1/namespaces/{}/{}", it.namespace, it.kind);
     let what = format!("scale {} {}/{} to {}", it.kind, it.namespace, it.name, it.replicas);
-    match cluster.order(&what, Request::new(all).patch(&it.name, &how, &patch)).await {
+    match cluster.order(&what, Request::new(all).patch(&it.name, &signed(), &patch)).await {
         Err(error) if error.is_conflict() => Ok(()),
-        // Deleted since it was read.
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(()),
-        other => other,
+        // One that was deleted since it was read is no error.
+        other => found(other).map(drop),
     }
 }

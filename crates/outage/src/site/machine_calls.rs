@@ -11,12 +11,11 @@ use kubeapi::machines::SITE;
 pub use kubeapi::machines::calls::act;
 use kubeapi::machines::calls::{GROUP, MACHINES, SETS, seen};
 use kubeapi::objects::{items, text};
-use kubeapi::reply::Reply;
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use serde_json::Value;
 
-use super::calls::{listed, named, scope};
+use super::calls::{installed, listed, named};
 use super::machines::Machines;
 
 /// Annotation of a machine: what a whole-site operation changed there.
@@ -24,10 +23,11 @@ pub const STOPPED: &str = kubeapi::machines::SITE_STOPPED;
 
 /// Reads them.
 pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
-    let Some(guests) = installed(cluster).await? else { return Ok(Machines::default()) };
+    let guests = installed(cluster, "virtual machines", format!("{GROUP}/virtualmachineinstances")).await?;
+    let Some(guests) = guests else { return Ok(Machines::default()) };
     let launchers = Scope {
         labels: Some("kubevirt.io=virt-launcher".to_owned()),
-        ..scope("launchers of virtual machines", Pod::url_path(&(), None))
+        ..Scope::all("launchers of virtual machines", Pod::url_path(&(), None))
     };
     let (machines, sets, launchers) = futures::try_join!(
         listed(cluster, MACHINES, format!("{GROUP}/{MACHINES}")),
@@ -41,6 +41,7 @@ pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
         all: machines.iter().map(|it| seen(MACHINES, it, own(it), &SITE)).collect(),
         guests: running.iter().cloned().collect(),
         loose: guests.iter().filter(|it| is_loose(it)).map(|it| named(it)).collect(),
+        starting: guests.iter().filter(|it| it["status"]["phase"] != "Running").count(),
     };
     found.all.extend(sets.iter().map(|it| seen(SETS, it, None, &SITE)));
     let guest = |pod: &Value| {
@@ -50,16 +51,6 @@ pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
     let left = launchers.items.iter().filter(|it| !is_over(it) && !running.contains(&guest(it)));
     found.guests.extend(left.map(|it| format!("launcher {}", named(it))));
     Ok(found)
-}
-
-/// All guests; `None` without KubeVirt.
-async fn installed(cluster: &Cluster) -> Result<Option<Vec<Value>>, Error> {
-    let path = format!("{GROUP}/virtualmachineinstances");
-    match scope("virtual machines", path).list_all::<Value>(cluster).await {
-        Ok(list) => Ok(Some(list.items)),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn is_over(object: &Value) -> bool {

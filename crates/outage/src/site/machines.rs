@@ -32,6 +32,8 @@ pub struct Machines {
     pub guests: Vec<String>,
     /// Of these guests the ones that nothing stops and starts.
     pub loose: Vec<String>,
+    /// How many guests are on their way up.
+    pub starting: usize,
 }
 
 /// The record with all of `work`, if it lacks one or has another word of it. The oldest comes first.

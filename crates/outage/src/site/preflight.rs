@@ -8,13 +8,16 @@ use futures::join;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Resource;
-use kubeapi::names::{ETCD, STORAGE_NAMESPACE, listed as names};
+use kubeapi::machines::calls::{GROUP, MACHINES};
+use kubeapi::names::{ETCD, listed as names};
 use kubeapi::objects::{condition, text};
+use kubeapi::slim::longhorn;
+use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::calls::{listed, named, scope};
+use super::calls::{listed, named};
 use crate::turn::record::Record;
 
 /// A snapshot of etcd that is older counts as none; k3s makes one every 12 h.
@@ -40,16 +43,15 @@ fn finding(code: &str, text: String, next: impl Into<String>) -> Finding {
 
 /// Looks at all of it; `now` is the wall clock.
 pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Finding> {
-    let longhorn = |kind: &str| format!("/apis/longhorn.io/v1beta2/namespaces/{STORAGE_NAMESPACE}/{kind}");
-    let mut events = scope("events of nodes", Event::url_path(&(), Some("default")));
+    let mut events = Scope::all("events of nodes", Event::url_path(&(), Some("default")));
     events.fields = Some("involvedObject.kind=Node".to_owned());
     let (nodes, snapshots, events, volumes, backups, machines) = join!(
         Box::pin(listed(cluster, "nodes", Node::url_path(&(), None))),
         Box::pin(listed(cluster, "etcd snapshots", "/apis/k3s.cattle.io/v1/etcdsnapshotfiles".to_owned())),
         Box::pin(events.list_all::<Value>(cluster)),
-        Box::pin(listed(cluster, "volumes.longhorn.io", longhorn("volumes"))),
-        Box::pin(listed(cluster, "backups.longhorn.io", longhorn("backups"))),
-        Box::pin(listed(cluster, "virtual machines", "/apis/kubevirt.io/v1/virtualmachines".to_owned())),
+        Box::pin(listed(cluster, "volumes.longhorn.io", longhorn::path("volumes"))),
+        Box::pin(listed(cluster, "backups.longhorn.io", longhorn::path("backups"))),
+        Box::pin(listed(cluster, "virtual machines", format!("{GROUP}/{MACHINES}"))),
     );
     let turn = record.holders.iter().map(|it| {
         let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());

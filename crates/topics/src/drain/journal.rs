@@ -98,6 +98,8 @@ pub struct DrainMarks {
     pub tier_ms: u64,
     /// Since when volumes are waited for.
     pub volumes_ms: u64,
+    /// Since when nothing but the storage is waited for.
+    pub storage_ms: u64,
     /// Since when pods that are held are being asked to leave, by UID.
     pub pods_ms: BTreeMap<String, u64>,
     /// How often pods of a workload have come back to this node, by `namespace/kind/name`.

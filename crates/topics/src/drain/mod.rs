@@ -1,5 +1,5 @@
 //! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
-//! beside them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `site`, `trouble`.
+//! beside them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `parts`, `site`, `trouble`.
 //!
 //! Not here: who drains and when.
 //!
@@ -11,6 +11,7 @@ mod journal;
 mod k3s;
 mod leave;
 mod outage;
+mod parts;
 mod progress;
 mod site;
 mod trouble;
@@ -21,6 +22,7 @@ pub use journal::*;
 pub use k3s::*;
 pub use leave::*;
 pub use outage::*;
+pub use parts::*;
 pub use progress::*;
 pub use site::*;
 pub use trouble::*;

@@ -12,7 +12,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::blocker::cut_blockers;
-use crate::{Blocker, DrainStatus, GoTime, Kind, MachineProgress, Most, RequestId, Requester, Topic};
+use crate::{
+    Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, RequestId, Requester, StorageWait,
+    Topic, TurnShown,
+};
 
 /// What zedkube is doing, what blocks, since when, until when, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +55,10 @@ pub struct NodeDrainProgress {
     pub volumes: Vec<String>,
     /// Volumes beyond those.
     pub volumes_omitted: u32,
+    /// Volumes with a copy on this node and no healthy one elsewhere, or none anywhere.
+    pub storage: Vec<StorageWait>,
+    /// Volumes beyond those.
+    pub storage_omitted: u32,
     /// Pods that stay on the node because a rule says so, as `shop/web-0: why`.
     pub left: Vec<String>,
     /// Pods beyond those that stay because a rule says so.
@@ -154,6 +161,8 @@ impl Topic for NodeDrainProgress {
             }
         }
         self.volumes_omitted = self.volumes_omitted.saturating_add(most.texts(&mut self.volumes));
+        self.storage_omitted = self.storage_omitted.saturating_add(most.list(&mut self.storage));
+        self.storage.iter_mut().for_each(|it| it.cut(most));
         self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
         // Words of our own, taints of the node controller: few, but bounded all the same.
         most.map(&mut self.replies);
@@ -185,6 +194,8 @@ pub enum DrainPhase {
     Draining,
     /// Pods have left; their volumes are being detached.
     Detaching,
+    /// Pods have left; a volume has its last healthy copy here, see `Storage`, or that could not be read.
+    WaitingForStorage,
     /// Reads the lists that prove the node empty.
     Proving,
     /// Waits before the next attempt.
@@ -207,45 +218,6 @@ pub enum DrainPhase {
     Leaving,
     /// A shutdown or reboot of the whole site holds the node, see `SiteOperation`; what is asked for waits.
     Held,
-}
-
-/// The turn of this node to be down: held, or waited for.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-#[schemars(rename = "Turn")]
-pub struct TurnShown {
-    /// Number of the grant while it is held; 0 while not.
-    pub fence: u32,
-    /// The rule that makes it wait: `reading`, `api`, `record`, `preflight`, `pause`, `mode`, `not-listed`, `holder`, `server`, `down`,
-    /// `order`, `margin`; empty when it does not wait.
-    pub rule: String,
-    /// The nodes that it waits for.
-    pub nodes: Vec<String>,
-    /// Since when it waits.
-    pub since: GoTime,
-    /// Its place in the queue, from 1; 0 before it has one.
-    pub place: u32,
-}
-
-/// The gate after a boot: the lowest layer that is not sound, by its word, what was seen and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "PascalCase", default)]
-pub struct BootGate {
-    /// All layers are sound, and have been for the set time.
-    pub open: bool,
-    /// The lowest that is not: `device-nodes`, `kubernetes-service`, `node-ready`, `node-lease`, `storage-pods`, or
-    /// `steady` while all have to hold for the set time. Empty when open, or before the first look.
-    pub layer: String,
-    /// Its limit is over: it counts as failed, and is looked at again and again.
-    pub failed: bool,
-    /// What was seen, in one sentence.
-    pub words: String,
-    /// What a person can do.
-    pub next_step: String,
-    /// Since when it is so.
-    pub since: GoTime,
-    /// Stale taints on the node that are still to be removed.
-    pub stale_taints: Vec<String>,
 }
 
 /// Whose cordon is on the node.

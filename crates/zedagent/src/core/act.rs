@@ -1,4 +1,4 @@
-//! What follows once it is decided: a drain is asked for, an operation waits, or nodeagent is told.
+//! What follows once it is decided: a drain is asked for, an operation waits, or nodeagent gets the command.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -49,7 +49,7 @@ impl Zedagent {
 
     /// What is commanded needs the node drained until the machine goes down. zedkube drains again by itself when
     /// COMPLETE does not hold any more; nodeagent waits for that. When it fails, it is asked for again after a
-    /// pause. The failed request stands until then, so that nodeagent continues waiting.
+    /// pause. The failed request stays open until then, so that nodeagent continues waiting.
     pub(super) fn stay_drained(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let (Some(op), Some(own)) = (self.commanded(), &self.own) else { return };
         let under_way = self.drain.status.is_some_and(|it| it.status.is_under_way());

@@ -109,7 +109,7 @@ pub enum LogEvent {
     Early(DeviceOp),
     /// It goes without a drain, for this reason.
     Skipped(DeviceOp, String),
-    /// nodeagent is told.
+    /// nodeagent gets the command.
     Commanded(DeviceOp, String),
     /// The boot that it asked for has happened.
     Executed(DeviceOp, u32),
@@ -122,7 +122,7 @@ pub struct Found {
     pub counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
     /// Operations that were pending.
     pub pending: Vec<DeviceOpPending>,
-    /// The request that still stands.
+    /// The request that is still open.
     pub request: Option<NodeDrainRequest>,
     /// This boot.
     pub boot_id: String,

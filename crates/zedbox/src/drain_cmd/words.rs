@@ -128,6 +128,9 @@ pub(super) fn progress_rows(
         progress.volumes.iter().map(|it| (Weight::Cause, "volume", format!("{it} is still attached"))),
     );
     rows.extend(more("volume", 0, progress.volumes_omitted));
+    let storage = |it: &topics::StorageWait| format!("{}: {}; {}", it.volume, it.reason, it.next_step);
+    rows.extend(progress.storage.iter().map(|it| (Weight::Cause, "storage", storage(it))));
+    rows.extend(more("storage", 0, progress.storage_omitted));
     rows.extend(progress.left.iter().map(|it| detail("left", format!("in place by policy: {it}"))));
     rows.extend(more("left", 0, progress.left_omitted));
     if progress.cordon == CordonOwner::Foreign {
@@ -321,6 +324,7 @@ fn at_work(seen: &DrainView, status: DrainStatus) -> &'static str {
         Some(DrainPhase::MovingMachines) => "virtual machines are being moved or shut down",
         Some(DrainPhase::Draining) => "pods are being evicted",
         Some(DrainPhase::Detaching) => "all pods are gone, their volumes are being detached",
+        Some(DrainPhase::WaitingForStorage) => "pods are gone, a volume needs another healthy copy",
         Some(DrainPhase::Proving) => "all pods are gone, verifying",
         Some(DrainPhase::Complete) => "drained",
         Some(DrainPhase::Forced) => "a person forced this status",

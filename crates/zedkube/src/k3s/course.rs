@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use agent::settings::doubled;
 use requester::{Membership, Own, Verdict, View, Why, judge};
 use step::Mono;
 use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest, Requester};
@@ -97,8 +98,7 @@ impl K3s {
     /// turn goes to others meanwhile.
     fn refused(&mut self, now: Mono, reason: String, out: &mut Vec<Effect>) {
         self.failures = self.failures.saturating_add(1);
-        let doubled = ASK_AGAIN.0.saturating_mul(1 << self.failures.saturating_sub(1).min(16));
-        let pause = doubled.min(ASK_AGAIN.1);
+        let pause = doubled(ASK_AGAIN.0, ASK_AGAIN.1, self.failures);
         self.ask_from = Some(now + pause);
         let waits = format!("the next try, after {} failed: {reason}", self.failures);
         out.push(Effect::Say(LogEvent::Refused(reason, pause.as_secs())));

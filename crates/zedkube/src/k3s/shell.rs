@@ -1,7 +1,6 @@
 //! Wires the rules of k3s updates to topics and files, and to the Node object of this node.
 
 use agent::{Error, Hands, Station, Tasks, Troubles, Weight, publication, turn, wire};
-use kubeapi::{Cluster, Target, nodes};
 use kubenodeop::node::boot::Report;
 use nodestatus::{ClusterMembership, Membership};
 use pubsub::{Bus, Change, Publication, store};
@@ -40,9 +39,7 @@ pub(crate) struct Updates {
 struct Shell {
     bus: Bus,
     tasks: Tasks<Event>,
-    target: Target,
     work: Work,
-    cluster: Cluster,
     config: Publication<KubeConfig>,
     record: Publication<K3sUpdate>,
     request: Publication<NodeDrainRequest>,
@@ -54,13 +51,7 @@ impl Updates {
     ///
     /// # Errors
     /// A topic that cannot be had.
-    pub(crate) fn open(
-        station: &Station,
-        limits: &Limits,
-        work: Work,
-        cluster: Cluster,
-        target: Target,
-    ) -> Result<Self, Error> {
+    pub(crate) fn open(station: &Station, limits: &Limits, work: Work) -> Result<Self, Error> {
         let bus = &station.bus;
         let (outbox, inbox) = turn::inbox();
         let record: Publication<K3sUpdate> = publication(bus, NAME)?;
@@ -72,8 +63,6 @@ impl Updates {
             work,
             bus: bus.clone(),
             tasks: Tasks::new(outbox),
-            target,
-            cluster,
         };
         let found = Found {
             version: shell.config.get(GLOBAL).map(|it| it.k3s_version.clone()).unwrap_or_default(),
@@ -229,10 +218,9 @@ impl Hands for Shell {
                 self.tasks.start(READ, async move { Some(Event::File(read.await.ok().flatten())) });
             }
             Effect::Look(number) => {
-                let (cluster, target) = (self.cluster.clone(), self.target.clone());
-                self.tasks.start(LOOK, async move {
-                    Some(Event::Reported(number, reported(&cluster, &target).await))
-                });
+                let work = self.work.clone();
+                self.tasks
+                    .start(LOOK, async move { Some(Event::Reported(number, work.kubelet_version().await)) });
             }
             Effect::Gate(true) => {
                 let work = self.work.clone();
@@ -243,14 +231,6 @@ impl Hands for Shell {
         }
         Ok(())
     }
-}
-
-/// The version of k3s as the kubelet of our node reports it.
-async fn reported(cluster: &Cluster, target: &Target) -> Result<String, String> {
-    let (node, device_uuid) = target.get()?;
-    let node = nodes::own(cluster, &node, &device_uuid).await.map_err(|error| error.line())?;
-    let info = node.status.and_then(|it| it.node_info);
-    info.map(|it| it.kubelet_version).ok_or_else(|| "the node says nothing of its kubelet".to_owned())
 }
 
 fn say(said: &LogEvent) {

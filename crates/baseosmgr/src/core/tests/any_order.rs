@@ -25,7 +25,7 @@ enum Op {
         state: Option<(u8, bool)>,
     },
     Status(u8, u8),
-    /// An answer to the request that stands, or to one of those before.
+    /// An answer to the open request, or to one of those before.
     Answer {
         stale: bool,
         status: u8,

@@ -114,7 +114,7 @@ fn two_images_at_once_stop_everything_and_say_so() {
     assert_eq!(world.switches(), [(X.to_owned(), drained())]);
 }
 
-/// Found by the model: nodeagent would have restarted a node that had been given back.
+/// Found by the model: nodeagent would have restarted a node that had been uncordoned.
 #[test]
 fn an_image_that_is_withdrawn_while_it_is_being_switched_keeps_its_request_until_it_is_switched_back() {
     let mut world = waiting();

@@ -49,7 +49,7 @@ fn reported() -> World {
     world
 }
 
-/// zedkube answers the request that stands, if the agent lives to hear it.
+/// zedkube answers the open request, if the agent lives to hear it.
 fn try_answer(world: &mut World, status: DrainStatus) -> Option<()> {
     let topics::NodeDrainRequest { requested_by, requested_at, .. } = world.request.clone()?;
     let answer = topics::Answer { requested_by, requested_at, status, ..topics::Answer::default() };

@@ -59,7 +59,7 @@ pub(super) struct World {
     pub(super) write: Option<Write>,
     /// Since when zedkube has said nothing of use, as far as this run of the agent knows.
     pub(super) unsaid_since: Option<Mono>,
-    /// zedkube said something else since the request that stands was made in this run.
+    /// zedkube said something else since the open request was made in this run.
     pub(super) moved_on: bool,
     refuse: Option<String>,
     /// The next write cannot even begin.
@@ -412,7 +412,7 @@ impl World {
         self.say(Event::Drain(Some(NodeDrainStatus { status, requested_by: by })));
     }
 
-    /// zedkube answers the request that stands, in the order in which it writes.
+    /// zedkube answers the open request, in the order in which it writes.
     pub(super) fn answer(&mut self, status: DrainStatus) {
         let request = self.request.clone().expect("a request stands");
         self.answer_to(&request, status);

@@ -22,15 +22,11 @@ const CALL_LIMIT: [At; 2] = [10 * SECOND, 30 * SECOND];
 const DRIFT: i64 = 500;
 
 /// Chance that can be had again by its seed.
-struct Dice(u64);
+struct Dice(step::Dice);
 
 impl Dice {
     fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % below
+        self.0.draw() % below
     }
 
     fn one_in(&mut self, all: u64) -> bool {
@@ -118,7 +114,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut dice = Dice(seed);
+        let mut dice = Dice(step::Dice::new(seed));
         let kinds = [
             Kind::Ours(Election::new(Times::default(), "n1", dice.roll(u64::MAX))),
             Kind::Ours(Election::new(Times::default(), "n2", dice.roll(u64::MAX))),

@@ -243,7 +243,7 @@ fn l5_whoever_leaves_leads_no_longer_at_once_and_gives_the_lease_back() {
     assert!(bench.stand().clear);
     bench.hear(Event::Tick);
     assert_eq!((bench.reading(), bench.writing()), (None, None));
-    // And stands again.
+    // And is a candidate again.
     bench.hear(Event::Wanted(true));
     assert!(bench.reading().is_some() && !bench.stand().clear);
 }

@@ -106,7 +106,7 @@ impl Rival {
         if wanted || self.phase == Phase::Out { None } else { self.end(now, wall) }
     }
 
-    /// The election is over for this candidate; the lease is given back.
+    /// The election is over for this candidate; the lease is released.
     fn end(&mut self, now: Mono, _wall: Timestamp) -> Option<Request> {
         self.phase = Phase::Out;
         self.next = now + RETRY;

@@ -52,6 +52,7 @@ fn rules() -> impl Strategy<Value = Rules> {
         sticky,
         machines: crate::machines::Policy::MigrateOrShutdown,
         sticky_returns,
+        ..Rules::default()
     })
 }
 
@@ -160,6 +161,7 @@ impl World {
             cordons: 0,
             end: None,
         };
+        world.hear(Event::Storage(Ok(None)));
         world.hear(Event::Tick);
         world
     }
@@ -168,14 +170,14 @@ impl World {
         if self.end.is_some() {
             return;
         }
-        if let Event::Pods(pods) | Event::Looked { seen: Ok((pods, _)), .. } = &event {
+        if let Event::Pods(pods) | Event::Looked { seen: Ok((pods, ..)), .. } = &event {
             self.told.extend(pods.iter().map(|it| it.pod.uid.clone()));
         } else if let Event::Pod(facts) = &event {
             self.told.insert(facts.pod.uid.clone());
         }
         for effect in self.engine.step(self.now, event) {
             match effect {
-                Effect::Look { turn } => {
+                Effect::Look { turn, .. } => {
                     assert!(self.look.replace((turn, None)).is_none(), "one look at a time");
                 }
                 Effect::Evict(pod) | Effect::Delete(pod) => self.asked(pod, false),
@@ -188,7 +190,7 @@ impl World {
                 Effect::FollowBudgets(_) => self.follows = true,
                 Effect::Inspect { .. } => self.inspections += 1,
                 Effect::FollowVolumes(claims) => self.followed = claims,
-                Effect::Say(_) => {}
+                Effect::AskCopy { .. } | Effect::Say(_) => {}
                 Effect::End(outcome) => self.end = Some(outcome),
             }
         }
@@ -241,7 +243,7 @@ impl World {
             Act::AnswerLook => {
                 if let Some((turn, Some((pods, open)))) = self.look.take_if(|(_, seen)| seen.is_some()) {
                     self.seen = Some((pods.clone(), open));
-                    self.hear(Event::Looked { turn, seen: Ok((pods, node(open))) });
+                    self.hear(Event::Looked { turn, seen: Ok((pods, node(open), None)) });
                 }
             }
             Act::LoseLook => {

@@ -100,6 +100,7 @@ impl World {
             cordons: 0,
             end: None,
         };
+        world.hear(Event::Storage(Ok(None)));
         world.hear(Event::Tick);
         world
     }
@@ -110,7 +111,7 @@ impl World {
         }
         for effect in self.engine.step(self.now, event) {
             match effect {
-                Effect::Look { turn } => self.looks.push_back(Look { turn, asked: self.now, read: None }),
+                Effect::Look { turn, .. } => self.looks.push_back(Look { turn, asked: self.now, read: None }),
                 Effect::Evict(pod) => {
                     assert!(
                         !self.accepted.contains(&pod.uid),
@@ -124,6 +125,7 @@ impl World {
                 | Effect::Remove(..)
                 | Effect::Delete(_)
                 | Effect::Inspect { .. }
+                | Effect::AskCopy { .. }
                 | Effect::FollowVolumes(_)
                 | Effect::Say(_) => {}
             }
@@ -158,7 +160,7 @@ impl World {
                 }
                 if let Some(Look { turn, asked, read: Some((pods, open)) }) = self.looks.pop_front() {
                     self.seen.push((asked, self.now, pods.is_empty() && !open));
-                    self.hear(Event::Looked { turn, seen: Ok((pods, node(open))) });
+                    self.hear(Event::Looked { turn, seen: Ok((pods, node(open), None)) });
                 }
             }
             Act::LoseLook => {

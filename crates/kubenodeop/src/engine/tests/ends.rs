@@ -157,8 +157,8 @@ fn no_way_of_failing_is_ever_read_as_done() {
             Event::Pods(vec![]),
             Event::Volumes(vec![]),
             Event::Cordoned(Ok(true)),
-            Event::Looked { turn, seen: Ok((vec![], node(false))) },
-            Event::Looked { turn, seen: Ok((vec![], node(false))) },
+            Event::Looked { turn, seen: Ok((vec![], node(false), None)) },
+            Event::Looked { turn, seen: Ok((vec![], node(false), None)) },
             Event::Tick,
         ] {
             for effect in bench.engine.step(now, event) {

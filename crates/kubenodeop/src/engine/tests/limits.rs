@@ -179,3 +179,58 @@ fn a_launcher_of_a_virtual_machine_is_never_deleted_whatever_its_limit_says() {
     let deleted = deleted(&bench);
     assert!(deleted.contains(&"a") && !deleted.contains(&"virt-launcher-db"), "{deleted:?}");
 }
+
+fn never_ready() -> PodFacts {
+    PodFacts { never_ready: true, ..pod("a") }
+}
+
+fn hold(then: NeverReadyAction) -> Rules {
+    Rules { never_ready: Limit { after: Some(secs(600)), then }, ..Rules::default() }
+}
+
+#[test]
+fn d8_a_never_ready_pod_behind_a_budget_is_deleted_after_the_hold_time_where_the_policy_says_so() {
+    let mut bench = Bench::by(vec![never_ready()], hold(NeverReadyAction::Delete));
+    refuse_for(&mut bench, secs(599));
+    assert_eq!(deleted(&bench), [""; 0]);
+    bench.pass(secs(2));
+    assert_eq!(deleted(&bench), ["a"]);
+    bench.leave("a");
+    bench.prove();
+    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let why = "shop/a: deleted whatever its budgets say: never Ready, and held for 600 s";
+    assert_eq!(left[0].to_string(), why);
+}
+
+#[test]
+fn d8_a_pod_that_was_ready_or_is_not_held_or_whose_policy_says_wait_is_never_deleted() {
+    let none = Limit { after: None, then: NeverReadyAction::Delete };
+    let table = [
+        (never_ready(), hold(NeverReadyAction::Wait), "the policy says wait"),
+        (never_ready(), Rules::default(), "by default"),
+        (pod("a"), hold(NeverReadyAction::Delete), "it was Ready once"),
+        (never_ready(), Rules { never_ready: none, ..Rules::default() }, "there is no hold time"),
+    ];
+    for (there, rules, row) in table {
+        let mut bench = Bench::by(vec![there], rules);
+        refuse_for(&mut bench, secs(4000));
+        assert_eq!(deleted(&bench), [""; 0], "{row}");
+    }
+    let mut bench = Bench::by(vec![never_ready()], hold(NeverReadyAction::Delete));
+    for _ in 0..1000 {
+        while let Some(uid) = bench.flying.pop_first() {
+            bench.hear(Event::Evicted { uid, reply: transient() });
+        }
+        bench.pass(secs(1));
+    }
+    assert_eq!(deleted(&bench), [""; 0], "no budget holds it");
+}
+
+#[test]
+fn d8_a_pod_that_becomes_ready_in_the_hold_time_is_not_deleted() {
+    let mut bench = Bench::by(vec![never_ready()], hold(NeverReadyAction::Delete));
+    refuse_for(&mut bench, secs(300));
+    bench.hear(Event::Pod(pod("a")));
+    refuse_for(&mut bench, secs(4000));
+    assert_eq!(deleted(&bench), [""; 0]);
+}

@@ -8,6 +8,7 @@ mod limits;
 mod pods;
 mod proof;
 mod sticky;
+mod storage;
 mod tiers;
 mod two_budgets;
 mod volumes;
@@ -18,7 +19,8 @@ use std::time::Duration;
 use step::{Core, Mono};
 
 use super::{
-    Claim, Effect, Engine, Event, Failure, Limit, LogEvent, PodAction, Rules, StickyAction, VolumeAction,
+    Claim, Effect, Engine, Event, Failure, Limit, LogEvent, NeverReadyAction, PodAction, Rules, StickyAction,
+    VolumeAction,
 };
 use crate::calls::volumes::AttachmentFacts;
 use crate::changes::watched::{Refused, RefusedCall};
@@ -31,6 +33,7 @@ use crate::plan::tier::Tier;
 use crate::plan::unhealthy::{Inspected, UnhealthyPod, Why};
 use crate::plan::{Owner, PodFacts};
 use crate::progress::{BlockCode, Blocker, Left, Marks, Outcome, Phase, Progress};
+use crate::storage::Look;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::{RefusedBy, Reply};
 
@@ -91,12 +94,17 @@ struct Bench {
     inspections: Vec<(Mono, String)>,
     volumes: Vec<BTreeSet<Claim>>,
     cordons: Vec<Mono>,
+    copies: Vec<(Mono, String, u32)>,
     follows: Vec<String>,
     said: Vec<LogEvent>,
     flying: BTreeSet<PodUid>,
     most_flying: usize,
     /// Looks that were asked for and not answered.
     asked: Vec<u64>,
+    /// Turns of looks that read the storage too.
+    guarded: BTreeSet<u64>,
+    /// The storage as the server has it, `None` without any.
+    storage: Option<Look>,
     end: Option<Outcome>,
 }
 
@@ -119,11 +127,14 @@ impl Bench {
             inspections: vec![],
             volumes: vec![],
             cordons: vec![],
+            copies: vec![],
             follows: vec![],
             said: vec![],
             flying: BTreeSet::new(),
             most_flying: 0,
             asked: vec![],
+            guarded: BTreeSet::new(),
+            storage: None,
             end: None,
         }
     }
@@ -135,9 +146,10 @@ impl Bench {
         for effect in self.engine.step(self.now, event) {
             assert_eq!(self.end, None, "nothing is asked after the end");
             match effect {
-                Effect::Look { turn } => {
+                Effect::Look { turn, storage } => {
                     self.looks.push(self.now);
                     self.asked.push(turn);
+                    self.guarded.extend(storage.then_some(turn));
                 }
                 Effect::Evict(pod) => {
                     assert!(self.flying.insert(pod.uid.clone()), "one eviction of {pod} at a time");
@@ -157,6 +169,7 @@ impl Bench {
                 Effect::Inspect { namespace, budget, .. } => {
                     self.inspections.push((self.now, format!("{namespace}/{budget}")));
                 }
+                Effect::AskCopy { volume, wanted } => self.copies.push((self.now, volume, wanted)),
                 Effect::FollowVolumes(claims) => self.volumes.push(claims),
                 Effect::Say(said) => self.said.push(said),
                 Effect::End(outcome) => self.end = Some(outcome),
@@ -167,7 +180,8 @@ impl Bench {
     /// Answers every look that is open with the server's state.
     fn look(&mut self) {
         for turn in std::mem::take(&mut self.asked) {
-            let seen = Ok((self.there.clone(), node(self.open)));
+            let storage = self.storage.clone().filter(|_| self.guarded.contains(&turn));
+            let seen = Ok((self.there.clone(), node(self.open), storage));
             self.hear(Event::Looked { turn, seen });
         }
     }
@@ -216,6 +230,7 @@ impl Bench {
     /// Started, where an attempt was cut off.
     fn on_from(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
         let mut bench = Self::with(there, rules, marks);
+        bench.hear(Event::Storage(Ok(None)));
         bench.hear(Event::Tick);
         bench.look();
         bench

@@ -297,3 +297,24 @@ fn a_pod_that_somebody_else_ends_while_its_eviction_is_refused_is_waited_for() {
     bench.reply("a", permanent());
     assert_eq!((bench.engine.progress(bench.now).counts.going, bench.end.clone()), (1, None));
 }
+
+#[test]
+fn d11_a_list_of_the_watch_that_is_older_takes_away_no_pod_that_a_look_has_shown() {
+    let later = PodFacts { tier: Tier::Storage, ..pod("s") };
+    let mut bench = Bench::started(vec![pod("a"), later.clone()]);
+    assert_eq!(bench.evicted_names(), ["a"]);
+    bench.reply("a", budget_reply());
+    // It was read before "a" was bound here.
+    bench.hear(Event::Pods(vec![later.clone()]));
+    assert_eq!(bench.evicted_names(), ["a"], "its tier waits for what a fresh list says");
+    assert_eq!(bench.looks.len(), 2);
+    bench.look();
+    assert_eq!(bench.evicted_names(), ["a"]);
+    // The other way round it is newer: the pod has gone, and the watch has never named it.
+    let mut bench = Bench::started(vec![pod("a"), later.clone()]);
+    bench.there = vec![later.clone()];
+    bench.hear(Event::Pods(vec![later]));
+    bench.reply("a", Reply::NotFound { text: "404".to_owned() });
+    bench.look();
+    assert_eq!(bench.evicted_names(), ["a", "s"]);
+}

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use step::Mono;
 
-use crate::node::gate::{Fact, Gate, Layer, LeaseSeen, Limits, NodeSeen, Verdict};
+use crate::node::gate::{
+    Fact, Gate, Layer, LeaseSeen, Limits, NodeSeen, Verdict, VolumesBefore, VolumesSeen,
+};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
 const TAINT: &str = "node.kubernetes.io/unreachable:NoExecute";
@@ -19,7 +21,7 @@ fn lease(renewed: &str) -> Fact {
 
 fn node(not_ready: &str, taints: &[&str]) -> Fact {
     let taints = taints.iter().map(|it| (*it).to_owned()).collect();
-    Fact::Node(NodeSeen { not_ready: not_ready.to_owned(), taints })
+    Fact::Node(NodeSeen { not_ready: not_ready.to_owned(), taints, volumes: None })
 }
 
 /// A gate that has heard at its start that all is sound, but for one renewal.
@@ -29,6 +31,7 @@ fn sound(taints: &[&str]) -> Gate {
         gate.hear(T0, fact);
     }
     gate.hear(T0, Fact::Storage(Vec::new()));
+    gate.hear(T0, Fact::Volumes(VolumesSeen::default()));
     gate
 }
 
@@ -39,6 +42,11 @@ fn open(taints: &[&str]) -> Gate {
     assert_eq!(gate.judge(at(1)).layer, Some(Layer::Steady));
     assert!(gate.judge(at(6)).is_open());
     gate
+}
+
+fn faulted() -> Fact {
+    let faulted = [("pvc-1".to_owned(), "shop/data (pvc-1)".to_owned())].into();
+    Fact::Volumes(VolumesSeen { faulted, ..VolumesSeen::default() })
 }
 
 fn layer(verdict: &Verdict) -> &'static str {
@@ -79,6 +87,8 @@ fn r4_each_layer_in_turn_shuts_the_gate_by_name_with_what_was_seen_and_what_to_d
             "logs",
         ),
         (trouble(Layer::Storage), "storage-pods", "403 forbidden", "get pods"),
+        (faulted(), "storage-volumes", "shop/data (pvc-1)", "get volumes"),
+        (trouble(Layer::Volumes), "storage-volumes", "403 forbidden", "get volumes"),
     ];
     for (fact, expected, words, next) in table {
         let mut gate = open(&[]);
@@ -105,6 +115,7 @@ fn r4_of_several_layers_the_lowest_is_reported() {
         lease("r0"),
         lease("r1"),
         Fact::Storage(Vec::new()),
+        Fact::Volumes(VolumesSeen::default()),
     ] {
         gate.hear(T0, fact);
         seen.push(layer(&gate.judge(T0)));
@@ -116,6 +127,7 @@ fn r4_of_several_layers_the_lowest_is_reported() {
         "node-lease",
         "node-lease",
         "storage-pods",
+        "storage-volumes",
         "steady",
     ];
     assert_eq!(seen, expected);
@@ -227,4 +239,40 @@ fn r5_no_taint_goes_while_the_kubelet_is_not_ready_or_silent_or_the_api_away() {
     let mut gate = renewed();
     gate.hear(at(65), Fact::Storage(vec!["longhorn-system/m".to_owned()]));
     assert!(gate.mends(at(65)));
+}
+
+#[test]
+fn u10_degraded_volumes_leave_the_gate_open_and_hold_the_turn_for_their_time() {
+    let mut gate = sound(&[]);
+    let degraded = [("pvc-1".to_owned(), "shop/data (pvc-1)".to_owned())].into();
+    gate.hear(T0, Fact::Volumes(VolumesSeen { degraded, ..VolumesSeen::default() }));
+    gate.hear(at(1), lease("r1"));
+    assert_eq!(layer(&gate.judge(at(1))), "steady");
+    let verdict = gate.judge(at(6));
+    assert_eq!((layer(&verdict), verdict.holds_turn), ("open", true));
+    for secs in (30..600).step_by(30) {
+        gate.hear(at(secs), lease(&format!("r{secs}")));
+        assert!(gate.judge(at(secs)).holds_turn, "{secs}");
+    }
+    assert_eq!(gate.due(at(590)), Some(at(601)));
+    let verdict = gate.judge(at(601));
+    assert_eq!((layer(&verdict), verdict.holds_turn), ("open", false));
+    assert!(verdict.words.ends_with("after 600 s still degraded volumes: shop/data (pvc-1)"), "{verdict:?}");
+}
+
+#[test]
+fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_past_its_limit() {
+    let mut gate = sound(&[]);
+    let volumes = Some(VolumesBefore([("pvc-1".to_owned(), true)].into()));
+    gate.hear(T0, Fact::Node(NodeSeen { volumes, ..NodeSeen::default() }));
+    gate.hear(T0, faulted());
+    for secs in (0..=620).step_by(20) {
+        gate.hear(at(secs), lease(&format!("r{secs}")));
+        gate.judge(at(secs));
+    }
+    let verdict = gate.judge(at(621));
+    assert_eq!((verdict.layer, verdict.failed), (Some(Layer::Volumes), true));
+    gate.hear(at(622), Fact::Volumes(VolumesSeen::default()));
+    gate.judge(at(622));
+    assert!(gate.judge(at(628)).is_open(), "never stuck: later is not too late");
 }

@@ -36,6 +36,7 @@ fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
         peers: vec![Peer { name: "n2".to_owned(), ready: true, ..Peer::default() }],
         ending: BTreeSet::new(),
         attached: vec![],
+        storage: None,
         versions: BTreeMap::new(),
     }
 }

@@ -48,5 +48,5 @@ pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, settings: &Settings,
             "spec": { "vmiName": name(guest), "priority": priority }, "status": {},
         }),
     );
-    tell(store, guest, "Normal", "SuccessfulCreate", &format!("Created Migration {made}"));
+    tell(store, super::CONTROLLER, guest, "Normal", "SuccessfulCreate", &format!("Created Migration {made}"));
 }

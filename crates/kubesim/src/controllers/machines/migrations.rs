@@ -236,7 +236,7 @@ fn unplaced(
                 key.1,
                 name(guest)
             );
-            tell(store, job, "Warning", "migrationTargetPodUnschedulable", &why);
+            tell(store, super::CONTROLLER, job, "Warning", "migrationTargetPodUnschedulable", &why);
         }
         fail(store, job, Some(guest), "Migration failed because target pod is not scheduled in time", "");
     }
@@ -331,7 +331,14 @@ fn succeed(store: &mut Store, job: &Value, guest: &Value) {
         }
     });
     put_state(store, guest, &json!({ "completed": true, "endTimestamp": stamp(0) }));
-    tell(store, guest, "Normal", "Migrated", "The VirtualMachineInstance migrated to a new node.");
+    tell(
+        store,
+        super::CONTROLLER,
+        guest,
+        "Normal",
+        "Migrated",
+        "The VirtualMachineInstance migrated to a new node.",
+    );
     go(store, job, "Succeeded");
 }
 
@@ -346,7 +353,7 @@ fn fail(store: &mut Store, job: &Value, guest: Option<&Value>, why: &str, reason
             store.retire("pods", &namespace(&pod), &name(&pod), None);
         }
     }
-    tell(store, job, "Warning", "FailedMigration", why);
+    tell(store, super::CONTROLLER, job, "Warning", "FailedMigration", why);
     go(store, job, "Failed");
 }
 

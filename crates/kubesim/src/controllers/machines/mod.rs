@@ -34,6 +34,9 @@ pub(crate) const SETS: &str = "kubevirt/virtualmachineinstancereplicasets";
 pub(crate) const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 
+/// Who writes events of migrations.
+const CONTROLLER: &str = "virt-controller";
+
 /// Does what is missing for a machine, a guest, a replica set of guests, a migration or a node.
 pub(crate) fn round(store: &mut Store, tick: &mut Tick<'_>, key: &Key, object: &Value) {
     match key.0.as_str() {
@@ -115,7 +118,7 @@ fn owned_by(owner: &Value, kind: &str) -> Value {
 }
 
 /// Sets a condition to a status with a reason and a message, or takes it away; one that says the same stays.
-fn put_condition(object: &mut Value, kind: &str, wanted: Option<(bool, &str, &str)>) {
+pub(crate) fn put_condition(object: &mut Value, kind: &str, wanted: Option<(bool, &str, &str)>) {
     let mut all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let held = all.iter().position(|it| it["type"] == kind);
     let new = wanted.map(|(status, reason, message)| {
@@ -141,7 +144,7 @@ fn put_condition(object: &mut Value, kind: &str, wanted: Option<(bool, &str, &st
 }
 
 /// An event about an object.
-fn tell(store: &mut Store, about: &Value, kind: &str, reason: &str, message: &str) {
+pub(crate) fn tell(store: &mut Store, by: &str, about: &Value, kind: &str, reason: &str, message: &str) {
     let at = stamp(0);
     store.put(
         "events",
@@ -152,7 +155,7 @@ fn tell(store: &mut Store, about: &Value, kind: &str, reason: &str, message: &st
                 "namespace": namespace(about), "uid": uid(about),
             },
             "type": kind, "reason": reason, "message": message, "count": 1, "firstTimestamp": at,
-            "lastTimestamp": at, "source": { "component": "virt-controller" },
+            "lastTimestamp": at, "source": { "component": by },
         }),
     );
 }

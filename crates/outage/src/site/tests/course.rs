@@ -105,15 +105,9 @@ impl Site3 {
             boot_id: format!("b{}", it.boot),
             ready: it.up,
             unschedulable: it.cordoned,
-            tie_breaker: false,
             server: it.server,
             etcd: it.server,
-            lease_unmoved: false,
-            being_deleted: false,
-            out_of_service: false,
-            ignored: false,
-            idle: false,
-            mark: None,
+            ..NodeSeen::default()
         };
         self.machines.iter().enumerate().map(node).collect()
     }
@@ -267,7 +261,7 @@ impl Site3 {
             version: String::new(),
         });
         let guests = if self.vm.alive { vec!["shop/vm".to_owned()] } else { Vec::new() };
-        let machines = Machines { all: vec![self.vm.clone()], guests, loose: Vec::new() };
+        let machines = Machines { all: vec![self.vm.clone()], guests, ..Machines::default() };
         let holders = self.record.holders.iter().map(|it| it.node.clone()).collect();
         let found = Found { machines, work: work.into_iter().collect(), holders, lasted, ..Found::default() };
         match coordinate::next(site, nodes, &found) {

@@ -7,7 +7,8 @@ use kubesim::{Fault, Sim, SimConfig};
 use serde_json::json;
 
 use super::super::preflight::{blocking, look};
-use crate::turn::record::{Holder, Op, Phase, Record};
+use super::rules::holder;
+use crate::turn::record::{Holder, Record};
 
 const NOW: &str = "2026-03-14T09:30:00Z";
 
@@ -80,18 +81,7 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
     sim.add_machine("shop", "vm", "Halted");
     sim.edit("kubevirt/virtualmachines", "shop", "vm", |it| it["status"]["snapshotInProgress"] = "s".into());
     let mut record = Record::default();
-    record.grant(Holder {
-        node: "n1".to_owned(),
-        node_uid: "uid".to_owned(),
-        boot_id: "b1".to_owned(),
-        op: Op::Reboot,
-        counter: 0,
-        fence: 0,
-        phase: Phase::Drained,
-        server: true,
-        since: String::new(),
-        rest: serde_json::Map::new(),
-    });
+    record.grant(Holder { node: "n1".to_owned(), ..holder() });
     assert_eq!(
         found(&cluster, &record).await,
         [

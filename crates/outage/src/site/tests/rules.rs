@@ -25,16 +25,10 @@ fn node(name: &str, server: bool) -> NodeSeen {
         uid: format!("uid-{name}"),
         boot_id: "b1".to_owned(),
         ready: true,
-        unschedulable: false,
         tie_breaker: name == "t",
         server,
         etcd: server,
-        lease_unmoved: false,
-        being_deleted: false,
-        out_of_service: false,
-        ignored: false,
-        idle: false,
-        mark: None,
+        ..NodeSeen::default()
     }
 }
 
@@ -83,7 +77,7 @@ fn record(site: &Site) -> Record {
     Record { mode: Some(site.mode().unwrap()), ..Record::default() }
 }
 
-fn holder() -> Holder {
+pub(super) fn holder() -> Holder {
     Holder {
         node: "a".to_owned(),
         node_uid: "uid-a".to_owned(),

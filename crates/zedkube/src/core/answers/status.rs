@@ -48,8 +48,8 @@ impl Answers {
         NodeDrainStatus { status, requested_by }
     }
 
-    /// An agent of the reference reads nothing but the status: while COMPLETE is that of a person or of an update of k3s alone, the failure of
-    /// an operation that waits is what has to be seen. The others read it in the answers.
+    /// An agent of the reference reads nothing but the status: while COMPLETE is that of a person or of an update of
+    /// k3s alone, the failure of an operation that waits is what has to be seen. The others read it in the answers.
     fn failed_beside_a_person(&self, status: DrainStatus) -> Option<NodeDrainStatus> {
         let operations = Self::OPERATIONS;
         if status != DrainStatus::Complete || operations.into_iter().any(|who| self.completed(who)) {

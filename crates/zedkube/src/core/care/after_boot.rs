@@ -41,6 +41,11 @@ impl AfterBoot {
         self.verdict().is_some_and(Verdict::is_open)
     }
 
+    /// Whether degraded volumes keep the turn of the node.
+    pub(super) fn holds_turn(&self) -> bool {
+        self.watching && self.verdict().is_some_and(|it| it.holds_turn)
+    }
+
     /// Whether the cordon of an earlier boot that is on the node may go; `None` without one.
     pub(crate) fn earlier_cordon(&self) -> Option<bool> {
         self.earlier.then(|| self.is_open())
@@ -51,7 +56,7 @@ impl AfterBoot {
     }
 
     fn is_clean(&self) -> bool {
-        self.verdict().is_some_and(|it| it.is_open() && it.taints.is_empty())
+        self.verdict().is_some_and(|it| it.is_open() && it.taints.is_empty() && !it.holds_turn)
     }
 
     /// The next watch counts from zero.
@@ -67,7 +72,7 @@ impl AfterBoot {
             it.taints.is_empty()
                 && match it.layer {
                     Some(Layer::Devices | Layer::Service | Layer::Node) => false,
-                    None | Some(Layer::Lease | Layer::Storage | Layer::Steady) => true,
+                    None | Some(Layer::Lease | Layer::Storage | Layer::Volumes | Layer::Steady) => true,
                 }
         })
     }

@@ -131,7 +131,7 @@ impl CordonCleanup {
 
     /// The gate after the boot is open, and no cordon of ours is left.
     pub(crate) fn is_sound(&self) -> bool {
-        self.after_boot.is_open() && self.cordon != CordonOwner::Ours
+        self.after_boot.is_open() && !self.after_boot.holds_turn() && self.cordon != CordonOwner::Ours
     }
 
     /// The cordon that is on the node is one of ours of an earlier boot.

@@ -82,22 +82,13 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
-        match self.run {
-            Run::Waiting { .. } if node.limits.take_turns && !self.is_fit(node) && node.grant().is_none() => {
-            }
-            Run::Waiting { .. } | Run::Probing { .. } => return None,
-            Run::Idle
-            | Run::Taken { .. }
-            | Run::Entering { .. }
-            | Run::Cordoning { .. }
-            | Run::Confirming { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Holding { .. }
-            | Run::Ended(_) => {
-                self.preflight = Preflight::Due;
-                return None;
-            }
+        if !matches!(self.run, Run::Waiting { .. } | Run::Probing { .. }) {
+            self.preflight = Preflight::Due;
+            return None;
+        }
+        let looks = node.limits.take_turns && !self.is_fit(node) && node.grant().is_none();
+        if !looks || !matches!(self.run, Run::Waiting { .. }) {
+            return None;
         }
         let due = match &mut self.preflight {
             Preflight::Found { what, blockers, until, .. } if until.is_some_and(|at| now >= at) => {

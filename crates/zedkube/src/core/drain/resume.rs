@@ -149,6 +149,7 @@ pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
         tier: held.tier.map(|(tier, _)| tier.text().to_owned()).unwrap_or_default(),
         tier_ms: at(held.tier.map(|(_, since)| since)),
         volumes_ms: at(held.volumes),
+        storage_ms: at(held.storage),
         pods_ms: held.pods.iter().map(|(uid, since)| (uid.to_string(), ms(*since))).collect(),
         returns: held
             .returns
@@ -167,6 +168,7 @@ pub(crate) fn marks(kept: &DrainMarks) -> Marks {
         attempt: some(kept.attempt_ms),
         tier: tier.zip(some(kept.tier_ms)),
         volumes: some(kept.volumes_ms),
+        storage: some(kept.storage_ms),
         pods: kept.pods_ms.iter().map(|(uid, since)| (PodUid::new(uid.clone()), mono(*since))).collect(),
         returns: kept
             .returns
@@ -196,6 +198,7 @@ mod tests {
                 attempt: Some(at(1)),
                 tier: Some((tier, at(2))),
                 volumes: Some(at(3)),
+                storage: Some(at(4)),
                 pods: BTreeMap::from([(PodUid::new("u1".to_owned()), at(4))]),
                 returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
                 claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),

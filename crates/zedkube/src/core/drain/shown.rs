@@ -2,11 +2,11 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubenodeop::{Counts, Phase, Progress};
+use kubenodeop::{Counts, Phase, Progress, VolumeWait};
 use step::Mono;
 use topics::{
     Blocker, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts, StepWord,
-    TurnShown,
+    StorageWait, TurnShown,
 };
 
 use super::api_lost::may_be_skipped;
@@ -25,6 +25,17 @@ pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
         code: it.code.text().to_owned(),
         reason: it.reason.clone(),
         since,
+    }
+}
+
+fn storage_wait(it: &VolumeWait) -> StorageWait {
+    StorageWait {
+        volume: it.volume.clone(),
+        node: it.attached.clone(),
+        reason: it.words.clone(),
+        next_step: it.next_step.clone(),
+        rebuilding: it.percent.is_some(),
+        percent: it.percent.unwrap_or_default(),
     }
 }
 
@@ -82,6 +93,7 @@ impl Drain {
             machines: pods.machines.iter().map(machine).collect(),
             left: self.all_left(),
             volumes: pods.volumes,
+            storage: pods.storage.iter().map(storage_wait).collect(),
             evicted,
             replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect(),
             recordons,

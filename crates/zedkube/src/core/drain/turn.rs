@@ -85,27 +85,20 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
-        match &mut self.run {
-            Run::Confirming { .. } if ours => self.first_attempt(now, node, out),
-            Run::Confirming { again } | Run::Entering { again } if !ours => *again = now + PROBE_PAUSE,
-            Run::Cordoning { again, .. } if ours && again.is_some() => {
-                *again = None;
-                return self.send_cordon(node, out);
-            }
-            Run::Entering { .. } => {
-                self.run = Run::Ended(End::Skipped(TURN_ALONE.to_owned()));
-                return Some(Outcome::TurnAlone);
-            }
-            Run::Idle
-            | Run::Taken { .. }
-            | Run::Probing { .. }
-            | Run::Waiting { .. }
-            | Run::Cordoning { .. }
-            | Run::Confirming { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Holding { .. }
-            | Run::Ended(_) => {}
+        if let Run::Confirming { again } | Run::Entering { again } = &mut self.run
+            && !ours
+        {
+            *again = now + PROBE_PAUSE;
+        } else if let Run::Confirming { .. } = self.run {
+            self.first_attempt(now, node, out);
+        } else if let Run::Entering { .. } = self.run {
+            self.run = Run::Ended(End::Skipped(TURN_ALONE.to_owned()));
+            return Some(Outcome::TurnAlone);
+        } else if let Run::Cordoning { again, .. } = &mut self.run
+            && ours
+            && again.take().is_some()
+        {
+            return self.send_cordon(node, out);
         }
         None
     }

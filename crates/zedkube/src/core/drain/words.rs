@@ -197,6 +197,15 @@ fn draining_words(now: &Progress) -> Words {
             "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver"
                 .to_owned(),
         ),
+        Phase::Storage => {
+            let first = now.storage.first();
+            let reason = first.map_or_else(
+                || "all other pods are gone; the state of the storage is not known yet".to_owned(),
+                |it| format!("all other pods are gone; volume {}: {}", it.volume, it.words),
+            );
+            let step = first.map_or_else(|| "nothing".to_owned(), |it| it.next_step.clone());
+            (DrainPhase::WaitingForStorage, reason, step)
+        }
         Phase::Machines => {
             let gone = now.machines.iter().filter(|it| it.state == MachineState::Gone).count();
             let reason = format!("{gone} of {} virtual machines gone", now.machines.len());

@@ -62,6 +62,7 @@ pub(super) fn gate(layer: Option<Layer>, since: Mono) -> Report {
         since,
         failed: false,
         taints: Vec::new(),
+        holds_turn: false,
     };
     Report { verdict: Some(verdict), repairs: BTreeMap::new() }
 }

@@ -73,6 +73,7 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
         attempt: Some(began),
         tier: Some((Tier::Storage, began + Duration::from_secs(5))),
         volumes: None,
+        storage: None,
         pods: BTreeMap::from([(PodUid::new("u1"), began + Duration::from_secs(7))]),
         returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
         claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),

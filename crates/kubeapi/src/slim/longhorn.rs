@@ -1,0 +1,177 @@
+//! Objects of Longhorn with no more than what is read of them, by the names that its API has.
+//!
+//! Not here: what they mean for a node (`kubenodeop::storage`), the report of the cluster (`clusterview`, which keeps
+//! other members). Source: the API types longhorn.io/v1beta2; spec/vm-storage.md B1.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::names::STORAGE_NAMESPACE;
+use crate::slim::{Condition, Meta};
+use crate::watch::{Object, Scope};
+
+/// All objects of a kind, as `volumes`.
+pub fn scope(kind: &str) -> Scope {
+    Scope::all(format!("{kind}.longhorn.io"), path(kind))
+}
+
+/// Where objects of a kind are.
+pub fn path(kind: &str) -> String {
+    format!("/apis/longhorn.io/v1beta2/namespaces/{STORAGE_NAMESPACE}/{kind}")
+}
+
+/// Go writes an empty map or list as null.
+fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
+}
+
+/// The names of a map of which nothing else is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names(pub BTreeSet<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = BTreeSet<String>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut names = BTreeSet::new();
+                while let Some((name, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+                    names.insert(name);
+                }
+                Ok(names)
+            }
+        }
+        from.deserialize_map(Keys).map(Self)
+    }
+}
+
+macro_rules! types {
+    ($($(#[$about:meta])+ $name:ident { $($(#[$of:meta])* $member:ident: $kind:ty,)+ })+) => { $(
+        $(#[$about])+
+        #[derive(Debug, Clone, Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        #[expect(missing_docs, reason = "members are what the API types say")]
+        pub struct $name { $(#[serde(deserialize_with = "or_empty")] $(#[$of])* pub $member: $kind,)+ }
+    )+ };
+}
+
+types! {
+    /// A volume.
+    Volume { metadata: Meta, spec: VolumeSpec, status: VolumeStatus, }
+    /// What is wanted of a volume.
+    VolumeSpec {
+        number_of_replicas: u32,
+        data_locality: String,
+        #[serde(rename = "migrationNodeID")]
+        migration_node: String,
+    }
+    /// How a volume is.
+    VolumeStatus {
+        state: String,
+        robustness: String,
+        #[serde(rename = "currentNodeID")]
+        current_node: String,
+        kubernetes_status: Claimed,
+        conditions: Vec<Condition>,
+    }
+    /// Whose volume it is.
+    Claimed { namespace: String, pvc_name: String, }
+    /// A copy of a volume.
+    Replica { metadata: Meta, spec: ReplicaSpec, status: InstanceStatus, }
+    /// What is wanted of a copy.
+    ReplicaSpec {
+        volume_name: String,
+        #[serde(rename = "nodeID")]
+        node: String,
+        healthy_at: String,
+        failed_at: String,
+        desire_state: String,
+    }
+    /// How a copy is.
+    InstanceStatus { current_state: String, }
+    /// What serves an attached volume.
+    Engine { metadata: Meta, spec: EngineSpec, status: EngineStatus, }
+    /// Which volume it serves.
+    EngineSpec { volume_name: String, active: bool, }
+    /// What an engine knows of the copies.
+    EngineStatus {
+        current_state: String,
+        replica_mode_map: BTreeMap<String, String>,
+        current_replica_address_map: BTreeMap<String, String>,
+        rebuild_status: BTreeMap<String, Rebuild>,
+    }
+    /// How far a copy is being rebuilt.
+    Rebuild { is_rebuilding: bool, progress: u8, }
+    /// A node as Longhorn knows it.
+    StorageNode { metadata: Meta, spec: StorageNodeSpec, status: StorageNodeStatus, }
+    /// Whether it takes copies.
+    StorageNodeSpec { allow_scheduling: bool, }
+    /// How it is.
+    StorageNodeStatus { conditions: Vec<Condition>, }
+    /// The process on a node that runs engines and replicas.
+    Manager { metadata: Meta, spec: ManagerSpec, status: ManagerStatus, }
+    /// Where it runs.
+    ManagerSpec {
+        #[serde(rename = "nodeID")]
+        node: String,
+    }
+    /// What runs in it.
+    ManagerStatus { current_state: String, instance_engines: Names, }
+    /// A setting.
+    Setting { metadata: Meta, value: String, }
+}
+
+macro_rules! objects {
+    ($($name:ident)+) => { $(
+        impl Object for $name {
+            fn version(&self) -> Option<&str> {
+                self.metadata.resource_version.as_deref()
+            }
+        }
+    )+ };
+}
+
+objects! { Volume Replica Engine StorageNode Manager Setting }
+
+/// The condition of this type.
+pub fn condition<'a>(all: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    all.iter().find(|it| it.type_ == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_go_leaves_out_or_writes_as_null_is_empty() {
+        let engine: Engine = serde_json::from_value(json!({
+            "metadata": {"name": "v-e-0"}, "spec": {"volumeName": "v", "active": true, "image": "i"},
+            "status": {"currentState": "stopped", "replicaModeMap": null, "rebuildStatus": null},
+        }))
+        .unwrap();
+        assert_eq!((engine.spec.volume_name.as_str(), engine.spec.active), ("v", true));
+        assert!(engine.status.replica_mode_map.is_empty() && engine.status.rebuild_status.is_empty());
+        let volume: Volume = serde_json::from_value(json!({
+            "spec": {"numberOfReplicas": 2, "migrationNodeID": "n2"},
+            "status": {"currentNodeID": "n1", "conditions": null, "kubernetesStatus": {"pvcName": "data"}},
+        }))
+        .unwrap();
+        assert_eq!((volume.spec.number_of_replicas, volume.spec.migration_node.as_str()), (2, "n2"));
+        assert_eq!(
+            (volume.status.current_node.as_str(), volume.status.kubernetes_status.pvc_name.as_str()),
+            ("n1", "data")
+        );
+    }
+}

@@ -1,0 +1,361 @@
+//! The storage guard in an attempt: no proof while our node has the last healthy copy of a volume, unless a policy lets it
+//! pass by name.
+//!
+//! Not here: which volumes those are (`crate::storage`), reading them (`drain`). Source: goals D14, D16.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use step::Mono;
+
+use super::words::{Claim, Effect, Failure, Limit, LogEvent, VolumeAction};
+use crate::plan::PodFacts;
+use crate::progress::{BlockCode, Blocker, Left, Subject, VolumeWait};
+use crate::storage::{Cause, Finding, Look, VolumeState, is_manager};
+use kubeapi::names::listed;
+
+/// From a failed request for another copy to the next.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// How long pods wait for a copy that was asked for to begin.
+const COPY_BEGINS: Duration = Duration::from_mins(10);
+
+/// Another copy of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Asked {
+    /// It is being asked for.
+    Flying,
+    /// It was asked for then.
+    Done(Mono),
+    /// It could not be asked for, for this reason; then again.
+    Failed(Mono, String),
+}
+
+/// The storage as it was seen last.
+#[derive(Debug)]
+enum Known {
+    NotYet,
+    /// There is none to guard.
+    Without,
+    With(Look),
+}
+
+/// What is known of last copies, and how long they are waited for.
+#[derive(Debug)]
+pub(super) struct Guard {
+    limit: Limit<VolumeAction>,
+    /// Volumes and claims that a policy lets pass.
+    pass: BTreeSet<String>,
+    /// Since when an attempt that was cut off has waited.
+    mark: Option<Mono>,
+    /// Since when this one waits for nothing else.
+    since: Option<Mono>,
+    /// What was seen last.
+    known: Known,
+    /// Why what was seen last is not what is.
+    trouble: Option<Failure>,
+    /// Volumes of which another copy was asked for in this attempt.
+    asked: BTreeMap<String, Asked>,
+    over: bool,
+}
+
+impl Guard {
+    pub(super) fn new(limit: Limit<VolumeAction>, pass: BTreeSet<String>, mark: Option<Mono>) -> Self {
+        Self {
+            limit,
+            pass,
+            mark,
+            since: None,
+            known: Known::NotYet,
+            trouble: None,
+            asked: BTreeMap::new(),
+            over: false,
+        }
+    }
+
+    /// What the storage is now, or why that could not be read: then nothing is proved by what was seen before.
+    pub(super) fn heard(&mut self, now: Mono, seen: Result<Option<Look>, Failure>) {
+        // What was asked for before a restart.
+        for it in seen.iter().flatten().flat_map(|it| &it.findings).filter(|it| it.asked) {
+            self.asked.entry(it.volume.clone()).or_insert(Asked::Done(now));
+        }
+        match seen {
+            Ok(look) => {
+                (self.known, self.trouble) = (look.map_or(Known::Without, Known::With), None);
+            }
+            Err(failure) => self.trouble = Some(failure),
+        }
+    }
+
+    /// The newest look, also one that is old.
+    pub(super) fn look(&self) -> Option<&Look> {
+        match &self.known {
+            Known::With(look) => Some(look),
+            Known::NotYet | Known::Without => None,
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        !matches!(self.known, Known::NotYet)
+    }
+
+    /// Whether there is storage to guard, as far as is known.
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(self.known, Known::Without)
+    }
+
+    /// Whether all else is done (again) and only the storage is waited for.
+    pub(super) fn wait(&mut self, now: Mono, alone: bool) {
+        if !alone || self.is_proved() {
+            (self.since, self.over) = (None, false);
+            return;
+        }
+        if self.since.is_none() {
+            self.since = Some(self.mark.take().map_or(now, |mark| mark.min(now)));
+        }
+        self.over = self.due().is_some_and(|at| at <= now);
+    }
+
+    /// The volumes whose last healthy copy is here and which no policy lets pass by name.
+    fn last(&self) -> impl Iterator<Item = &Finding> {
+        let all = self.look().map(|it| it.findings.as_slice()).unwrap_or_default();
+        all.iter().filter(|it| it.is_last() && !self.is_passed(it))
+    }
+
+    /// Those volumes by name, and whether all other nodes are cordoned, which holds them up.
+    pub(super) fn last_copies(&self) -> BTreeMap<String, bool> {
+        let deadlock = VolumeState::LastCopy(Cause::AllCordoned);
+        self.last().map(|it| (it.volume.clone(), it.state == deadlock)).collect()
+    }
+
+    fn is_passed(&self, finding: &Finding) -> bool {
+        self.pass.iter().any(|word| finding.is_named(word))
+    }
+
+    fn is_proved(&self) -> bool {
+        self.is_known() && self.trouble.is_none() && self.last().next().is_none()
+    }
+
+    /// Whether nothing of the storage keeps the node.
+    pub(super) fn is_clear(&self) -> bool {
+        self.is_proved() || (self.over && self.limit.then == VolumeAction::GoOn)
+    }
+
+    /// Whether it is known to keep the node, or could not be read: before the first answer it does not.
+    pub(super) fn holds(&self) -> bool {
+        (self.is_known() || self.trouble.is_some()) && !self.is_clear()
+    }
+
+    /// Why the attempt fails on it, if it does.
+    pub(super) fn failure(&self) -> Option<String> {
+        (self.over && self.limit.then == VolumeAction::GiveUp)
+            .then(|| format!("{} s after all else was done, {}", self.limit_secs(), self.words()))
+    }
+
+    /// Why the storage keeps the node, a sentence without its end.
+    pub(super) fn words(&self) -> String {
+        let names: Vec<String> = self.last().map(ToString::to_string).collect();
+        match (&self.trouble, names.is_empty()) {
+            (Some(trouble), _) => format!("the state of the storage is not known: {}", trouble.text),
+            (None, true) => "the state of the storage is not known yet".to_owned(),
+            (None, false) => {
+                let deadlock = VolumeState::LastCopy(Cause::AllCordoned);
+                let more = if self.last().any(|it| it.state == deadlock) {
+                    ", and all other nodes are cordoned: a deadlock while they stay so"
+                } else {
+                    ""
+                };
+                format!("the last healthy copy is here of {}{more}", listed(&names, ", "))
+            }
+        }
+    }
+
+    /// The volumes that keep the node, and those that are worth a look, for a person.
+    pub(super) fn waits(&self) -> Vec<VolumeWait> {
+        let Some(look) = self.look() else { return Vec::new() };
+        let shown = look.findings.iter().filter(|it| it.state != VolumeState::Safe);
+        let wait = |it: &Finding| {
+            let failed = match self.asked.get(&it.volume) {
+                Some(Asked::Failed(_, text)) => format!("; another could not be asked for: {text}"),
+                Some(Asked::Flying | Asked::Done(_)) | None => String::new(),
+            };
+            let passed = if self.is_passed(it) { "; a policy lets it pass by name" } else { "" };
+            let late = if self.over && it.is_last() && !self.is_passed(it) {
+                format!("; over its {} s", self.limit_secs())
+            } else {
+                String::new()
+            };
+            VolumeWait {
+                volume: it.to_string(),
+                words: format!("{}{failed}{passed}{late}", it.words(&look.policy)),
+                next_step: it.next_step(),
+                percent: it.percent,
+                attached: it.attached.clone(),
+            }
+        };
+        shown.map(wait).collect()
+    }
+
+    /// The volumes that keep the node although nothing else does, and for which no other copy is under way.
+    pub(super) fn blockers(&self) -> Vec<Blocker> {
+        let (Some(since), Some(look)) = (self.since, self.look()) else { return Vec::new() };
+        let of = |it: &Finding| {
+            let VolumeState::LastCopy(cause) = &it.state else { return None };
+            let code = cause.code()?;
+            let subject = Subject::Volume {
+                namespace: it.claim.0.clone(),
+                claim: it.claim.1.clone(),
+                volume: it.volume.clone(),
+            };
+            let reason = format!("volume {it}: {}", it.words(&look.policy));
+            Some(Blocker { subject, code, reason, since })
+        };
+        if self.is_clear() { Vec::new() } else { self.last().filter_map(of).collect() }
+    }
+
+    /// What passes although its last copy is here: by name, or as the time was over.
+    pub(super) fn left(&self) -> Vec<Left> {
+        let Some(look) = self.look() else { return Vec::new() };
+        let last = look.findings.iter().filter(|it| it.is_last());
+        let mut left: Vec<Left> = last
+            .filter_map(|it| {
+                let why = if self.is_passed(it) {
+                    "its last healthy copy is here, and last_copy_pass names it".to_owned()
+                } else if self.over && self.limit.then == VolumeAction::GoOn {
+                    format!("its last healthy copy is here after {} s, the limit for it", self.limit_secs())
+                } else {
+                    return None;
+                };
+                Some(Left { what: format!("volume {it}"), why })
+            })
+            .collect();
+        if self.over && self.limit.then == VolumeAction::GoOn && (self.trouble.is_some() || !self.is_known())
+        {
+            left.push(Left { what: "storage".to_owned(), why: self.words() });
+        }
+        left
+    }
+
+    /// What the drain must leave in place meanwhile.
+    pub(super) fn needs(&self, now: Mono) -> Needs {
+        let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
+        let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
+        let unknown = !self.is_known() && self.trouble.is_none();
+        Needs { unknown, managers, claims: self.copying(now), budgets }
+    }
+
+    /// Since when it is waited for.
+    pub(super) fn since(&self) -> Option<Mono> {
+        self.since
+    }
+
+    /// Why the state of the storage is not known, when it is not.
+    pub(super) fn trouble(&self) -> Option<&Failure> {
+        self.trouble.as_ref()
+    }
+
+    /// Asks for another copy of the volumes of which Longhorn makes none because of the cordon.
+    pub(super) fn ask(&mut self, now: Mono, effects: &mut Vec<Effect>) {
+        if self.trouble.is_some() || self.look().is_none_or(|it| it.policy.copies_by_cordon()) {
+            return;
+        }
+        let wants = |it: &&Finding| {
+            it.state == VolumeState::LastCopy(Cause::Enough)
+                && !matches!(self.asked.get(&it.volume), Some(Asked::Flying | Asked::Done(_)))
+                && !matches!(self.asked.get(&it.volume), Some(Asked::Failed(again, _)) if now < *again)
+        };
+        let volumes: Vec<(String, u32)> =
+            self.last().filter(wants).map(|it| (it.volume.clone(), it.wanted)).collect();
+        for (volume, wanted) in volumes {
+            self.asked.insert(volume.clone(), Asked::Flying);
+            effects.push(Effect::AskCopy { volume, wanted });
+        }
+    }
+
+    /// The answer to [`Effect::AskCopy`].
+    pub(super) fn asked(
+        &mut self,
+        now: Mono,
+        volume: String,
+        result: Result<(), Failure>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let asked = match result {
+            Ok(()) => {
+                effects.push(Effect::Say(LogEvent::CopyAsked(volume.clone())));
+                Asked::Done(now)
+            }
+            Err(failure) => Asked::Failed(now + ASK_AGAIN, failure.text),
+        };
+        self.asked.insert(volume, asked);
+    }
+
+    /// Claims whose pods stay for now, each with why: a copy is made while its volume is attached here.
+    fn copying(&self, now: Mono) -> BTreeMap<Claim, String> {
+        let stays = |it: &&Finding| match (&it.state, self.asked.get(&it.volume)) {
+            (VolumeState::LastCopy(Cause::Rebuilding), _) => it.asked,
+            (VolumeState::LastCopy(Cause::Enough), Some(Asked::Flying)) => true,
+            (VolumeState::LastCopy(Cause::Enough | Cause::Degraded), Some(Asked::Done(at))) => {
+                now < *at + COPY_BEGINS
+            }
+            (_, _) => false,
+        };
+        let Some(look) = self.look() else { return BTreeMap::new() };
+        let why = |it: &Finding| format!("volume {it}: {}", it.words(&look.policy));
+        self.last().filter(stays).map(|it| (it.claim.clone(), why(it))).collect()
+    }
+
+    fn limit_secs(&self) -> u64 {
+        self.limit.after.unwrap_or(Duration::ZERO).as_secs()
+    }
+
+    fn due(&self) -> Option<Mono> {
+        Some(self.since? + self.limit.after?)
+    }
+
+    /// When its time is over, if that is still ahead.
+    pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
+        let asked = self.asked.values().filter_map(|it| match it {
+            Asked::Flying => None,
+            Asked::Done(at) => Some(*at + COPY_BEGINS),
+            Asked::Failed(again, _) => Some(*again),
+        });
+        asked.filter(|at| *at > now).chain(self.due().filter(|_| !self.over)).min()
+    }
+}
+
+/// What the storage needs of the pods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Needs {
+    /// Nothing is known of the storage yet: pods with volumes stay for the moment.
+    unknown: bool,
+    /// Claims whose pods stay for now, and why.
+    claims: BTreeMap<Claim, String>,
+    /// Why instance managers stay for now: copies are made from what runs in them.
+    managers: Option<String>,
+    /// For each instance manager: why its budget is closed, and what opens it.
+    budgets: BTreeMap<String, (String, String)>,
+}
+
+impl Needs {
+    /// Whether this pod is not to be asked now.
+    pub(super) fn keeps(&self, facts: &PodFacts) -> bool {
+        (self.unknown && !facts.claims.is_empty()) || self.why(facts).is_some()
+    }
+
+    /// Why it is not, in code and words; `None` before the storage is known.
+    pub(super) fn why(&self, facts: &PodFacts) -> Option<(BlockCode, String)> {
+        let claim = |name: &String| self.claims.get(&(facts.pod.namespace.clone(), name.clone()));
+        match &self.managers {
+            Some(words) if is_manager(facts) => Some((BlockCode::StorageManager, words.clone())),
+            Some(_) | None if self.claims.is_empty() => None,
+            Some(_) | None => Some((BlockCode::Copying, facts.claims.iter().find_map(claim)?.clone())),
+        }
+    }
+
+    /// Why the budget of this instance manager is closed, and what opens it.
+    pub(super) fn budget(&self, facts: &PodFacts) -> Option<String> {
+        let (why, opens) = self.budgets.get(&facts.pod.name).filter(|_| is_manager(facts))?;
+        Some(format!("Longhorn keeps its budget closed: {why}; {opens}"))
+    }
+}

@@ -1,0 +1,339 @@
+//! The storage guard in an attempt.
+
+use super::*;
+use crate::changes::watched::Watched;
+use crate::storage::{Cause, Finding, Look, Policy, VolumeState};
+
+fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
+    Finding {
+        volume: "pvc-1".to_owned(),
+        claim: ("shop".to_owned(), "data".to_owned()),
+        attached: "n1".to_owned(),
+        elsewhere: vec![],
+        percent,
+        wanted: 1,
+        healthy: 1,
+        asked: false,
+        state,
+    }
+}
+
+fn look(state: VolumeState) -> Look {
+    Look { findings: vec![finding(state, None)], ..Look::default() }
+}
+
+fn last() -> Look {
+    look(VolumeState::LastCopy(Cause::Enough))
+}
+
+fn safe() -> Look {
+    look(VolumeState::Safe)
+}
+
+/// An empty node with this storage.
+fn empty(storage: Look, rules: Rules) -> Bench {
+    let mut bench = Bench::with(vec![], rules, &Marks::default());
+    bench.hear(Event::Storage(Ok(Some(storage.clone()))));
+    bench.storage = Some(storage);
+    bench.look();
+    bench
+}
+
+/// The storage is now so.
+fn becomes(bench: &mut Bench, storage: Look) {
+    bench.storage = Some(storage.clone());
+    bench.hear(Event::Storage(Ok(Some(storage))));
+}
+
+fn instance_manager() -> PodFacts {
+    let labels = [("longhorn.io/component".to_owned(), "instance-manager".to_owned())];
+    let mut facts = PodFacts { labels: labels.into(), tier: Tier::Storage, ..pod("im-1") };
+    facts.pod.namespace = "longhorn-system".to_owned();
+    facts
+}
+
+#[test]
+fn d14_a_node_with_a_last_copy_is_not_released_however_long_it_is_empty() {
+    let mut bench = empty(last(), Rules::default());
+    for _ in 0..20 {
+        bench.pass(secs(600));
+        bench.look();
+    }
+    assert_eq!(bench.end, None);
+    let progress = bench.progress();
+    assert_eq!(progress.phase, Phase::Storage);
+    let wait = &progress.storage[0];
+    assert_eq!((wait.volume.as_str(), wait.attached.as_str()), ("shop/data (pvc-1)", "n1"));
+    becomes(&mut bench, safe());
+    bench.prove();
+    assert!(matches!(&bench.end, Some(Outcome::Drained { left, .. }) if left.is_empty()), "{:?}", bench.end);
+}
+
+#[test]
+fn d14_the_percent_of_a_rebuild_is_shown() {
+    let mut bench = empty(last(), Rules::default());
+    let rebuilt = finding(VolumeState::LastCopy(Cause::Rebuilding), Some(42));
+    becomes(&mut bench, Look { findings: vec![rebuilt], ..Look::default() });
+    let wait = bench.progress().storage.remove(0);
+    assert_eq!(wait.percent, Some(42));
+    assert_eq!(wait.words, "the last healthy copy is here; another is being rebuilt, 42 %");
+}
+
+#[test]
+fn d14_the_list_that_proves_the_node_empty_reads_the_storage_again() {
+    let mut bench = empty(safe(), Rules::default());
+    // The other copy is lost between the two lists, and no watch says so.
+    bench.storage = Some(last());
+    bench.prove();
+    bench.pass(secs(60));
+    assert_eq!((bench.end.clone(), bench.progress().phase), (None, Phase::Storage));
+    becomes(&mut bench, safe());
+    bench.prove();
+    assert!(matches!(bench.end, Some(Outcome::Drained { .. })));
+}
+
+#[test]
+fn d14_a_storage_that_cannot_be_read_proves_nothing_and_the_attempt_ends_by_its_limit() {
+    let mut bench = empty(safe(), Rules { attempt: secs(300), ..Rules::default() });
+    bench.hear(Event::Storage(Err(failed(transient()))));
+    bench.pass(secs(299));
+    let progress = bench.progress();
+    assert_eq!((bench.end.clone(), progress.phase), (None, Phase::Storage));
+    assert_eq!(progress.trouble, "call: 503");
+    bench.pass(secs(2));
+    assert_eq!(bench.reason(), "not done within 300 s, the state of the storage is not known: call: 503");
+}
+
+#[test]
+fn d14_nothing_is_proved_before_the_storage_has_been_heard_of() {
+    let mut engine = Engine::new(Rules::default(), &Marks::default(), Mono::from_start(secs(10)), 1);
+    let mut now = Mono::from_start(secs(10));
+    drop(engine.step(now, Event::Tick));
+    for _ in 0..5 {
+        now = now + secs(2);
+        let seen = Ok((vec![], node(false), None));
+        let effects = engine.step(now, Event::Looked { turn: 0, seen });
+        assert_eq!(effects, [], "waits for the storage, and does not list in a circle");
+    }
+    let effects = engine.step(now, Event::Storage(Ok(Some(safe()))));
+    assert!(matches!(effects[..], [Effect::Look { storage: true, .. }]), "{effects:?}");
+}
+
+#[test]
+fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
+    for word in ["pvc-1", "shop/data"] {
+        let pass = Rules { last_copy_pass: [word.to_owned()].into(), ..Rules::default() };
+        let mut bench = empty(last(), pass);
+        bench.prove();
+        let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{word}: {:?}", bench.end) };
+        let why = "its last healthy copy is here, and last_copy_pass names it".to_owned();
+        assert_eq!(left, &[Left { what: "volume shop/data (pvc-1)".to_owned(), why }]);
+    }
+    let other = Rules { last_copy_pass: ["shop/other".to_owned()].into(), ..Rules::default() };
+    let mut bench = empty(last(), other);
+    bench.prove();
+    assert_eq!(bench.end, None);
+}
+
+#[test]
+fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() {
+    let limit = |then| Rules { last_copy: Limit { after: Some(secs(100)), then }, ..Rules::default() };
+    let mut bench = empty(last(), limit(VolumeAction::GiveUp));
+    bench.pass(secs(99));
+    assert_eq!(bench.end, None);
+    bench.pass(secs(2));
+    let reason = "100 s after all else was done, the last healthy copy is here of shop/data (pvc-1)";
+    assert_eq!(bench.reason(), reason);
+
+    let mut bench = empty(last(), limit(VolumeAction::GoOn));
+    bench.pass(secs(101));
+    bench.prove();
+    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    assert_eq!(left[0].why, "its last healthy copy is here after 100 s, the limit for it");
+
+    let mut bench = empty(last(), limit(VolumeAction::Wait));
+    bench.pass(secs(101));
+    bench.prove();
+    assert_eq!(bench.end, None);
+    assert!(
+        bench.progress().storage[0].words.ends_with("; over its 100 s"),
+        "{:?}",
+        bench.progress().storage
+    );
+}
+
+#[test]
+fn d14_a_faulted_volume_is_shown_and_holds_nothing() {
+    let mut bench = empty(look(VolumeState::Faulted), Rules::default());
+    assert_eq!(bench.progress().storage[0].words, "no copy is healthy on any node");
+    bench.prove();
+    assert!(matches!(bench.end, Some(Outcome::Drained { .. })));
+}
+
+#[test]
+fn d14_a_deadlock_of_all_nodes_cordoned_is_in_the_reason_of_the_failure() {
+    let rules = Rules { attempt: secs(60), ..Rules::default() };
+    let mut bench = empty(look(VolumeState::LastCopy(Cause::AllCordoned)), rules);
+    bench.pass(secs(61));
+    assert!(bench.reason().contains("all other nodes are cordoned: a deadlock"), "{}", bench.reason());
+}
+
+#[test]
+fn d14_an_instance_manager_stays_until_the_volumes_have_copies_elsewhere() {
+    let mut bench = Bench::with(vec![instance_manager()], Rules::default(), &Marks::default());
+    bench.hear(Event::Storage(Ok(Some(last()))));
+    bench.look();
+    bench.pass(secs(600));
+    assert!(bench.evictions.is_empty());
+    let blocker = bench.blockers().remove(0);
+    assert_eq!(blocker.code, BlockCode::StorageManager);
+    let text =
+        "pod longhorn-system/im-1 is not evicted yet: the last healthy copy is here of shop/data (pvc-1)";
+    assert_eq!((blocker.reason.as_str(), bench.progress().phase), (text, Phase::Storage));
+    becomes(&mut bench, safe());
+    assert_eq!(bench.evicted_names(), ["im-1"]);
+}
+
+#[test]
+fn the_limit_for_last_copies_runs_while_only_the_instance_manager_is_left() {
+    let then = Limit { after: Some(secs(100)), then: VolumeAction::GoOn };
+    let mut bench = Bench::with(
+        vec![instance_manager()],
+        Rules { last_copy: then, ..Rules::default() },
+        &Marks::default(),
+    );
+    bench.hear(Event::Storage(Ok(Some(last()))));
+    bench.look();
+    bench.pass(secs(99));
+    assert!(bench.evictions.is_empty());
+    bench.pass(secs(2));
+    assert_eq!(bench.evicted_names(), ["im-1"]);
+}
+
+#[test]
+fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
+    let mut bench = Bench::with(vec![instance_manager()], Rules::default(), &Marks::default());
+    let why =
+        ("volumes are attached through it: pvc-1".to_owned(), "it opens once they are detached".to_owned());
+    let storage = Look { managers: [("im-1".to_owned(), why)].into(), ..safe() };
+    bench.hear(Event::Storage(Ok(Some(storage))));
+    bench.look();
+    bench.reply("im-1", budget_reply());
+    let closed = BudgetFacts {
+        namespace: "longhorn-system".to_owned(),
+        name: "im-1".to_owned(),
+        ..budget("im-1", 0, 1, 1, 1)
+    };
+    bench.hear(Event::Budgets { namespace: "longhorn-system".to_owned(), budgets: vec![closed] });
+    let blocker = bench.blockers().remove(0);
+    assert_eq!(blocker.code, BlockCode::StorageManager);
+    let text = "pod longhorn-system/im-1: Longhorn keeps its budget closed: volumes are attached through it: pvc-1; it opens once they are detached";
+    assert_eq!(blocker.reason, text);
+}
+
+fn mounting() -> PodFacts {
+    PodFacts { claims: vec!["data".to_owned()], ..pod("db") }
+}
+
+/// An attempt with a pod that uses the volume and one that does not.
+fn with_pods(storage: Look) -> Bench {
+    let there = vec![mounting(), pod("web")];
+    let mut bench = Bench::with(there.clone(), Rules::default(), &Marks::default());
+    bench.hear(Event::Pods(there));
+    assert_eq!(bench.evicted_names(), ["web"], "a pod with a volume waits until the storage is known");
+    becomes(&mut bench, storage);
+    bench
+}
+
+fn state(state: VolumeState, percent: Option<u8>) -> Look {
+    Look { findings: vec![Finding { wanted: 2, asked: true, ..finding(state, percent) }], ..Look::default() }
+}
+
+#[test]
+fn d14_another_copy_is_asked_for_once_and_the_pod_stays_until_it_is_there() {
+    let mut bench = with_pods(last());
+    assert_eq!(bench.copies, [(bench.now, "pvc-1".to_owned(), 1)]);
+    bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Ok(()) });
+    assert_eq!(bench.said.last(), Some(&LogEvent::CopyAsked("pvc-1".to_owned())));
+    becomes(&mut bench, state(VolumeState::LastCopy(Cause::Degraded), None));
+    bench.pass(secs(500));
+    becomes(&mut bench, state(VolumeState::LastCopy(Cause::Rebuilding), Some(42)));
+    bench.pass(secs(5000));
+    assert_eq!(bench.evicted_names(), ["web"]);
+    let blocker = bench.blockers().remove(0);
+    assert_eq!(blocker.code, BlockCode::Copying);
+    let text = "pod shop/db is not evicted yet: volume shop/data (pvc-1): the last healthy copy is here; another is being rebuilt, 42 %";
+    assert_eq!(blocker.reason, text);
+    becomes(&mut bench, state(VolumeState::Safe, None));
+    assert_eq!((bench.evicted_names(), bench.copies.len()), (vec!["web", "db"], 1));
+}
+
+#[test]
+fn d14_a_copy_that_does_not_begin_holds_its_pod_for_ten_minutes_also_after_a_restart() {
+    let mut bench = with_pods(state(VolumeState::LastCopy(Cause::Degraded), None));
+    bench.pass(secs(599));
+    assert_eq!(bench.evicted_names(), ["web"]);
+    bench.pass(secs(2));
+    assert_eq!(bench.evicted_names(), ["web", "db"]);
+    assert_eq!(bench.copies, [], "it was asked for before the restart");
+}
+
+#[test]
+fn d14_a_copy_that_cannot_be_asked_for_is_said_and_asked_for_again() {
+    let mut bench = with_pods(last());
+    bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Err(failed(permanent())) });
+    assert_eq!(bench.evicted_names(), ["web", "db"]);
+    let words = &bench.progress().storage[0].words;
+    assert!(words.ends_with("; another could not be asked for: call: 403 Forbidden"), "{words}");
+    bench.pass(secs(29));
+    assert_eq!(bench.copies.len(), 1);
+    bench.pass(secs(2));
+    assert_eq!(bench.copies.len(), 2);
+}
+
+#[test]
+fn d14_where_the_cordon_has_copies_made_none_is_asked_for() {
+    for policy in ["block-for-eviction-if-contains-last-replica", "block-for-eviction"] {
+        let bench = with_pods(Look { policy: Policy::parse(policy), ..last() });
+        assert_eq!((bench.copies.len(), bench.evicted_names()), (0, vec!["web", "db"]), "{policy}");
+    }
+    for policy in ["", "allow-if-replica-is-stopped", "always-allow"] {
+        assert_eq!(with_pods(Look { policy: Policy::parse(policy), ..last() }).copies.len(), 1, "{policy}");
+    }
+    for other in [Cause::StrictLocal, Cause::Detached, Cause::AllCordoned, Cause::Degraded, Cause::Migrating]
+    {
+        assert_eq!(with_pods(look(VolumeState::LastCopy(other.clone()))).copies.len(), 0, "{other:?}");
+    }
+}
+
+#[test]
+fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
+    let rules = Rules { attempt: secs(60), ..Rules::default() };
+    let failed_on = |state: VolumeState| {
+        let mut bench = empty(look(state), rules.clone());
+        bench.pass(secs(61));
+        match bench.end {
+            Some(Outcome::Failed { watched, .. }) => watched,
+            other => panic!("{other:?}"),
+        }
+    };
+    let held = failed_on(VolumeState::LastCopy(Cause::Detached));
+    let deadlock = failed_on(VolumeState::LastCopy(Cause::AllCordoned));
+    let rebuilt = || VolumeState::LastCopy(Cause::Rebuilding);
+    let table = [
+        (held.storage_now(&look(VolumeState::LastCopy(Cause::Detached))), None),
+        (held.storage_now(&look(rebuilt())), None),
+        (held.storage_now(&safe()), Some("the last healthy copy of volume pvc-1 is no longer here alone")),
+        (
+            held.storage_now(&Look::default()),
+            Some("the last healthy copy of volume pvc-1 is no longer here alone"),
+        ),
+        (deadlock.storage_now(&look(VolumeState::LastCopy(Cause::AllCordoned))), None),
+        (deadlock.storage_now(&look(rebuilt())), Some("another node can take a copy of volume pvc-1")),
+    ];
+    for (number, (said, expected)) in table.into_iter().enumerate() {
+        assert_eq!(said.as_deref(), expected, "row {number}");
+    }
+    let free = Watched::default();
+    assert_eq!(free.storage_now(&safe()), None, "it held nothing up");
+}

@@ -1,0 +1,218 @@
+//! The storage layer of the gate: volumes that were healthy before the outage are not faulted, and degraded ones have
+//! had their time.
+//!
+//! What was healthy before is read from a record on the Node object, which a drain writes before it ends. After an outage
+//! without a drain there is none: then a faulted volume shuts the gate until its limit, and no longer. Degraded volumes
+//! shut nothing, as the node may have to be schedulable for them to be rebuilt; they hold its turn. Sources: goals R4, U10.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kubeapi::names::listed;
+use step::Mono;
+
+use crate::storage::{Finding, VolumeState};
+
+/// Volumes with a copy on a node before an outage, and whether all their copies were healthy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VolumesBefore(pub BTreeMap<String, bool>);
+
+impl VolumesBefore {
+    /// Those that are not faulted; `None` without any.
+    pub fn of(findings: &[Finding]) -> Option<Self> {
+        let good = findings.iter().filter(|it| it.state != VolumeState::Faulted);
+        let all: BTreeMap<String, bool> = good.map(|it| (it.volume.clone(), it.is_whole())).collect();
+        (!all.is_empty()).then_some(Self(all))
+    }
+}
+
+/// Volumes of the cluster that are not well, by their names as a person knows them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VolumesSeen {
+    /// No copy can be used.
+    pub faulted: BTreeMap<String, String>,
+    /// A copy is missing.
+    pub degraded: BTreeMap<String, String>,
+}
+
+/// What is known of volumes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Volumes {
+    pub(super) seen: Result<VolumesSeen, String>,
+    pub(super) before: Option<VolumesBefore>,
+    /// Since when all below is sound and this is not: faulted or unknown, and degraded.
+    shut_since: Option<Mono>,
+    degraded_since: Option<Mono>,
+}
+
+/// What the layer says at one moment.
+#[derive(Debug, Default)]
+pub(super) struct VolumesVerdict {
+    /// Why the gate is shut.
+    pub(super) shut: Option<String>,
+    /// Why the turn is held although the gate is open, or what passed as its time was over; empty when all is well.
+    pub(super) words: String,
+    /// The turn is held.
+    pub(super) holds_turn: bool,
+    /// When time alone changes it.
+    pub(super) due: Option<Mono>,
+}
+
+impl Volumes {
+    pub(super) fn unknown(why: String) -> Self {
+        Self { seen: Err(why), before: None, shut_since: None, degraded_since: None }
+    }
+
+    /// Something below is not sound: time starts again.
+    pub(super) fn wait(&mut self) {
+        (self.shut_since, self.degraded_since) = (None, None);
+    }
+
+    /// What it says now that all below is sound.
+    pub(super) fn judge(&mut self, now: Mono, limit: Duration, hold: Duration) -> VolumesVerdict {
+        let seen = match &self.seen {
+            Err(why) => {
+                let since = *self.shut_since.get_or_insert(now);
+                let words = format!("volumes: {why}");
+                let due = since + limit;
+                return if now < due {
+                    VolumesVerdict { shut: Some(words), due: Some(due), ..VolumesVerdict::default() }
+                } else {
+                    VolumesVerdict {
+                        words: format!("not known after {} s: {words}", limit.as_secs()),
+                        ..VolumesVerdict::default()
+                    }
+                };
+            }
+            Ok(seen) => seen,
+        };
+        let names = |all: Vec<&String>| listed(&all.into_iter().cloned().collect::<Vec<_>>(), ", ");
+        let counts: BTreeMap<&String, &String> = match &self.before {
+            Some(before) => seen.faulted.iter().filter(|(it, _)| before.0.contains_key(*it)).collect(),
+            None => seen.faulted.iter().collect(),
+        };
+        let others: BTreeSet<&String> =
+            seen.faulted.iter().filter(|(it, _)| !counts.contains_key(it)).map(|(_, name)| name).collect();
+        let mut words = Vec::new();
+        if !others.is_empty() {
+            words.push(format!("faulted as before: {}", names(others.into_iter().collect())));
+        }
+        let mut due = None;
+        if counts.is_empty() {
+            self.shut_since = None;
+        } else {
+            let since = *self.shut_since.get_or_insert(now);
+            let faulted = format!("volumes are faulted: {}", names(counts.values().copied().collect()));
+            if self.before.is_some() || now < since + limit {
+                return VolumesVerdict {
+                    shut: Some(faulted),
+                    due: Some(since + limit),
+                    ..VolumesVerdict::default()
+                };
+            }
+            words.push(format!("{faulted}, after {} s", limit.as_secs()));
+        }
+        let whole = |it: &String| self.before.as_ref().is_none_or(|all| all.0.get(it) == Some(&true));
+        let degraded: Vec<&String> =
+            seen.degraded.iter().filter(|(it, _)| whole(it)).map(|(_, name)| name).collect();
+        let mut holds_turn = false;
+        if degraded.is_empty() {
+            self.degraded_since = None;
+        } else {
+            let end = *self.degraded_since.get_or_insert(now) + hold;
+            holds_turn = now < end;
+            due = holds_turn.then_some(end);
+            let secs = hold.as_secs();
+            let until = if holds_turn {
+                format!("its turn is held for {secs} s for")
+            } else {
+                format!("after {secs} s still")
+            };
+            words.push(format!("{until} degraded volumes: {}", names(degraded)));
+        }
+        VolumesVerdict { shut: None, words: words.join("; "), holds_turn, due }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(600);
+    const HOLD: Duration = Duration::from_secs(300);
+
+    fn at(secs: u64) -> Mono {
+        Mono::from_start(Duration::from_secs(secs))
+    }
+
+    fn names(all: &[&str]) -> BTreeMap<String, String> {
+        all.iter().map(|it| ((*it).to_owned(), format!("shop/{it}"))).collect()
+    }
+
+    fn volumes(faulted: &[&str], degraded: &[&str], before: Option<&[(&str, bool)]>) -> Volumes {
+        let before = before
+            .map(|all| VolumesBefore(all.iter().map(|(it, whole)| ((*it).to_owned(), *whole)).collect()));
+        Volumes {
+            seen: Ok(VolumesSeen { faulted: names(faulted), degraded: names(degraded) }),
+            before,
+            ..Volumes::unknown(String::new())
+        }
+    }
+
+    /// Shut, holding its turn or open, at first and after so many seconds.
+    fn course(mut volumes: Volumes, secs: u64) -> [&'static str; 2] {
+        [at(0), at(secs)].map(|now| {
+            let verdict = volumes.judge(now, LIMIT, HOLD);
+            match (verdict.shut.is_some(), verdict.holds_turn) {
+                (true, _) => "shut",
+                (false, true) => "holds",
+                (false, false) => "open",
+            }
+        })
+    }
+
+    #[test]
+    fn r4_u10_what_was_healthy_before_must_not_be_faulted_and_what_was_whole_has_a_time_to_be_so_again() {
+        let table = [
+            (volumes(&[], &[], None), 600, ["open", "open"]),
+            // With a record: what was healthy shuts it for as long as it is faulted, and nothing else does.
+            (volumes(&["a"], &[], Some(&[("a", true)])), 6000, ["shut", "shut"]),
+            (volumes(&["a"], &[], Some(&[("a", false)])), 6000, ["shut", "shut"]),
+            (volumes(&["a"], &[], Some(&[("b", true)])), 0, ["open", "open"]),
+            // Without one: until the limit.
+            (volumes(&["a"], &[], None), 599, ["shut", "shut"]),
+            (volumes(&["a"], &[], None), 600, ["shut", "open"]),
+            // Degraded ones hold the turn, and only if they were whole.
+            (volumes(&[], &["a"], Some(&[("a", true)])), 299, ["holds", "holds"]),
+            (volumes(&[], &["a"], Some(&[("a", true)])), 300, ["holds", "open"]),
+            (volumes(&[], &["a"], Some(&[("a", false)])), 0, ["open", "open"]),
+            (volumes(&[], &["a"], None), 300, ["holds", "open"]),
+            // Not known: until the limit.
+            (Volumes::unknown("403".to_owned()), 599, ["shut", "shut"]),
+            (Volumes::unknown("403".to_owned()), 600, ["shut", "open"]),
+        ];
+        for (number, (volumes, secs, expected)) in table.into_iter().enumerate() {
+            assert_eq!(course(volumes, secs), expected, "row {number}");
+        }
+    }
+
+    #[test]
+    fn u10_what_passes_does_so_with_a_warning_by_name() {
+        let mut volumes = volumes(&["b"], &["a"], None);
+        let words: Vec<String> = [0, 600, 900].map(|secs| volumes.judge(at(secs), LIMIT, HOLD).words).into();
+        let faulted = "volumes are faulted: shop/b, after 600 s";
+        assert_eq!(words[0], "");
+        assert_eq!(words[1], format!("{faulted}; its turn is held for 300 s for degraded volumes: shop/a"));
+        assert_eq!(words[2], format!("{faulted}; after 300 s still degraded volumes: shop/a"));
+    }
+
+    #[test]
+    fn a_layer_below_that_fails_starts_the_times_again() {
+        let mut volumes = volumes(&[], &["a"], None);
+        assert!(volumes.judge(at(0), LIMIT, HOLD).holds_turn);
+        volumes.wait();
+        assert!(volumes.judge(at(300), LIMIT, HOLD).holds_turn);
+        assert!(!volumes.judge(at(600), LIMIT, HOLD).holds_turn);
+    }
+}

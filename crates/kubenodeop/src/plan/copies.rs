@@ -1,0 +1,75 @@
+//! What a drain would meet in the storage: volumes whose last healthy copy is on the node.
+//!
+//! Not here: finding them (`storage`). Sources: goals D14, O5. Pure: no clock, no I/O, no task.
+
+use crate::plan::forecast::Foreseen;
+use crate::progress::Subject;
+use crate::storage::{Cause, Look, VolumeState};
+
+/// Volumes that would keep the node, and what a person should know of others.
+pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
+    let (mut blockers, mut notes) = (Vec::new(), Vec::new());
+    for it in look.findings.iter().filter(|it| it.state != VolumeState::Safe) {
+        let text = format!("volume {it}: {}", it.words(&look.policy));
+        let code = match &it.state {
+            VolumeState::Safe | VolumeState::Faulted | VolumeState::LastCopy(Cause::Enough) => None,
+            // The cordon has it copied.
+            VolumeState::LastCopy(Cause::Detached) if look.policy.copies_by_cordon() => None,
+            VolumeState::LastCopy(cause) => cause.code(),
+        };
+        let (namespace, claim) = it.claim.clone();
+        let subject = Subject::Volume { namespace, claim, volume: it.volume.clone() };
+        match code {
+            Some(code) => blockers.push(Foreseen { subject, code, reason: text }),
+            None if it.state == VolumeState::LastCopy(Cause::Enough) => {
+                notes.push(format!("{text}; the drain waits for another, which it has made first"));
+            }
+            None if it.is_last() => notes.push(format!("{text}; the drain waits for it")),
+            None => notes.push(text),
+        }
+    }
+    (blockers, notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::BlockCode;
+    use crate::storage::{Finding, Policy};
+
+    #[test]
+    fn o5_d14_what_no_wait_copies_is_foreseen_by_its_code_and_what_is_copied_is_a_note() {
+        let said = |state: VolumeState, policy: &str| {
+            let finding = Finding {
+                volume: "pvc-1".to_owned(),
+                claim: ("shop".to_owned(), "data".to_owned()),
+                attached: String::new(),
+                elsewhere: vec![],
+                percent: None,
+                wanted: 1,
+                healthy: 1,
+                asked: false,
+                state,
+            };
+            let look = Look { policy: Policy::parse(policy), findings: vec![finding], ..Look::default() };
+            let (blockers, notes) = foreseen(&look);
+            (blockers.first().map(|it| it.code), notes.len())
+        };
+        let last = VolumeState::LastCopy;
+        let table = [
+            (said(VolumeState::Safe, ""), (None, 0)),
+            (said(VolumeState::Faulted, ""), (None, 1)),
+            (said(last(Cause::Enough), ""), (None, 1)),
+            (said(last(Cause::Rebuilding), ""), (None, 1)),
+            (said(last(Cause::StrictLocal), ""), (Some(BlockCode::StrictLocal), 0)),
+            (said(last(Cause::AllCordoned), ""), (Some(BlockCode::AllCordoned), 0)),
+            (said(last(Cause::NoPlace("full".to_owned())), ""), (Some(BlockCode::NoRoom), 0)),
+            (said(last(Cause::NoOtherNode), ""), (Some(BlockCode::LastCopy), 0)),
+            (said(last(Cause::Detached), "always-allow"), (Some(BlockCode::LastCopy), 0)),
+            (said(last(Cause::Detached), "block-for-eviction"), (None, 1)),
+        ];
+        for (number, (said, expected)) in table.into_iter().enumerate() {
+            assert_eq!(said, expected, "row {number}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What is known of the volumes of a cluster, and what Longhorn's policy does about a cordoned node.
+//!
+//! Not here: reading it (`longhorn`), what follows (`guard`). Source: spec/vm-storage.md B1, B3.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use kubeapi::slim::longhorn::{Engine, Manager, Replica, StorageNode, Volume, condition};
+
+/// Longhorn's setting `node-drain-policy`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// The budget of an instance manager stays while it has a last copy.
+    #[default]
+    BlockLast,
+    /// Last copies are made elsewhere once the node is cordoned.
+    EvictLast,
+    /// All copies are moved once the node is cordoned.
+    EvictAll,
+    /// Like the first, but stopped copies do not count.
+    AllowStopped,
+    /// The budget goes once all volumes are detached.
+    AlwaysAllow,
+    /// A word that is not known: nothing is expected of it.
+    Other(String),
+}
+
+impl Policy {
+    /// The setting's value; empty is Longhorn's default.
+    pub fn parse(value: &str) -> Self {
+        match value {
+            "" | "block-if-contains-last-replica" => Self::BlockLast,
+            "block-for-eviction-if-contains-last-replica" => Self::EvictLast,
+            "block-for-eviction" => Self::EvictAll,
+            "allow-if-replica-is-stopped" => Self::AllowStopped,
+            "always-allow" => Self::AlwaysAllow,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// The setting's value.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::BlockLast => "block-if-contains-last-replica",
+            Self::EvictLast => "block-for-eviction-if-contains-last-replica",
+            Self::EvictAll => "block-for-eviction",
+            Self::AllowStopped => "allow-if-replica-is-stopped",
+            Self::AlwaysAllow => "always-allow",
+            Self::Other(other) => other,
+        }
+    }
+
+    /// Whether Longhorn itself makes another copy of a last one because its node is cordoned.
+    pub const fn copies_by_cordon(&self) -> bool {
+        matches!(self, Self::EvictLast | Self::EvictAll)
+    }
+}
+
+/// A node of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeState {
+    /// Its kubelet is well.
+    pub ready: bool,
+    /// It is cordoned.
+    pub cordoned: bool,
+}
+
+/// All that the guard judges by, each kind by name.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The policy.
+    pub policy: Policy,
+    /// Volumes.
+    pub volumes: BTreeMap<String, Volume>,
+    /// Their copies.
+    pub replicas: BTreeMap<String, Replica>,
+    /// What serves the attached ones.
+    pub engines: BTreeMap<String, Engine>,
+    /// Instance managers.
+    pub managers: BTreeMap<String, Manager>,
+    /// Nodes as Longhorn knows them.
+    pub storage_nodes: BTreeMap<String, StorageNode>,
+    /// Nodes as Kubernetes knows them.
+    pub nodes: BTreeMap<String, NodeState>,
+}
+
+impl Facts {
+    /// Why a copy on `node` does not count as one that survives; `None` when it does.
+    pub(super) fn unusable(&self, node: &str) -> Option<&'static str> {
+        let Some(state) = self.nodes.get(node) else { return Some("is not in the cluster") };
+        let ready = self.storage_nodes.get(node).and_then(|it| condition(&it.status.conditions, "Ready"));
+        let runs = |it: &Manager| it.spec.node == node && it.status.current_state == "running";
+        if !state.ready {
+            Some("is not Ready")
+        } else if state.cordoned {
+            Some("is cordoned")
+        } else if ready.is_none_or(|it| it.status != "True") {
+            Some("is not Ready for Longhorn")
+        } else if !self.managers.values().any(runs) {
+            Some("has no running instance manager")
+        } else {
+            None
+        }
+    }
+
+    /// Nodes besides `own` that Longhorn may place copies on.
+    pub(super) fn others<'a>(&'a self, own: &'a str) -> impl Iterator<Item = &'a str> {
+        let takes =
+            move |(name, it): &(&'a String, &StorageNode)| name.as_str() != own && it.spec.allow_scheduling;
+        self.storage_nodes.iter().filter(takes).map(|(name, _)| name.as_str())
+    }
+
+    /// Whether each other node that could hold a copy is cordoned, and there is one.
+    pub(super) fn all_others_cordoned(&self, own: &str) -> bool {
+        let cordoned = |name: &str| self.nodes.get(name).is_some_and(|it| it.cordoned);
+        self.others(own).next().is_some() && self.others(own).all(cordoned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_of_the_setting_is_read_and_only_two_copy_by_the_cordon() {
+        for (text, copies) in [
+            ("block-if-contains-last-replica", false),
+            ("block-for-eviction-if-contains-last-replica", true),
+            ("block-for-eviction", true),
+            ("allow-if-replica-is-stopped", false),
+            ("always-allow", false),
+            ("something-new", false),
+        ] {
+            let policy = Policy::parse(text);
+            assert_eq!((policy.text(), policy.copies_by_cordon()), (text, copies));
+        }
+        assert_eq!(Policy::parse(""), Policy::BlockLast);
+    }
+}

@@ -1,0 +1,347 @@
+//! Whether our node holds the last healthy copy of a volume: one rule for the drain, the leave and a lost API.
+//!
+//! Not here: reading (`longhorn`), how long is waited (`engine`). Source: goals D14; spec/vm-storage.md B2 to B4.
+//! Pure: no clock, no I/O, no task.
+
+use std::fmt;
+
+use kubeapi::slim::longhorn::{Engine, Replica, Volume, condition};
+
+use super::copies::Mark;
+use super::facts::{Facts, Policy};
+use crate::progress::BlockCode;
+
+/// A volume with a copy on our node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Its name in Longhorn.
+    pub volume: String,
+    /// Namespace and name of its claim; empty without one.
+    pub claim: (String, String),
+    /// The node where it is attached, or empty.
+    pub attached: String,
+    /// Nodes besides ours with a healthy copy that counts.
+    pub elsewhere: Vec<String>,
+    /// How far a copy elsewhere is rebuilt.
+    pub percent: Option<u8>,
+    /// How many copies are wanted.
+    pub wanted: u32,
+    /// How many are healthy.
+    pub healthy: u32,
+    /// We have asked for another one because of our node.
+    pub asked: bool,
+    /// What it means for our node.
+    pub state: VolumeState,
+}
+
+/// What a volume means for our node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VolumeState {
+    /// Nothing is lost when our node goes.
+    Safe,
+    /// The only healthy copy that counts is here.
+    LastCopy(Cause),
+    /// No copy anywhere is healthy: no wait helps, and nothing is lost by our node.
+    Faulted,
+}
+
+/// Why there is no other copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// The volume has one copy, on the node where it is used, by its own definition.
+    StrictLocal,
+    /// There are healthy ones on these nodes, which do not count.
+    Behind(Vec<String>),
+    /// One is being rebuilt.
+    Rebuilding,
+    /// Each other node that could hold one is cordoned.
+    AllCordoned,
+    /// No other node takes copies.
+    NoOtherNode,
+    /// The volume is being moved with its virtual machine; Longhorn makes no copy meanwhile.
+    Migrating,
+    /// Longhorn finds no place, in its words.
+    NoPlace(String),
+    /// A copy is missing, and Longhorn will rebuild it.
+    Degraded,
+    /// The volume is attached nowhere, and nothing rebuilds it.
+    Detached,
+    /// As many copies as are wanted are there: none is to come by itself.
+    Enough,
+}
+
+impl Cause {
+    /// The reason for machines; `None` where another copy is under way.
+    pub const fn code(&self) -> Option<BlockCode> {
+        match self {
+            Self::Rebuilding | Self::Migrating | Self::Degraded => None,
+            Self::StrictLocal => Some(BlockCode::StrictLocal),
+            Self::AllCordoned => Some(BlockCode::AllCordoned),
+            Self::NoPlace(_) => Some(BlockCode::NoRoom),
+            Self::Behind(_) | Self::NoOtherNode | Self::Detached | Self::Enough => Some(BlockCode::LastCopy),
+        }
+    }
+}
+
+/// For a person: `shop/data (pvc-1)`.
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (namespace, name) = &self.claim;
+        if name.is_empty() {
+            return out.write_str(&self.volume);
+        }
+        write!(out, "{namespace}/{name} ({})", self.volume)
+    }
+}
+
+impl Finding {
+    /// Whether as many copies are healthy as are wanted.
+    pub const fn is_whole(&self) -> bool {
+        self.healthy >= self.wanted
+    }
+
+    /// Whether our node holds the last copy of it.
+    pub const fn is_last(&self) -> bool {
+        matches!(self.state, VolumeState::LastCopy(_))
+    }
+
+    /// Whether a policy that names `word` means it: a volume `pvc-1`, or a claim `shop/data`.
+    pub fn is_named(&self, word: &str) -> bool {
+        word == self.volume || word.split_once('/') == Some((&self.claim.0, &self.claim.1))
+    }
+
+    /// What is the matter, as the end of a sentence; empty when it is safe.
+    pub fn words(&self, policy: &Policy) -> String {
+        let cause = match &self.state {
+            VolumeState::Safe => return String::new(),
+            VolumeState::Faulted => return "no copy is healthy on any node".to_owned(),
+            VolumeState::LastCopy(cause) => cause,
+        };
+        let more = match cause {
+            Cause::StrictLocal => "it is strict-local and cannot have another".to_owned(),
+            Cause::Behind(nodes) => format!("other copies do not count: {}", nodes.join(", ")),
+            Cause::Rebuilding => match self.percent {
+                Some(percent) => format!("another is being rebuilt, {percent} %"),
+                None => "another is being rebuilt".to_owned(),
+            },
+            Cause::AllCordoned => {
+                "all other nodes are cordoned, so none can take another: a deadlock while they stay so"
+                    .to_owned()
+            }
+            Cause::NoOtherNode => "no other node takes copies".to_owned(),
+            Cause::Migrating => "it moves with its virtual machine, and is copied after that".to_owned(),
+            Cause::NoPlace(text) => format!("Longhorn finds no place for another: {text}"),
+            Cause::Degraded if self.asked => "another was asked for".to_owned(),
+            Cause::Degraded => "another is missing; Longhorn rebuilds it, after up to 600 s".to_owned(),
+            Cause::Detached if policy.copies_by_cordon() => {
+                "it is detached; Longhorn attaches it to copy it".to_owned()
+            }
+            Cause::Detached => "it is detached, and Longhorn copies attached volumes only".to_owned(),
+            Cause::Enough if policy.copies_by_cordon() => {
+                "Longhorn makes another as the node is cordoned".to_owned()
+            }
+            Cause::Enough => "no other copy is wanted of it".to_owned(),
+        };
+        format!("the last healthy copy is here; {more}")
+    }
+
+    /// What a person can do.
+    pub fn next_step(&self) -> String {
+        let show =
+            format!("`kubectl -n longhorn-system get replicas,engines -l longhornvolume={}`", self.volume);
+        let pass = "or let it pass by name (limits: `last_copy_pass`)";
+        match &self.state {
+            VolumeState::Safe => "nothing".to_owned(),
+            VolumeState::Faulted => format!("bring back the nodes that hold its copies: {show}"),
+            VolumeState::LastCopy(cause) => match cause {
+                Cause::StrictLocal => format!("stop what uses it and set another dataLocality, {pass}"),
+                Cause::Behind(_) => {
+                    "bring those nodes back, or uncordon them: one node after another".to_owned()
+                }
+                Cause::AllCordoned => "uncordon one other node: `kubectl uncordon <node>`".to_owned(),
+                Cause::NoOtherNode => format!("add a node with storage, {pass}"),
+                Cause::NoPlace(_) => format!("make room or fit tags on another node: {show}, {pass}"),
+                Cause::Detached => format!("start what uses it on any node, {pass}"),
+                Cause::Rebuilding | Cause::Degraded | Cause::Migrating => format!("wait: {show}"),
+                Cause::Enough => format!("wait for another copy: {show}, {pass}"),
+            },
+        }
+    }
+}
+
+/// All volumes with a copy on the node `own`, by name.
+pub fn judge(facts: &Facts, own: &str) -> Vec<Finding> {
+    let mut names: Vec<&str> = present(facts)
+        .filter(|(_, it)| {
+            it.spec.node == own && (!it.spec.healthy_at.is_empty() || !it.spec.failed_at.is_empty())
+        })
+        .map(|(_, it)| it.spec.volume_name.as_str())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(|volume| of_volume(facts, own, volume)).collect()
+}
+
+/// Copies that are not being deleted and have a node.
+fn present(facts: &Facts) -> impl Iterator<Item = (&String, &Replica)> {
+    let there = |it: &Replica| it.metadata.deletion_timestamp.is_none() && !it.spec.node.is_empty();
+    facts.replicas.iter().filter(move |(_, it)| there(it))
+}
+
+fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
+    let replicas: Vec<(&String, &Replica)> =
+        present(facts).filter(|(_, it)| it.spec.volume_name == name).collect();
+    let engine = engine(facts, name);
+    let healthy = |(copy, it): &(&String, &Replica)| match engine {
+        Some(engine) => engine.status.replica_mode_map.get(*copy).is_some_and(|mode| mode == "RW"),
+        None => !it.spec.healthy_at.is_empty() && it.spec.failed_at.is_empty(),
+    };
+    let (here, others): (Vec<_>, Vec<_>) =
+        replicas.into_iter().filter(healthy).partition(|(_, it)| it.spec.node == own);
+    let mut behind = Vec::new();
+    let mut elsewhere = Vec::new();
+    for (_, it) in &others {
+        match facts.unusable(&it.spec.node) {
+            None => elsewhere.push(it.spec.node.clone()),
+            Some(why) => behind.push(format!("node {} {why}", it.spec.node)),
+        }
+    }
+    let (rebuilds, percent) = engine.map_or((false, None), |engine| rebuilt(facts, engine, own));
+    let volume = facts.volumes.get(name);
+    let state = if here.is_empty() && others.is_empty() {
+        VolumeState::Faulted
+    } else if here.is_empty() || !elsewhere.is_empty() {
+        VolumeState::Safe
+    } else {
+        let healthy = here.len() + others.len();
+        VolumeState::LastCopy(cause(facts, own, volume, (engine, rebuilds), healthy, behind))
+    };
+    let claimed = volume.map(|it| it.status.kubernetes_status.clone()).unwrap_or_default();
+    Finding {
+        volume: name.to_owned(),
+        claim: (claimed.namespace, claimed.pvc_name),
+        attached: engine.and(volume).map(|it| it.status.current_node.clone()).unwrap_or_default(),
+        elsewhere,
+        percent,
+        healthy: u32::try_from(here.len() + others.len()).unwrap_or(u32::MAX),
+        wanted: volume.map_or(0, |it| it.spec.number_of_replicas),
+        asked: volume.and_then(Mark::of).is_some_and(|it| it.node == own),
+        state,
+    }
+}
+
+/// The running engine of a volume that knows its copies; while a machine moves, the one that serves it.
+fn engine<'a>(facts: &'a Facts, volume: &str) -> Option<&'a Engine> {
+    let runs = |it: &&Engine| {
+        it.spec.volume_name == volume
+            && it.status.current_state == "running"
+            && !it.status.replica_mode_map.is_empty()
+    };
+    facts.engines.values().filter(runs).max_by_key(|it| it.spec.active)
+}
+
+/// Whether a copy outside of `own` is being rebuilt, and how far.
+fn rebuilt(facts: &Facts, engine: &Engine, own: &str) -> (bool, Option<u8>) {
+    let status = &engine.status;
+    let written = status.replica_mode_map.iter().filter(|(_, mode)| *mode == "WO");
+    let mut others =
+        written.filter(|(copy, _)| facts.replicas.get(*copy).is_none_or(|it| it.spec.node != own)).peekable();
+    let rebuilds = others.peek().is_some();
+    let percent = others.filter_map(|(copy, _)| {
+        let address = status.current_replica_address_map.get(copy)?;
+        Some(status.rebuild_status.get(&format!("tcp://{address}"))?.progress.min(100))
+    });
+    (rebuilds, percent.max())
+}
+
+fn cause(
+    facts: &Facts,
+    own: &str,
+    volume: Option<&Volume>,
+    (engine, rebuilds): (Option<&Engine>, bool),
+    healthy: usize,
+    behind: Vec<String>,
+) -> Cause {
+    let none = Volume::default();
+    let volume = volume.unwrap_or(&none);
+    let scheduled = condition(&volume.status.conditions, "Scheduled");
+    if volume.spec.data_locality == "strict-local" {
+        Cause::StrictLocal
+    } else if rebuilds {
+        Cause::Rebuilding
+    } else if facts.all_others_cordoned(own) {
+        Cause::AllCordoned
+    } else if !behind.is_empty() {
+        Cause::Behind(behind)
+    } else if facts.others(own).next().is_none() {
+        Cause::NoOtherNode
+    } else if !volume.spec.migration_node.is_empty() {
+        Cause::Migrating
+    } else if let Some(no) = scheduled.filter(|it| it.status == "False") {
+        Cause::NoPlace(no.message.clone().or_else(|| no.reason.clone()).unwrap_or_default())
+    } else if engine.is_none() {
+        Cause::Detached
+    } else if healthy < usize::try_from(volume.spec.number_of_replicas).unwrap_or(usize::MAX) {
+        Cause::Degraded
+    } else {
+        Cause::Enough
+    }
+}
+
+/// Why the budget of the instance manager `name` of `own` is closed, and what opens it.
+pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[Finding]) -> (String, String) {
+    let engines: Vec<&str> = facts
+        .managers
+        .get(name)
+        .map(|it| it.status.instance_engines.0.iter().map(String::as_str).collect())
+        .unwrap_or_default();
+    let volumes = |names: Vec<String>| kubeapi::listed(&names, ", ");
+    if !engines.is_empty() {
+        let of = |engine: &&str| {
+            facts.engines.get(*engine).map_or((*engine).to_owned(), |it| it.spec.volume_name.clone())
+        };
+        let names = volumes(engines.iter().map(of).collect());
+        let opens =
+            "it opens once they are detached: `kubectl -n longhorn-system get volumeattachments.longhorn.io`";
+        return (format!("volumes are attached through it: {names}"), opens.to_owned());
+    }
+    let policy = facts.policy.text();
+    let last = |it: &&Finding| it.is_last();
+    let kept: Vec<String> = match &facts.policy {
+        Policy::AlwaysAllow | Policy::Other(_) => Vec::new(),
+        Policy::EvictAll => {
+            let here = present(facts).filter(|(_, it)| it.spec.node == own);
+            here.map(|(_, it)| it.spec.volume_name.clone()).collect()
+        }
+        Policy::BlockLast | Policy::EvictLast => {
+            findings.iter().filter(last).map(ToString::to_string).collect()
+        }
+        Policy::AllowStopped => {
+            let stopped = |volume: &str| {
+                present(facts)
+                    .filter(|(_, it)| it.spec.node == own && it.spec.volume_name == volume)
+                    .all(|(_, it)| it.spec.desire_state == "stopped" && it.status.current_state == "stopped")
+            };
+            findings.iter().filter(last).filter(|it| !stopped(&it.volume)).map(ToString::to_string).collect()
+        }
+    };
+    if kept.is_empty() {
+        let opens = "Longhorn removes it within seconds: if not, look at longhorn-manager of this node: `kubectl -n \
+                     longhorn-system get pods -l app=longhorn-manager -o wide`";
+        return ("nothing keeps it any more".to_owned(), opens.to_owned());
+    }
+    let (why, opens) = match &facts.policy {
+        Policy::EvictAll => ("copies are still on this node", "it opens once all of them have moved"),
+        Policy::BlockLast
+        | Policy::EvictLast
+        | Policy::AllowStopped
+        | Policy::AlwaysAllow
+        | Policy::Other(_) => {
+            ("last healthy copies are on this node", "it opens once another node has a healthy copy of each")
+        }
+    };
+    (format!("node-drain-policy {policy}: {why}: {}", volumes(kept)), opens.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

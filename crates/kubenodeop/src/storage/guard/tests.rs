@@ -1,0 +1,300 @@
+//! Each row of the tables of the storage sheet.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::storage::{Look, NodeState};
+
+const AT: &str = "2026-03-14T09:00:00Z";
+
+/// Volume `pvc-1` of claim `shop/data`, wanted twice, and three nodes that are well; ours is n1 and cordoned.
+pub(crate) fn cluster() -> Facts {
+    let mut facts = Facts::default();
+    for node in ["n1", "n2", "n3"] {
+        facts.nodes.insert(node.to_owned(), NodeState { ready: true, cordoned: node == "n1" });
+        facts.storage_nodes.insert(
+            node.to_owned(),
+            object(json!({
+                "spec": {"allowScheduling": true},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            })),
+        );
+        facts.managers.insert(
+            format!("im-{node}"),
+            object(json!({"spec": {"nodeID": node}, "status": {"currentState": "running"}})),
+        );
+    }
+    facts.volumes.insert(
+        "pvc-1".to_owned(),
+        object(json!({
+            "spec": {"numberOfReplicas": 2},
+            "status": {"currentNodeID": "n1", "kubernetesStatus": {"namespace": "shop", "pvcName": "data"}},
+        })),
+    );
+    facts
+}
+
+fn object<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+/// A copy `r-<node>` of pvc-1 on `node`.
+pub(crate) fn copy(facts: &mut Facts, node: &str, healthy_at: &str, failed_at: &str) {
+    facts.replicas.insert(
+        format!("r-{node}"),
+        object(json!({
+            "spec": {"volumeName": "pvc-1", "nodeID": node, "healthyAt": healthy_at, "failedAt": failed_at},
+        })),
+    );
+}
+
+/// The volume is attached, and its engine has these copies in these modes; the one on n2 has an address.
+pub(crate) fn attached(facts: &mut Facts, modes: &[(&str, &str)]) {
+    let modes: serde_json::Map<String, Value> =
+        modes.iter().map(|(node, mode)| (format!("r-{node}"), json!(mode))).collect();
+    facts.engines.insert(
+        "pvc-1-e-0".to_owned(),
+        object(json!({
+            "spec": {"volumeName": "pvc-1", "active": true},
+            "status": {
+                "currentState": "running", "replicaModeMap": modes,
+                "currentReplicaAddressMap": {"r-n2": "10.0.0.2:1"},
+                "rebuildStatus": {"tcp://10.0.0.2:1": {"isRebuilding": true, "progress": 42}},
+            },
+        })),
+    );
+}
+
+fn state(change: impl FnOnce(&mut Facts)) -> Option<VolumeState> {
+    let mut facts = cluster();
+    change(&mut facts);
+    let mut found = judge(&facts, "n1");
+    assert!(found.len() < 2, "{found:?}");
+    found.pop().map(|it| it.state)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as the state of the only volume")]
+fn last(cause: Cause) -> Option<VolumeState> {
+    Some(VolumeState::LastCopy(cause))
+}
+
+#[test]
+fn d14_a_detached_volume_is_judged_by_the_stamps_of_its_copies() {
+    let safe = Some(VolumeState::Safe);
+    let stamps = |here: (&'static str, &'static str), there: (&'static str, &'static str)| {
+        state(|facts| {
+            copy(facts, "n1", here.0, here.1);
+            copy(facts, "n2", there.0, there.1);
+        })
+    };
+    let table = [
+        ("both healthy", stamps((AT, ""), (AT, "")), safe.clone()),
+        ("the other failed", stamps((AT, ""), (AT, AT)), last(Cause::Detached)),
+        ("the other was never whole", stamps((AT, ""), ("", "")), last(Cause::Detached)),
+        ("ours failed", stamps((AT, AT), (AT, "")), safe),
+        ("ours was never used", stamps(("", ""), (AT, "")), None),
+        ("both failed", stamps((AT, AT), (AT, AT)), Some(VolumeState::Faulted)),
+        ("none here", state(|facts| copy(facts, "n2", AT, "")), None),
+        ("alone", state(|facts| copy(facts, "n1", AT, "")), last(Cause::Detached)),
+    ];
+    for (row, found, expected) in table {
+        assert_eq!(found, expected, "{row}");
+    }
+}
+
+#[test]
+fn d14_an_attached_volume_is_judged_by_the_modes_that_its_engine_knows() {
+    let modes = |all: &'static [(&'static str, &'static str)]| {
+        state(|facts| {
+            for (node, _) in all {
+                copy(facts, node, AT, "");
+            }
+            attached(facts, all);
+        })
+    };
+    let table = [
+        ("both written", modes(&[("n1", "RW"), ("n2", "RW")]), Some(VolumeState::Safe)),
+        ("rebuilt there, whatever its stamps", modes(&[("n1", "RW"), ("n2", "WO")]), last(Cause::Rebuilding)),
+        ("broken there", modes(&[("n1", "RW"), ("n2", "ERR")]), last(Cause::Degraded)),
+        ("rebuilt here", modes(&[("n1", "WO"), ("n2", "RW")]), Some(VolumeState::Safe)),
+        ("broken here", modes(&[("n1", "ERR"), ("n2", "RW")]), Some(VolumeState::Safe)),
+        ("all broken", modes(&[("n1", "ERR"), ("n2", "ERR")]), Some(VolumeState::Faulted)),
+        (
+            "degraded with two elsewhere",
+            modes(&[("n1", "ERR"), ("n2", "RW"), ("n3", "RW")]),
+            Some(VolumeState::Safe),
+        ),
+    ];
+    for (row, found, expected) in table {
+        assert_eq!(found, expected, "{row}");
+    }
+}
+
+#[test]
+fn d14_a_copy_elsewhere_counts_only_on_a_node_that_can_serve_it() {
+    let with = |change: fn(&mut Facts)| {
+        state(|facts| {
+            copy(facts, "n1", AT, "");
+            copy(facts, "n2", AT, "");
+            change(facts);
+        })
+    };
+    let behind = |why: &str| last(Cause::Behind(vec![format!("node n2 {why}")]));
+    let table = [
+        (with(|_| ()), Some(VolumeState::Safe)),
+        (with(|it| it.nodes.get_mut("n2").unwrap().cordoned = true), behind("is cordoned")),
+        (with(|it| it.nodes.get_mut("n2").unwrap().ready = false), behind("is not Ready")),
+        (with(|it| it.nodes.retain(|node, _| node != "n2")), behind("is not in the cluster")),
+        (
+            with(|it| it.storage_nodes.get_mut("n2").unwrap().status.conditions.clear()),
+            behind("is not Ready for Longhorn"),
+        ),
+        (
+            with(|it| it.managers.get_mut("im-n2").unwrap().status.current_state = "error".to_owned()),
+            behind("has no running instance manager"),
+        ),
+        (
+            with(|it| {
+                it.replicas.get_mut("r-n2").unwrap().metadata = object(json!({"deletionTimestamp": AT}));
+            }),
+            last(Cause::Detached),
+        ),
+    ];
+    for (number, (found, expected)) in table.into_iter().enumerate() {
+        assert_eq!(found, expected, "row {number}");
+    }
+}
+
+fn volume(facts: &mut Facts) -> &mut Volume {
+    facts.volumes.get_mut("pvc-1").unwrap()
+}
+
+fn cordon(facts: &mut Facts, nodes: &[&str]) {
+    for node in nodes {
+        facts.nodes.get_mut(*node).unwrap().cordoned = true;
+    }
+}
+
+#[test]
+fn d14_why_there_is_no_other_copy() {
+    let with = |change: fn(&mut Facts)| {
+        state(|facts| {
+            facts.volumes.get_mut("pvc-1").unwrap().spec.number_of_replicas = 1;
+            copy(facts, "n1", AT, "");
+            attached(facts, &[("n1", "RW")]);
+            change(facts);
+        })
+    };
+    let table = [
+        ("as many as wanted", with(|_| ()), Cause::Enough),
+        ("one is missing", with(|it| volume(it).spec.number_of_replicas = 2), Cause::Degraded),
+        (
+            "strict-local",
+            with(|it| volume(it).spec.data_locality = "strict-local".to_owned()),
+            Cause::StrictLocal,
+        ),
+        ("migrates", with(|it| volume(it).spec.migration_node = "n2".to_owned()), Cause::Migrating),
+        ("one other cordoned", with(|it| cordon(it, &["n2"])), Cause::Enough),
+        ("all others cordoned", with(|it| cordon(it, &["n2", "n3"])), Cause::AllCordoned),
+        (
+            "no other takes copies",
+            with(|it| it.storage_nodes.retain(|node, _| node == "n1")),
+            Cause::NoOtherNode,
+        ),
+        (
+            "no place",
+            with(|it| {
+                volume(it).status.conditions = vec![object(json!({
+                    "type": "Scheduled", "status": "False", "message": "insufficient storage",
+                }))];
+            }),
+            Cause::NoPlace("insufficient storage".to_owned()),
+        ),
+        ("detached", with(|it| it.engines.clear()), Cause::Detached),
+    ];
+    for (row, found, cause) in table {
+        assert_eq!(found, last(cause), "{row}");
+    }
+}
+
+#[test]
+fn d14_a_deadlock_of_all_nodes_cordoned_is_named_with_copies_elsewhere_too() {
+    let found = state(|facts| {
+        copy(facts, "n1", AT, "");
+        copy(facts, "n2", AT, "");
+        for node in facts.nodes.values_mut() {
+            node.cordoned = true;
+        }
+    });
+    assert_eq!(found, last(Cause::AllCordoned));
+}
+
+#[test]
+fn d14_a_finding_has_the_claim_the_place_and_the_percent() {
+    let mut facts = cluster();
+    copy(&mut facts, "n1", AT, "");
+    copy(&mut facts, "n2", "", "");
+    attached(&mut facts, &[("n1", "RW"), ("n2", "WO")]);
+    let found = judge(&facts, "n1").remove(0);
+    assert_eq!((found.to_string().as_str(), found.attached.as_str()), ("shop/data (pvc-1)", "n1"));
+    assert_eq!(
+        found.words(&Policy::BlockLast),
+        "the last healthy copy is here; another is being rebuilt, 42 %"
+    );
+    for (word, named) in [("pvc-1", true), ("shop/data", true), ("data", false), ("shop/other", false)] {
+        assert_eq!(found.is_named(word), named, "{word}");
+    }
+    let safe = judge(&facts, "n3");
+    assert_eq!(safe, [], "no copy there");
+}
+
+type Change = fn(&mut Facts);
+
+#[test]
+fn what_keeps_the_budget_of_an_instance_manager_follows_the_policy() {
+    let closed = |policy: &str, change: fn(&mut Facts)| {
+        let mut facts = Facts { policy: Policy::parse(policy), ..cluster() };
+        copy(&mut facts, "n1", AT, "");
+        change(&mut facts);
+        Look::of(&facts, "n1").managers.remove("im-n1").unwrap().0
+    };
+    let last = "last healthy copies are on this node: shop/data (pvc-1)";
+    let nothing = "nothing keeps it any more";
+    let safe: fn(&mut Facts) = |it| copy(it, "n2", AT, "");
+    let stopped: fn(&mut Facts) = |it| {
+        let copy = it.replicas.get_mut("r-n1").unwrap();
+        (copy.spec.desire_state, copy.status.current_state) = ("stopped".to_owned(), "stopped".to_owned());
+    };
+    let runs: fn(&mut Facts) = |it| {
+        attached(it, &[("n1", "RW")]);
+        it.managers.get_mut("im-n1").unwrap().status =
+            object(json!({"currentState": "running", "instanceEngines": {"pvc-1-e-0": {}}}));
+    };
+    let table: [(&str, Change, String); 9] = [
+        ("", |_| (), format!("node-drain-policy block-if-contains-last-replica: {last}")),
+        ("", safe, nothing.to_owned()),
+        (
+            "block-for-eviction",
+            safe,
+            "node-drain-policy block-for-eviction: copies are still on this node: pvc-1".to_owned(),
+        ),
+        (
+            "block-for-eviction-if-contains-last-replica",
+            |_| (),
+            format!("node-drain-policy block-for-eviction-if-contains-last-replica: {last}"),
+        ),
+        ("block-for-eviction-if-contains-last-replica", safe, nothing.to_owned()),
+        (
+            "allow-if-replica-is-stopped",
+            |_| (),
+            format!("node-drain-policy allow-if-replica-is-stopped: {last}"),
+        ),
+        ("allow-if-replica-is-stopped", stopped, nothing.to_owned()),
+        ("always-allow", |_| (), nothing.to_owned()),
+        ("always-allow", runs, "volumes are attached through it: pvc-1".to_owned()),
+    ];
+    for (number, (policy, change, expected)) in table.into_iter().enumerate() {
+        assert_eq!(closed(policy, change), expected, "row {number}");
+    }
+}

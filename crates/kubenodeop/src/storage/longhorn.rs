@@ -1,0 +1,283 @@
+//! The storage adapter for Longhorn: a constant number of lists for a look, a constant number of watches to follow it.
+//!
+//! Without Longhorn one list finds that out; without a copy on our node it is the only one. Not here: what is found
+//! (`guard`). Source: spec/vm-storage.md B1.
+
+use std::collections::BTreeMap;
+
+use futures::future::{BoxFuture, FutureExt, try_join};
+use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
+use k8s_openapi::api::core::v1::Node;
+use kube::Resource as _;
+use kubeapi::names::NodeName;
+use kubeapi::pace::Pace;
+use kubeapi::slim::longhorn::{Engine, Manager, Replica, Setting, StorageNode, Volume, condition, scope};
+use kubeapi::slim::{Condition, Meta};
+use kubeapi::watch::{Object, Scope, Update, follow};
+use kubeapi::{Cluster, Error, found};
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use super::{Facts, Look, NodeState, Policy};
+
+/// The setting that says what a cordon means to Longhorn.
+const POLICY: &str = "node-drain-policy";
+
+/// A node of which only this much is read.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct PlainNode {
+    metadata: Meta,
+    spec: PlainSpec,
+    status: PlainStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct PlainSpec {
+    unschedulable: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct PlainStatus {
+    conditions: Vec<Condition>,
+}
+
+impl Object for PlainNode {
+    fn version(&self) -> Option<&str> {
+        self.metadata.resource_version.as_deref()
+    }
+}
+
+impl PlainNode {
+    fn state(&self) -> NodeState {
+        let ready = condition(&self.status.conditions, "Ready").is_some_and(|it| it.status == "True");
+        NodeState { ready, cordoned: self.spec.unschedulable }
+    }
+}
+
+fn nodes() -> Scope {
+    Scope::all("nodes", Node::url_path(&(), None))
+}
+
+fn name(meta: &Meta) -> String {
+    meta.name.clone().unwrap_or_default()
+}
+
+/// What is known of the copies on `node`; `None` without Longhorn.
+///
+/// # Errors
+/// Those of [`Cluster`]: then nothing is proved.
+pub async fn look(cluster: &Cluster, node: &NodeName) -> Result<Option<Look>, Error> {
+    let facts = read(cluster, node).await?;
+    Ok(facts.map(|facts| Look::of(&facts, node.as_str())))
+}
+
+/// A volume whose last healthy copy is on `node`, by name.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn last_of_volume(cluster: &Cluster, node: &NodeName) -> Result<Option<String>, Error> {
+    let found = look(cluster, node).await?;
+    Ok(found.and_then(|it| it.last().map(|it| it.volume.clone())))
+}
+
+/// How many copies are on `node`.
+pub(crate) async fn count(cluster: &Cluster, node: &NodeName) -> Result<usize, Error> {
+    let all = replicas(cluster).await?.unwrap_or_default();
+    Ok(all.iter().filter(|it| it.spec.node == node.as_str()).count())
+}
+
+/// `None` without Longhorn.
+async fn replicas(cluster: &Cluster) -> Result<Option<Vec<Replica>>, Error> {
+    Ok(found(scope("replicas").list_all::<Replica>(cluster).await)?.map(|it| it.items))
+}
+
+fn all<K: Object>(cluster: &Cluster, scope: Scope) -> BoxFuture<'_, Result<Vec<K>, Error>> {
+    async move { Ok(scope.list_all::<K>(cluster).await?.items) }.boxed()
+}
+
+/// `None` without Longhorn; nothing but the copies when none is on `node`.
+async fn read(cluster: &Cluster, node: &NodeName) -> Result<Option<Facts>, Error> {
+    let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
+    let mut facts = Facts::default();
+    put(&mut facts.replicas, Update::Listed(replicas), |it| &it.metadata);
+    if !has_copy(&facts, node) {
+        return Ok(Some(facts));
+    }
+    let settings = Scope { fields: Some(format!("metadata.name={POLICY}")), ..scope("settings") };
+    let ((volumes, engines), ((storage_nodes, managers), (nodes, settings))) = try_join(
+        try_join(all(cluster, scope("volumes")), all(cluster, scope("engines"))),
+        try_join(
+            try_join(all(cluster, scope("nodes")), all(cluster, scope("instancemanagers"))),
+            try_join(all::<PlainNode>(cluster, nodes()), all::<Setting>(cluster, settings)),
+        ),
+    )
+    .await?;
+    let policy = settings.iter().find(|it| it.metadata.name.as_deref() == Some(POLICY));
+    facts.policy = Policy::parse(policy.map_or("", |it| &it.value));
+    put(&mut facts.volumes, Update::Listed(volumes), |it: &Volume| &it.metadata);
+    put(&mut facts.engines, Update::Listed(engines), |it: &Engine| &it.metadata);
+    put(&mut facts.storage_nodes, Update::Listed(storage_nodes), |it: &StorageNode| &it.metadata);
+    put(&mut facts.managers, Update::Listed(managers), |it: &Manager| &it.metadata);
+    facts.nodes = nodes.iter().map(|it| (name(&it.metadata), it.state())).collect();
+    Ok(Some(facts))
+}
+
+fn has_copy(facts: &Facts, node: &NodeName) -> bool {
+    facts.replicas.values().any(|it| it.spec.node == node.as_str())
+}
+
+/// Takes an update into a table by name. The trouble in it is given back.
+pub(super) fn put<K>(
+    table: &mut BTreeMap<String, K>,
+    update: Update<K>,
+    meta: impl Fn(&K) -> &Meta,
+) -> Option<Error> {
+    match update {
+        Update::Listed(all) => *table = all.into_iter().map(|it| (name(meta(&it)), it)).collect(),
+        Update::Put(one) => drop(table.insert(name(meta(&one)), one)),
+        Update::Gone(one) => drop(table.remove(&name(meta(&one)))),
+        Update::Trouble(error) => return Some(error),
+    }
+    None
+}
+
+/// Something heard of one kind.
+enum Piece {
+    Volume(Update<Volume>),
+    Replica(Update<Replica>),
+    Engine(Update<Engine>),
+    Manager(Update<Manager>),
+    StorageNode(Update<StorageNode>),
+    Node(Update<PlainNode>),
+}
+
+impl Piece {
+    /// Takes it into `facts`. The trouble in it is given back.
+    fn into(self, facts: &mut Facts) -> Option<Error> {
+        match self {
+            Self::Volume(it) => put(&mut facts.volumes, it, |it| &it.metadata),
+            Self::Replica(it) => put(&mut facts.replicas, it, |it| &it.metadata),
+            Self::Engine(it) => put(&mut facts.engines, it, |it| &it.metadata),
+            Self::Manager(it) => put(&mut facts.managers, it, |it| &it.metadata),
+            Self::StorageNode(it) => put(&mut facts.storage_nodes, it, |it| &it.metadata),
+            Self::Node(Update::Listed(all)) => {
+                facts.nodes = all.iter().map(|it| (name(&it.metadata), it.state())).collect();
+                None
+            }
+            Self::Node(Update::Put(one)) => {
+                facts.nodes.insert(name(&one.metadata), one.state());
+                None
+            }
+            Self::Node(Update::Gone(one)) => {
+                facts.nodes.remove(&name(&one.metadata));
+                None
+            }
+            Self::Node(Update::Trouble(error)) => Some(error),
+        }
+    }
+}
+
+enum At {
+    /// All is to be read.
+    Read,
+    /// All was read, and is followed.
+    Follow { facts: Box<Facts>, pieces: SelectAll<BoxStream<'static, Piece>>, last: Look },
+    /// There is nothing to follow.
+    Over,
+}
+
+/// What is known of the copies on `node`: first, and again whenever it has changed. Without Longhorn, and without a copy
+/// on the node, nothing is followed. A failure is told, and got over without the caller. The stream never ends; dropping
+/// it closes its connections.
+pub(crate) fn follow_looks(
+    cluster: Cluster,
+    node: NodeName,
+    seed: u64,
+) -> impl Stream<Item = Result<Option<Look>, Error>> + Send {
+    stream::unfold((At::Read, Pace::new(seed), 0_u32), move |(mut at, mut pace, mut tries)| {
+        let (cluster, node) = (cluster.clone(), node.clone());
+        async move {
+            let item = match &mut at {
+                At::Read => {
+                    if tries > 0 {
+                        sleep(pace.pause(tries, None)).await;
+                    }
+                    match read(&cluster, &node).await {
+                        Ok(Some(facts)) if has_copy(&facts, &node) => {
+                            let first = Look::of(&facts, node.as_str());
+                            at = At::Follow {
+                                facts: Box::new(facts),
+                                pieces: pieces(&cluster, seed),
+                                last: first.clone(),
+                            };
+                            Ok(Some(first))
+                        }
+                        Ok(facts) => {
+                            at = At::Over;
+                            Ok(facts.map(|it| Look::of(&it, node.as_str())))
+                        }
+                        Err(error) => {
+                            tries = tries.saturating_add(1);
+                            Err(error)
+                        }
+                    }
+                }
+                At::Follow { facts, pieces, last } => {
+                    let next = changed(facts, pieces, last, node.as_str()).await;
+                    if next.is_ok() {
+                        tries = 0;
+                    } else {
+                        // A watch that continues says nothing of what has not changed: all is read again.
+                        tries = tries.saturating_add(1);
+                        at = At::Read;
+                    }
+                    next.map(Some)
+                }
+                At::Over => std::future::pending().await,
+            };
+            Some((item, (at, pace, tries)))
+        }
+    })
+}
+
+/// The next look that differs from the `last` one.
+async fn changed(
+    facts: &mut Facts,
+    pieces: &mut SelectAll<BoxStream<'static, Piece>>,
+    last: &mut Look,
+    own: &str,
+) -> Result<Look, Error> {
+    loop {
+        let Some(piece) = pieces.next().await else { std::future::pending().await };
+        if let Some(error) = piece.into(facts) {
+            return Err(error);
+        }
+        let now = Look::of(facts, own);
+        if now != *last {
+            *last = now.clone();
+            return Ok(now);
+        }
+    }
+}
+
+fn pieces(cluster: &Cluster, seed: u64) -> SelectAll<BoxStream<'static, Piece>> {
+    fn heard<K: Object>(
+        cluster: &Cluster,
+        scope: Scope,
+        seed: u64,
+        piece: fn(Update<K>) -> Piece,
+    ) -> BoxStream<'static, Piece> {
+        follow::<K>(cluster.clone(), scope, seed).map(piece).boxed()
+    }
+    let mut all = SelectAll::new();
+    all.push(heard(cluster, scope("volumes"), seed, Piece::Volume));
+    all.push(heard(cluster, scope("replicas"), seed, Piece::Replica));
+    all.push(heard(cluster, scope("engines"), seed, Piece::Engine));
+    all.push(heard(cluster, scope("instancemanagers"), seed, Piece::Manager));
+    all.push(heard(cluster, scope("nodes"), seed, Piece::StorageNode));
+    all.push(heard(cluster, nodes(), seed, Piece::Node));
+    all
+}

@@ -1,0 +1,59 @@
+//! Storage of the cluster as far as a node that leaves service must care: which volumes have their last healthy copy
+//! here, why the budget of an instance manager is closed.
+//!
+//! An adapter reads (`longhorn`; a cluster without it has no storage to guard), one pure rule judges (`guard`). Who may
+//! call: `engine` and `drain` for an attempt, `leave`, and zedkube while the API is lost. Not here: how long is waited
+//! and by which policy (`engine`).
+
+mod copies;
+mod facts;
+mod guard;
+mod health;
+mod longhorn;
+
+pub use copies::{ask, take_back};
+pub use facts::{Facts, NodeState, Policy};
+pub use guard::{Cause, Finding, VolumeState, judge};
+pub(crate) use health::{follow_troubled, troubled};
+pub(crate) use longhorn::{count, follow_looks};
+pub use longhorn::{last_of_volume, look};
+
+use std::collections::BTreeMap;
+
+use crate::plan::PodFacts;
+
+/// Whether a pod is an instance manager of Longhorn.
+pub(crate) fn is_manager(facts: &PodFacts) -> bool {
+    facts.labels.get("longhorn.io/component").is_some_and(|it| it == "instance-manager")
+}
+
+/// The storage of a cluster as seen from our node at one moment. Equal values mean that nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Look {
+    /// What Longhorn does about a cordoned node.
+    pub policy: Policy,
+    /// Volumes with a copy here, by name.
+    pub findings: Vec<Finding>,
+    /// For each instance manager of our node: why its budget is closed, and what opens it.
+    pub managers: BTreeMap<String, (String, String)>,
+}
+
+impl Look {
+    /// What `facts` mean for the node `own`.
+    pub fn of(facts: &Facts, own: &str) -> Self {
+        let managers = facts.managers.iter().filter(|(_, it)| it.spec.node == own);
+        let findings = judge(facts, own);
+        Self {
+            policy: facts.policy.clone(),
+            managers: managers
+                .map(|(name, _)| (name.clone(), guard::manager_budget(facts, own, name, &findings)))
+                .collect(),
+            findings,
+        }
+    }
+
+    /// The first by name of the volumes whose last healthy copy is here.
+    pub fn last(&self) -> Option<&Finding> {
+        self.findings.iter().find(|it| it.is_last())
+    }
+}

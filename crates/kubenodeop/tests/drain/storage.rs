@@ -1,0 +1,152 @@
+//! A drain of a node with the only copy of a volume, with Longhorn's own rules: each policy, rebuilds that end, hang or
+//! find no place, nodes that are all cordoned.
+
+use std::time::Duration;
+
+use kubeapi::Cluster;
+use kubenodeop::{BlockCode, Limit, Outcome, Phase, Rules, VolumeAction, storage};
+use kubesim::Sim;
+use serde_json::{Value, json};
+
+use crate::stage::{Attempt, cluster, cordoned, n1};
+
+const SPACE: &str = "longhorn-system";
+const VOLUMES: &str = "longhorn/volumes";
+const REPLICAS: &str = "longhorn/replicas";
+
+/// The stage with Longhorn, and a pod on n1 that uses a volume whose only copy is there. Our node is cordoned.
+async fn with_copy(policy: &str) -> (Sim, Cluster) {
+    let (sim, cluster) = cluster(2).await;
+    sim.add_longhorn(policy);
+    sim.until("policy/poddisruptionbudgets", |all| all.len() == 4).await;
+    sim.add_longhorn_volume("shop", "data", "pvc-1", &["n1"]);
+    sim.add_mounting_pod("shop", "player", "n1", "data");
+    sim.until(VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
+    cordoned(&cluster).await;
+    (sim, cluster)
+}
+
+fn healthy_at(sim: &Sim) -> Vec<String> {
+    let good = |it: &&Value| it["spec"]["healthyAt"] != "" && it["spec"]["failedAt"] == "";
+    let all = sim.list(REPLICAS);
+    let mut nodes: Vec<String> =
+        all.iter().filter(good).map(|it| it["spec"]["nodeID"].as_str().unwrap().to_owned()).collect();
+    nodes.sort();
+    nodes
+}
+
+fn wanted(sim: &Sim) -> u64 {
+    sim.get(VOLUMES, SPACE, "pvc-1").unwrap()["spec"]["numberOfReplicas"].as_u64().unwrap()
+}
+
+fn rebuild(sim: &Sim, how: &str) {
+    sim.edit(VOLUMES, SPACE, "pvc-1", |it| it["metadata"]["annotations"]["kubesim/rebuild"] = how.into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn d14_under_each_policy_another_copy_is_healthy_when_the_node_is_released() {
+    for (policy, asks) in [
+        ("block-if-contains-last-replica", true),
+        ("block-for-eviction-if-contains-last-replica", false),
+        ("block-for-eviction", false),
+        ("allow-if-replica-is-stopped", true),
+        ("always-allow", true),
+    ] {
+        let (sim, cluster) = with_copy(policy).await;
+        Attempt::start(&cluster).drained().await;
+        let elsewhere = healthy_at(&sim).iter().any(|node| node != "n1");
+        assert!(elsewhere, "{policy}: {:?}", healthy_at(&sim));
+        assert_eq!(wanted(&sim), if asks { 2 } else { 1 }, "{policy}");
+        let here = sim.get("nodes", "", "n1").unwrap();
+        let before = &here["metadata"]["annotations"]["pillar-rs/volumes-before"];
+        // Moved away as a whole, there is nothing to record.
+        assert_eq!(before.is_string(), asks, "{policy}: {before}");
+        let taken_back = storage::take_back(&cluster, &n1()).await.unwrap();
+        assert_eq!((taken_back.len(), wanted(&sim)), (usize::from(asks), 1), "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn d14_a_rebuild_is_shown_in_percent_and_one_that_hangs_holds_the_node() {
+    let (sim, cluster) = with_copy("block-if-contains-last-replica").await;
+    rebuild(&sim, "hangs");
+    let rules = Rules { attempt: Duration::from_secs(3600), ..Rules::default() };
+    let mut attempt = Attempt::by(&cluster, rules);
+    let percent = |it: &kubenodeop::Progress| it.storage.iter().any(|it| it.percent == Some(50));
+    let shown = attempt.until(percent).await;
+    assert_eq!(
+        shown.blockers.iter().find(|it| it.subject.name() == "player").unwrap().code,
+        BlockCode::Copying
+    );
+    attempt.pass(Duration::from_secs(3000)).await;
+    let Outcome::Failed { reason, watched, .. } = attempt.future.await else { panic!("it ended well") };
+    assert!(reason.contains("shop/player"), "{reason}");
+    assert_eq!(watched.last_copies.keys().collect::<Vec<_>>(), ["pvc-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d14_a_copy_that_finds_no_place_lets_the_pod_go_and_holds_the_node_by_name() {
+    let (sim, cluster) = with_copy("always-allow").await;
+    sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
+        it["metadata"]["annotations"]["kubesim/unschedulable"] = "insufficient storage".into();
+    });
+    let mut attempt = Attempt::start(&cluster);
+    let blocked = |it: &kubenodeop::Progress| it.phase == Phase::Storage && !it.blockers.is_empty();
+    let shown = attempt.until(blocked).await;
+    assert!(shown.storage[0].words.starts_with("the last healthy copy is here"), "{shown:?}");
+    attempt.pass(Duration::from_secs(3600)).await;
+    assert_eq!(healthy_at(&sim), ["n1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d14_a_detached_volume_whose_only_copy_is_here_holds_the_node_where_nothing_copies_it() {
+    for (policy, held) in
+        [("always-allow", true), ("block-if-contains-last-replica", true), ("block-for-eviction", false)]
+    {
+        let (sim, cluster) = cluster(2).await;
+        sim.add_longhorn(policy);
+        sim.until("policy/poddisruptionbudgets", |all| all.len() == 4).await;
+        sim.add_longhorn_volume("shop", "data", "pvc-1", &["n1"]);
+        cordoned(&cluster).await;
+        let mut attempt = Attempt::start(&cluster);
+        if held {
+            let shown = attempt.until(|it| it.phase == Phase::Storage && !it.blockers.is_empty()).await;
+            let blocker = shown.blockers.iter().find(|it| it.code == BlockCode::LastCopy).unwrap();
+            assert!(blocker.reason.contains("it is detached"), "{policy}: {}", blocker.reason);
+            attempt.pass(Duration::from_secs(3600)).await;
+            let pass = Rules { last_copy_pass: ["shop/data".to_owned()].into(), ..Rules::default() };
+            if policy == "always-allow" {
+                Attempt::by(&cluster, pass).drained().await;
+            }
+        } else {
+            attempt.drained().await;
+            assert_ne!(healthy_at(&sim), ["n1"], "{policy}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn d14_all_nodes_cordoned_is_a_deadlock_by_name_and_an_uncordon_ends_it() {
+    let (sim, cluster) = with_copy("block-if-contains-last-replica").await;
+    let cordon = |flag: bool| {
+        for node in ["n2", "n3"] {
+            sim.edit("nodes", "", node, |it| it["spec"]["unschedulable"] = json!(flag));
+        }
+    };
+    cordon(true);
+    let limit = Limit { after: Some(Duration::from_secs(60)), then: VolumeAction::GiveUp };
+    let outcome = Attempt::by(&cluster, Rules { last_copy: limit, ..Rules::default() }).future.await;
+    let Outcome::Failed { reason, watched, blockers, .. } = outcome else { panic!("it ended well") };
+    assert!(reason.contains("a deadlock"), "{reason}");
+    assert!(blockers.iter().any(|it| it.code == BlockCode::AllCordoned), "{blockers:?}");
+    // A change of it wakes a paused drain within 2 s.
+    let node = n1();
+    let woken = kubenodeop::until_changed(&cluster, &node, &watched);
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        cordon(false);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    };
+    let woken = tokio::select! { what = woken => what, () = later => panic!("nobody woke") };
+    assert!(woken.contains("pvc-1") || woken.contains("player"), "{woken}");
+}

@@ -1,0 +1,162 @@
+//! Volumes: attached where a ticket asks for it, detached when none is left.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    DRIVER, ENGINES, NAMESPACE, REPLICAS, TICKETS, VOLUMES, edit, is_healthy, is_ready, is_served, key,
+    replicas, replicas_of, text,
+};
+use crate::store::{Store, all, name, stamp};
+use crate::timers::Tick;
+use crate::volumes::claims;
+
+/// The engine of a volume.
+pub(super) fn engine_of(volume: &str) -> String {
+    format!("{volume}-e-0")
+}
+
+/// Brings a volume, its engine, its tickets and its replicas up to date.
+pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
+    let named = &name(volume);
+    note_workloads(store, volume);
+    let tickets = tickets(store, volume);
+    let here = text(volume, "/status/currentNodeID");
+    let wanted = match tickets.iter().find(|it| *it == here).or(tickets.first()) {
+        Some(node) => node.clone(),
+        None => String::new(),
+    };
+    let state = text(volume, "/status/state");
+    let usable = replicas_of(store, named).iter().any(|it| is_healthy(it));
+    if matches!(state, "attached" | "detaching") && is_ready(store, here) && !is_served(store, here) {
+        return crash(store, volume);
+    }
+    match state {
+        "attached" if wanted.is_empty() => put(store, named, "detaching", here),
+        "detaching" if !wanted.is_empty() => put(store, named, "attached", &wanted),
+        "detaching" if tick.is_time(&key(volume), "detaching", tick.config.phase_time) => {
+            detach(store, volume);
+        }
+        "detaching" => {}
+        // The engine starts on the other node when the first attachment goes.
+        "attached" if !is_ready(store, here) && wanted == here => {
+            edit(store, VOLUMES, named, |it| it["status"]["robustness"] = "unknown".into());
+        }
+        "attached" => {
+            put(store, named, "attached", &wanted);
+            replicas::round(store, tick, volume);
+        }
+        _ if !wanted.is_empty() && usable && is_served(store, &wanted) => {
+            put(store, named, "attached", &wanted);
+            edit(store, VOLUMES, named, |it| it["status"]["ownerID"] = wanted.into());
+        }
+        _ => {}
+    }
+}
+
+/// The state of a volume, and of its engine with it.
+fn put(store: &mut Store, volume: &str, state: &str, node: &str) {
+    edit(store, VOLUMES, volume, |it| {
+        it["spec"]["nodeID"] = if state == "attached" { node.into() } else { "".into() };
+        it["status"]["state"] = state.into();
+        it["status"]["currentNodeID"] = node.into();
+    });
+    edit(store, ENGINES, &engine_of(volume), |it| {
+        it["spec"]["nodeID"] = node.into();
+        it["spec"]["desireState"] = if state == "attached" { "running".into() } else { "stopped".into() };
+        it["status"]["currentState"] = if node.is_empty() { "stopped".into() } else { "running".into() };
+    });
+}
+
+fn detach(store: &mut Store, volume: &Value) {
+    let named = &name(volume);
+    put(store, named, "detached", "");
+    edit(store, VOLUMES, named, |it| it["status"]["robustness"] = "unknown".into());
+    edit(store, ENGINES, &engine_of(named), |it| {
+        for member in ["replicaModeMap", "currentReplicaAddressMap", "rebuildStatus"] {
+            it["status"][member] = Value::Null;
+        }
+    });
+    for replica in replicas_of(store, named) {
+        edit(store, REPLICAS, &name(&replica), replicas::stop);
+    }
+}
+
+/// The engine's process has gone while it ran: nobody can write, and no replica is whole.
+fn crash(store: &mut Store, volume: &Value) {
+    for replica in replicas_of(store, &name(volume)) {
+        edit(store, REPLICAS, &name(&replica), |it| it["spec"]["failedAt"] = stamp(0).into());
+    }
+    detach(store, volume);
+    edit(store, VOLUMES, &name(volume), |it| it["status"]["robustness"] = "faulted".into());
+    replicas::tell(store, volume, "Warning", "DetachedUnexpectedly", "Engine of volume dead unexpectedly");
+    replicas::tell(store, volume, "Warning", "Faulted", "volume became faulted");
+}
+
+/// The nodes that tickets name, those of the CSI driver brought up to date before.
+fn tickets(store: &mut Store, volume: &Value) -> Vec<String> {
+    let named = &name(volume);
+    let held = store.get(TICKETS, NAMESPACE, named).cloned().unwrap_or_default();
+    let mut all_tickets = held["spec"]["attachmentTickets"].as_object().cloned().unwrap_or_default();
+    all_tickets.retain(|_, it| it["type"] != "csi-attacher");
+    for attachment in all(store, "storage/volumeattachments") {
+        let source = text(&attachment, "/spec/source/persistentVolumeName");
+        let source = store.get("persistentvolumes", "", source).map(|it| it["spec"]["csi"].clone());
+        if source.is_some_and(|it| it["driver"] == DRIVER && it["volumeHandle"] == named.as_str()) {
+            let (id, node) = (name(&attachment), attachment["spec"]["nodeName"].clone());
+            all_tickets.insert(id.clone(), json!({ "id": id, "type": "csi-attacher", "nodeID": node }));
+        }
+    }
+    let id = format!("volume-eviction-controller-{named}");
+    all_tickets.remove(&id);
+    // A detached volume is attached to make the copy that an eviction needs, if that has a place.
+    if all_tickets.is_empty() && replicas::can_evict(store, volume) {
+        let owner = volume["status"]["ownerID"].clone();
+        let ticket = json!({ "id": id, "type": "volume-eviction-controller", "nodeID": owner });
+        all_tickets.insert(id, ticket);
+    }
+    let here = volume["status"]["currentNodeID"].clone();
+    let satisfied = all_tickets
+        .iter()
+        .map(|(id, it)| (id.clone(), json!({ "id": id, "satisfied": it["nodeID"] == here })));
+    let satisfied: Map<String, Value> = satisfied.collect();
+    let nodes = all_tickets.values().map(|it| text(it, "/nodeID").to_owned()).collect();
+    store.put(
+        TICKETS,
+        json!({
+            "apiVersion": "longhorn.io/v1beta2", "kind": "VolumeAttachment",
+            "metadata": { "name": named, "namespace": NAMESPACE },
+            "spec": { "volume": named, "attachmentTickets": all_tickets },
+            "status": { "attachmentTicketStatuses": satisfied },
+        }),
+    );
+    nodes
+}
+
+/// The pods that use a volume, as the volume names them.
+fn note_workloads(store: &mut Store, volume: &Value) {
+    let status = &volume["status"]["kubernetesStatus"];
+    let (namespace, claim) = (text(status, "/namespace"), text(status, "/pvcName"));
+    if claim.is_empty() {
+        return;
+    }
+    let users = store.list_in("pods", namespace).filter(|pod| claims(pod).iter().any(|it| it == claim));
+    let users: Vec<Value> = users
+        .map(|pod| {
+            let owner = &pod["metadata"]["ownerReferences"][0];
+            json!({
+                "podName": name(pod), "podStatus": pod["status"]["phase"],
+                "workloadName": owner["name"].as_str().unwrap_or_default(),
+                "workloadType": owner["kind"].as_str().unwrap_or_default(),
+            })
+        })
+        .collect();
+    edit(store, VOLUMES, &name(volume), |it| {
+        // The last ones stay named when they have gone, with the time.
+        if !users.is_empty() {
+            it["status"]["kubernetesStatus"]["workloadsStatus"] = users.into();
+            it["status"]["kubernetesStatus"]["lastPodRefAt"] = "".into();
+        } else if it["status"]["kubernetesStatus"]["lastPodRefAt"] == "" {
+            it["status"]["kubernetesStatus"]["lastPodRefAt"] = stamp(0).into();
+        }
+    });
+}

@@ -1,0 +1,73 @@
+//! Parts of `NodeDrainProgress`: what the node waits for before and after its drain.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{GoTime, Most};
+
+/// A volume that keeps the node, or is worth a look.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct StorageWait {
+    /// As `shop/data (pvc-1)`.
+    pub volume: String,
+    /// The node where it is attached, or empty.
+    pub node: String,
+    /// What is the matter with it.
+    pub reason: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// A copy elsewhere is being rebuilt.
+    pub rebuilding: bool,
+    /// How far, where that is known.
+    pub percent: u8,
+}
+
+impl StorageWait {
+    pub(crate) fn cut(&mut self, most: Most) {
+        for text in [&mut self.volume, &mut self.node, &mut self.reason, &mut self.next_step] {
+            most.text(text);
+        }
+    }
+}
+
+/// The turn of this node to be down: held, or waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+#[schemars(rename = "Turn")]
+pub struct TurnShown {
+    /// Number of the grant while it is held; 0 while not.
+    pub fence: u32,
+    /// The rule that makes it wait: `reading`, `api`, `record`, `preflight`, `pause`, `mode`, `not-listed`, `holder`, `server`, `down`,
+    /// `order`, `margin`; empty when it does not wait.
+    pub rule: String,
+    /// The nodes that it waits for.
+    pub nodes: Vec<String>,
+    /// Since when it waits.
+    pub since: GoTime,
+    /// Its place in the queue, from 1; 0 before it has one.
+    pub place: u32,
+}
+
+/// The gate after a boot: the lowest layer that is not sound, by its word, what was seen and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct BootGate {
+    /// All layers are sound, and have been for the set time.
+    pub open: bool,
+    /// The lowest that is not: `device-nodes`, `kubernetes-service`, `node-ready`, `node-lease`, `storage-pods`,
+    /// `storage-volumes`, or `steady` while all have to hold for the set time. Empty when open, or before the first look.
+    pub layer: String,
+    /// Its limit is over: it counts as failed, and is looked at again and again.
+    pub failed: bool,
+    /// What was seen, in one sentence.
+    pub words: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// Since when it is so.
+    pub since: GoTime,
+    /// Stale taints on the node that are still to be removed.
+    pub stale_taints: Vec<String>,
+}
