@@ -192,6 +192,7 @@ fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
 #[tokio::test]
 async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
+    crate::machines::add_machines(&world, "succeed").await;
     crate::storage::install(world.cluster.sim(), "");
     let node = NodeName::parse("edge-node-1").unwrap();
     let plan = kubenodeop::plan::survey::plan(&world.cluster.handle(), &node).await.unwrap();

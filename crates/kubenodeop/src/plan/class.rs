@@ -174,4 +174,12 @@ pub(crate) mod tests {
         let selector: Vec<String> = KEPT_APPS.iter().map(|app| format!("app!={app}")).collect();
         assert_eq!(KEPT_APPS_SELECTOR, selector.join(","));
     }
+
+    #[test]
+    fn a_pod_that_holds_disks_of_a_running_machine_is_waited_for_and_never_asked() {
+        let labels = BTreeMap::from([("kubevirt.io".to_owned(), "hotplug-disk".to_owned())]);
+        let disks = PodFacts { labels, ..pod("hp-volume-x") };
+        assert_eq!(disks.class(), Class::Await);
+        assert_eq!(PodFacts { finished: true, ..disks }.class(), Class::Leave);
+    }
 }

@@ -170,6 +170,16 @@ fn d15_the_limit_of_a_tier_starts_when_the_one_before_it_is_over() {
     assert!(bench.reason().starts_with("the storage pods have not left within 300 s"));
 }
 
+#[test]
+fn a_launcher_of_a_virtual_machine_is_never_deleted_whatever_its_limit_says() {
+    let mut launcher = pod("virt-launcher-db");
+    launcher.labels.insert("kubevirt.io".into(), "virt-launcher".into());
+    let mut bench = Bench::by(vec![launcher, pod("a")], by_pod(300, PodAction::Delete));
+    refuse_for(&mut bench, secs(400));
+    let deleted = deleted(&bench);
+    assert!(deleted.contains(&"a") && !deleted.contains(&"virt-launcher-db"), "{deleted:?}");
+}
+
 fn never_ready() -> PodFacts {
     PodFacts { never_ready: true, ..pod("a") }
 }
