@@ -77,6 +77,12 @@ pub(crate) fn say(said: &LogEvent) {
         LogEvent::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
         LogEvent::GivenBack => info!("removed our own cordon"),
         LogEvent::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
+        LogEvent::Machines(why) if why.is_empty() => {
+            info!("virtual machines of the last drain are given back")
+        }
+        LogEvent::Machines(why) => {
+            warn!(why, "virtual machines of the last drain are not all given back yet")
+        }
         LogEvent::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
         LogEvent::NodeActivity(what) => info!(change = what, "something has happened on the drained node"),
         LogEvent::Gate(Verdict { layer: None, words, .. }) => {

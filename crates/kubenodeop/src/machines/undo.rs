@@ -8,7 +8,7 @@ use kube::core::Request;
 use kubeapi::machines::calls::{GROUP, MACHINES, act};
 use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, starts};
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::reply::{Class, Reply};
+use kubeapi::reply::{Class, RefusedBy, Reply};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use serde_json::Value;
@@ -64,12 +64,40 @@ async fn listed(cluster: &Cluster, kind: &str, labels: Option<String>) -> Result
         Ok(list) => Ok(list.items),
         // There is no KubeVirt.
         Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(Vec::new()),
-        // Who may not read them has asked nothing of them.
-        Err(error) if matches!(error.reply(), Reply::Permanent { .. }) => {
-            tracing::debug!(error = error.line(), "virtual machines are not read");
-            Ok(Vec::new())
-        }
+        // Who may read nothing of it is refused also where it is not installed. Anybody may ask which groups there are.
+        Err(error) if is_refused(&error) && !is_installed(cluster).await? => Ok(Vec::new()),
         Err(error) => Err(error),
+    }
+}
+
+async fn is_installed(cluster: &Cluster) -> Result<bool, Error> {
+    let (group, _) = GROUP.rsplit_once('/').unwrap_or((GROUP, ""));
+    let all = Request::new("/apis".to_owned());
+    let name = group.trim_start_matches("/apis/");
+    match cluster.ask::<Value>("look for KubeVirt", all.get(name, &GetParams::default())).await {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(false),
+        // Not even that may be asked: it is taken to be there.
+        Err(error) if is_refused(&error) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the API does not let us (401, 403): that passes only when somebody changes it, and holds no node up.
+#[must_use]
+pub fn is_refused(error: &Error) -> bool {
+    error.reply().class() == Class::Permanent
+}
+
+/// What a person can type about machines that cannot be read or written.
+#[must_use]
+pub fn next_step(error: &Error) -> String {
+    match error.reply() {
+        Reply::Permanent { by: RefusedBy::Role, .. } => {
+            "give the user of the kubeconfig the role pillar-rs-machines (docs/reference/role.yaml); it is tried again"
+                .to_owned()
+        }
+        _ => error.next_step(),
     }
 }
 
@@ -139,6 +167,16 @@ pub async fn stopped(cluster: &Cluster) -> Result<Vec<(MachineWork, String)>, Er
         .collect())
 }
 
+/// Takes back what drains of `node` have asked, and starts again what they have stopped, as [`start_again`] does.
+///
+/// # Errors
+/// The first that occurred, once both were tried.
+pub async fn give_back(cluster: &Cluster, node: &NodeName) -> Result<usize, Error> {
+    let taken = take_back(cluster, node).await;
+    let later = start_again(cluster, |it| it == node.as_str()).await;
+    taken.and(later)
+}
+
 /// Starts again what drains of the nodes have stopped for which `of` holds, where nobody has changed it since. How many
 /// still shut down and are to be started later.
 ///
@@ -154,10 +192,7 @@ pub async fn start_again(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result
             later += 1;
         } else if let Err(error) = act(cluster, &work).await {
             tracing::warn!(machine = work.machine.path(), %node, error = error.line(), "virtual machine is not started");
-            // One that is refused is tried again by whoever leads; it holds nothing up.
-            if !error.is_conflict() && error.reply().class() != Class::Permanent {
-                failed.get_or_insert(error);
-            }
+            failed.get_or_insert(error);
         } else {
             tracing::info!(machine = work.machine.path(), %node, "virtual machine that a drain stopped: {}", word(&work.turn));
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use kube::Client;
 use kubeapi::Cluster;
 use kubenodeop::{BlockCode, MachinePolicy, Outcome, Phase, Progress, Rules, drain, node};
-use kubesim::{Sim, SimConfig};
+use kubesim::{Fault, Sim, SimConfig};
 use order::{DEVICE, clock, n1, order, owner};
 use serde_json::{Value, json};
 use tokio::sync::watch;

@@ -92,3 +92,26 @@ async fn d12_what_was_shut_down_starts_again_as_it_was_unless_somebody_has_chang
     assert_eq!(sim.get(MACHINES, "shop", "other").unwrap()["spec"]["runStrategy"], "Manual");
     assert_eq!(undo::start_again(&cluster, |_| true).await.unwrap(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn machines_that_may_not_be_read_are_no_reason_to_say_that_there_are_none() {
+    let (sim, cluster) = moving("v1.7.3", "hang").await;
+    for code in [401, 403] {
+        sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, Fault::status(code, "no"));
+        let error = undo::take_back(&cluster, &n1()).await.unwrap_err();
+        assert!(undo::is_refused(&error), "{error:?}");
+        let error = undo::start_again(&cluster, |_| true).await.unwrap_err();
+        assert!(code == 401 || undo::next_step(&error).contains("pillar-rs-machines"), "{error:?}");
+        sim.faults().clear();
+    }
+    undo::take_back(&cluster, &n1()).await.unwrap();
+    assert!(
+        sim.get(GUESTS, "shop", "db").unwrap()["metadata"]["annotations"]["pillar-rs/drain-asked"].is_null()
+    );
+    // Without KubeVirt the API refuses as well.
+    let sim = Sim::new(SimConfig::default());
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, Fault::status(403, "no"));
+    undo::take_back(&cluster, &n1()).await.unwrap();
+    assert_eq!(undo::start_again(&cluster, |_| true).await.unwrap(), 0);
+}
