@@ -18,8 +18,6 @@ use crate::core::Event;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(600);
-/// Between two looks at machines that are still to be started again.
-const AGAIN: Duration = Duration::from_secs(2);
 /// The time that reading the nodes may take.
 const READ: Duration = Duration::from_secs(30);
 
@@ -96,7 +94,7 @@ pub(crate) async fn give_back(
             Ok(0) => (None, String::new(), String::new()),
             Ok(later) => {
                 let next = "kubectl get vmi -A shows how far they are".to_owned();
-                (Some(AGAIN), format!("{later} are still to be started again"), next)
+                (Some(undo::LOOKS_APART), format!("{later} are still to be started again"), next)
             }
             Err(error) => (Some(poll), error.line(), undo::next_step(&error)),
         };
@@ -117,7 +115,7 @@ async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNode
     }
     let over = away.over(now, limit, &drained, &ready);
     if !over.is_empty() {
-        undo::start_again(cluster, |node| over.contains(node)).await?;
+        undo::start_all(cluster, |node| over.contains(node)).await?;
     }
     Ok(())
 }

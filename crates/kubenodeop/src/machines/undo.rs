@@ -3,10 +3,12 @@
 //! Everything is found by what is written on the objects, so it does not matter which run of the agent, or which node, does
 //! it. Not here: when (zedkube). Source: spec/vm-storage.md A5, A6, A8; goals D12, D19.
 
+use std::time::Duration;
+
 use kube::api::GetParams;
 use kube::core::Request;
 use kubeapi::machines::calls::{GROUP, MACHINES, act};
-use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, starts};
+use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, room, starts};
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::reply::{Class, RefusedBy, Reply};
 use kubeapi::watch::Scope;
@@ -17,6 +19,8 @@ use super::kubevirt::{clear, delete, mark};
 use super::{Asked, Migration, Settings, facts};
 
 const GUESTS: &str = "virtualmachineinstances";
+/// Between two looks at machines that are still to be started again.
+pub const LOOKS_APART: Duration = Duration::from_secs(2);
 
 /// An instance that a drain of our node has asked to migrate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,13 +96,11 @@ pub fn is_refused(error: &Error) -> bool {
 /// What a person can type about machines that cannot be read or written.
 #[must_use]
 pub fn next_step(error: &Error) -> String {
-    match error.reply() {
-        Reply::Permanent { by: RefusedBy::Role, .. } => {
-            "give the user of the kubeconfig the role pillar-rs-machines (docs/reference/role.yaml); it is tried again"
-                .to_owned()
-        }
-        _ => error.next_step(),
+    if matches!(error.reply(), Reply::Permanent { by: RefusedBy::Role, .. }) {
+        let role = "give the user of the kubeconfig the role pillar-rs-machines (docs/reference/role.yaml)";
+        return format!("{role}; it is tried again");
     }
+    error.next_step()
 }
 
 /// Takes back what drains of `node` have asked and is not done. A machine that was moved keeps its place.
@@ -138,33 +140,31 @@ pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<(), Error> 
     Ok(())
 }
 
-/// Machines that drains have stopped, the oldest first: what brings each back, the node of its drain, and itself.
+/// Machines that drains have stopped, in the order of their stops: what brings each back, the node of its drain, and
+/// itself.
 ///
 /// # Errors
 /// Those of [`Cluster`].
 pub async fn stopped(cluster: &Cluster) -> Result<Vec<(MachineWork, String)>, Error> {
+    Ok(found(cluster).await?.0)
+}
+
+/// These, and how many guests of the cluster are on their way up.
+async fn found(cluster: &Cluster) -> Result<(Vec<(MachineWork, String)>, usize), Error> {
     let label = DRAIN.label.map(|it| format!("{it}=true"));
-    let mut all = Vec::new();
-    for machine in listed(cluster, MACHINES, label).await? {
-        let name = facts::named(&machine);
-        let what = format!("read virtual machine instance {name}");
-        let guests = Request::new(format!("{GROUP}/namespaces/{}/{GUESTS}", name.namespace));
-        let guest = match cluster.ask::<Value>(&what, guests.get(&name.name, &GetParams::default())).await {
-            Ok(guest) => Some(guest),
-            Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => None,
-            Err(error) => return Err(error),
-        };
-        all.push(facts::machine(&machine, guest.as_ref()));
+    let machines = listed(cluster, MACHINES, label).await?;
+    if machines.is_empty() {
+        return Ok((Vec::new(), 0));
     }
-    let work = starts(|_: &Stopped| true, &[], &all);
+    let mut guests = listed(cluster, GUESTS, None).await?;
+    guests.retain(|it| !facts::is_over(it));
+    let place = |it: &Value| (it["metadata"]["namespace"].clone(), it["metadata"]["name"].clone());
+    let own = |machine: &Value| guests.iter().find(|it| place(it) == place(machine));
+    let all: Vec<_> = machines.iter().map(|it| facts::machine(it, own(it))).collect();
     let node = |it: &MachineWork| it.machine.mark.as_ref().map(|it| it.node.clone()).unwrap_or_default();
-    Ok(work
-        .into_iter()
-        .map(|it| {
-            let node = node(&it);
-            (it, node)
-        })
-        .collect())
+    let work = starts(|_: &Stopped| true, &[], &all).into_iter();
+    let starting = guests.iter().filter(|it| it["status"]["phase"] != "Running" && !facts::is_ending(it));
+    Ok((work.map(|it| (it.clone(), node(&it))).collect(), starting.count()))
 }
 
 /// Takes back what drains of `node` have asked, and starts again what they have stopped, as [`start_again`] does.
@@ -177,27 +177,42 @@ pub async fn give_back(cluster: &Cluster, node: &NodeName) -> Result<usize, Erro
     taken.and(later)
 }
 
-/// Starts again what drains of the nodes have stopped for which `of` holds, where nobody has changed it since. How many
-/// still shut down and are to be started later.
+/// Starts again what drains of the nodes have stopped for which `of` holds, where nobody has changed it since, a few at a
+/// time. How many are to be started later: they still shut down, or others are on their way up.
 ///
 /// # Errors
-/// The first that occurred, once all have been tried.
+/// The first that occurred, once as many as may were started.
 pub async fn start_again(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
-    let (mut later, mut failed) = (0, None);
-    for (work, node) in stopped(cluster).await? {
-        if !of(&node) {
-            continue;
-        }
-        if work.turn == Turn::Later {
+    let (all, starting) = found(cluster).await?;
+    let (mut room, mut later, mut failed) = (room(starting), 0, None);
+    for (work, node) in all.into_iter().filter(|(_, node)| of(node)) {
+        if work.turn == Turn::Later || room == 0 {
             later += 1;
         } else if let Err(error) = act(cluster, &work).await {
+            // The next one has its place.
             tracing::warn!(machine = work.machine.path(), %node, error = error.line(), "virtual machine is not started");
             failed.get_or_insert(error);
         } else {
+            room -= usize::from(work.turn != Turn::Leave);
             tracing::info!(machine = work.machine.path(), %node, "virtual machine that a drain stopped: {}", word(&work.turn));
         }
     }
     failed.map_or(Ok(later), Err)
+}
+
+/// Starts all of them, look after look. How many still shut down and are to be started later.
+///
+/// # Errors
+/// Those of [`start_again`].
+pub async fn start_all(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
+    loop {
+        let later = start_again(cluster, &of).await?;
+        let is_ready = |(work, node): &(MachineWork, String)| work.turn != Turn::Later && of(node);
+        if later == 0 || !stopped(cluster).await?.iter().any(is_ready) {
+            return Ok(later);
+        }
+        tokio::time::sleep(LOOKS_APART).await;
+    }
 }
 
 /// What was done with one, for the log.

@@ -199,10 +199,7 @@ impl Core for Zedkube {
             self.advance(now, &mut out);
         }
         self.settle_preflight(now, &mut out);
-        self.care.settle_gate(self.wanted(), self.drain.is_active(), &self.node, &mut out);
-        let idle = self.is_member() && self.may_look() && !self.drain.is_active();
-        self.care.settle_machines(self.wanted(), idle, &mut out);
-        self.settle_turn(&mut out);
+        self.settle_node(&mut out);
         self.settle_look(now, &mut out);
         self.publish(now, &mut out);
         out
