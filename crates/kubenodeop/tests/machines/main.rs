@@ -5,6 +5,8 @@
 mod many;
 #[path = "../stage/order.rs"]
 mod order;
+#[path = "../stage/machines.rs"]
+mod twenty;
 mod undone;
 
 use std::pin::Pin;
