@@ -229,6 +229,9 @@ pub(crate) struct PlanOptions {
     /// Cluster to read from [default: <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// The limits file of the agents: its machines_policy counts [default: their defaults].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) limits: Option<PathBuf>,
 }
 
 /// The turns of the cluster's nodes to be down, from any machine with a kubeconfig.

@@ -51,7 +51,7 @@ async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
         })
         .collect();
     if node.is_some() {
-        undo::start_again(&cluster, is_of).await.context("start virtual machines")?;
+        undo::start_all(&cluster, is_of).await.context("start virtual machines")?;
     }
     if voice.output == Output::Json {
         return Voice::json(&all, false).map(drop);

@@ -1,18 +1,20 @@
-//! Virtual machines that a drain stopped on a node that does not come back: the node that leads starts them again after a
-//! limit, so that none stays down because its node died.
+//! Virtual machines that a drain has asked or stopped: a node gives back its own once it is sound, and the node that leads
+//! starts those of a node that does not come back after a limit, so that none stays down because its node died.
 //!
-//! Not here: what a node starts of its own (`work`), the calls (`kubenodeop::machines::undo`). Goal D12.
+//! Not here: when that is (`core::care`), the calls (`kubenodeop::machines::undo`). Goal D12.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use agent::Clock;
+use agent::{Clock, Outbox};
 use clusterview::leader::Leadership;
-use kubeapi::{Cluster, Error, nodes};
+use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::machines::undo;
 use step::Mono;
 use tokio::sync::watch;
 use tracing::warn;
+
+use crate::core::Event;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(600);
@@ -78,6 +80,32 @@ pub(crate) async fn run(
     }
 }
 
+/// Takes back what drains of `node` asked of machines, and starts again those that they stopped, until none is left. What
+/// is in the way is told, and tried again after `poll`. Dropping it loses nothing.
+pub(crate) async fn give_back(
+    cluster: &Cluster,
+    node: &NodeName,
+    clock: Clock,
+    poll: Duration,
+    outbox: Outbox<Event>,
+) {
+    loop {
+        let (pause, why, next) = match undo::give_back(cluster, node).await {
+            Ok(0) => (None, String::new(), String::new()),
+            Ok(later) => {
+                let next = "kubectl get vmi -A shows how far they are".to_owned();
+                (Some(undo::LOOKS_APART), format!("{later} are still to be started again"), next)
+            }
+            Err(error) => (Some(poll), error.line(), undo::next_step(&error)),
+        };
+        if !outbox.send(Event::Machines(why, next)).await {
+            return;
+        }
+        let Some(pause) = pause else { return };
+        clock.sleep_until(Some(clock.now() + pause)).await;
+    }
+}
+
 async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNodes) -> Result<(), Error> {
     let drained: BTreeSet<String> = undo::stopped(cluster).await?.into_iter().map(|(_, node)| node).collect();
     let mut ready = BTreeSet::new();
@@ -87,7 +115,7 @@ async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNode
     }
     let over = away.over(now, limit, &drained, &ready);
     if !over.is_empty() {
-        undo::start_again(cluster, |node| over.contains(node)).await?;
+        undo::start_all(cluster, |node| over.contains(node)).await?;
     }
     Ok(())
 }

@@ -148,6 +148,12 @@ agent::limits! {
 }
 
 impl Limits {
+    /// What becomes of virtual machines that name no policy of their own.
+    #[must_use]
+    pub fn machines(&self) -> MachinePolicy {
+        self.machines_policy
+    }
+
     /// The rules of an attempt that may last so long.
     pub(crate) fn rules(&self, attempt: Duration) -> Rules {
         Rules {

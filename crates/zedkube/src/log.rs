@@ -77,6 +77,7 @@ pub(crate) fn say(said: &LogEvent) {
         LogEvent::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
         LogEvent::GivenBack => info!("removed our own cordon"),
         LogEvent::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
+        LogEvent::Machines(why) => say_machines(why),
         LogEvent::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
         LogEvent::NodeActivity(what) => info!(change = what, "something has happened on the drained node"),
         LogEvent::Gate(Verdict { layer: None, words, .. }) => {
@@ -107,5 +108,13 @@ pub(crate) fn say(said: &LogEvent) {
                  between this node and the API server, and the clocks of both"
             );
         }
+    }
+}
+
+fn say_machines(why: &str) {
+    if why.is_empty() {
+        info!("virtual machines of the last drain are given back");
+    } else {
+        warn!(why, "virtual machines of the last drain are not all given back yet");
     }
 }

@@ -29,6 +29,7 @@ use topics::{NodeDrainRequest, TurnWord};
 use tracing::{info, warn};
 
 use crate::core::{Away, Done, Event, Failure, Grant, Hindered, Learned, NodeLook, RemainingPod, RunId};
+use crate::left_behind;
 use crate::limits::Limits;
 use crate::limits::PROBE_PAUSE;
 use crate::outage::turn_word;
@@ -383,18 +384,18 @@ impl Work {
         }
         if give_back {
             // Whatever becomes of the cordon: no migration is wanted any more.
-            undo::take_back(&self.cluster, &name).await.map_err(|error| told(&error))?;
+            match undo::take_back(&self.cluster, &name).await {
+                Ok(()) => {}
+                // Nobody waits for who may not: it is tried again beside the node.
+                Err(error) if undo::is_refused(&error) => {
+                    warn!(node = %name, error = error.line(), "what was asked of virtual machines stays: {}", undo::next_step(&error));
+                }
+                Err(error) => return Err(told(&error)),
+            }
         }
         let owner = match &facts.cordon {
-            Cordon::None if give_back => {
-                self.start_machines(&name).await?;
-                return Ok(NodeLook::Open);
-            }
             Cordon::None => return Ok(NodeLook::Open),
-            Cordon::Foreign if give_back => {
-                self.start_machines(&name).await?;
-                return Ok(NodeLook::Foreign);
-            }
+            Cordon::Foreign if give_back => return Ok(NodeLook::Foreign),
             Cordon::Foreign => topics::CordonOwner::Foreign,
             Cordon::Ours(_) => topics::CordonOwner::Ours,
         };
@@ -422,19 +423,14 @@ impl Work {
             }
         }
         node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
-        self.start_machines(&name).await?;
         Ok(NodeLook::Open)
     }
 
-    /// Starts again the virtual machines that a drain of our node has stopped; an error while some are still to be.
-    async fn start_machines(&self, node: &NodeName) -> Result<(), String> {
-        match undo::start_again(&self.cluster, |of| of == node.as_str()).await {
-            Ok(0) => Ok(()),
-            Ok(later) => {
-                Err(format!("{later} virtual machines that the drain stopped are still shutting down"))
-            }
-            Err(error) => Err(told(&error)),
-        }
+    /// Gives back virtual machines that drains of our node have asked or stopped.
+    pub(crate) async fn give_machines_back(self, outbox: Outbox<Event>) {
+        let Ok((node, _)) = self.target.get() else { return };
+        let (clock, poll) = (self.station.clock, self.limits.uncordon_poll());
+        left_behind::give_back(&self.cluster, &node, clock, poll, outbox).await;
     }
 
     /// The pods that a drain would take away or wait for.

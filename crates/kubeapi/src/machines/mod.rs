@@ -27,6 +27,16 @@ pub const SITE_STOPPED: &str = "pillar-rs/site-stopped";
 /// What a whole-site operation writes.
 pub static SITE: Marking = Marking { annotation: SITE_STOPPED, label: None };
 
+/// So many virtual machines may be on their way up before the next ones are started.
+const STARTING: usize = 5;
+
+/// How many more may be started at this look, with `starting` on their way up. One may in any case: a guest that no node can
+/// take holds nobody up.
+#[must_use]
+pub fn room(starting: usize) -> usize {
+    STARTING.saturating_sub(starting).max(1)
+}
+
 /// What an object says of when its machines run: one of the three.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -91,6 +101,9 @@ pub struct Stopped {
     /// Node of the drain.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
+    /// When a drain has stopped it, in UTC to the millisecond: they are started in this order.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub at: String,
     /// UID of the object: a copy of it under the same name is another one.
     pub uid: String,
     /// What it had before.
@@ -160,6 +173,19 @@ pub struct MachineWork {
     pub turn: Turn,
 }
 
+impl MachineWork {
+    /// The same, with `now` as the time of a stop that is not written there yet.
+    #[must_use]
+    pub fn stopped_at(mut self, now: &str) -> Self {
+        if let Turn::Set(_, Some(mark)) | Turn::Stop(mark) = &mut self.turn
+            && mark.at.is_empty()
+        {
+            now.clone_into(&mut mark.at);
+        }
+        self
+    }
+}
+
 /// Those of `machines` that have to be stopped for the operation or drain `id`, of `node` where it is a drain. What was
 /// called for already is not called for again.
 #[must_use]
@@ -168,6 +194,7 @@ pub fn stops(id: &str, node: &str, machines: &[MachineSeen]) -> Vec<MachineWork>
         let mark = |left: &Strategy| Stopped {
             id: id.to_owned(),
             node: node.to_owned(),
+            at: it.mark.as_ref().filter(|it| it.id == id).map(|it| it.at.clone()).unwrap_or_default(),
             uid: it.uid.clone(),
             was: it.strategy.clone(),
             left: left.clone(),
@@ -184,7 +211,7 @@ pub fn stops(id: &str, node: &str, machines: &[MachineSeen]) -> Vec<MachineWork>
     machines.iter().filter_map(work).collect()
 }
 
-/// Those whose mark is `ours`, in the order of the UIDs of `record`, then the oldest first: what brings each back.
+/// Those whose mark is `ours`, in the order of the UIDs of `record`, then in that of their stops, then the oldest first: what brings each back.
 #[must_use]
 pub fn starts(
     ours: impl Fn(&Stopped) -> bool,
@@ -210,6 +237,9 @@ pub fn starts(
         .filter_map(|it| turn(it).map(|turn| MachineWork { machine: it.clone(), turn }))
         .collect();
     let place = |uid: &str| record.iter().position(|it| it == uid).unwrap_or(record.len());
-    work.sort_by_key(|it| (place(&it.machine.uid), it.machine.created.clone(), it.machine.name.clone()));
+    let at = |it: &MachineSeen| it.mark.as_ref().map(|it| it.at.clone());
+    work.sort_by_key(|MachineWork { machine: it, .. }| {
+        (place(&it.uid), at(it), it.created.clone(), it.name.clone())
+    });
     work
 }

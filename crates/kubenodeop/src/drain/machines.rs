@@ -5,6 +5,7 @@
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
+use jiff::Timestamp;
 use step::{Core, Mono};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -15,7 +16,7 @@ use crate::changes::watched::Watched;
 use crate::engine::Failure;
 use crate::machines::Settings;
 use crate::machines::kubevirt::{self, Reader, changes, perform};
-use crate::machines::rules::{Drain, MachineState};
+use crate::machines::rules::{Action, Drain, MachineState};
 use crate::machines::stage::{Effect, Event, Stage};
 use crate::node::{self, Cordoned};
 use crate::progress::{Left, MachineShown, Marks, Outcome, Phase, Progress};
@@ -208,6 +209,12 @@ impl<'a> Executor<'a> {
             }
             Effect::Act(guest, action) => self.calls.push(
                 async move {
+                    let now = || format!("{:.3}", Timestamp::now());
+                    let action = if let Action::Stop(work) = action {
+                        Action::Stop(Box::new(work.stopped_at(&now())))
+                    } else {
+                        action
+                    };
                     let reply = perform(cluster, &order.node, settings, &guest, &action).await;
                     (None, Event::Answered(guest.uid, action, reply))
                 }

@@ -3,12 +3,14 @@
 //! Everything is found by what is written on the objects, so it does not matter which run of the agent, or which node, does
 //! it. Not here: when (zedkube). Source: spec/vm-storage.md A5, A6, A8; goals D12, D19.
 
+use std::time::Duration;
+
 use kube::api::GetParams;
 use kube::core::Request;
 use kubeapi::machines::calls::{GROUP, MACHINES, act};
-use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, starts};
+use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, room, starts};
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::reply::{Class, Reply};
+use kubeapi::reply::{Class, RefusedBy, Reply};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use serde_json::Value;
@@ -17,6 +19,8 @@ use super::kubevirt::{clear, delete, mark};
 use super::{Asked, Migration, Settings, facts};
 
 const GUESTS: &str = "virtualmachineinstances";
+/// Between two looks at machines that are still to be started again.
+pub const LOOKS_APART: Duration = Duration::from_secs(2);
 
 /// An instance that a drain of our node has asked to migrate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,13 +68,39 @@ async fn listed(cluster: &Cluster, kind: &str, labels: Option<String>) -> Result
         Ok(list) => Ok(list.items),
         // There is no KubeVirt.
         Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(Vec::new()),
-        // Who may not read them has asked nothing of them.
-        Err(error) if matches!(error.reply(), Reply::Permanent { .. }) => {
-            tracing::debug!(error = error.line(), "virtual machines are not read");
-            Ok(Vec::new())
-        }
+        // Who may read nothing of it is refused also where it is not installed. Anybody may ask which groups there are.
+        Err(error) if is_refused(&error) && !is_installed(cluster).await? => Ok(Vec::new()),
         Err(error) => Err(error),
     }
+}
+
+async fn is_installed(cluster: &Cluster) -> Result<bool, Error> {
+    let (group, _) = GROUP.rsplit_once('/').unwrap_or((GROUP, ""));
+    let all = Request::new("/apis".to_owned());
+    let name = group.trim_start_matches("/apis/");
+    match cluster.ask::<Value>("look for KubeVirt", all.get(name, &GetParams::default())).await {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(false),
+        // Not even that may be asked: it is taken to be there.
+        Err(error) if is_refused(&error) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the API does not let us (401, 403): that passes only when somebody changes it, and holds no node up.
+#[must_use]
+pub fn is_refused(error: &Error) -> bool {
+    error.reply().class() == Class::Permanent
+}
+
+/// What a person can type about machines that cannot be read or written.
+#[must_use]
+pub fn next_step(error: &Error) -> String {
+    if matches!(error.reply(), Reply::Permanent { by: RefusedBy::Role, .. }) {
+        let role = "give the user of the kubeconfig the role pillar-rs-machines (docs/reference/role.yaml)";
+        return format!("{role}; it is tried again");
+    }
+    error.next_step()
 }
 
 /// Takes back what drains of `node` have asked and is not done. A machine that was moved keeps its place.
@@ -110,59 +140,79 @@ pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<(), Error> 
     Ok(())
 }
 
-/// Machines that drains have stopped, the oldest first: what brings each back, the node of its drain, and itself.
+/// Machines that drains have stopped, in the order of their stops: what brings each back, the node of its drain, and
+/// itself.
 ///
 /// # Errors
 /// Those of [`Cluster`].
 pub async fn stopped(cluster: &Cluster) -> Result<Vec<(MachineWork, String)>, Error> {
-    let label = DRAIN.label.map(|it| format!("{it}=true"));
-    let mut all = Vec::new();
-    for machine in listed(cluster, MACHINES, label).await? {
-        let name = facts::named(&machine);
-        let what = format!("read virtual machine instance {name}");
-        let guests = Request::new(format!("{GROUP}/namespaces/{}/{GUESTS}", name.namespace));
-        let guest = match cluster.ask::<Value>(&what, guests.get(&name.name, &GetParams::default())).await {
-            Ok(guest) => Some(guest),
-            Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => None,
-            Err(error) => return Err(error),
-        };
-        all.push(facts::machine(&machine, guest.as_ref()));
-    }
-    let work = starts(|_: &Stopped| true, &[], &all);
-    let node = |it: &MachineWork| it.machine.mark.as_ref().map(|it| it.node.clone()).unwrap_or_default();
-    Ok(work
-        .into_iter()
-        .map(|it| {
-            let node = node(&it);
-            (it, node)
-        })
-        .collect())
+    Ok(found(cluster).await?.0)
 }
 
-/// Starts again what drains of the nodes have stopped for which `of` holds, where nobody has changed it since. How many
-/// still shut down and are to be started later.
+/// These, and how many guests of the cluster are on their way up.
+async fn found(cluster: &Cluster) -> Result<(Vec<(MachineWork, String)>, usize), Error> {
+    let label = DRAIN.label.map(|it| format!("{it}=true"));
+    let machines = listed(cluster, MACHINES, label).await?;
+    if machines.is_empty() {
+        return Ok((Vec::new(), 0));
+    }
+    let mut guests = listed(cluster, GUESTS, None).await?;
+    guests.retain(|it| !facts::is_over(it));
+    let place = |it: &Value| (it["metadata"]["namespace"].clone(), it["metadata"]["name"].clone());
+    let own = |machine: &Value| guests.iter().find(|it| place(it) == place(machine));
+    let all: Vec<_> = machines.iter().map(|it| facts::machine(it, own(it))).collect();
+    let node = |it: &MachineWork| it.machine.mark.as_ref().map(|it| it.node.clone()).unwrap_or_default();
+    let work = starts(|_: &Stopped| true, &[], &all).into_iter();
+    let starting = guests.iter().filter(|it| it["status"]["phase"] != "Running" && !facts::is_ending(it));
+    Ok((work.map(|it| (it.clone(), node(&it))).collect(), starting.count()))
+}
+
+/// Takes back what drains of `node` have asked, and starts again what they have stopped, as [`start_again`] does.
 ///
 /// # Errors
-/// The first that occurred, once all have been tried.
+/// The first that occurred, once both were tried.
+pub async fn give_back(cluster: &Cluster, node: &NodeName) -> Result<usize, Error> {
+    let taken = take_back(cluster, node).await;
+    let later = start_again(cluster, |it| it == node.as_str()).await;
+    taken.and(later)
+}
+
+/// Starts again what drains of the nodes have stopped for which `of` holds, where nobody has changed it since, a few at a
+/// time. How many are to be started later: they still shut down, or others are on their way up.
+///
+/// # Errors
+/// The first that occurred, once as many as may were started.
 pub async fn start_again(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
-    let (mut later, mut failed) = (0, None);
-    for (work, node) in stopped(cluster).await? {
-        if !of(&node) {
-            continue;
-        }
-        if work.turn == Turn::Later {
+    let (all, starting) = found(cluster).await?;
+    let (mut room, mut later, mut failed) = (room(starting), 0, None);
+    for (work, node) in all.into_iter().filter(|(_, node)| of(node)) {
+        if work.turn == Turn::Later || room == 0 {
             later += 1;
         } else if let Err(error) = act(cluster, &work).await {
+            // The next one has its place.
             tracing::warn!(machine = work.machine.path(), %node, error = error.line(), "virtual machine is not started");
-            // One that is refused is tried again by whoever leads; it holds nothing up.
-            if !error.is_conflict() && error.reply().class() != Class::Permanent {
-                failed.get_or_insert(error);
-            }
+            failed.get_or_insert(error);
         } else {
+            room -= usize::from(work.turn != Turn::Leave);
             tracing::info!(machine = work.machine.path(), %node, "virtual machine that a drain stopped: {}", word(&work.turn));
         }
     }
     failed.map_or(Ok(later), Err)
+}
+
+/// Starts all of them, look after look. How many still shut down and are to be started later.
+///
+/// # Errors
+/// Those of [`start_again`].
+pub async fn start_all(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
+    loop {
+        let later = start_again(cluster, &of).await?;
+        let is_ready = |(work, node): &(MachineWork, String)| work.turn != Turn::Later && of(node);
+        if later == 0 || !stopped(cluster).await?.iter().any(is_ready) {
+            return Ok(later);
+        }
+        tokio::time::sleep(LOOKS_APART).await;
+    }
 }
 
 /// What was done with one, for the log.

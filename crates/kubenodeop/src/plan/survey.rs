@@ -28,15 +28,16 @@ use kubeapi::reply::{Answer, Reply};
 use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget};
 use kubeapi::watch::Scope;
 
-/// What a drain of `node` would do and what it would meet. Only reads.
+/// What a drain of `node` would do and what it would meet; `machines` is what becomes of virtual machines that name no
+/// policy of their own. Only reads.
 ///
 /// # Errors
 /// Those of [`Cluster`]; [`Error::Refused`] with 404 when there is no such node.
-pub async fn plan(cluster: &Cluster, node: &NodeName) -> Result<Plan, Error> {
-    Ok(forecast(&Box::pin(survey(cluster, node)).await?))
+pub async fn plan(cluster: &Cluster, node: &NodeName, machines: Policy) -> Result<Plan, Error> {
+    Ok(forecast(&Box::pin(survey(cluster, node, machines)).await?))
 }
 
-async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
+async fn survey(cluster: &Cluster, name: &NodeName, policy: Policy) -> Result<Survey, Error> {
     let (nodes, all_pods, budgets, sets, namespaces, bound, attached, storage) = tokio::try_join!(
         all::<Node>(cluster, Scope::all("nodes", Node::url_path(&(), None))),
         all::<Pod>(cluster, Scope::all("pods", Pod::url_path(None))),
@@ -70,7 +71,7 @@ async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
             ((set.namespace.unwrap_or_default(), set.name.unwrap_or_default()), set.uid)
         })
         .collect();
-    let machines = machines(cluster, name, &all_pods.items).await?;
+    let machines = machines(cluster, (name, policy), &all_pods.items).await?;
     let here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name.as_str());
     let surveyed = |pod: &Pod| {
@@ -113,7 +114,11 @@ async fn survey(cluster: &Cluster, name: &NodeName) -> Result<Survey, Error> {
 }
 
 /// The machines of the node, where it has a launcher; `None` where it has none, or there is no KubeVirt.
-async fn machines(cluster: &Cluster, node: &NodeName, pods: &[Pod]) -> Result<Option<View>, Error> {
+async fn machines(
+    cluster: &Cluster,
+    (node, policy): (&NodeName, Policy),
+    pods: &[Pod],
+) -> Result<Option<View>, Error> {
     let bare = BTreeMap::new();
     let here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node.as_str());
@@ -122,7 +127,7 @@ async fn machines(cluster: &Cluster, node: &NodeName, pods: &[Pod]) -> Result<Op
     if !pods.iter().filter(here).any(launches) {
         return Ok(None);
     }
-    match Reader::new(node.clone(), Policy::MigrateOrShutdown).look(cluster).await {
+    match Reader::new(node.clone(), policy).look(cluster).await {
         Ok(view) => Ok(Some(view)),
         Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
@@ -227,7 +232,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn o5_a_plan_is_one_list_of_each_kind_from_the_store_and_nothing_else() {
         let (cluster, calls) = mock::server(answer);
-        let plan = plan(&cluster, &NodeName::parse("n1").unwrap()).await.unwrap();
+        let plan = plan(&cluster, &NodeName::parse("n1").unwrap(), Policy::MigrateOrShutdown).await.unwrap();
         assert_eq!(
             lines(&calls),
             [
@@ -262,7 +267,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_that_is_not_there_and_a_list_that_is_refused_are_named_with_the_next_step() {
         let (cluster, _) = mock::server(answer);
-        let error = plan(&cluster, &NodeName::parse("n9").unwrap()).await.unwrap_err();
+        let error =
+            plan(&cluster, &NodeName::parse("n9").unwrap(), Policy::MigrateOrShutdown).await.unwrap_err();
         assert_eq!(error.line(), "read node n9: the server answered 404 NotFound: nodes \"n9\" not found");
         assert_eq!(error.next_step(), "check the name with kubectl get nodes");
 
@@ -273,7 +279,8 @@ mod tests {
                 answer(call)
             }
         });
-        let error = plan(&cluster, &NodeName::parse("n1").unwrap()).await.unwrap_err();
+        let error =
+            plan(&cluster, &NodeName::parse("n1").unwrap(), Policy::MigrateOrShutdown).await.unwrap_err();
         assert_eq!(error.line(), "list persistent volumes: the server answered 403: forbidden");
         assert!(error.next_step().contains("role"), "{}", error.next_step());
     }

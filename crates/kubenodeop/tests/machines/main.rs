@@ -5,6 +5,8 @@
 mod many;
 #[path = "../stage/order.rs"]
 mod order;
+#[path = "../stage/machines.rs"]
+mod twenty;
 mod undone;
 
 use std::pin::Pin;
@@ -13,7 +15,7 @@ use std::time::Duration;
 use kube::Client;
 use kubeapi::Cluster;
 use kubenodeop::{BlockCode, MachinePolicy, Outcome, Phase, Progress, Rules, drain, node};
-use kubesim::{Sim, SimConfig};
+use kubesim::{Fault, Sim, SimConfig};
 use order::{DEVICE, clock, n1, order, owner};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -304,7 +306,10 @@ async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_ea
     })
     .await;
     let before = sim.faults().seen().len();
-    let plan = kubenodeop::survey::plan(&cluster, &n1()).await.unwrap();
+    let held = kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold).await.unwrap();
+    let policy = |name: &str| held.machines.iter().find(|it| it.name == name).unwrap().policy;
+    assert_eq!((policy("shop/db"), held.blockers.len()), ("migrate-or-hold", 2), "as the limits file says");
+    let plan = kubenodeop::survey::plan(&cluster, &n1(), Rules::default().machines).await.unwrap();
     assert!(sim.faults().seen().iter().skip(before).all(|it| it.method == "GET"), "a plan writes nothing");
     let fates: Vec<(&str, &str)> =
         plan.machines.iter().map(|it| (it.name.as_str(), it.fate.as_str())).collect();

@@ -77,6 +77,10 @@ async fn d12_what_was_shut_down_starts_again_as_it_was_unless_somebody_has_chang
     let rules = Rules { machines: MachinePolicy::Shutdown, ..Rules::default() };
     let left = Attempt::by(&cluster, rules).drained().await;
     assert_eq!(left.len(), 5, "{left:?}");
+    for machine in sim.list(MACHINES) {
+        let written = machine["metadata"]["annotations"]["pillar-rs/drain-stopped"].as_str().unwrap();
+        assert!(written.contains("\"at\":\"20"), "{written}");
+    }
     assert_eq!(launchers_on_n1(&sim), 0);
     // Somebody starts one by hand, and another way than it was.
     sim.edit(MACHINES, "shop", "other", |it| it["spec"]["runStrategy"] = "Manual".into());
@@ -91,4 +95,55 @@ async fn d12_what_was_shut_down_starts_again_as_it_was_unless_somebody_has_chang
     }
     assert_eq!(sim.get(MACHINES, "shop", "other").unwrap()["spec"]["runStrategy"], "Manual");
     assert_eq!(undo::start_again(&cluster, |_| true).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_that_may_not_be_read_are_no_reason_to_say_that_there_are_none() {
+    let (sim, cluster) = moving("v1.7.3", "hang").await;
+    for code in [401, 403] {
+        sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, Fault::status(code, "no"));
+        let error = undo::take_back(&cluster, &n1()).await.unwrap_err();
+        assert!(undo::is_refused(&error), "{error:?}");
+        let error = undo::start_again(&cluster, |_| true).await.unwrap_err();
+        assert!(code == 401 || undo::next_step(&error).contains("pillar-rs-machines"), "{error:?}");
+        sim.faults().clear();
+    }
+    undo::take_back(&cluster, &n1()).await.unwrap();
+    assert!(
+        sim.get(GUESTS, "shop", "db").unwrap()["metadata"]["annotations"]["pillar-rs/drain-asked"].is_null()
+    );
+    // Without KubeVirt the API refuses as well.
+    let sim = Sim::new(SimConfig::default());
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, Fault::status(403, "no"));
+    undo::take_back(&cluster, &n1()).await.unwrap();
+    assert_eq!(undo::start_again(&cluster, |_| true).await.unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_machines_are_started_in_the_order_of_their_stops_and_a_few_at_a_time() {
+    let (sim, cluster) = cluster("v1.7.3", |_| {}).await;
+    for nth in 0..8 {
+        let name = format!("vm{nth}");
+        sim.add_machine("shop", &name, "Halted");
+        sim.edit(MACHINES, "shop", &name, |it| {
+            let written = json!({ "id": "d", "node": "n1", "uid": it["metadata"]["uid"],
+                "at": format!("2026-01-01T00:00:{:02}.000Z", 30 - nth),
+                "was": { "runStrategy": "Always" }, "left": { "runStrategy": "Halted" } });
+            it["metadata"]["labels"]["pillar-rs/drain-stopped"] = "true".into();
+            it["metadata"]["annotations"]["pillar-rs/drain-stopped"] = written.to_string().into();
+        });
+    }
+    // The one that was stopped first is refused: the next one has its place.
+    sim.faults().script("PATCH", "virtualmachines/vm7", 1, Fault::status(403, "no"));
+    undo::start_again(&cluster, |_| true).await.unwrap_err();
+    let started = || {
+        let seen = sim.faults().seen();
+        let asked = seen.iter().filter(|it| it.method == "PATCH" && path(it).contains("/virtualmachines/"));
+        asked.map(|it| path(it).rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(started(), ["vm7", "vm6", "vm5", "vm4", "vm3", "vm2"]);
+    assert_eq!(undo::start_all(&cluster, |_| true).await.unwrap(), 0);
+    assert_eq!(started()[6..], ["vm7", "vm1", "vm0"]);
+    sim.until(GUESTS, |all| all.len() == 8 && all.iter().all(runs)).await;
 }

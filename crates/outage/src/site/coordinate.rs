@@ -6,14 +6,13 @@
 
 use std::time::Duration;
 
+use kubeapi::machines::room;
 use kubeapi::names::listed;
 
 use super::machines::{self, MachineWork, Machines, Turn};
 use super::record::{Member, NodeStep, Site, SiteKind, SitePhase};
 use crate::turn::rule::NodeSeen;
 
-/// So many virtual machines may be on their way up before the next ones are started, but for one at each look.
-pub const STARTING: usize = 5;
 /// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
 pub const NODE_LIMIT: Duration = Duration::from_secs(15 * 60);
 
@@ -221,10 +220,8 @@ fn restoring(site: &Site, found: &Found) -> Move {
     if work.is_empty() || site.is_passed() {
         return Move::End;
     }
-    // One more at each look in any case: a guest that no node can take holds nobody up.
-    let room = STARTING.saturating_sub(found.machines.starting).max(1);
-    let ready: Vec<MachineWork> =
-        work.iter().filter(|it| it.turn != Turn::Later).take(room).cloned().collect();
+    let ready = work.iter().filter(|it| it.turn != Turn::Later);
+    let ready: Vec<MachineWork> = ready.take(room(found.machines.starting)).cloned().collect();
     if !ready.is_empty() {
         return Move::Machines(ready);
     }

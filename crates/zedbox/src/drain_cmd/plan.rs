@@ -18,6 +18,7 @@ use super::text::{clean, paragraph, row};
 use super::voice::Voice;
 use crate::Exit;
 use crate::args::{Output, PlanOptions};
+use crate::limits::Limits;
 
 /// Blanks between two columns of the table.
 const GAP: usize = 2;
@@ -36,10 +37,18 @@ pub(crate) async fn run(bus: &Bus, options: &PlanOptions, voice: &Voice) -> anyh
     let kubeconfig = options.kubeconfig.clone();
     let cluster =
         Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| bus.root().join("run/.kube/k3s/k3s.yaml")));
-    let plan = match Box::pin(survey::plan(&cluster, &node)).await {
+    let policy = Limits::read(options.limits.as_deref())?.zedkube.machines();
+    let mut plan = match Box::pin(survey::plan(&cluster, &node, policy)).await {
         Ok(plan) => plan,
         Err(error) => bail!("plan a drain of node {node}: {}; {}", error.line(), error.next_step()),
     };
+    if options.limits.is_none() && !plan.machines.is_empty() {
+        plan.notes.push(format!(
+            "virtual machines that name no policy of their own are taken to have {}; with another machines_policy, give the \
+             limits file: --limits FILE",
+            policy.text()
+        ));
+    }
     match voice.output {
         Output::Json => Voice::json(&Form::from(&plan), false)?,
         Output::Text => Voice::print(&sheet(&plan, voice.columns()))?,

@@ -164,6 +164,7 @@ impl Core for Zedkube {
             Event::NodeActivity(what) => self.care.node_changed(now, self.wanted(), what, &mut out),
             Event::Gate(report) => self.care.gate(now, report, &mut out),
             Event::Tainted(taints) => self.care.tainted(taints, &mut out),
+            Event::Machines(why, next) => self.care.machines_heard((why, next), &mut out),
             Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
             Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),
             Event::Learned(learned) => self.node.learn(*learned),
@@ -198,8 +199,7 @@ impl Core for Zedkube {
             self.advance(now, &mut out);
         }
         self.settle_preflight(now, &mut out);
-        self.care.settle_gate(self.wanted(), self.drain.is_active(), &self.node, &mut out);
-        self.settle_turn(&mut out);
+        self.settle_node(&mut out);
         self.settle_look(now, &mut out);
         self.publish(now, &mut out);
         out

@@ -241,8 +241,16 @@ impl Zedkube {
         self.follow(now, outcome);
     }
 
+    /// Says what is wanted for the node now: its gate, its machines, its turn.
+    pub(super) fn settle_node(&mut self, out: &mut Vec<Effect>) {
+        let (wanted, busy) = (self.wanted(), self.drain.is_active());
+        self.care.settle_gate(wanted, busy, &self.node, out);
+        self.care.settle_machines(wanted, !busy && self.can_drain(), out);
+        self.settle_turn(out);
+    }
+
     /// Tells the keeper of the turn what is wanted now, once that is known.
-    pub(super) fn settle_turn(&mut self, out: &mut Vec<Effect>) {
+    fn settle_turn(&mut self, out: &mut Vec<Effect>) {
         let knows = self.is_member() && self.may_look() && self.care.knows_cordon();
         if !self.node.limits.take_turns || !knows {
             return;

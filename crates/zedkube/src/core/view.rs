@@ -162,6 +162,13 @@ impl Zedkube {
                 format!("removing its own cordon: {}", self.care.trouble()),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
+            Membership::Member if let Some((why, next)) = self.care.machines_trouble() => words(
+                DrainPhase::Idle,
+                format!(
+                    "no drain requested; virtual machines that a drain of this node has asked to move or stopped: {why}"
+                ),
+                next.clone(),
+            ),
             Membership::Member | Membership::Outside if cordoned(self.care.cordon()) => words(
                 DrainPhase::Idle,
                 "no drain requested; the node is cordoned by somebody else",

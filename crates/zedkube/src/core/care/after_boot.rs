@@ -41,6 +41,11 @@ impl AfterBoot {
         self.verdict().is_some_and(Verdict::is_open)
     }
 
+    /// Whether the gate is open, or was since this start.
+    pub(super) fn was_open(&self) -> bool {
+        self.opened || self.is_open()
+    }
+
     /// Whether degraded volumes keep the turn of the node.
     pub(super) fn holds_turn(&self) -> bool {
         self.watching && self.verdict().is_some_and(|it| it.holds_turn)

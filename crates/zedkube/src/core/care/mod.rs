@@ -5,5 +5,6 @@
 
 mod after_boot;
 mod cordon;
+mod machines;
 
 pub(crate) use cordon::{CordonCleanup, Voided, Wanted, cordoned};

@@ -116,7 +116,8 @@ impl History {
             | LogEvent::Tainted(_)
             | LogEvent::TaintAgain(..)
             | LogEvent::GivenBack
-            | LogEvent::LookFailed(_) => {}
+            | LogEvent::LookFailed(_)
+            | LogEvent::Machines(_) => {}
         }
         None
     }

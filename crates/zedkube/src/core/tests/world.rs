@@ -60,6 +60,8 @@ pub(super) struct World {
     pub(super) watching: bool,
     /// The node is watched for taints.
     pub(super) sentry: bool,
+    /// Machines are given back.
+    pub(super) machines: bool,
     /// What was reported of it last: whether it is open.
     pub(super) gate: Option<bool>,
     pub(super) late: Vec<Event>,
@@ -110,6 +112,7 @@ impl World {
             look: None,
             watching: false,
             sentry: false,
+            machines: false,
             gate: None,
             late: Vec::new(),
             reports: 0,
@@ -226,6 +229,11 @@ impl World {
                     assert_ne!(wanted, self.sentry, "watched for taints twice, or not at all");
                     assert!(!wanted || !self.watching && self.task.is_none(), "two watches of the node");
                     self.sentry = wanted;
+                }
+                Effect::Machines(wanted) => {
+                    assert_ne!(wanted, self.machines, "given back twice, or not at all");
+                    assert!(!wanted || self.task.is_none(), "a drain loses its machines");
+                    self.machines = wanted;
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
                 // Nodes take no turns here.
@@ -395,7 +403,7 @@ impl World {
 
     pub(super) fn restart(&mut self, other_boot: bool, order: usize) {
         self.cancel();
-        (self.watching, self.sentry, self.gate) = (false, false, None);
+        (self.watching, self.sentry, self.machines, self.gate) = (false, false, false, None);
         self.late.clear();
         self.progress = None;
         self.candidacy = None;

@@ -1,0 +1,37 @@
+//! Virtual machines that drains of our node have asked or stopped: given back once the node is, and beside it. They hold
+//! nothing up.
+//!
+//! Not here: the calls (`kubenodeop::machines::undo`). Pure: no clock, no I/O, no task.
+
+use crate::core::facts::{Effect, LogEvent};
+
+/// How far that is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct MachinesBack {
+    wanted: bool,
+    /// What is in the way, and what a person can do.
+    trouble: (String, String),
+}
+
+impl MachinesBack {
+    /// It is to be done, or no longer.
+    pub(super) fn settle(&mut self, wanted: bool, out: &mut Vec<Effect>) {
+        if wanted != self.wanted {
+            *self = Self { wanted, ..Self::default() };
+            out.push(Effect::Machines(wanted));
+        }
+    }
+
+    /// Hears what is in the way.
+    pub(super) fn hear(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
+        if self.wanted && self.trouble != trouble {
+            out.push(Effect::Say(LogEvent::Machines(trouble.0.clone())));
+            self.trouble = trouble;
+        }
+    }
+
+    /// What is in the way, and what a person can do; `None` when all is well.
+    pub(crate) fn trouble(&self) -> Option<&(String, String)> {
+        Some(&self.trouble).filter(|(why, _)| !why.is_empty())
+    }
+}
