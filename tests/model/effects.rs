@@ -216,7 +216,9 @@ impl State {
                     let under = self.under();
                     (under.preflight, under.ghost.unfit) = (Some(run), true);
                 }
+                // The model has no virtual machines.
                 Effect::OutageAnswer(_)
+                | Effect::Machines(_)
                 | Effect::Say(_)
                 | Effect::History(_)
                 | Effect::Candidacy(_)

@@ -2,7 +2,7 @@
 //! healthy, or a policy names the volume.
 
 use kubesim::Sim;
-use scenarios::World;
+use scenarios::{Agent, Cluster, World};
 use serde_json::{Value, json};
 use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
 
@@ -10,11 +10,11 @@ pub(crate) const NODE: &str = "edge-node-1";
 const OTHER: &str = "edge-node-2";
 const SPACE: &str = "longhorn-system";
 
-fn put(sim: &Sim, plural: &str, kind: &str, name: &str, rest: Value) {
+fn put(sim: &Sim, plural: &str, kind: &str, name: &str, mut rest: Value) {
     let mut object = json!({
         "apiVersion": "longhorn.io/v1beta2", "kind": kind, "metadata": { "namespace": SPACE, "name": name },
     });
-    object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    object.as_object_mut().unwrap().append(rest.as_object_mut().unwrap());
     sim.apply(&format!("longhorn/{plural}"), object);
 }
 
@@ -173,6 +173,122 @@ async fn d14_a_volume_that_the_limits_name_goes_down_with_the_node_and_is_named(
     };
     world.until("zedkube", "the volume among what was left", named).await;
     assert_eq!(wanted(world.cluster.sim()), (1, None));
+}
+
+#[tokio::test]
+async fn d14_a_rebuild_that_fails_holds_the_node_and_is_shown_with_its_reason() {
+    let mut world = World::new().await;
+    let sim = world.cluster.sim().clone();
+    sim.add_longhorn("always-allow");
+    sim.add_longhorn_volume("shop", "data", "pvc-1", &[NODE]);
+    sim.add_mounting_pod("shop", "player", OTHER, "data");
+    sim.until("longhorn/volumes", |all| all[0]["status"]["robustness"] == "healthy").await;
+    let rebuilds = |how: Value| {
+        sim.edit("longhorn/volumes", SPACE, "pvc-1", |it| {
+            it["metadata"]["annotations"]["kubesim/rebuild"] = how;
+        });
+    };
+    rebuilds("fails".into());
+    waiting(&mut world).await;
+    let failed = |it: Option<&NodeDrainProgress>| {
+        it.is_some_and(|it| it.storage.iter().any(|it| it.reason.contains("failed: node edge-node-")))
+    };
+    let shown = world.until("zedkube", "a rebuild that has failed", failed).await.unwrap();
+    assert!(shown.storage[0].reason.ends_with("scripted failure"), "{shown:?}");
+    assert_eq!(shown.storage[0].volume, "shop/data (pvc-1)");
+    assert_eq!(world.recorded(), []);
+    rebuilds("".into());
+    world.recorded_count(1).await;
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn d14_a_zedkube_that_is_killed_before_it_takes_the_copy_back_leads_to_the_same_end_and_one_ask() {
+    let mut world = World::new().await;
+    let sim = world.cluster.sim().clone();
+    install(&sim, "always-allow");
+    waiting(&mut world).await;
+    sim.until("longhorn/volumes", |_| wanted(&sim).0 == 2).await;
+    world.kill(Agent::Zedkube).await;
+    world.start(Agent::Zedkube);
+    rebuild(&sim, "WO");
+    let percent =
+        |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.storage.iter().any(|it| it.percent == 42));
+    world.until("zedkube", "the percent of the rebuild", percent).await;
+    rebuild(&sim, "RW");
+    world.recorded_count(1).await;
+    world.reboot().await;
+    // Shut, the gate keeps the cordon, and what was asked for with it.
+    std::fs::remove_file(world.bus.path("dev/kmsg")).unwrap();
+    world.start_all();
+    let shut = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.layer == "device-nodes");
+    world.until("zedkube", "a gate that is shut", shut).await;
+    world.kill(Agent::Zedkube).await;
+    assert_eq!(wanted(&sim).0, 2);
+    world.put("dev/kmsg", "");
+    world.start(Agent::Zedkube);
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    assert_eq!(wanted(&sim), (1, None));
+    assert_eq!(sim.faults().count("PATCH", "/volumes/pvc-1"), 2, "asked once, taken back once");
+    world.kill_all().await;
+}
+
+/// Volume pvc-1 is as `robustness` says, and pvc-old was faulted before anything.
+fn robust(sim: &Sim, robustness: &str) {
+    sim.edit("longhorn/volumes", SPACE, "pvc-1", |it| it["status"]["robustness"] = robustness.into());
+    put(sim, "volumes", "Volume", "pvc-old", json!({ "status": { "robustness": "faulted" } }));
+}
+
+fn gate(words: &str) -> impl Fn(Option<&NodeDrainProgress>) -> bool {
+    move |it| it.is_some_and(|it| format!("{it:?}").contains(words))
+}
+
+#[tokio::test]
+async fn r4_u10_after_the_boot_a_faulted_volume_keeps_the_cordon_and_a_degraded_one_the_turn_up_to_its_time()
+{
+    for hold_ms in [3_600_000, 1_000] {
+        let clusters = Cluster::embedded_of_three().await;
+        let sim = clusters[0].sim().clone();
+        install(&sim, "block-if-contains-last-replica");
+        rebuild(&sim, "RW");
+        robust(&sim, "healthy");
+        let mut worlds: Vec<World> = clusters.into_iter().take(2).map(World::on).collect();
+        for world in &mut worlds {
+            world.limits["zedkube"]["gate_degraded_hold_ms"] = hold_ms.into();
+            world.start_all();
+            world.status(DrainStatus::NotRequested).await;
+        }
+        let [first, second] = worlds.as_mut_slice() else { panic!("two") };
+        first.ask_reboot(7);
+        first.recorded_count(1).await;
+        first.reboot().await;
+        robust(&sim, "faulted");
+        first.start_all();
+        let shut = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.layer == "storage-volumes");
+        let seen = first.until("zedkube", "a gate that is shut by a volume", shut).await.unwrap();
+        assert!(seen.reason.contains("volumes are faulted: shop/data (pvc-1)"), "{seen:?}");
+        assert!(!seen.reason.contains("pvc-old"), "{seen:?}");
+        assert!(first.cluster.cordoned().await);
+        second.ask_reboot(7);
+        let waits = |it: Option<&NodeDrainProgress>| {
+            it.is_some_and(|it| it.phase == DrainPhase::WaitingForTurn && it.reason.contains(NODE))
+        };
+        second.until("zedkube", "to wait for its turn", waits).await;
+
+        robust(&sim, "degraded");
+        first.cluster.until_schedulable().await;
+        if hold_ms > 60_000 {
+            first.until("zedkube", "to hold its turn", gate("its turn is held for 3600 s")).await;
+            second.until("zedkube", "to wait for its turn", waits).await;
+            assert!(!second.cluster.cordoned().await);
+            robust(&sim, "healthy");
+        }
+        second.recorded_count(1).await;
+        for world in &mut worlds {
+            world.kill_all().await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
-//! Virtual machines that a drain has asked or stopped: a node gives back its own once it is sound, and the node that leads
-//! starts those of a node that does not come back after a limit, so that none stays down because its node died.
+//! What drains have left behind: a node gives back what its own have asked of virtual machines once it is sound, and for a
+//! node that does not come back the node that leads does it after a limit, so that no machine stays down because its node
+//! died; it takes back the copies that were asked for, too.
 //!
-//! Not here: when that is (`core::care`), the calls (`kubenodeop::machines::undo`). Goal D12.
+//! Not here: when that is (`core::care`), the calls (`kubenodeop`). Goals D12, D14.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,9 +11,10 @@ use agent::{Clock, Outbox};
 use clusterview::leader::Leadership;
 use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::machines::undo;
+use kubenodeop::storage;
 use step::Mono;
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::core::Event;
 
@@ -21,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(600);
 /// The time that reading the nodes may take.
 const READ: Duration = Duration::from_secs(30);
 
-/// Since when nodes are away that a drain stopped machines on.
+/// Since when nodes are away whose drain has left something.
 #[derive(Debug, Default)]
 struct AwayNodes {
     since: BTreeMap<String, Mono>,
@@ -62,7 +64,7 @@ pub(crate) async fn run(
                 Err(error) => error.line(),
             };
             if !why.is_empty() && why != said {
-                warn!(error = why, "cannot look for virtual machines of nodes that are away");
+                warn!(error = why, "cannot look for what drains have left of nodes that are away");
             }
             said = why;
         }
@@ -107,7 +109,8 @@ pub(crate) async fn give_back(
 }
 
 async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNodes) -> Result<(), Error> {
-    let drained: BTreeSet<String> = undo::stopped(cluster).await?.into_iter().map(|(_, node)| node).collect();
+    let mut drained = storage::asked_for(cluster).await?;
+    drained.extend(undo::stopped(cluster).await?.into_iter().map(|(_, node)| node));
     let mut ready = BTreeSet::new();
     if !drained.is_empty() {
         let members = nodes::members(cluster, READ).await?;
@@ -115,7 +118,12 @@ async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNode
     }
     let over = away.over(now, limit, &drained, &ready);
     if !over.is_empty() {
-        undo::start_all(cluster, |node| over.contains(node)).await?;
+        let of = |node: &str| over.contains(node);
+        undo::start_all(cluster, of).await?;
+        let volumes = storage::take_back(cluster, of).await?;
+        if !volumes.is_empty() {
+            info!(nodes = ?over, ?volumes, "want no more copies than before the drains of nodes that are away");
+        }
     }
     Ok(())
 }
@@ -147,12 +155,33 @@ mod tests {
         assert_eq!(away.over(at(220), limit, &both, &one), names(&["n1"]));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_machine_whose_node_died_is_started_again_by_who_leads_after_the_limit() {
+    fn two_nodes() -> Sim {
         let sim = Sim::new(SimConfig::default());
         for node in ["n1", "n2"] {
             sim.add_node(node, node);
         }
+        sim
+    }
+
+    /// n1 dies. What `left` says of what its drain has left is as before until the limit is over.
+    async fn dies(sim: &Sim, left: impl Fn() -> Value) {
+        let before = left();
+        let ready = |it: &Value| it["status"]["conditions"][0]["status"] == "True";
+        sim.until("nodes", |all| all.iter().all(ready)).await;
+        sim.power("n1", false);
+        sim.until("nodes", |all| !all.iter().all(ready)).await;
+        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let (mut away, limit) = (AwayNodes::default(), Duration::from_secs(3600));
+        for secs in [0, 3599, 3600] {
+            assert_eq!(left(), before);
+            let at = Mono::from_start(Duration::from_secs(secs));
+            look(&cluster, at, limit, &mut away).await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_whose_node_died_is_started_again_by_who_leads_after_the_limit() {
+        let sim = two_nodes();
         sim.add_kubevirt("v1.7.3");
         sim.add_machine("shop", "db", "Halted");
         sim.edit("kubevirt/virtualmachines", "shop", "db", |it| {
@@ -164,19 +193,34 @@ mod tests {
                 .to_string()
                 .into();
         });
-        sim.power("n1", false);
-        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
         let strategy =
             || sim.get("kubevirt/virtualmachines", "shop", "db").unwrap()["spec"]["runStrategy"].clone();
-        let not_ready =
-            |it: &Value| it["metadata"]["name"] == "n1" && it["status"]["conditions"][0]["status"] != "True";
-        sim.until("nodes", |all| all.iter().any(not_ready)).await;
-        let (mut away, limit) = (AwayNodes::default(), Duration::from_secs(3600));
-        let at = |secs| Mono::from_start(Duration::from_secs(secs));
-        look(&cluster, at(0), limit, &mut away).await.unwrap();
-        look(&cluster, at(3599), limit, &mut away).await.unwrap();
-        assert_eq!(strategy(), "Halted");
-        look(&cluster, at(3600), limit, &mut away).await.unwrap();
+        dies(&sim, strategy).await;
         assert_eq!(strategy(), "Always");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d14_a_copy_asked_for_by_a_node_that_died_is_taken_back_by_who_leads_after_the_limit() {
+        let sim = two_nodes();
+        sim.add_longhorn("always-allow");
+        let wanted = |name: &str| {
+            let volume = sim.get("longhorn/volumes", "longhorn-system", name).unwrap();
+            json!([
+                volume["spec"]["numberOfReplicas"],
+                volume["metadata"]["annotations"]["pillar-rs/last-copy"]
+            ])
+        };
+        for (name, node) in [("pvc-1", "n1"), ("pvc-2", "n2")] {
+            sim.add_longhorn_volume("shop", name, name, &[node]);
+            sim.edit("longhorn/volumes", "longhorn-system", name, |it| {
+                it["spec"]["numberOfReplicas"] = 2.into();
+                it["metadata"]["annotations"]["pillar-rs/last-copy"] =
+                    json!({ "was": 1, "node": node }).to_string().into();
+            });
+        }
+        let other = wanted("pvc-2");
+        dies(&sim, || wanted("pvc-1")).await;
+        assert_eq!(wanted("pvc-1"), json!([1, null]));
+        assert_eq!(wanted("pvc-2"), other, "its node is not away");
     }
 }

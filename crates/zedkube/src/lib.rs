@@ -108,7 +108,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let newest = follow_lease(&station, cluster.clone(), standing.clone(), sender);
     let (configs, config) = watch::channel(None);
     let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone(), says);
-    let left_behind = duties::keep_until_stop("machines of nodes that are away", &station, || {
+    let left_behind = duties::keep_until_stop("leftovers of nodes that are away", &station, || {
         let (cluster, leading) = (machines.clone(), view.leadership());
         async move {
             left_behind::run(cluster, station.clock, restore, leading).await;

@@ -84,8 +84,8 @@ agent::limits! {
         k3s_update, k3s_update_ms = 1_800_000;
         /// How long the kube container has to take notice of what shows in no version, before the node is looked at.
         k3s_settle, k3s_settle_ms = 60_000;
-        /// How long a node must be away until whoever leads starts the virtual machines again that its drain has stopped;
-        /// 0 for never.
+        /// How long a node must be away until whoever leads starts the virtual machines again that its drain has stopped,
+        /// and takes back the copies of volumes that it asked for; 0 for never.
         machines_restore, machines_restore_ms = 3_600_000;
     }
     others {

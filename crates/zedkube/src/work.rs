@@ -15,6 +15,7 @@ use kubenodeop::machines::undo;
 use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
+use kubenodeop::storage;
 use kubenodeop::{
     Cordon, CordonOwner, Cordoned, DrainOrder, Marks, Outcome, Progress, Refusal, Watched, node,
 };
@@ -412,7 +413,10 @@ impl Work {
         // First, so that a restart in between does it again. A copy too many is no reason to keep the node.
         let copies = self.copies.swap(false, Ordering::Relaxed);
         let taken_back = async {
-            if copies { kubenodeop::storage::take_back(&self.cluster, &name).await } else { Ok(Vec::new()) }
+            if !copies {
+                return Ok(Vec::new());
+            }
+            storage::take_back(&self.cluster, |of| of == name.as_str()).await
         };
         match taken_back.await {
             Ok(volumes) if volumes.is_empty() => {}

@@ -98,7 +98,7 @@ types! {
         desire_state: String,
     }
     /// How a copy is.
-    InstanceStatus { current_state: String, }
+    InstanceStatus { current_state: String, conditions: Vec<Condition>, }
     /// What serves an attached volume.
     Engine { metadata: Meta, spec: EngineSpec, status: EngineStatus, }
     /// Which volume it serves.

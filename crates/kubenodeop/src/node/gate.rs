@@ -227,7 +227,10 @@ impl Gate {
             }
             Fact::Node(node) => {
                 self.service = Some(Ok(()));
-                self.volumes.before.clone_from(&node.volumes);
+                // The record goes with our cordon, and still says what was faulted before.
+                if node.volumes.is_some() {
+                    self.volumes.before.clone_from(&node.volumes);
+                }
                 self.node = Ok(node);
             }
             Fact::Lease(lease) => {

@@ -46,6 +46,7 @@ mod tests {
                 attached: String::new(),
                 elsewhere: vec![],
                 percent: None,
+                failed: String::new(),
                 wanted: 1,
                 healthy: 1,
                 asked: false,

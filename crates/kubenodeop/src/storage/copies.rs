@@ -2,14 +2,17 @@
 //! cordon; and taking that back.
 //!
 //! One more copy is wanted of the volume, with a mark that says of how many and for which node. It is taken back when the
-//! node is uncordoned: the number only where it is still the one that was asked for, as another is somebody else's. The
+//! node is uncordoned, or by whoever leads when it does not come back: the number only where it is still the one that was asked for, as another is somebody else's. The
 //! copy that was made stays until Longhorn or a person removes it: no data is deleted here. Source: goals D14;
 //! spec/vm-storage.md B7 (way D).
+
+use std::collections::BTreeSet;
 
 use kube::api::{GetParams, Patch};
 use kube::core::Request;
 use kubeapi::names::{COPY_ANNOTATION, NodeName, STORAGE_NAMESPACE};
 use kubeapi::nodes::signed;
+use kubeapi::reply::Reply;
 use kubeapi::slim::longhorn::{Volume, path, scope};
 use kubeapi::{Cluster, Error, found};
 use serde::{Deserialize, Serialize};
@@ -56,15 +59,39 @@ pub async fn ask(cluster: &Cluster, node: &NodeName, volume: &str, wanted: u32) 
     patch(cluster, &format!("ask for another copy of volume {volume}"), volume, body).await
 }
 
-/// Takes back what was asked for because of `node`, and says of which volumes.
+/// The volumes with a mark; without Longhorn there are none.
+async fn marked(cluster: &Cluster) -> Result<Vec<(Volume, Mark)>, Error> {
+    let volumes = found(scope("volumes").list_all::<Volume>(cluster).await)?.map(|it| it.items);
+    let with_mark = |it: Volume| Mark::of(&it).map(|mark| (it, mark));
+    Ok(volumes.unwrap_or_default().into_iter().filter_map(with_mark).collect())
+}
+
+/// The nodes because of which copies were asked for that were not taken back.
 ///
 /// # Errors
-/// Those of [`Cluster`]; without Longhorn there is nothing to take back.
-pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<Vec<String>, Error> {
-    let volumes = found(scope("volumes").list_all::<Volume>(cluster).await)?.map(|it| it.items);
+/// Those of [`Cluster`].
+pub async fn asked_for(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
+    match marked(cluster).await {
+        Ok(all) => Ok(all.into_iter().map(|(_, mark)| mark.node).collect()),
+        // Who may not read them has asked for none.
+        Err(error) if matches!(error.reply(), Reply::Permanent { .. }) => {
+            tracing::debug!(error = error.line(), "volumes are not read");
+            Ok(BTreeSet::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes back what was asked for because of the nodes for which `of` holds, and says of which volumes.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<Vec<String>, Error> {
     let mut done = Vec::new();
-    for volume in volumes.unwrap_or_default() {
-        let Some(mark) = Mark::of(&volume).filter(|it| it.node == node.as_str()) else { continue };
+    for (volume, mark) in marked(cluster).await? {
+        if !of(&mark.node) {
+            continue;
+        }
         let name = volume.metadata.name.clone().unwrap_or_default();
         let mut body = json!({
             "metadata": {
@@ -143,13 +170,13 @@ mod tests {
         for (now, expected) in table {
             let answers = vec![mock::list("9", std::slice::from_ref(&now)), mock::object(&json!({}))];
             let (cluster, calls) = mock::cluster(answers);
-            let done = take_back(&cluster, &node()).await.unwrap();
+            let done = take_back(&cluster, |it| it == "n1").await.unwrap();
             assert_eq!(done.len(), usize::from(expected.is_some()), "{now}");
             let writes: Vec<_> = calls.all().into_iter().filter(|it| it.line.starts_with("PATCH")).collect();
             assert_eq!(writes.first().map(|it| it.body.as_str()), expected, "{now}");
         }
         let (cluster, _) =
             mock::cluster(vec![mock::status(404, "the server could not find the requested resource")]);
-        assert_eq!(take_back(&cluster, &node()).await.unwrap(), [""; 0]);
+        assert_eq!(take_back(&cluster, |_| true).await.unwrap(), [""; 0]);
     }
 }

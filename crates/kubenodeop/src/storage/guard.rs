@@ -24,6 +24,8 @@ pub struct Finding {
     pub elsewhere: Vec<String>,
     /// How far a copy elsewhere is rebuilt.
     pub percent: Option<u8>,
+    /// Why a rebuild elsewhere has failed, in Longhorn's words; empty when none has.
+    pub failed: String,
     /// How many copies are wanted.
     pub wanted: u32,
     /// How many are healthy.
@@ -142,7 +144,13 @@ impl Finding {
             }
             Cause::Enough => "no other copy is wanted of it".to_owned(),
         };
-        format!("the last healthy copy is here; {more}")
+        let rebuilds = matches!(cause, Cause::Rebuilding | Cause::Degraded);
+        let failed = if rebuilds && !self.failed.is_empty() {
+            format!("; a rebuild has failed: {}", self.failed)
+        } else {
+            String::new()
+        };
+        format!("the last healthy copy is here; {more}{failed}")
     }
 
     /// What a person can do.
@@ -162,6 +170,9 @@ impl Finding {
                 Cause::NoOtherNode => format!("add a node with storage, {pass}"),
                 Cause::NoPlace(_) => format!("make room or fit tags on another node: {show}, {pass}"),
                 Cause::Detached => format!("start what uses it on any node, {pass}"),
+                Cause::Rebuilding | Cause::Degraded if !self.failed.is_empty() => {
+                    format!("look at the disk and the network of that node: {show}, {pass}")
+                }
                 Cause::Rebuilding | Cause::Degraded | Cause::Migrating => format!("wait: {show}"),
                 Cause::Enough => format!("wait for another copy: {show}, {pass}"),
             },
@@ -196,6 +207,11 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
         Some(engine) => engine.status.replica_mode_map.get(*copy).is_some_and(|mode| mode == "RW"),
         None => !it.spec.healthy_at.is_empty() && it.spec.failed_at.is_empty(),
     };
+    let failed = replicas.iter().filter(|(_, it)| it.spec.node != own).find_map(|(_, it)| {
+        let failed = condition(&it.status.conditions, "RebuildFailed").filter(|it| it.status == "True")?;
+        let why = failed.message.clone().or_else(|| failed.reason.clone()).unwrap_or_default();
+        Some(format!("node {}: {why}", it.spec.node))
+    });
     let (here, others): (Vec<_>, Vec<_>) =
         replicas.into_iter().filter(healthy).partition(|(_, it)| it.spec.node == own);
     let mut behind = Vec::new();
@@ -223,6 +239,7 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
         attached: engine.and(volume).map(|it| it.status.current_node.clone()).unwrap_or_default(),
         elsewhere,
         percent,
+        failed: failed.unwrap_or_default(),
         healthy: u32::try_from(here.len() + others.len()).unwrap_or(u32::MAX),
         wanted: volume.map_or(0, |it| it.spec.number_of_replicas),
         asked: volume.and_then(Mark::of).is_some_and(|it| it.node == own),

@@ -11,7 +11,7 @@ mod guard;
 mod health;
 mod longhorn;
 
-pub use copies::{ask, take_back};
+pub use copies::{ask, asked_for, take_back};
 pub use facts::{Facts, NodeState, Policy};
 pub use guard::{Cause, Finding, VolumeState, judge};
 pub(crate) use health::{follow_troubled, troubled};

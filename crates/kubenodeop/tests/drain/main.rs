@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
 mod leave;
+mod never_ready;
 #[path = "../stage/mod.rs"]
 mod stage;
 mod storage;

@@ -11,6 +11,7 @@ fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
         attached: "n1".to_owned(),
         elsewhere: vec![],
         percent,
+        failed: String::new(),
         wanted: 1,
         healthy: 1,
         asked: false,

@@ -276,3 +276,13 @@ fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_past_i
     gate.judge(at(622));
     assert!(gate.judge(at(628)).is_open(), "never stuck: later is not too late");
 }
+
+#[test]
+fn r4_what_was_faulted_before_shuts_nothing_once_the_record_has_gone_with_the_cordon() {
+    let mut gate = sound(&[]);
+    let volumes = Some(VolumesBefore([("pvc-2".to_owned(), true)].into()));
+    gate.hear(T0, Fact::Node(NodeSeen { volumes, ..NodeSeen::default() }));
+    gate.hear(T0, faulted());
+    gate.hear(T0, Fact::Node(NodeSeen::default()));
+    assert_ne!(gate.judge(at(1)).layer, Some(Layer::Volumes));
+}
