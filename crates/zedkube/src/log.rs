@@ -113,8 +113,8 @@ pub(crate) fn say(said: &LogEvent) {
 
 fn say_machines(why: &str) {
     if why.is_empty() {
-        info!("virtual machines of the last drain are given back");
+        info!("virtual machines of the last drain run again");
     } else {
-        warn!(why, "virtual machines of the last drain are not all given back yet");
+        warn!(why, "virtual machines of the last drain do not all run again yet");
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct World {
     pub(super) watching: bool,
     /// The node is watched for taints.
     pub(super) sentry: bool,
-    /// Machines are given back.
+    /// What a drain did to virtual machines is undone.
     pub(super) machines: bool,
     /// What was reported of it last: whether it is open.
     pub(super) gate: Option<bool>,
@@ -231,7 +231,7 @@ impl World {
                     self.sentry = wanted;
                 }
                 Effect::Machines(wanted) => {
-                    assert_ne!(wanted, self.machines, "given back twice, or not at all");
+                    assert_ne!(wanted, self.machines, "undone twice, or not at all");
                     assert!(!wanted || self.task.is_none(), "a drain loses its machines");
                     self.machines = wanted;
                 }
@@ -295,19 +295,6 @@ impl World {
         self.node = node;
         self.version += 1;
         self.written_in = self.boot;
-    }
-
-    /// A pod comes to the node, whatever its cordon says.
-    pub(super) fn come(&mut self) {
-        self.peopled = true;
-        self.stir();
-    }
-
-    /// Whoever watches the node hears of a change.
-    pub(super) fn stir(&mut self) {
-        if std::mem::take(&mut self.guard) {
-            self.hear(&Event::NodeActivity("a change".into()));
-        }
     }
 
     /// A cordon, or a drain that cordons again, has read the node and written it, but its write is not there yet.

@@ -46,4 +46,17 @@ impl World {
             self.hear(&Event::Gate(Box::new(gate(layer, self.now))));
         }
     }
+
+    /// A pod comes to the node, whatever its cordon says.
+    pub(in crate::core::tests) fn come(&mut self) {
+        self.peopled = true;
+        self.stir();
+    }
+
+    /// Whoever watches the node hears of a change.
+    pub(in crate::core::tests) fn stir(&mut self) {
+        if std::mem::take(&mut self.guard) {
+            self.hear(&Event::NodeActivity("a change".into()));
+        }
+    }
 }
