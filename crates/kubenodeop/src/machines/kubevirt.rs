@@ -11,15 +11,15 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::Resource;
-use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, Patch, PostParams, Preconditions};
 use kube::core::Request;
 use kubeapi::machines::calls::{GROUP, MACHINES, act};
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::nodes::FIELD_MANAGER;
+use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
 use kubeapi::slim::{Meta, PersistentVolume, Pod};
 use kubeapi::watch::{Object, Scope, Update, follow};
-use kubeapi::{Cluster, Error};
+use kubeapi::{Cluster, Error, found};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -63,10 +63,6 @@ fn guests(node: &NodeName) -> Scope {
     }
 }
 
-fn all_of(what: &str, path: String) -> Scope {
-    Scope { what: what.to_owned(), path, fields: None, labels: None }
-}
-
 /// Whether a launcher runs on `node`.
 ///
 /// # Errors
@@ -98,8 +94,9 @@ impl Reader {
     /// # Errors
     /// Those of [`Cluster`].
     pub async fn look(&mut self, cluster: &Cluster) -> Result<View, Error> {
-        let (all, here) = (all_of("migrations of virtual machines", path(MIGRATIONS)), guests(&self.node));
-        let nodes = all_of("nodes", Node::url_path(&(), None));
+        let (all, here) =
+            (Scope::all("migrations of virtual machines", path(MIGRATIONS)), guests(&self.node));
+        let nodes = Scope::all("nodes", Node::url_path(&(), None));
         let pods = launchers(&self.node);
         // Launchers first: an instance that comes to this node is there before its pod runs.
         let pods = pods.list_all::<Value>(cluster).await?.items;
@@ -150,7 +147,7 @@ impl Reader {
             let (Some(namespace), Some(name)) = (namespace, name) else { continue };
             let one = Scope {
                 fields: Some(format!("metadata.name={name}")),
-                ..all_of("virtual machine instances", in_namespace(GUESTS, namespace))
+                ..Scope::all("virtual machine instances", in_namespace(GUESTS, namespace))
             };
             let found = one.list_all::<Value>(cluster).await?.items;
             guests.extend(found.into_iter().filter(|it| facts::launches(pod, it)));
@@ -160,7 +157,8 @@ impl Reader {
 
     async fn read_once(&mut self, cluster: &Cluster, guests: &[Value]) -> Result<(), Error> {
         if self.settings.is_none() {
-            let all = all_of("settings of KubeVirt", path("kubevirts")).list_all::<Value>(cluster).await?;
+            let all =
+                Scope::all("settings of KubeVirt", path("kubevirts")).list_all::<Value>(cluster).await?;
             self.settings = Some(facts::settings(all.items.first().unwrap_or(&Value::Null)));
         }
         if self.volumes.is_none() {
@@ -173,12 +171,8 @@ impl Reader {
             }
             let all = Request::new(Namespace::url_path(&(), None));
             let what = format!("read namespace {name}");
-            let found = cluster.ask::<Value>(&what, all.get(&name, &GetParams::default())).await;
-            let found = match found {
-                Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Value::Null,
-                other => other?,
-            };
-            self.namespaces.insert(name, found);
+            let read = found(cluster.ask::<Value>(&what, all.get(&name, &GetParams::default())).await)?;
+            self.namespaces.insert(name, read.unwrap_or_default());
         }
         Ok(())
     }
@@ -242,11 +236,8 @@ async fn machines(cluster: &Cluster, guests: &[Value]) -> Result<BTreeMap<(Strin
     let read = owned.map(|(namespace, name)| async move {
         let what = format!("read virtual machine {namespace}/{name}");
         let all = Request::new(in_namespace(MACHINES, &namespace));
-        match cluster.ask::<Value>(&what, all.get(&name, &GetParams::default())).await {
-            Ok(machine) => Ok(Some(((namespace, name), machine))),
-            Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let machine = found(cluster.ask::<Value>(&what, all.get(&name, &GetParams::default())).await)?;
+        Ok::<_, Error>(machine.map(|it| ((namespace, name), it)))
     });
     let read: Vec<_> = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).try_collect().await?;
     Ok(read.into_iter().flatten().collect())
@@ -266,7 +257,7 @@ impl Object for Touched {
 
 /// Ends its wait whenever a machine of `node`, a launcher there or a migration anywhere has changed.
 pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, ()> {
-    let all = all_of("migrations of virtual machines", path(MIGRATIONS));
+    let all = Scope::all("migrations of virtual machines", path(MIGRATIONS));
     let changed = |scope: Scope, seed: u64| {
         follow::<Touched>(cluster.clone(), scope, seed).filter_map(|heard| {
             // Trouble with reading is found by the look itself.
@@ -304,9 +295,8 @@ pub(crate) async fn mark(cluster: &Cluster, guest: &PodRef, asked: Option<&Asked
     let written = asked.map(serde_json::to_string).transpose();
     let written = written.map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
     let body = json!({ "metadata": { "uid": guest.uid.as_str(), "annotations": { ASKED: written } } });
-    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let all = Request::new(in_namespace(GUESTS, &guest.namespace));
-    cluster.order(&what, all.patch(&guest.name, &how, &Patch::Merge(body))).await
+    cluster.order(&what, all.patch(&guest.name, &signed(), &Patch::Merge(body))).await
 }
 
 /// Removes the mark by which KubeVirt makes one migration after the other, if it is for our node: by its subresource, or
@@ -334,9 +324,8 @@ pub(crate) async fn clear(
         { "op": "test", "path": "/status/evacuationNodeName", "value": node.as_str() },
         { "op": "remove", "path": "/status/evacuationNodeName" },
     ]);
-    let how = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let all = Request::new(in_namespace(GUESTS, &guest.namespace));
-    let request = all.patch(&guest.name, &how, &Patch::Merge(tested)).map(|mut it| {
+    let request = all.patch(&guest.name, &signed(), &Patch::Merge(tested)).map(|mut it| {
         it.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
         it
     });

@@ -12,7 +12,7 @@ use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, room, starts};
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::reply::{Class, RefusedBy, Reply};
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error};
+use kubeapi::{Cluster, Error, found};
 use serde_json::Value;
 
 use super::kubevirt::{clear, delete, mark};
@@ -63,11 +63,9 @@ pub fn takes_back(it: &AskedOne) -> Vec<Undo> {
 
 async fn listed(cluster: &Cluster, kind: &str, labels: Option<String>) -> Result<Vec<Value>, Error> {
     let path = format!("{GROUP}/{kind}");
-    let scope = Scope { what: kind.to_owned(), path, fields: None, labels };
-    match scope.list_all::<Value>(cluster).await {
-        Ok(list) => Ok(list.items),
-        // There is no KubeVirt.
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(Vec::new()),
+    let scope = Scope { labels, ..Scope::all(kind, path) };
+    match found(scope.list_all::<Value>(cluster).await) {
+        Ok(list) => Ok(list.map(|it| it.items).unwrap_or_default()),
         // Who may read nothing of it is refused also where it is not installed. Anybody may ask which groups there are.
         Err(error) if is_refused(&error) && !is_installed(cluster).await? => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -78,9 +76,8 @@ async fn is_installed(cluster: &Cluster) -> Result<bool, Error> {
     let (group, _) = GROUP.rsplit_once('/').unwrap_or((GROUP, ""));
     let all = Request::new("/apis".to_owned());
     let name = group.trim_start_matches("/apis/");
-    match cluster.ask::<Value>("look for KubeVirt", all.get(name, &GetParams::default())).await {
-        Ok(_) => Ok(true),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(false),
+    match found(cluster.ask::<Value>("look for KubeVirt", all.get(name, &GetParams::default())).await) {
+        Ok(group) => Ok(group.is_some()),
         // Not even that may be asked: it is taken to be there.
         Err(error) if is_refused(&error) => Ok(true),
         Err(error) => Err(error),
@@ -132,8 +129,8 @@ pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<(), Error> 
                 Undo::Forget => mark(cluster, &one.guest, None).await,
             };
             match done {
-                Err(error) if matches!(error.reply(), Reply::NotFound { .. } | Reply::UidChanged) => {}
-                other => other?,
+                Err(error) if error.reply() == Reply::UidChanged => {}
+                other => drop(found(other)?),
             }
         }
     }
@@ -146,11 +143,11 @@ pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<(), Error> 
 /// # Errors
 /// Those of [`Cluster`].
 pub async fn stopped(cluster: &Cluster) -> Result<Vec<(MachineWork, String)>, Error> {
-    Ok(found(cluster).await?.0)
+    Ok(stopped_and_starting(cluster).await?.0)
 }
 
 /// These, and how many guests of the cluster are on their way up.
-async fn found(cluster: &Cluster) -> Result<(Vec<(MachineWork, String)>, usize), Error> {
+async fn stopped_and_starting(cluster: &Cluster) -> Result<(Vec<(MachineWork, String)>, usize), Error> {
     let label = DRAIN.label.map(|it| format!("{it}=true"));
     let machines = listed(cluster, MACHINES, label).await?;
     if machines.is_empty() {
@@ -183,7 +180,7 @@ pub async fn give_back(cluster: &Cluster, node: &NodeName) -> Result<usize, Erro
 /// # Errors
 /// The first that occurred, once as many as may were started.
 pub async fn start_again(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
-    let (all, starting) = found(cluster).await?;
+    let (all, starting) = stopped_and_starting(cluster).await?;
     let (mut room, mut later, mut failed) = (room(starting), 0, None);
     for (work, node) in all.into_iter().filter(|(_, node)| of(node)) {
         if work.turn == Turn::Later || room == 0 {

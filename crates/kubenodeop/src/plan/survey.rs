@@ -21,12 +21,11 @@ use crate::plan::scheduling::{needs, peer};
 use crate::plan::tier::is_machine;
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::{calls::pods, calls::volumes, node, storage};
-use kubeapi::Cluster;
-use kubeapi::Error;
 use kubeapi::names::NodeName;
-use kubeapi::reply::{Answer, Reply};
+use kubeapi::reply::Answer;
 use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget};
 use kubeapi::watch::Scope;
+use kubeapi::{Cluster, Error, found};
 
 /// What a drain of `node` would do and what it would meet; `machines` is what becomes of virtual machines that name no
 /// policy of their own. Only reads.
@@ -127,11 +126,7 @@ async fn machines(
     if !pods.iter().filter(here).any(launches) {
         return Ok(None);
     }
-    match Reader::new(node.clone(), policy).look(cluster).await {
-        Ok(view) => Ok(Some(view)),
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    found(Reader::new(node.clone(), policy).look(cluster).await)
 }
 
 fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {

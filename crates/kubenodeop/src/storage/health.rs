@@ -8,10 +8,9 @@ use std::hash::BuildHasher;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use kubeapi::pace::Pace;
-use kubeapi::reply::Reply;
 use kubeapi::slim::longhorn::{Volume, scope};
 use kubeapi::watch::{Update, follow};
-use kubeapi::{Cluster, Error};
+use kubeapi::{Cluster, Error, found};
 use tokio::time::sleep;
 
 use super::longhorn::put;
@@ -26,15 +25,10 @@ pub(crate) async fn troubled(cluster: &Cluster) -> Result<VolumesSeen, Error> {
 }
 
 async fn volumes(cluster: &Cluster) -> Result<Option<BTreeMap<String, Volume>>, Error> {
-    match scope("volumes").list_all::<Volume>(cluster).await {
-        Ok(list) => {
-            let mut all = BTreeMap::new();
-            put(&mut all, Update::Listed(list.items), |it: &Volume| &it.metadata);
-            Ok(Some(all))
-        }
-        Err(error) if matches!(error.reply(), Reply::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let Some(list) = found(scope("volumes").list_all::<Volume>(cluster).await)? else { return Ok(None) };
+    let mut all = BTreeMap::new();
+    put(&mut all, Update::Listed(list.items), |it: &Volume| &it.metadata);
+    Ok(Some(all))
 }
 
 fn seen<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
