@@ -129,15 +129,15 @@ impl Candidate {
     /// published with the same right.
     fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let nobody = ElectionState { clear: true, ..ElectionState::default() };
-        let stand = self.election.as_ref().map_or(nobody, |it| it.stand().clone());
+        let state = self.election.as_ref().map_or(nobody, |it| it.state().clone());
         let takes_part = self.election.is_some() && self.wanted(now) == Some(true);
-        let runs = takes_part && stand.answers;
-        let leadership = Leadership { until: stand.leads };
+        let runs = takes_part && state.answers;
+        let leadership = Leadership { until: state.leads };
         let info = KubeLeaderElectInfo {
             in_leader_election: takes_part,
             is_stats_leader: leadership.holds(now),
             election_running: runs,
-            leader_identity: if runs { stand.leader } else { String::new() },
+            leader_identity: if runs { state.leader } else { String::new() },
             latest_change: GoTime::ZERO,
         };
         let before = self.told.as_ref();
@@ -147,10 +147,10 @@ impl Candidate {
         if before.is_none_or(|it| it.1 != info) {
             out.push(Effect::Publish(info.clone()));
         }
-        if before.is_none_or(|it| it.2 != stand.clear) {
-            out.push(Effect::Clear(stand.clear));
+        if before.is_none_or(|it| it.2 != state.clear) {
+            out.push(Effect::Clear(state.clear));
         }
-        self.told = Some((leadership, info, stand.clear));
+        self.told = Some((leadership, info, state.clear));
     }
 
     fn elect(&mut self, now: Mono, event: lease::Event, calls: &mut Vec<Effect>) {

@@ -177,7 +177,7 @@ impl Election {
     }
 
     /// Where we are, as was said last.
-    pub fn stand(&self) -> &ElectionState {
+    pub fn state(&self) -> &ElectionState {
         &self.said
     }
 

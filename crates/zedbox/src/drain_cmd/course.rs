@@ -104,19 +104,19 @@ impl Course {
     fn end_of_any(&mut self, seen: &DrainView) -> Option<End> {
         // Between two files of zedkube nothing ends.
         let settled = seen.settled();
-        match seen.stand_of_drain() {
+        match seen.drain_state() {
             DrainState::UnderWay | DrainState::Blocked => {
                 self.under_way = true;
                 None
             }
-            stand @ (DrainState::Complete
+            state @ (DrainState::Complete
             | DrainState::Skipped
             | DrainState::Forced
             | DrainState::Unproved
             | DrainState::Failed)
                 if settled =>
             {
-                Some(End { exit: stand.exit(), words: outcome(seen, stand) })
+                Some(End { exit: state.exit(), words: outcome(seen, state) })
             }
             DrainState::Idle if settled && self.under_way && seen.requests.is_empty() => Some(withdrawn()),
             DrainState::Unknown
@@ -134,8 +134,8 @@ fn end_of_own(seen: &DrainView, id: RequestId) -> Option<End> {
     if seen.requests.get(OPERATOR).is_none_or(|it| it.requested_at != id.at) {
         return Some(withdrawn());
     }
-    let stand = seen.stand_of(id);
-    let ways = match stand {
+    let state = seen.state_of(id);
+    let ways = match state {
         DrainState::Unknown
         | DrainState::Idle
         | DrainState::UnderWay
@@ -148,7 +148,7 @@ fn end_of_own(seen: &DrainView, id: RequestId) -> Option<End> {
         }
         DrainState::Failed => "`zedbox drain request` asks again, `zedbox drain cancel` gives up",
     };
-    Some(End { exit: stand.exit(), words: format!("{}; {ways}", outcome(seen, stand)) })
+    Some(End { exit: state.exit(), words: format!("{}; {ways}", outcome(seen, state)) })
 }
 
 fn withdrawn() -> End {
@@ -156,10 +156,10 @@ fn withdrawn() -> End {
 }
 
 /// How a drain ended, in words that claim no more than is known.
-fn outcome(seen: &DrainView, stand: DrainState) -> String {
+fn outcome(seen: &DrainView, state: DrainState) -> String {
     let reason = seen.agreed().map(|it| it.reason.as_str()).unwrap_or_default();
     let or = |other: &str| if reason.is_empty() { other.to_owned() } else { reason.to_owned() };
-    match stand {
+    match state {
         DrainState::Complete if foreign(seen) => {
             format!("complete: {}; the cordon is not ours: somebody else set it", or("drained"))
         }
@@ -220,7 +220,7 @@ fn line(seen: &DrainView) -> String {
         }
         // What is over says it in its last words.
         let reason = beyond_counts(progress);
-        if matches!(seen.stand(), DrainState::UnderWay | DrainState::Blocked) && !reason.is_empty() {
+        if matches!(seen.state(), DrainState::UnderWay | DrainState::Blocked) && !reason.is_empty() {
             line = format!("{line}; {reason}");
         }
     }

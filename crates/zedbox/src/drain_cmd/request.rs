@@ -197,7 +197,7 @@ fn refuse_second(
 ) -> anyhow::Result<()> {
     let path = file.display();
     if let Some(standing) = own.get(GLOBAL) {
-        if seen.stand_of(standing.id()) == DrainState::Failed {
+        if seen.state_of(standing.id()) == DrainState::Failed {
             return Ok(());
         }
         let words = request_words(standing, standing.requested_at, now);

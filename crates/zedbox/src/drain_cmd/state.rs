@@ -80,18 +80,18 @@ impl DrainView {
     }
 
     /// Where the drain of this node stands, and what is wanted of it.
-    pub(super) fn stand(&self) -> DrainState {
-        let stand = self.stand_of_drain();
+    pub(super) fn state(&self) -> DrainState {
+        let state = self.drain_state();
         let open = matches!(
-            stand,
+            state,
             DrainState::Unknown | DrainState::Idle | DrainState::UnderWay | DrainState::Complete
         );
         // What waits until a file can be written, or for the last look, is in none of the others.
-        if open && (self.is_held() || self.last_look.is_some()) { DrainState::Blocked } else { stand }
+        if open && (self.is_held() || self.last_look.is_some()) { DrainState::Blocked } else { state }
     }
 
     /// The same for the drain alone, which ends whatever else waits for a file.
-    pub(super) fn stand_of_drain(&self) -> DrainState {
+    pub(super) fn drain_state(&self) -> DrainState {
         let Some(status) = self.drain_status() else { return DrainState::Unknown };
         let forced = self.agreed().is_some_and(|it| it.phase == DrainPhase::Forced);
         match status {
@@ -147,9 +147,9 @@ impl DrainView {
 
     /// Where the drain for one request stands, by the answers to that request alone: another requester's COMPLETE
     /// is none of its business.
-    pub(super) fn stand_of(&self, id: RequestId) -> DrainState {
+    pub(super) fn state_of(&self, id: RequestId) -> DrainState {
         let answer = self.progress.as_ref().and_then(|it| it.answer(id));
-        answer.and_then(DrainState::answered).unwrap_or(match self.stand() {
+        answer.and_then(DrainState::answered).unwrap_or(match self.state() {
             DrainState::Blocked => DrainState::Blocked,
             DrainState::Unknown
             | DrainState::Idle
@@ -199,9 +199,9 @@ mod tests {
             (255, Exit::Unknown),
         ];
         for (status, exit) in table {
-            assert_eq!(seen(status).stand().exit(), exit, "{status}");
+            assert_eq!(seen(status).state().exit(), exit, "{status}");
         }
-        assert_eq!(DrainView::default().stand().exit(), Exit::Unknown);
+        assert_eq!(DrainView::default().state().exit(), Exit::Unknown);
     }
 
     #[test]
@@ -211,10 +211,10 @@ mod tests {
             NodeDrainProgress { status: DrainStatus::Cordoned, ..NodeDrainProgress::default() };
         progress.counts.blocked = 1;
         held.progress = Some(progress);
-        assert_eq!(held.stand(), DrainState::Blocked);
+        assert_eq!(held.state(), DrainState::Blocked);
         // What was told before the status changed says nothing about now.
         held.status = seen(8).status;
-        assert_eq!(held.stand(), DrainState::Failed);
+        assert_eq!(held.state(), DrainState::Failed);
     }
 
     #[test]
@@ -235,12 +235,12 @@ mod tests {
             ("the API was not reachable", false, Exit::Skipped),
             ("forced", true, Exit::Forced),
         ] {
-            assert_eq!(complete(skip, forced).stand().exit(), exit, "{skip}");
+            assert_eq!(complete(skip, forced).state().exit(), exit, "{skip}");
         }
         // After a restart of zedkube its answers are the record; before, the run itself says why.
         let mut skipped = complete("", false);
         skipped.progress.as_mut().unwrap().skip = "the API was not reachable".to_owned();
-        assert_eq!(skipped.stand(), DrainState::Skipped);
+        assert_eq!(skipped.state(), DrainState::Skipped);
         // Of a status that a person holds up nothing is believed.
         for status in [1, 6, 8, 9] {
             let mut held = seen(status);
@@ -249,7 +249,7 @@ mod tests {
                 phase: DrainPhase::Forced,
                 ..NodeDrainProgress::default()
             });
-            assert_eq!(held.stand(), DrainState::Forced, "{status}");
+            assert_eq!(held.state(), DrainState::Forced, "{status}");
         }
     }
 
@@ -276,14 +276,14 @@ mod tests {
             answer(Requester::DeviceOp, new, ""),
         ];
         told.progress = Some(progress.clone());
-        assert_eq!(told.stand(), DrainState::Complete);
+        assert_eq!(told.state(), DrainState::Complete);
         // The other way round nothing is proved, nor where the one at hand has no answer.
         progress.answers[1].skip = "no quorum".to_owned();
         told.progress = Some(progress.clone());
-        assert_eq!(told.stand(), DrainState::Skipped);
+        assert_eq!(told.state(), DrainState::Skipped);
         progress.answers.pop();
         told.progress = Some(progress);
-        assert_eq!(told.stand(), DrainState::Skipped);
+        assert_eq!(told.state(), DrainState::Skipped);
     }
 
     #[test]
@@ -292,9 +292,9 @@ mod tests {
             let mut told = seen(status);
             let op = DeviceOpPending { state: PendingState::Commanded, ..DeviceOpPending::default() };
             told.pending.insert("reboot".to_owned(), op.clone());
-            assert_eq!(told.stand(), DrainState::Idle, "{status}");
+            assert_eq!(told.state(), DrainState::Idle, "{status}");
             told.pending.insert("reboot".to_owned(), DeviceOpPending { state: PendingState::Pending, ..op });
-            assert_eq!(told.stand(), DrainState::UnderWay, "{status}");
+            assert_eq!(told.state(), DrainState::UnderWay, "{status}");
         }
     }
 
@@ -302,7 +302,7 @@ mod tests {
     fn a_request_that_nobody_has_taken_is_under_way() {
         let mut asked = seen(2);
         asked.requests.insert("zedbox", NodeDrainRequest::default());
-        assert_eq!(asked.stand(), DrainState::UnderWay);
+        assert_eq!(asked.state(), DrainState::UnderWay);
     }
 
     #[test]
@@ -321,14 +321,14 @@ mod tests {
             answers,
             ..NodeDrainProgress::default()
         });
-        assert_eq!(told.stand_of(mine), DrainState::UnderWay);
-        for (status, stand) in [
+        assert_eq!(told.state_of(mine), DrainState::UnderWay);
+        for (status, state) in [
             (DrainStatus::Cordoned, DrainState::UnderWay),
             (DrainStatus::FailedDrain, DrainState::Failed),
             (DrainStatus::Complete, DrainState::Complete),
         ] {
             told.progress.as_mut().unwrap().answers.push(answer(Requester::Operator, status));
-            assert_eq!(told.stand_of(mine), stand, "{status:?}");
+            assert_eq!(told.state_of(mine), state, "{status:?}");
             told.progress.as_mut().unwrap().answers.pop();
         }
     }

@@ -43,7 +43,7 @@ pub(super) async fn run(
     for line in warnings(bus, &seen) {
         Voice::warn(&line);
     }
-    Ok(seen.stand().exit())
+    Ok(seen.state().exit())
 }
 
 /// What cannot be used, with the next step, for standard error; all that this user may not read is one line.
@@ -74,12 +74,12 @@ pub(super) fn warnings(bus: &Bus, seen: &DrainView) -> Vec<String> {
 
 /// The whole sheet: the state in one line, then rows, the next step last but one.
 pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
-    let stand = seen.stand();
+    let state = seen.state();
     let headline = headline(seen, now);
-    let mut out = Sheet::new(&paragraph("", &headline, columns), colour(stand));
+    let mut out = Sheet::new(&paragraph("", &headline, columns), colour(state));
     let mut add = |weight: Weight, label: &str, text: &str| out.add(weight, &row(label, text, columns));
     if let Some(progress) = seen.agreed() {
-        let rows = progress_rows(progress, stand, now);
+        let rows = progress_rows(progress, state, now);
         // A reason that the first line gives already is not given twice.
         for (weight, label, text) in
             rows.iter().filter(|(_, label, text)| *label != "reason" || !headline.contains(text))
@@ -133,8 +133,8 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     out
 }
 
-const fn colour(stand: DrainState) -> Option<&'static str> {
-    match stand {
+const fn colour(state: DrainState) -> Option<&'static str> {
+    match state {
         DrainState::Unknown | DrainState::Idle => None,
         DrainState::UnderWay => Some("36"),
         DrainState::Blocked | DrainState::Unproved => Some("33"),

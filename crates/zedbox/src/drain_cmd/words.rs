@@ -87,7 +87,7 @@ pub(super) fn leave_words(leave: &NodeLeave, now: GoTime) -> String {
 
 pub(super) fn progress_rows(
     progress: &NodeDrainProgress,
-    stand: DrainState,
+    state: DrainState,
     now: GoTime,
 ) -> Vec<(Weight, &'static str, String)> {
     let mut rows = Vec::new();
@@ -107,7 +107,7 @@ pub(super) fn progress_rows(
             rows.push((weight, label, moment(at, now)));
         }
     }
-    if matches!(stand, DrainState::UnderWay | DrainState::Blocked)
+    if matches!(state, DrainState::UnderWay | DrainState::Blocked)
         && progress.estimate.is_zero()
         && counts.total > 0
     {
@@ -241,7 +241,7 @@ pub(super) fn next_step(seen: &DrainView) -> String {
         Some(pending) => &pending.next_step,
         None => recorded,
     };
-    if !seen.live.is_dead() || matches!(seen.stand(), DrainState::Idle | DrainState::Complete) {
+    if !seen.live.is_dead() || matches!(seen.state(), DrainState::Idle | DrainState::Complete) {
         return recorded.to_owned();
     }
     let start = "start zedkube: no drain continues without it";
@@ -291,7 +291,7 @@ fn meaning(status: DrainStatus) -> &'static str {
 /// What is going on, in words.
 pub(super) fn phase_words(seen: &DrainView) -> String {
     let status = seen.drain_status().unwrap_or_default();
-    let said = match seen.stand() {
+    let said = match seen.state() {
         DrainState::Skipped => "NOT DRAINED: the drain was skipped",
         DrainState::Forced => "NOT DRAINED: a person forced this status",
         DrainState::Blocked if status == DrainStatus::NotRequested && seen.is_held() => {

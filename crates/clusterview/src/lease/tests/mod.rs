@@ -50,7 +50,7 @@ impl Bench {
         bench.read(Some(held(5, "")));
         bench.later(secs(3));
         bench.wrote(Wrote::Done(held(6, "us")));
-        assert_eq!(bench.stand().leads, Some(T0 + secs(180)));
+        assert_eq!(bench.state().leads, Some(T0 + secs(180)));
         bench
     }
 
@@ -92,8 +92,8 @@ impl Bench {
         self.hear(Event::Wrote(id, wrote));
     }
 
-    fn stand(&self) -> ElectionState {
-        self.election.stand().clone()
+    fn state(&self) -> ElectionState {
+        self.election.state().clone()
     }
 
     fn said(&self) -> Vec<LogEvent> {
@@ -128,7 +128,7 @@ fn a_lease_that_is_not_there_is_made_and_one_that_nobody_holds_is_taken() {
     bench.wrote(Wrote::Done(held(6, "us")));
     assert_eq!(bench.said(), [LogEvent::Leads]);
     assert_eq!(
-        bench.stand(),
+        bench.state(),
         ElectionState { leads: Some(T0 + secs(180)), leader: "us".to_owned(), answers: true, clear: false }
     );
 }
@@ -138,7 +138,7 @@ fn l3_a_holder_is_left_alone_for_as_long_as_we_have_seen_it_and_any_write_begins
     let mut bench = Bench::new();
     bench.read(Some(held(5, "them")));
     let mut seen = bench.now;
-    assert_eq!(bench.stand().leader, "them");
+    assert_eq!(bench.state().leader, "them");
     let mut looks = 0;
     loop {
         let waited = bench.wait();
@@ -165,7 +165,7 @@ fn a_holder_renews_without_another_look_and_leads_from_the_start_of_its_write() 
     assert_eq!(on.version(), "6");
     bench.later(secs(9));
     bench.wrote(Wrote::Done(held(7, "us")));
-    assert_eq!(bench.stand().leads, Some(started + secs(180)));
+    assert_eq!(bench.state().leads, Some(started + secs(180)));
     assert_eq!(bench.said(), []);
 }
 
@@ -189,7 +189,7 @@ fn l2_a_holder_that_cannot_renew_leads_no_longer_at_the_renew_deadline_whatever_
     }
     assert!(bench.now >= deadline && bench.now <= deadline + secs(10));
     assert!(!bench.election.leads(deadline), "it is not for the next event to say");
-    assert_eq!(bench.stand().leads, None);
+    assert_eq!(bench.state().leads, None);
 }
 
 #[test]
@@ -199,10 +199,10 @@ fn whoever_stood_still_looks_at_the_clock_before_anything_else() {
     // The answer to a renewal lay there while the process stood still.
     bench.later(secs(200));
     bench.wrote(Wrote::Done(held(7, "us")));
-    assert_eq!(bench.stand().leads, None);
+    assert_eq!(bench.state().leads, None);
     assert!(bench.reading().is_some(), "what was read before is not relied upon");
     bench.read(Some(held(9, "them")));
-    assert_eq!(bench.stand().leader, "them");
+    assert_eq!(bench.state().leader, "them");
     assert_eq!(bench.writing(), None);
 }
 
@@ -212,21 +212,21 @@ fn a_conflict_is_looked_at_at_once_and_only_another_holder_ends_the_lead() {
     bench.wait();
     bench.wrote(Wrote::Outdated);
     bench.read(Some(held(7, "us")));
-    assert!(bench.stand().leads.is_some() && bench.writing().is_some());
+    assert!(bench.state().leads.is_some() && bench.writing().is_some());
     bench.wrote(Wrote::Outdated);
     // The second time in a row there is a pause.
     assert_eq!(bench.reading(), None);
     assert!(bench.wait() >= secs(15));
     bench.read(Some(held(9, "them")));
     assert_eq!(bench.said(), [LogEvent::Lost("somebody else holds the lease")]);
-    assert_eq!(bench.stand().leads, None);
+    assert_eq!(bench.state().leads, None);
 }
 
 #[test]
 fn a_record_of_ours_is_taken_up_again_after_a_restart() {
     let mut bench = Bench::new();
     bench.read(Some(held(5, "us")));
-    assert_eq!(bench.stand().leads, None, "reading is no right to lead");
+    assert_eq!(bench.state().leads, None, "reading is no right to lead");
     bench.wrote(Wrote::Done(held(6, "us")));
     assert_eq!(bench.said(), [LogEvent::Leads]);
 }
@@ -235,17 +235,17 @@ fn a_record_of_ours_is_taken_up_again_after_a_restart() {
 fn l5_whoever_leaves_leads_no_longer_at_once_and_gives_the_lease_back() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
-    assert_eq!((bench.stand().leads, bench.stand().clear), (None, false));
+    assert_eq!((bench.state().leads, bench.state().clear), (None, false));
     let Some((_, LeaseWrite::Release { on })) = bench.writing() else { panic!("{:?}", bench.last) };
     assert_eq!(on.version(), "6");
     bench.wrote(Wrote::Done(held(7, "")));
     assert_eq!(bench.said(), [LogEvent::Released]);
-    assert!(bench.stand().clear);
+    assert!(bench.state().clear);
     bench.hear(Event::Tick);
     assert_eq!((bench.reading(), bench.writing()), (None, None));
     // And is a candidate again.
     bench.hear(Event::Wanted(true));
-    assert!(bench.reading().is_some() && !bench.stand().clear);
+    assert!(bench.reading().is_some() && !bench.state().clear);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
         bench.wait();
         let id = bench.writing().unwrap().0;
         bench.hear(Event::Wanted(false));
-        assert!(!bench.stand().clear);
+        assert!(!bench.state().clear);
         bench.hear(Event::Wrote(id, end.clone()));
         if end == unknown() {
             assert!(bench.wait() < secs(2), "whoever leaves is waited for");
@@ -268,7 +268,7 @@ fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
         };
         assert_eq!(on.version(), "7");
         bench.wrote(Wrote::Done(held(8, "")));
-        assert!(bench.stand().clear);
+        assert!(bench.state().clear);
     }
 }
 
@@ -276,13 +276,13 @@ fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
 fn what_an_earlier_run_left_is_given_back_by_one_that_does_not_stand() {
     let mut bench = Bench::wanted(false);
     bench.read(Some(held(5, "us")));
-    assert!(!bench.stand().clear);
+    assert!(!bench.state().clear);
     bench.wrote(Wrote::Done(held(6, "")));
-    assert!(bench.stand().clear);
+    assert!(bench.state().clear);
     let mut other = Bench::wanted(false);
     other.read(Some(held(5, "them")));
-    assert_eq!((other.writing(), other.stand().clear), (None, true));
-    assert_eq!(other.stand().leader, "them");
+    assert_eq!((other.writing(), other.state().clear), (None, true));
+    assert_eq!(other.state().leader, "them");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_lease_that_cannot_be_given_back_is_let_run_out() {
         }
         assert!(bench.now.since(began) <= secs(300));
     }
-    assert!(bench.stand().clear);
+    assert!(bench.state().clear);
     bench.hear(Event::Tick);
     assert_eq!((bench.reading(), bench.writing()), (None, None));
 }
@@ -314,12 +314,12 @@ fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
     assert_eq!(bench.said(), [LogEvent::Silent("no kubeconfig".to_owned())]);
     bench.wait();
     trouble(&mut bench, "no kubeconfig");
-    assert_eq!((bench.said(), bench.stand().answers), (vec![], false));
+    assert_eq!((bench.said(), bench.state().answers), (vec![], false));
     bench.wait();
     bench.read(Some(held(5, "them")));
     let heard = bench.now;
-    assert_eq!((bench.said(), bench.stand().answers), (vec![LogEvent::Answers], true));
-    while bench.stand().answers {
+    assert_eq!((bench.said(), bench.state().answers), (vec![LogEvent::Answers], true));
+    while bench.state().answers {
         bench.wait();
         if bench.reading().is_some() {
             trouble(&mut bench, "refused");
@@ -334,13 +334,13 @@ fn whoever_stands_no_longer_does_not_miss_the_answers_that_nobody_asks_for() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
     bench.wrote(Wrote::Done(held(7, "")));
-    while bench.stand().answers {
+    while bench.state().answers {
         bench.wait();
         assert_eq!(bench.said(), vec![]);
     }
     bench.hear(Event::Wanted(true));
     bench.read(None);
-    assert_eq!((bench.said(), bench.stand().answers), (vec![LogEvent::Answers], true));
+    assert_eq!((bench.said(), bench.state().answers), (vec![LogEvent::Answers], true));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn the_answer_to_another_call_is_not_listened_to() {
     let id = bench.reading().unwrap();
     bench.hear(Event::Read(id + 1, Ok(None)));
     bench.hear(Event::Wrote(id, Wrote::Done(held(6, "us"))));
-    assert_eq!((bench.writing(), bench.stand().leads), (None, None));
+    assert_eq!((bench.writing(), bench.state().leads), (None, None));
 }
 
 #[test]
@@ -360,5 +360,5 @@ fn the_lead_is_over_before_the_lease_is_whatever_the_settings_say() {
     bench.hear(Event::Wanted(true));
     bench.read(None);
     bench.wrote(Wrote::Done(held(1, "us")));
-    assert_eq!(bench.stand().leads, Some(T0 + secs(80)));
+    assert_eq!(bench.state().leads, Some(T0 + secs(80)));
 }
