@@ -13,6 +13,7 @@ use crate::changes::watched::Watched;
 use crate::machines::rules::MachineState;
 use crate::plan::tier::Tier;
 use kubeapi::names::{PodRef, PodUid};
+use kubeapi::reply::{RefusedBy, Reply};
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -294,6 +295,27 @@ step::named! {
 }
 
 impl BlockCode {
+    /// What a refusal means; trouble of the API where nothing was refused.
+    pub(crate) const fn of(refusal: &Reply) -> Self {
+        match refusal {
+            Reply::Budget { .. } => Self::Budget,
+            Reply::ManyBudgets { .. } => Self::ManyBudgets,
+            Reply::Moving { .. } => Self::Moving,
+            Reply::CannotMove { .. } => Self::CannotMove,
+            Reply::NamespaceEnding { .. } => Self::NamespaceEnding,
+            Reply::Throttle { .. } => Self::Throttled,
+            Reply::Permanent { by: RefusedBy::Credentials, .. } => Self::Unauthorized,
+            Reply::Permanent { by: RefusedBy::Webhook, .. } => Self::Webhook,
+            Reply::Permanent { by: RefusedBy::Role | RefusedBy::Other, .. } => Self::Refused,
+            Reply::Done
+            | Reply::NotFound { .. }
+            | Reply::UidChanged
+            | Reply::Conflict { .. }
+            | Reply::Expired
+            | Reply::Transient { .. } => Self::ApiTrouble,
+        }
+    }
+
     /// Its place among others: what no wait cures comes first, what passes by itself last.
     pub(crate) const fn rank(self) -> u8 {
         match self {

@@ -223,12 +223,6 @@ mod words {
         [("wait", PodAction::Wait), ("give-up", PodAction::GiveUp), ("delete", PodAction::Delete)];
     const VOLUME: [(&str, VolumeAction); 3] =
         [("wait", VolumeAction::Wait), ("give-up", VolumeAction::GiveUp), ("go-on", VolumeAction::GoOn)];
-    const MACHINES: [(&str, MachinePolicy); 4] = [
-        ("migrate-or-shutdown", MachinePolicy::MigrateOrShutdown),
-        ("migrate-or-hold", MachinePolicy::MigrateOrHold),
-        ("shutdown", MachinePolicy::Shutdown),
-        ("fail", MachinePolicy::Fail),
-    ];
     const STICKY: [(&str, StickyAction); 3] =
         [("leave", StickyAction::Leave), ("wait", StickyAction::Wait), ("give-up", StickyAction::GiveUp)];
 
@@ -250,7 +244,12 @@ mod words {
         volumes_limit_then: VolumeAction = VOLUME,
         last_copy_then: VolumeAction = VOLUME,
         sticky_then: StickyAction = STICKY,
-        machines_policy: MachinePolicy = MACHINES,
+    }
+
+    /// Its words are those of annotations, too.
+    pub(super) fn machines_policy<'de, D: Deserializer<'de>>(text: D) -> Result<MachinePolicy, D::Error> {
+        let words: Vec<_> = MachinePolicy::ALL.iter().map(|it| (it.text(), *it)).collect();
+        word(text, "machines_policy", &words)
     }
 }
 

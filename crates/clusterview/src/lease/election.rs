@@ -387,7 +387,7 @@ impl Election {
 
     fn tell(&mut self, out: &mut Vec<Effect>) {
         let holding = matches!(self.call, Some(Call::Hold { .. }));
-        let stand = ElectionState {
+        let state = ElectionState {
             leads: self.leads,
             leader: match &self.seen {
                 KnownLease::There(held, _) => held.holder().to_owned(),
@@ -396,9 +396,9 @@ impl Election {
             answers: self.answers,
             clear: self.wanted != Some(true) && !holding && !self.is_ours(),
         };
-        if stand != self.said {
-            self.said = stand.clone();
-            out.push(Effect::ElectionState(stand));
+        if state != self.said {
+            self.said = state.clone();
+            out.push(Effect::ElectionState(state));
         }
     }
 }

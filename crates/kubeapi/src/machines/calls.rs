@@ -17,6 +17,43 @@ pub const GROUP: &str = "/apis/kubevirt.io/v1";
 pub const MACHINES: &str = "virtualmachines";
 /// Replica sets of machines.
 pub const SETS: &str = "virtualmachineinstancereplicasets";
+/// Instances of machines: their guests.
+pub const GUESTS: &str = "virtualmachineinstances";
+/// Selects launchers.
+pub const LAUNCHERS: &str = "kubevirt.io=virt-launcher";
+
+/// Where the objects of a kind are.
+#[must_use]
+pub fn path(kind: &str) -> String {
+    format!("{GROUP}/{kind}")
+}
+
+/// Where those of one namespace are.
+#[must_use]
+pub fn in_namespace(kind: &str, namespace: &str) -> String {
+    format!("{GROUP}/namespaces/{namespace}/{kind}")
+}
+
+/// A call of a subresource, by which KubeVirt is asked to act.
+///
+/// # Errors
+/// Those of building a request.
+pub fn subresource(
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    what: &str,
+    body: Vec<u8>,
+) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    let all = format!("/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/{kind}");
+    Request::new(all).replace_subresource(what, name, &PostParams::default(), body)
+}
+
+/// Whether a guest, a launcher or a migration has ended.
+#[must_use]
+pub fn is_over(object: &Value) -> bool {
+    matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
 
 fn strategy(spec: &Value) -> Strategy {
     Strategy {
@@ -78,7 +115,7 @@ pub async fn act(cluster: &Cluster, work: &MachineWork) -> Result<(), Error> {
 }
 
 fn place(it: &MachineSeen) -> String {
-    format!("{GROUP}/namespaces/{}/{}", it.namespace, it.kind)
+    in_namespace(it.kind, &it.namespace)
 }
 
 /// The metadata of a patch that writes this there, or removes it.
@@ -136,8 +173,6 @@ async fn start(cluster: &Cluster, it: &MachineSeen) -> Result<(), Error> {
 }
 
 async fn ask(cluster: &Cluster, it: &MachineSeen, what: &str) -> Result<(), Error> {
-    let all = format!("/apis/subresources.kubevirt.io/v1/namespaces/{}/{}", it.namespace, it.kind);
-    let request =
-        Request::new(all).replace_subresource(what, &it.name, &PostParams::default(), b"{}".to_vec());
+    let request = subresource(it.kind, &it.namespace, &it.name, what, b"{}".to_vec());
     cluster.order(&format!("{what} virtual machine {}/{}", it.namespace, it.name), request).await
 }

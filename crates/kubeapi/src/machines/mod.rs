@@ -22,10 +22,8 @@ pub struct Marking {
 /// What a drain writes.
 pub static DRAIN: Marking =
     Marking { annotation: "pillar-rs/drain-stopped", label: Some("pillar-rs/drain-stopped") };
-/// The annotation of a whole-site operation.
-pub const SITE_STOPPED: &str = "pillar-rs/site-stopped";
 /// What a whole-site operation writes.
-pub static SITE: Marking = Marking { annotation: SITE_STOPPED, label: None };
+pub static SITE: Marking = Marking { annotation: "pillar-rs/site-stopped", label: None };
 
 /// So many virtual machines may be on their way up before the next ones are started.
 const STARTING: usize = 5;
@@ -211,7 +209,8 @@ pub fn stops(id: &str, node: &str, machines: &[MachineSeen]) -> Vec<MachineWork>
     machines.iter().filter_map(work).collect()
 }
 
-/// Those whose mark is `ours`, in the order of the UIDs of `record`, then in that of their stops, then the oldest first: what brings each back.
+/// Those whose mark is `ours`, in the order of the UIDs of `record`, then in that of their stops, then the oldest first:
+/// what brings each back.
 #[must_use]
 pub fn starts(
     ours: impl Fn(&Stopped) -> bool,

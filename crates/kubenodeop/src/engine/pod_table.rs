@@ -107,7 +107,7 @@ impl PodTable {
     /// One pod as it is now.
     pub(super) fn see(&mut self, now: Mono, mut facts: PodFacts, source: Source, effects: &mut Vec<Effect>) {
         let uid = facts.pod.uid.clone();
-        if source == Source::Watch {
+        if source == Source::Watch && self.book.get(&uid).is_some_and(|it| !it.watched) {
             self.book.change(&uid, |track| track.watched = true);
         }
         let Some(track) = self.book.get(&uid) else { return self.meet(now, facts, source, effects) };

@@ -11,7 +11,7 @@ use step::Mono;
 
 use super::words::{Claim, Effect, Failure, Limit, LogEvent, VolumeAction};
 use crate::plan::PodFacts;
-use crate::progress::{BlockCode, Blocker, Left, Subject, VolumeWait};
+use crate::progress::{BlockCode, Blocker, Left, VolumeWait};
 use crate::storage::{Cause, Finding, Look, VolumeState, is_manager};
 use kubeapi::names::listed;
 
@@ -202,13 +202,7 @@ impl Guard {
         let of = |it: &Finding| {
             let VolumeState::LastCopy(cause) = &it.state else { return None };
             let code = cause.code()?;
-            let subject = Subject::Volume {
-                namespace: it.claim.0.clone(),
-                claim: it.claim.1.clone(),
-                volume: it.volume.clone(),
-            };
-            let reason = format!("volume {it}: {}", it.words(&look.policy));
-            Some(Blocker { subject, code, reason, since })
+            Some(Blocker { subject: it.subject(), code, reason: it.sentence(&look.policy), since })
         };
         if self.is_clear() { Vec::new() } else { self.last().filter_map(of).collect() }
     }
@@ -301,8 +295,7 @@ impl Guard {
             (_, _) => false,
         };
         let Some(look) = self.look() else { return BTreeMap::new() };
-        let why = |it: &Finding| format!("volume {it}: {}", it.words(&look.policy));
-        self.last().filter(stays).map(|it| (it.claim.clone(), why(it))).collect()
+        self.last().filter(stays).map(|it| (it.claim.clone(), it.sentence(&look.policy))).collect()
     }
 
     fn limit_secs(&self) -> u64 {

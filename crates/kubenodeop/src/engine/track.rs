@@ -11,7 +11,7 @@ use step::Mono;
 use crate::plan::PodFacts;
 use crate::progress::BlockCode;
 use kubeapi::pace::Pace;
-use kubeapi::reply::{Class, RefusedBy, Reply};
+use kubeapi::reply::{Class, Reply};
 
 /// How long past its grace period a pod may take before it is named.
 pub(super) const SLACK: Duration = Duration::from_secs(30);
@@ -167,30 +167,24 @@ impl Track {
                 RemovalCall::Evict
             }
         };
-        let code = match &reply {
-            Reply::Done => {
-                self.accepted = Some(way);
-                self.going(now);
-                return;
-            }
-            Reply::NotFound { .. } | Reply::UidChanged => {
-                self.tries = self.tries.saturating_add(1);
-                self.refusal = None;
-                self.state = State::Gone;
-                return;
-            }
-            Reply::Budget { .. } if way == RemovalCall::Remove => BlockCode::ManyBudgets,
-            Reply::Budget { .. } => BlockCode::Budget,
-            Reply::ManyBudgets { .. } => BlockCode::ManyBudgets,
-            Reply::Moving { .. } => BlockCode::Moving,
-            Reply::CannotMove { .. } => BlockCode::CannotMove,
-            Reply::NamespaceEnding { .. } => BlockCode::NamespaceEnding,
-            Reply::Throttle { .. } => BlockCode::Throttled,
-            Reply::Transient { text, .. } if text.contains("failed calling webhook") => BlockCode::Webhook,
-            Reply::Conflict { .. } | Reply::Expired | Reply::Transient { .. } => BlockCode::ApiTrouble,
-            Reply::Permanent { by: RefusedBy::Credentials, .. } => BlockCode::Unauthorized,
-            Reply::Permanent { by: RefusedBy::Webhook, .. } => BlockCode::Webhook,
-            Reply::Permanent { by: RefusedBy::Role | RefusedBy::Other, .. } => BlockCode::Refused,
+        if reply == Reply::Done {
+            self.accepted = Some(way);
+            self.going(now);
+            return;
+        }
+        if matches!(reply, Reply::NotFound { .. } | Reply::UidChanged) {
+            self.tries = self.tries.saturating_add(1);
+            self.refusal = None;
+            self.state = State::Gone;
+            return;
+        }
+        let is_call = |text: &str| text.contains("failed calling webhook");
+        let code = if way == RemovalCall::Remove && matches!(reply, Reply::Budget { .. }) {
+            BlockCode::ManyBudgets
+        } else if matches!(&reply, Reply::Transient { text, .. } if is_call(text)) {
+            BlockCode::Webhook
+        } else {
+            BlockCode::of(&reply)
         };
         let for_good = reply.class() == Class::Permanent;
         self.refused(now, reply, code, way);

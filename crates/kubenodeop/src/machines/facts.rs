@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kubeapi::machines::calls::{MACHINES, seen};
+use kubeapi::machines::calls::{MACHINES, is_over, seen};
 use kubeapi::machines::{DRAIN, MachineSeen};
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::objects::{condition, items, text};
@@ -31,12 +31,6 @@ pub fn named(object: &Value) -> PodRef {
         name: text(&meta["name"]),
         uid: PodUid::new(text(&meta["uid"])),
     }
-}
-
-/// Its guest, or its migration, has ended.
-#[must_use]
-pub fn is_over(object: &Value) -> bool {
-    matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
 /// Its deletion was asked for.

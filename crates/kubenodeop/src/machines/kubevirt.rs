@@ -11,9 +11,9 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::Resource;
-use kube::api::{DeleteParams, GetParams, Patch, PostParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, Patch, Preconditions};
 use kube::core::Request;
-use kubeapi::machines::calls::{GROUP, MACHINES, act};
+use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, act, in_namespace, is_over, path, subresource};
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
@@ -30,20 +30,9 @@ use crate::calls::{evict, volumes};
 use crate::plan::placement::Peer;
 use crate::plan::scheduling::{needs, peer};
 
-/// Selects launchers.
-const LAUNCHERS: &str = "kubevirt.io=virt-launcher";
-const GUESTS: &str = "virtualmachineinstances";
 const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 /// Objects read at the same time.
 const AT_ONCE: usize = 8;
-
-fn path(kind: &str) -> String {
-    format!("{GROUP}/{kind}")
-}
-
-fn in_namespace(kind: &str, namespace: &str) -> String {
-    format!("{GROUP}/namespaces/{namespace}/{kind}")
-}
 
 fn launchers(node: &NodeName) -> Scope {
     Scope {
@@ -69,7 +58,7 @@ fn guests(node: &NodeName) -> Scope {
 /// Those of [`Cluster`].
 pub async fn any(cluster: &Cluster, node: &NodeName) -> Result<bool, Error> {
     let pods = launchers(node).list_all::<Value>(cluster).await?;
-    Ok(pods.items.iter().any(|it| !facts::is_over(it)))
+    Ok(pods.items.iter().any(|it| !is_over(it)))
 }
 
 /// Reads the machines of one node. What does not change in an attempt is read once.
@@ -105,14 +94,14 @@ impl Reader {
             all.list_all::<Value>(cluster),
             nodes.list_all::<Node>(cluster),
         )?;
-        let nodes = nodes.items;
         self.add_those_elsewhere(cluster, &pods, &mut guests.items).await?;
         self.read_once(cluster, &guests.items).await?;
         let machines = machines(cluster, &guests.items).await?;
-        let own = nodes.iter().find(|it| it.metadata.name.as_deref() == Some(self.node.as_str()));
-        let labels = own.and_then(|it| it.metadata.labels.clone()).unwrap_or_default();
         let is_own = |it: &&Node| it.metadata.name.as_deref() == Some(self.node.as_str());
-        let peers: Vec<Peer> = nodes.iter().filter(|it| !is_own(it)).map(peer).collect();
+        let (own, others): (Vec<&Node>, Vec<&Node>) = nodes.items.iter().partition(is_own);
+        let own = own.first();
+        let labels = own.and_then(|it| it.metadata.labels.clone()).unwrap_or_default();
+        let peers: Vec<Peer> = others.into_iter().map(peer).collect();
         let (settings, default) = self.settings.unwrap_or((Settings::of_version((1, 0)), Strategy::None));
         let of = |guest: &Value| {
             let machine = machines.get(&key(guest));
@@ -137,7 +126,7 @@ impl Reader {
         pods: &[Value],
         guests: &mut Vec<Value>,
     ) -> Result<(), Error> {
-        let active = pods.iter().filter(|it| !facts::is_over(it));
+        let active = pods.iter().filter(|it| !is_over(it));
         let missing: Vec<&Value> =
             active.filter(|pod| !guests.iter().any(|it| facts::launches(pod, it))).collect();
         for pod in missing {
@@ -203,7 +192,7 @@ impl Reader {
         Machine {
             here: node == self.node.as_str(),
             node,
-            over: facts::is_over(guest),
+            over: is_over(guest),
             ending: facts::is_ending(guest),
             strategy: facts::strategy(guest, default),
             migratable: facts::migratable(guest),
@@ -309,14 +298,8 @@ pub(crate) async fn clear(
 ) -> Result<(), Error> {
     let what = format!("cancel the evacuation of virtual machine instance {guest}");
     if settings.cancels() {
-        let all = format!("/apis/subresources.kubevirt.io/v1/namespaces/{}/{GUESTS}", guest.namespace);
         let body = json!({ "evacuationNodeName": node.as_str() }).to_string().into_bytes();
-        let request = Request::new(all).replace_subresource(
-            "evacuate/cancel",
-            &guest.name,
-            &PostParams::default(),
-            body,
-        );
+        let request = subresource(GUESTS, &guest.namespace, &guest.name, "evacuate/cancel", body);
         return cluster.order(&what, request).await;
     }
     let tested = json!([

@@ -92,6 +92,11 @@ fn decision(state: MachineState, text: impl Into<String>) -> Decision {
     Decision { state, text: text.into(), act: None, then: None, left: String::new() }
 }
 
+/// It is not on this node any more.
+pub(super) fn gone() -> Decision {
+    decision(MachineState::Gone, "gone")
+}
+
 fn acts(state: MachineState, text: impl Into<String>, act: Action) -> Decision {
     Decision { act: Some(act), ..decision(state, text) }
 }
@@ -107,7 +112,7 @@ pub fn decide(
 ) -> Decision {
     let it = machine;
     if it.launchers.is_empty() && (it.over || !it.here) {
-        return decision(MachineState::Gone, "gone");
+        return gone();
     }
     if it.over || it.ending || it.launchers.iter().all(|it| it.ending) {
         return decision(MachineState::ShuttingDown, "its guest is shutting down");

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::pace::Pace;
-use kubeapi::reply::{Class, RefusedBy, Reply};
+use kubeapi::reply::{Class, Reply};
 use step::{Core, Mono};
 
 use super::View;
-use super::rules::{Action, Decision, Drain, MachineState, decide};
+use super::rules::{Action, Decision, Drain, MachineState, decide, gone};
 use crate::engine::Failure;
 use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
 
@@ -280,11 +280,6 @@ impl Stage {
     }
 }
 
-/// It is not on this node any more.
-fn gone() -> Decision {
-    Decision { state: MachineState::Gone, text: "gone".into(), act: None, then: None, left: String::new() }
-}
-
 /// In what a machine is while its limits are counted.
 fn key(machine: &super::Machine) -> (String, String) {
     match &machine.migration {
@@ -298,23 +293,7 @@ fn blocker(it: &Track) -> Option<Blocker> {
     let named = |code, reason: String, since| Some(Blocker { subject, code, reason, since });
     let text = format!("virtual machine {} {}", it.guest, it.decision.text);
     if let Some(refusal) = &it.refusal {
-        let code = match refusal {
-            Reply::Budget { .. } => BlockCode::Budget,
-            Reply::ManyBudgets { .. } => BlockCode::ManyBudgets,
-            Reply::Throttle { .. } => BlockCode::Throttled,
-            Reply::NamespaceEnding { .. } => BlockCode::NamespaceEnding,
-            Reply::Moving { .. } => return None,
-            Reply::CannotMove { .. } => BlockCode::CannotMove,
-            Reply::Permanent { by: RefusedBy::Credentials, .. } => BlockCode::Unauthorized,
-            Reply::Permanent { by: RefusedBy::Webhook, .. } => BlockCode::Webhook,
-            Reply::Permanent { .. } => BlockCode::Refused,
-            Reply::Done
-            | Reply::NotFound { .. }
-            | Reply::UidChanged
-            | Reply::Conflict { .. }
-            | Reply::Expired
-            | Reply::Transient { .. } => BlockCode::ApiTrouble,
-        };
+        let code = Some(BlockCode::of(refusal)).filter(|it| *it != BlockCode::Moving)?;
         return named(code, format!("{text}; {}", refusal.text()), it.state_since);
     }
     match it.decision.state {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::api::GetParams;
 use kube::core::Request;
-use kubeapi::machines::calls::{GROUP, MACHINES, act};
+use kubeapi::machines::calls::{GROUP, GUESTS, MACHINES, act, is_over, path};
 use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, room, starts};
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::reply::{Class, RefusedBy, Reply};
@@ -18,7 +18,6 @@ use serde_json::Value;
 use super::kubevirt::{clear, delete, mark};
 use super::{Asked, Migration, Settings, facts};
 
-const GUESTS: &str = "virtualmachineinstances";
 /// Between two looks at machines that are still to be started again.
 pub const LOOKS_APART: Duration = Duration::from_secs(2);
 
@@ -62,8 +61,7 @@ pub fn takes_back(it: &AskedOne) -> Vec<Undo> {
 }
 
 async fn listed(cluster: &Cluster, kind: &str, labels: Option<String>) -> Result<Vec<Value>, Error> {
-    let path = format!("{GROUP}/{kind}");
-    let scope = Scope { labels, ..Scope::all(kind, path) };
+    let scope = Scope { labels, ..Scope::all(kind, path(kind)) };
     match found(scope.list_all::<Value>(cluster).await) {
         Ok(list) => Ok(list.map(|it| it.items).unwrap_or_default()),
         // Who may read nothing of it is refused also where it is not installed. Anybody may ask which groups there are.
@@ -154,7 +152,7 @@ async fn stopped_and_starting(cluster: &Cluster) -> Result<(Vec<(MachineWork, St
         return Ok((Vec::new(), 0));
     }
     let mut guests = listed(cluster, GUESTS, None).await?;
-    guests.retain(|it| !facts::is_over(it));
+    guests.retain(|it| !is_over(it));
     let place = |it: &Value| (it["metadata"]["namespace"].clone(), it["metadata"]["name"].clone());
     let own = |machine: &Value| guests.iter().find(|it| place(it) == place(machine));
     let all: Vec<_> = machines.iter().map(|it| facts::machine(it, own(it))).collect();

@@ -3,24 +3,21 @@
 //! Not here: finding them (`storage`). Sources: goals D14, O5. Pure: no clock, no I/O, no task.
 
 use crate::plan::forecast::Foreseen;
-use crate::progress::Subject;
 use crate::storage::{Cause, Look, VolumeState};
 
 /// Volumes that would keep the node, and what a person should know of others.
 pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
     let (mut blockers, mut notes) = (Vec::new(), Vec::new());
     for it in look.findings.iter().filter(|it| it.state != VolumeState::Safe) {
-        let text = format!("volume {it}: {}", it.words(&look.policy));
+        let text = it.sentence(&look.policy);
         let code = match &it.state {
             VolumeState::Safe | VolumeState::Faulted | VolumeState::LastCopy(Cause::Enough) => None,
             // The cordon has it copied.
             VolumeState::LastCopy(Cause::Detached) if look.policy.copies_by_cordon() => None,
             VolumeState::LastCopy(cause) => cause.code(),
         };
-        let (namespace, claim) = it.claim.clone();
-        let subject = Subject::Volume { namespace, claim, volume: it.volume.clone() };
         match code {
-            Some(code) => blockers.push(Foreseen { subject, code, reason: text }),
+            Some(code) => blockers.push(Foreseen { subject: it.subject(), code, reason: text }),
             None if it.state == VolumeState::LastCopy(Cause::Enough) => {
                 notes.push(format!("{text}; the drain waits for another, which it has made first"));
             }

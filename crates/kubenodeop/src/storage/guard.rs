@@ -9,7 +9,7 @@ use kubeapi::slim::longhorn::{Engine, Replica, Volume, condition};
 
 use super::copies::Mark;
 use super::facts::{Facts, Policy};
-use crate::progress::BlockCode;
+use crate::progress::{BlockCode, Subject};
 
 /// A volume with a copy on our node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,6 +151,17 @@ impl Finding {
             String::new()
         };
         format!("the last healthy copy is here; {more}{failed}")
+    }
+
+    /// The same with its name, a sentence without its end.
+    pub fn sentence(&self, policy: &Policy) -> String {
+        format!("volume {self}: {}", self.words(policy))
+    }
+
+    /// It, as what holds a drain up.
+    pub fn subject(&self) -> Subject {
+        let (namespace, claim) = self.claim.clone();
+        Subject::Volume { namespace, claim, volume: self.volume.clone() }
     }
 
     /// What a person can do.

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kubeapi::machines::SITE;
 pub use kubeapi::machines::calls::act;
-use kubeapi::machines::calls::{GROUP, MACHINES, SETS, seen};
+use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, is_over, path, seen};
 use kubeapi::objects::{items, text};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
@@ -18,20 +18,17 @@ use serde_json::Value;
 use super::calls::{installed, listed, named};
 use super::machines::Machines;
 
-/// Annotation of a machine: what a whole-site operation changed there.
-pub const STOPPED: &str = kubeapi::machines::SITE_STOPPED;
-
 /// Reads them.
 pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
-    let guests = installed(cluster, "virtual machines", format!("{GROUP}/virtualmachineinstances")).await?;
+    let guests = installed(cluster, "virtual machines", path(GUESTS)).await?;
     let Some(guests) = guests else { return Ok(Machines::default()) };
     let launchers = Scope {
-        labels: Some("kubevirt.io=virt-launcher".to_owned()),
+        labels: Some(LAUNCHERS.to_owned()),
         ..Scope::all("launchers of virtual machines", Pod::url_path(&(), None))
     };
     let (machines, sets, launchers) = futures::try_join!(
-        listed(cluster, MACHINES, format!("{GROUP}/{MACHINES}")),
-        listed(cluster, SETS, format!("{GROUP}/{SETS}")),
+        listed(cluster, MACHINES, path(MACHINES)),
+        listed(cluster, SETS, path(SETS)),
         launchers.list_all::<Value>(cluster)
     )?;
     let guests: Vec<&Value> = guests.iter().filter(|it| !is_over(it)).collect();
@@ -51,10 +48,6 @@ pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
     let left = launchers.items.iter().filter(|it| !is_over(it) && !running.contains(&guest(it)));
     found.guests.extend(left.map(|it| format!("launcher {}", named(it))));
     Ok(found)
-}
-
-fn is_over(object: &Value) -> bool {
-    matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
 fn is_loose(guest: &Value) -> bool {

@@ -8,7 +8,7 @@ use futures::join;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Node};
 use kube::Resource;
-use kubeapi::machines::calls::{GROUP, MACHINES};
+use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::names::{ETCD, listed as names};
 use kubeapi::objects::{condition, text};
 use kubeapi::slim::longhorn;
@@ -51,7 +51,7 @@ pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Fin
         Box::pin(events.list_all::<Value>(cluster)),
         Box::pin(listed(cluster, "volumes.longhorn.io", longhorn::path("volumes"))),
         Box::pin(listed(cluster, "backups.longhorn.io", longhorn::path("backups"))),
-        Box::pin(listed(cluster, "virtual machines", format!("{GROUP}/{MACHINES}"))),
+        Box::pin(listed(cluster, "virtual machines", path(MACHINES))),
     );
     let turn = record.holders.iter().map(|it| {
         let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());

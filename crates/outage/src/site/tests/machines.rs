@@ -2,12 +2,13 @@
 
 use kube::Client;
 use kubeapi::Cluster;
+use kubeapi::machines::SITE;
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 
 use super::super::calls::find;
 use super::super::coordinate::{Move, need, next};
-use super::super::machine_calls::{STOPPED, act};
+use super::super::machine_calls::act;
 use super::super::operator::{Wish, begin, current, pass};
 use super::super::record::{Site, SiteKind, SitePhase, Statement};
 use crate::turn::record::Record;
@@ -27,7 +28,7 @@ fn said() -> Statement {
 }
 
 fn annotation(object: &Value) -> Option<Value> {
-    serde_json::from_str(object["metadata"]["annotations"][STOPPED].as_str()?).unwrap()
+    serde_json::from_str(object["metadata"]["annotations"][SITE.annotation].as_str()?).unwrap()
 }
 
 impl Place {
@@ -211,7 +212,7 @@ async fn u13_a_machine_that_a_person_has_changed_since_is_not_put_back() {
         it["status"]["stateChangeRequests"] = json!([{ "action": "Start" }]);
     });
     place.sim.edit(VMS, "shop", "copy", |it| it["metadata"]["uid"] = "another".into());
-    place.sim.edit(VMS, "shop", "hands", |it| it["metadata"]["annotations"][STOPPED] = Value::Null);
+    place.sim.edit(VMS, "shop", "hands", |it| it["metadata"]["annotations"][SITE.annotation] = Value::Null);
     place.up().await;
     place.until_running(4).await;
     for (resource, name, spec) in [
