@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{DrainOrder, seed};
+use super::{DrainOrder, seed, show};
 use crate::changes::watched::Watched;
 use crate::engine::Failure;
 use crate::machines::Settings;
@@ -82,6 +82,7 @@ pub(super) async fn run(
 ) -> Result<Done, Outcome> {
     let began = order.marks.attempt.unwrap_or_else(now).min(now());
     let marks = Marks { attempt: Some(began), ..order.marks.clone() };
+    let empty = Progress { phase: Phase::Machines, marks: marks.clone(), ..Progress::default() };
     let end = began + order.rules.attempt;
     let mut pace = Pace::new(seed());
     let mut tries = 0;
@@ -92,11 +93,8 @@ pub(super) async fn run(
             Err(error) => error,
         };
         tries += 1;
-        tell(progress, |it| {
-            it.phase = Phase::Machines;
-            it.marks = marks.clone();
-            (it.trouble, it.trouble_step) = (trouble.line(), trouble.next_step());
-        });
+        let newest = Progress { trouble: trouble.line(), trouble_step: trouble.next_step(), ..empty.clone() };
+        show(progress, newest);
         if now() >= end {
             let secs = order.rules.attempt.as_secs();
             let reason =
@@ -123,15 +121,18 @@ pub(super) async fn run(
         let effects = stage.step(now(), event);
         let (evicted, recordons) = stage.sums();
         let trouble = stage.trouble().map(|it| (it.text.clone(), it.next_step.clone()));
-        tell(progress, |it| {
-            it.phase = Phase::Machines;
-            it.marks = marks.clone();
-            it.machines = stage.shown();
-            it.blockers = stage.blockers();
-            it.left = stage.left();
-            (it.evicted, it.recordons) = (evicted, recordons);
-            (it.trouble, it.trouble_step) = trouble.clone().unwrap_or_default();
-        });
+        let (trouble, trouble_step) = trouble.unwrap_or_default();
+        let newest = Progress {
+            machines: stage.shown(),
+            blockers: stage.blockers(),
+            left: stage.left(),
+            evicted,
+            recordons,
+            trouble,
+            trouble_step,
+            ..empty.clone()
+        };
+        show(progress, newest);
         for effect in effects {
             match executor.perform(effect) {
                 None => {}
@@ -146,14 +147,6 @@ pub(super) async fn run(
             }
         }
     }
-}
-
-fn tell(progress: &watch::Sender<Progress>, change: impl FnOnce(&mut Progress)) {
-    progress.send_if_modified(|held| {
-        let before = held.clone();
-        change(held);
-        *held != before
-    });
 }
 
 /// Calls under way and the watches. Dropping it ends them all; what a call did is read back from the objects.

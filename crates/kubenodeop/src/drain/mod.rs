@@ -92,11 +92,7 @@ pub async fn drain(
         untold = if over || next <= at {
             let mut newest = engine.progress(at);
             machines.add(&mut newest);
-            progress.send_if_modified(|held| {
-                let changed = *held != newest;
-                *held = newest;
-                changed
-            });
+            show(progress, newest);
             next = at + TOLD_APART;
             None
         } else {
@@ -114,6 +110,15 @@ pub async fn drain(
             }
         }
     }
+}
+
+/// Shows the newest state, where it is another one.
+fn show(progress: &watch::Sender<Progress>, newest: Progress) {
+    progress.send_if_modified(|held| {
+        let changed = *held != newest;
+        *held = newest;
+        changed
+    });
 }
 
 /// A number that differs from process to process and from call to call, for jitter only.

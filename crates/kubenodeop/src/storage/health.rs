@@ -3,16 +3,13 @@
 //! Without Longhorn one list finds that out, and nothing is followed. Not here: what follows (`node::gate`).
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 
-use futures::stream::{self, BoxStream, Stream, StreamExt};
-use kubeapi::pace::Pace;
+use futures::stream::{Stream, StreamExt};
 use kubeapi::slim::longhorn::{Volume, scope};
 use kubeapi::watch::{Update, follow};
 use kubeapi::{Cluster, Error, found};
-use tokio::time::sleep;
 
+use super::follow::follow_read;
 use super::longhorn::put;
 use crate::node::gate::VolumesSeen;
 
@@ -49,63 +46,20 @@ fn seen<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
     seen
 }
 
-enum At {
-    /// All is to be read, after a pause when it has failed before.
-    Read,
-    /// They were read, and are followed.
-    Follow(BTreeMap<String, Volume>, BoxStream<'static, Update<Volume>>, VolumesSeen),
-    /// There is nothing to follow.
-    Over,
-}
-
-/// The same, first and again whenever it has changed; a failure is told, and all is read again. It never ends.
+/// The same, first and again whenever it has changed.
 pub(crate) fn follow_troubled(
     cluster: Cluster,
     seed: u64,
 ) -> impl Stream<Item = Result<VolumesSeen, Error>> + Send {
-    let pace = Pace::new(RandomState::new().hash_one("jitter"));
-    stream::unfold((At::Read, pace, 0_u32), move |(mut at, mut pace, mut tries)| {
+    let read = move || {
         let cluster = cluster.clone();
         async move {
-            let item = match &mut at {
-                At::Read => {
-                    if tries > 0 {
-                        sleep(pace.pause(tries, None)).await;
-                    }
-                    match volumes(&cluster).await {
-                        Ok(Some(all)) => {
-                            let first = seen(all.values());
-                            let updates = follow::<Volume>(cluster, scope("volumes"), seed).boxed();
-                            at = At::Follow(all, updates, first.clone());
-                            Ok(first)
-                        }
-                        Ok(None) => {
-                            at = At::Over;
-                            Ok(VolumesSeen::default())
-                        }
-                        Err(error) => {
-                            tries = tries.saturating_add(1);
-                            Err(error)
-                        }
-                    }
-                }
-                At::Follow(all, updates, last) => loop {
-                    let Some(update) = updates.next().await else { std::future::pending().await };
-                    if let Some(error) = put(all, update, |it: &Volume| &it.metadata) {
-                        tries = tries.saturating_add(1);
-                        at = At::Read;
-                        break Err(error);
-                    }
-                    let now = seen(all.values());
-                    if now != *last {
-                        tries = 0;
-                        last.clone_from(&now);
-                        break Ok(now);
-                    }
-                },
-                At::Over => std::future::pending().await,
-            };
-            Some((item, (at, pace, tries)))
+            let all = volumes(&cluster).await?;
+            let first = all.as_ref().map(|it| seen(it.values())).unwrap_or_default();
+            let updates = || follow::<Volume>(cluster, scope("volumes"), seed).boxed();
+            Ok((first, all.map(|it| (it, updates()))))
         }
-    })
+    };
+    let take = |all: &mut BTreeMap<_, _>, update| put(all, update, |it: &Volume| &it.metadata);
+    follow_read(read, take, |all| seen(all.values()), seed)
 }

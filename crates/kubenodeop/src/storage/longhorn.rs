@@ -6,18 +6,17 @@
 use std::collections::BTreeMap;
 
 use futures::future::{BoxFuture, FutureExt, try_join};
-use futures::stream::{self, BoxStream, SelectAll, Stream, StreamExt};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
 use kubeapi::names::NodeName;
-use kubeapi::pace::Pace;
 use kubeapi::slim::longhorn::{Engine, Manager, Replica, Setting, StorageNode, Volume, condition, scope};
 use kubeapi::slim::{Condition, Meta};
 use kubeapi::watch::{Object, Scope, Update, follow};
 use kubeapi::{Cluster, Error, found};
 use serde::Deserialize;
-use tokio::time::sleep;
 
+use super::follow::follow_read;
 use super::{Facts, Look, NodeState, Policy};
 
 /// The setting that says what a cordon means to Longhorn.
@@ -180,90 +179,28 @@ impl Piece {
     }
 }
 
-enum At {
-    /// All is to be read.
-    Read,
-    /// All was read, and is followed.
-    Follow { facts: Box<Facts>, pieces: SelectAll<BoxStream<'static, Piece>>, last: Look },
-    /// There is nothing to follow.
-    Over,
-}
-
 /// What is known of the copies on `node`: first, and again whenever it has changed. Without Longhorn, and without a copy
-/// on the node, nothing is followed. A failure is told, and got over without the caller. The stream never ends; dropping
-/// it closes its connections.
+/// on the node, nothing is followed.
 pub(crate) fn follow_looks(
     cluster: Cluster,
     node: NodeName,
     seed: u64,
 ) -> impl Stream<Item = Result<Option<Look>, Error>> + Send {
-    stream::unfold((At::Read, Pace::new(seed), 0_u32), move |(mut at, mut pace, mut tries)| {
+    let own = node.to_string();
+    let read = move || {
         let (cluster, node) = (cluster.clone(), node.clone());
         async move {
-            let item = match &mut at {
-                At::Read => {
-                    if tries > 0 {
-                        sleep(pace.pause(tries, None)).await;
-                    }
-                    match read(&cluster, &node).await {
-                        Ok(Some(facts)) if has_copy(&facts, &node) => {
-                            let first = Look::of(&facts, node.as_str());
-                            at = At::Follow {
-                                facts: Box::new(facts),
-                                pieces: pieces(&cluster, seed),
-                                last: first.clone(),
-                            };
-                            Ok(Some(first))
-                        }
-                        Ok(facts) => {
-                            at = At::Over;
-                            Ok(facts.map(|it| Look::of(&it, node.as_str())))
-                        }
-                        Err(error) => {
-                            tries = tries.saturating_add(1);
-                            Err(error)
-                        }
-                    }
-                }
-                At::Follow { facts, pieces, last } => {
-                    let next = changed(facts, pieces, last, node.as_str()).await;
-                    if next.is_ok() {
-                        tries = 0;
-                    } else {
-                        // A watch that continues says nothing of what has not changed: all is read again.
-                        tries = tries.saturating_add(1);
-                        at = At::Read;
-                    }
-                    next.map(Some)
-                }
-                At::Over => std::future::pending().await,
-            };
-            Some((item, (at, pace, tries)))
+            let facts = read(&cluster, &node).await?;
+            let first = facts.as_ref().map(|it| Look::of(it, node.as_str()));
+            let facts = facts.filter(|it| has_copy(it, &node));
+            Ok((first, facts.map(|it| (it, pieces(&cluster, seed)))))
         }
-    })
+    };
+    let take = |facts: &mut Facts, piece: Piece| piece.into(facts);
+    follow_read(read, take, move |facts| Some(Look::of(facts, &own)), seed)
 }
 
-/// The next look that differs from the `last` one.
-async fn changed(
-    facts: &mut Facts,
-    pieces: &mut SelectAll<BoxStream<'static, Piece>>,
-    last: &mut Look,
-    own: &str,
-) -> Result<Look, Error> {
-    loop {
-        let Some(piece) = pieces.next().await else { std::future::pending().await };
-        if let Some(error) = piece.into(facts) {
-            return Err(error);
-        }
-        let now = Look::of(facts, own);
-        if now != *last {
-            *last = now.clone();
-            return Ok(now);
-        }
-    }
-}
-
-fn pieces(cluster: &Cluster, seed: u64) -> SelectAll<BoxStream<'static, Piece>> {
+fn pieces(cluster: &Cluster, seed: u64) -> BoxStream<'static, Piece> {
     fn heard<K: Object>(
         cluster: &Cluster,
         scope: Scope,
@@ -272,12 +209,13 @@ fn pieces(cluster: &Cluster, seed: u64) -> SelectAll<BoxStream<'static, Piece>> 
     ) -> BoxStream<'static, Piece> {
         follow::<K>(cluster.clone(), scope, seed).map(piece).boxed()
     }
-    let mut all = SelectAll::new();
-    all.push(heard(cluster, scope("volumes"), seed, Piece::Volume));
-    all.push(heard(cluster, scope("replicas"), seed, Piece::Replica));
-    all.push(heard(cluster, scope("engines"), seed, Piece::Engine));
-    all.push(heard(cluster, scope("instancemanagers"), seed, Piece::Manager));
-    all.push(heard(cluster, scope("nodes"), seed, Piece::StorageNode));
-    all.push(heard(cluster, nodes(), seed, Piece::Node));
-    all
+    stream::select_all([
+        heard(cluster, scope("volumes"), seed, Piece::Volume),
+        heard(cluster, scope("replicas"), seed, Piece::Replica),
+        heard(cluster, scope("engines"), seed, Piece::Engine),
+        heard(cluster, scope("instancemanagers"), seed, Piece::Manager),
+        heard(cluster, scope("nodes"), seed, Piece::StorageNode),
+        heard(cluster, nodes(), seed, Piece::Node),
+    ])
+    .boxed()
 }

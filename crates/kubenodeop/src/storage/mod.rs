@@ -7,6 +7,7 @@
 
 mod copies;
 mod facts;
+mod follow;
 mod guard;
 mod health;
 mod longhorn;
