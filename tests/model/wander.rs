@@ -43,20 +43,8 @@ pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandere
             }
             actions.clear();
             state.actions(&mut actions);
-            // Trouble comes seldom, so that it finds things far from their start.
-            let seldom = |action: &Action| {
-                matches!(
-                    action,
-                    Action::Crash(_)
-                        | Action::Power
-                        | Action::Within(..)
-                        | Action::Force(_)
-                        | Action::ByHand(_)
-                        | Action::Change(_)
-                )
-            };
-            let trouble = below(&mut dice, 16) == 0 || actions.iter().all(seldom);
-            let mut choice: Vec<_> = actions.iter().filter(|it| seldom(it) == trouble).collect();
+            let trouble = below(&mut dice, 16) == 0 || actions.iter().all(is_trouble);
+            let mut choice: Vec<_> = actions.iter().filter(|it| is_trouble(it) == trouble).collect();
             if choice.is_empty() {
                 choice = actions.iter().collect();
             }
@@ -80,6 +68,19 @@ pub(crate) fn wander(scenario: &Scenario, ways: std::ops::Range<u64>) -> Wandere
         }
     }
     Wandered { steps, at_rest: device.fair.states(), boots, took: clock.now().since(start), found }
+}
+
+/// Trouble comes seldom, so that it finds things far from their start.
+pub(crate) fn is_trouble(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Crash(_)
+            | Action::Power
+            | Action::Within(..)
+            | Action::Force(_)
+            | Action::ByHand(_)
+            | Action::Change(_)
+    )
 }
 
 /// A number below `end` by chance.

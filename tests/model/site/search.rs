@@ -11,7 +11,7 @@ use super::steps::Step;
 use super::world::Site;
 use crate::fair::Fair;
 use crate::steps::Action;
-use crate::wander::{Wandered, below};
+use crate::wander::{Wandered, below, is_trouble};
 
 /// A limit that is due later passes hardly ever while anything else can happen.
 const SOON: Duration = Duration::from_secs(60);
@@ -35,16 +35,7 @@ pub(crate) struct Trace {
 /// Trouble comes seldom, so that it finds things far from their start; a gate takes its time.
 fn is_seldom(step: &Step) -> bool {
     match step {
-        Step::Of(_, action) => matches!(
-            action,
-            Action::Crash(_)
-                | Action::Power
-                | Action::Within(..)
-                | Action::Force(_)
-                | Action::ByHand(_)
-                | Action::Change(_)
-                | Action::Gate(_)
-        ),
+        Step::Of(_, action) => is_trouble(action) || matches!(action, Action::Gate(_)),
         Step::Lose(_)
         | Step::CarryOut(_)
         | Step::Part(_)
