@@ -8,15 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{BoxStream, StreamExt};
-use http::header::{DATE, RETRY_AFTER};
-use http::{HeaderMap, Request};
+use http::header::{ACCEPT_ENCODING, DATE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Request};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use kube::core::{Status, WatchEvent, request};
+use kube::core::{Status, request};
 use serde::de::DeserializeOwned;
 use tracing::debug;
 
@@ -183,9 +182,11 @@ impl Cluster {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
         let client = self.client()?;
-        let response = client.send(request.map(Body::from)).await.map_err(|source| self.cut(what, source))?;
+        let response =
+            client.send(request.map(Body::from)).await.map_err(|source| self.unsent(what, source))?;
         let (parts, body) = response.into_parts();
-        let body = read_body(body, self.answer_limit_bytes).await.map_err(|source| self.cut(what, source))?;
+        let body =
+            read_body(body, self.answer_limit_bytes).await.map_err(|source| self.unsent(what, source))?;
         if parts.status.is_success() {
             return Ok((body, date(&parts.headers)));
         }
@@ -197,28 +198,14 @@ impl Cluster {
     ///
     /// # Errors
     /// No answer, or another one than 2xx.
-    pub async fn watch<K>(
-        &self,
-        what: &str,
-        request: Question,
-    ) -> Result<BoxStream<'static, Result<WatchEvent<K>, Error>>, Error>
-    where
-        K: Clone + DeserializeOwned + Send + 'static,
-    {
-        let request = request.map_err(|source| unaskable(what, source))?;
-        debug!(call = what, uri = %request.uri(), "watch");
-        let client = self.client()?;
-        let via = self.via();
-        let opened = tokio::time::timeout(self.call_limit, client.request_events::<K>(request)).await;
-        let opened = match opened {
-            Ok(opened) => opened.map_err(|source| from_library(what, &via, source)),
-            Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit: self.call_limit }),
-        };
-        let stream = opened.map_err(|error| self.failed(what, error))?;
-        let (what, settling) = (what.to_owned(), Arc::clone(&self.settling));
-        Ok(stream
-            .map(move |event| event.map_err(|it| settled(&settling, &via, from_library(&what, &via, it))))
-            .boxed())
+    pub(crate) async fn watch(&self, what: &str, request: Question) -> Result<Body, Error> {
+        let plain = HeaderValue::from_static("identity");
+        let request = request.map(|mut request| {
+            // Servers from 1.37 on compress each event on its own, and only the first would be read.
+            request.headers_mut().entry(ACCEPT_ENCODING).or_insert(plain);
+            request
+        });
+        self.open(what, request).await.map(|(body, _)| body)
     }
 
     /// Sends `request` and opens its answer, to be read piece by piece. The limit holds for the opening; it is
@@ -231,13 +218,13 @@ impl Cluster {
         debug!(call = what, uri = %request.uri(), "open");
         let opening = async {
             let client = self.client()?;
-            let response = client.send(request.map(Body::from)).await.map_err(|it| self.cut(what, it))?;
+            let response = client.send(request.map(Body::from)).await.map_err(|it| self.unsent(what, it))?;
             let (parts, body) = response.into_parts();
             if parts.status.is_success() {
                 return Ok(body);
             }
             let body =
-                read_body(body, self.answer_limit_bytes).await.map_err(|source| self.cut(what, source))?;
+                read_body(body, self.answer_limit_bytes).await.map_err(|source| self.unsent(what, source))?;
             Err(refused(what, read_answer(parts.status.as_u16(), &parts.headers, &body)))
         };
         let opened = match tokio::time::timeout(self.call_limit, opening).await {
@@ -280,8 +267,13 @@ impl Cluster {
         }
     }
 
-    fn cut(&self, what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    fn unsent(&self, what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::Connection { what: what.to_owned(), via: self.via(), source: source.into() }
+    }
+
+    /// The error of an answer that ended before its end.
+    pub(crate) fn cut(&self, what: &str, source: kube::Error) -> Error {
+        settled(&self.settling, &self.via(), self.unsent(what, source))
     }
 }
 
@@ -365,13 +357,10 @@ fn unaskable(what: &str, source: request::Error) -> Error {
     Error::Unaskable { what: what.to_owned(), source: source.into() }
 }
 
-/// What the library reports of a watch.
-pub(crate) fn from_library(what: &str, via: &str, error: kube::Error) -> Error {
-    if let kube::Error::Api(status) = error {
-        refused(what, from_status(&status))
-    } else if let kube::Error::SerdeError(source) = error {
-        Error::Garbled { what: what.to_owned(), source }
-    } else {
-        Error::Connection { what: what.to_owned(), via: via.to_owned(), source: error.into() }
+/// The error of a `Status` in the middle of a watch.
+pub(crate) fn failure(what: &str, status: &str) -> Error {
+    match serde_json::from_slice::<Status>(status.as_bytes()) {
+        Ok(status) => refused(what, from_status(&status)),
+        Err(source) => Error::Garbled { what: what.to_owned(), source },
     }
 }

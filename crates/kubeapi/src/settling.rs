@@ -79,9 +79,9 @@ mod tests {
         let cut = mock::Answer::Lines(Vec::new(), mock::Then::Cut);
         let (cluster, _) = mock::cluster(vec![cut, no()]);
         let watch = kube::core::Request::new("/api/v1/nodes").watch(&kube::api::WatchParams::default(), "1");
-        let mut events =
-            cluster.watch::<k8s_openapi::api::core::v1::Node>("watch nodes", watch).await.unwrap();
-        let end = futures::StreamExt::next(&mut events).await.unwrap().unwrap_err();
+        let mut body = cluster.watch("watch nodes", watch).await.unwrap();
+        let cut = http_body_util::BodyExt::frame(&mut body).await.unwrap().unwrap_err();
+        let end = cluster.cut("watch nodes", cut);
         assert!(matches!(end, Error::Connection { .. }), "{end:?}");
         assert_eq!(refused(&cluster).await.reply().class(), Class::Transient);
 

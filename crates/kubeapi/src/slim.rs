@@ -7,14 +7,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{NodeSelector, Toleration};
-use k8s_openapi::api::{core::v1 as core, policy::v1 as policy};
+use k8s_openapi::api::{core::v1 as core, policy::v1 as policy, storage::v1 as storage};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
 use kube::Resource;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-
-use crate::watch::Object;
 
 pub mod longhorn;
 
@@ -124,6 +122,12 @@ slim! {
     ClaimRef { namespace: Option<String>, name: Option<String>, }
     /// The nodes that a volume can be used on.
     VolumeNodeAffinity { required: Option<NodeSelector>, }
+    /// A volume on its way to, on or from a node.
+    VolumeAttachment { metadata: Meta, spec: AttachmentSpec, }
+    /// What is attached where.
+    AttachmentSpec { node_name: String, source: AttachmentSource, }
+    /// The volume of an attachment.
+    AttachmentSource { persistent_volume_name: Option<String>, }
 }
 
 macro_rules! listed {
@@ -134,12 +138,6 @@ macro_rules! listed {
                 <$whole>::url_path(&(), namespace)
             }
         }
-
-        impl Object for $name {
-            fn version(&self) -> Option<&str> {
-                self.metadata.resource_version.as_deref()
-            }
-        }
     )+ };
 }
 
@@ -147,4 +145,5 @@ listed! {
     Pod = core::Pod;
     PersistentVolume = core::PersistentVolume;
     PodDisruptionBudget = policy::PodDisruptionBudget;
+    VolumeAttachment = storage::VolumeAttachment;
 }

@@ -3,13 +3,11 @@
 //! Not here: what the objects mean. Sources: the Kubernetes page "API Concepts" (watch, 410, bookmarks); kube's
 //! own watcher is not used because it hides replies and reads no Retry-After.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
-use futures::stream::{self, BoxStream, Stream, StreamExt};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use futures::stream::{self, Stream};
 use kube::api::{ListParams, WatchParams};
-use kube::core::{ObjectList, Request, WatchEvent};
+use kube::core::Request;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
@@ -19,6 +17,10 @@ use crate::error::Error;
 use crate::pace::Pace;
 use crate::reply::Reply;
 use crate::settling::now;
+
+mod events;
+
+use events::{Events, Head, Kind, Line, Objects, Verb};
 
 /// How long the server is asked to keep one watch open. Short, since a dead connection is noticed only
 /// [`MARGIN`] after it.
@@ -58,26 +60,43 @@ impl Scope {
     ///
     /// # Errors
     /// Those of [`Cluster`].
-    pub async fn list_all<K>(&self, cluster: &Cluster) -> Result<ObjectList<K>, Error>
+    pub async fn list_all<K>(&self, cluster: &Cluster) -> Result<List<K>, Error>
     where
-        K: Clone + DeserializeOwned,
+        K: DeserializeOwned + Send,
     {
-        let what = format!("list {}", self.what);
-        let mut all: ObjectList<K> = cluster.ask(&what, self.page(Some(PAGE), None)).await?;
-        while let Some(next) = all.metadata.continue_.take().filter(|next| !next.is_empty()) {
-            match cluster.ask::<ObjectList<K>>(&what, self.page(Some(PAGE), Some(next))).await {
-                Ok(page) => {
-                    all.items.extend(page.items);
-                    all.metadata.continue_ = page.metadata.continue_;
-                }
+        let mut objects = Objects(Vec::new());
+        let version = self.pages(cluster, &mut objects).await?;
+        Ok(List { items: objects.0, version })
+    }
+
+    async fn pages(&self, cluster: &Cluster, kind: &mut dyn Kind) -> Result<String, Error> {
+        let mut page = self.list(cluster, Some(PAGE), None, kind).await?;
+        while let Some(next) = page.next.take() {
+            match self.list(cluster, Some(PAGE), Some(next), kind).await {
+                Ok(later) => page.next = later.next,
                 Err(error) if error.reply() == Reply::Expired => {
                     debug!(scope = self.what, "a page is too old, all is listed at once");
-                    return cluster.ask(&what, self.page(None, None)).await;
+                    kind.clear();
+                    page = self.list(cluster, None, None, kind).await?;
+                    break;
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(all)
+        Ok(page.resource_version.unwrap_or_default())
+    }
+
+    /// Asks for a page; `kind` gets its objects.
+    async fn list(
+        &self,
+        cluster: &Cluster,
+        limit: Option<u32>,
+        next: Option<String>,
+        kind: &mut dyn Kind,
+    ) -> Result<Head, Error> {
+        let what = format!("list {}", self.what);
+        let body = cluster.read(&what, self.page(limit, next)).await?;
+        events::page(&body, kind).map_err(|source| Error::Garbled { what, source })
     }
 
     /// A list that is read from the store and not from a cache of any age: no resource version. At most `limit`
@@ -101,6 +120,15 @@ impl Scope {
         };
         Request::new(self.path.as_str()).watch(&how, version)
     }
+}
+
+/// Objects of one moment.
+#[derive(Debug)]
+pub struct List<K> {
+    /// The objects.
+    pub items: Vec<K>,
+    /// The version of the collection then, of the first page where there were several.
+    pub version: String,
 }
 
 /// What a follower hears.
@@ -140,22 +168,30 @@ pub enum News<K> {
     Recovered,
 }
 
+/// What a follower comes to; the objects are where they were decoded.
+enum Heard {
+    Listed,
+    Put,
+    Gone,
+    Trouble(Error),
+    Recovered,
+}
+
 /// The pages of a list so far.
-struct Pages<K> {
-    objects: Vec<K>,
+struct Pages {
     /// What the next page is asked by.
     next: String,
     /// The version of the first page: what changed since then is told by the watch, whatever later pages held.
     version: String,
 }
 
-enum At<K> {
-    List(Option<Pages<K>>),
+enum At {
+    List(Option<Pages>),
     Resume { version: String },
-    Open { version: String, events: BoxStream<'static, Result<WatchEvent<K>, Error>> },
+    Open { version: String, events: Events },
 }
 
-struct Follower<K> {
+struct Follower {
     cluster: Cluster,
     scope: Scope,
     manner: Manner,
@@ -168,128 +204,139 @@ struct Follower<K> {
     rest: Option<Duration>,
     /// [`QUIET`] after anything was heard of the collection.
     quiet: Instant,
-    at: At<K>,
+    at: At,
 }
 
 /// Follows `scope` for as long as the stream is kept; it never ends. Dropping it closes the connection and loses
 /// nothing, as a new one starts with a list.
-pub fn follow<K>(cluster: Cluster, scope: Scope, seed: u64) -> impl Stream<Item = Update<K>> + Send
-where
-    K: Object,
-{
-    follow_in(cluster, scope, Manner::default(), seed).filter_map(|news| {
-        std::future::ready(match news {
-            News::Update(heard) => Some(heard),
-            News::Recovered => None,
-        })
+pub fn follow<K: DeserializeOwned + Send + 'static>(
+    cluster: Cluster,
+    scope: Scope,
+    seed: u64,
+) -> impl Stream<Item = Update<K>> + Send {
+    stream::unfold(Followed::new(cluster, scope, Manner::default(), seed), |mut followed| async move {
+        loop {
+            if let News::Update(heard) = followed.next().await {
+                return Some((heard, followed));
+            }
+        }
     })
 }
 
 /// [`follow`] in another manner, with news of the calls themselves.
-pub fn follow_in<K>(
+pub fn follow_in<K: DeserializeOwned + Send + 'static>(
     cluster: Cluster,
     scope: Scope,
     manner: Manner,
     seed: u64,
-) -> impl Stream<Item = News<K>> + Send
-where
-    K: Object,
-{
-    let follower = Follower {
-        cluster,
-        scope,
-        manner,
-        pace: Pace::new(seed),
-        troubled: false,
-        tries: 0,
-        rest: None,
-        quiet: now() + QUIET,
-        at: At::List(None),
-    };
-    stream::unfold(follower, |mut follower| async move {
-        let news = follower.next().await;
-        Some((news, follower))
+) -> impl Stream<Item = News<K>> + Send {
+    stream::unfold(Followed::new(cluster, scope, manner, seed), |mut followed| async move {
+        Some((followed.next().await, followed))
     })
 }
 
-/// What the follower needs to know of an object.
-pub trait Object: Clone + Debug + DeserializeOwned + Send + 'static {
-    /// Its version, if it has one.
-    fn version(&self) -> Option<&str>;
+/// A follower of objects of one kind.
+struct Followed<K> {
+    follower: Follower,
+    objects: Objects<K>,
 }
 
-impl<K> Object for K
-where
-    K: k8s_openapi::Metadata<Ty = ObjectMeta> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    fn version(&self) -> Option<&str> {
-        self.metadata().resource_version.as_deref()
+impl<K: DeserializeOwned + Send> Followed<K> {
+    fn new(cluster: Cluster, scope: Scope, manner: Manner, seed: u64) -> Self {
+        let follower = Follower {
+            cluster,
+            scope,
+            manner,
+            pace: Pace::new(seed),
+            troubled: false,
+            tries: 0,
+            rest: None,
+            quiet: now() + QUIET,
+            at: At::List(None),
+        };
+        Self { follower, objects: Objects(Vec::new()) }
+    }
+
+    async fn next(&mut self) -> News<K> {
+        loop {
+            let heard = self.follower.next(&mut self.objects).await;
+            let mut objects = std::mem::take(&mut self.objects.0);
+            let update = match heard {
+                Heard::Listed => Some(Update::Listed(objects)),
+                Heard::Put => objects.pop().map(Update::Put),
+                Heard::Gone => objects.pop().map(Update::Gone),
+                Heard::Trouble(error) => Some(Update::Trouble(error)),
+                Heard::Recovered => return News::Recovered,
+            };
+            if let Some(update) = update {
+                return News::Update(update);
+            }
+        }
     }
 }
 
-impl<K: Object> Follower<K> {
-    async fn next(&mut self) -> News<K> {
+impl Follower {
+    /// `kind` gets the objects.
+    async fn next(&mut self, kind: &mut dyn Kind) -> Heard {
         loop {
             if let Some(rest) = self.rest.take() {
                 sleep(rest).await;
             }
             match std::mem::replace(&mut self.at, At::List(None)) {
                 At::List(pages) => {
-                    if let Some(heard) = self.page(pages).await {
-                        return News::Update(heard);
+                    if let Some(heard) = self.page(pages, kind).await {
+                        return heard;
                     }
                 }
                 At::Resume { version } => {
                     let what = format!("watch {}", self.scope.what);
                     let request = self.scope.watch(&version, self.manner.slot);
-                    match self.cluster.watch::<K>(&what, request).await {
-                        Ok(events) => {
-                            self.at = At::Open { version, events };
+                    match self.cluster.watch(&what, request).await {
+                        Ok(body) => {
+                            self.at = At::Open { version, events: Events::new(body) };
                             if std::mem::take(&mut self.troubled) {
                                 // An error is no silence: what has changed meanwhile is still to come.
                                 self.quiet = now() + QUIET;
-                                return News::Recovered;
+                                return Heard::Recovered;
                             }
                         }
                         Err(error) if error.reply() == Reply::Expired => self.list_again("too old"),
                         Err(error) => {
                             self.at = At::Resume { version };
-                            return News::Update(self.trouble(error));
+                            return self.trouble(error);
                         }
                     }
                 }
                 At::Open { version, mut events } => {
                     let until = self.quiet.min(now() + self.manner.slot + MARGIN);
-                    match timeout_at(until, events.next()).await.ok() {
-                        None => self.list_again("silent"),
+                    let read = match timeout_at(until, events.next()).await.ok() {
+                        None => {
+                            self.list_again("silent");
+                            continue;
+                        }
                         Some(None) => {
                             // The end of a slot or a cut: both continue where they were, after a short rest, so that
                             // a server that closes at once is not asked in a circle.
                             self.rest = Some(self.pace.pause(1, None));
                             self.at = At::Resume { version };
+                            continue;
                         }
-                        Some(Some(Ok(WatchEvent::Bookmark(mark)))) => {
-                            self.hears();
-                            self.at = At::Open { version: mark.metadata.resource_version, events };
-                        }
-                        Some(Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)))) => {
-                            self.keep(version, &object, events);
-                            return News::Update(Update::Put(object));
-                        }
-                        Some(Some(Ok(WatchEvent::Deleted(object)))) => {
-                            self.keep(version, &object, events);
-                            return News::Update(Update::Gone(object));
-                        }
-                        Some(Some(Ok(WatchEvent::Error(status)))) => {
-                            let error = client::from_library(&self.scope.what, "", kube::Error::Api(status));
-                            if let Some(heard) = self.broken(version, error) {
-                                return News::Update(heard);
+                        Some(Some(Ok(line))) => self.line(line, kind),
+                        Some(Some(Err(cut))) => Err(self.cluster.cut(&self.what(), cut)),
+                    };
+                    match read {
+                        Ok((newer, heard)) => {
+                            self.tries = 0;
+                            self.quiet = now() + QUIET;
+                            self.at = At::Open { version: newer.unwrap_or(version), events };
+                            if let Some(heard) = heard {
+                                return heard;
                             }
                         }
-                        Some(Some(Err(error))) => {
-                            if let Some(heard) = self.broken(version, error) {
-                                return News::Update(heard);
-                            }
+                        Err(error) if error.reply() == Reply::Expired => self.list_again("too old"),
+                        Err(error) => {
+                            self.at = At::Resume { version };
+                            return self.trouble(error);
                         }
                     }
                 }
@@ -297,54 +344,54 @@ impl<K: Object> Follower<K> {
         }
     }
 
+    fn what(&self) -> String {
+        format!("watch {}", self.scope.what)
+    }
+
+    /// The version that a line brings and what it says.
+    fn line(&self, line: &[u8], kind: &mut dyn Kind) -> Result<(Option<String>, Option<Heard>), Error> {
+        let garbled = |source| Error::Garbled { what: self.what(), source };
+        let Line { verb, object } = serde_json::from_slice(line).map_err(garbled)?;
+        let heard = match verb {
+            Verb::Bookmark => None,
+            Verb::Added | Verb::Modified => Some(Heard::Put),
+            Verb::Deleted => Some(Heard::Gone),
+            Verb::Error => return Err(client::failure(&self.what(), object.get())),
+        };
+        if heard.is_some() {
+            kind.keep(object).map_err(garbled)?;
+        }
+        Ok((events::version(object), heard))
+    }
+
     /// Asks for the first page or for the one after `pages`; something is heard after the last one.
-    async fn page(&mut self, pages: Option<Pages<K>>) -> Option<Update<K>> {
-        let what = format!("list {}", self.scope.what);
-        let (mut objects, next, version) = match pages {
-            Some(Pages { objects, next, version }) => (objects, Some(next), Some(version)),
-            None => (Vec::new(), None, None),
+    async fn page(&mut self, pages: Option<Pages>, kind: &mut dyn Kind) -> Option<Heard> {
+        let (next, version) = match pages {
+            Some(Pages { next, version }) => (Some(next), Some(version)),
+            None => (None, None),
         };
         let later = next.is_some();
-        match self.cluster.ask::<ObjectList<K>>(&what, self.scope.page(Some(self.manner.page), next)).await {
+        match self.scope.list(&self.cluster, Some(self.manner.page), next, kind).await {
             Ok(list) => {
-                objects.extend(list.items);
-                let version = version.or(list.metadata.resource_version).unwrap_or_default();
-                if let Some(next) = list.metadata.continue_.filter(|next| !next.is_empty()) {
-                    self.at = At::List(Some(Pages { objects, next, version }));
+                let version = version.or(list.resource_version).unwrap_or_default();
+                if let Some(next) = list.next {
+                    self.at = At::List(Some(Pages { next, version }));
                     return None;
                 }
-                self.hears();
+                self.tries = 0;
+                self.quiet = now() + QUIET;
                 self.troubled = false;
                 self.at = At::Resume { version };
-                Some(Update::Listed(objects))
+                Some(Heard::Listed)
             }
-            Err(error) if later && error.reply() == Reply::Expired => {
-                self.list_again("too old");
-                None
+            Err(error) => {
+                kind.clear();
+                if later && error.reply() == Reply::Expired {
+                    self.list_again("too old");
+                    return None;
+                }
+                Some(self.trouble(error))
             }
-            Err(error) => Some(self.trouble(error)),
-        }
-    }
-
-    /// Something of the collection was heard.
-    fn hears(&mut self) {
-        self.tries = 0;
-        self.quiet = now() + QUIET;
-    }
-
-    fn keep(&mut self, old: String, object: &K, events: BoxStream<'static, Result<WatchEvent<K>, Error>>) {
-        self.hears();
-        let version = object.version().map_or(old, str::to_owned);
-        self.at = At::Open { version, events };
-    }
-
-    fn broken(&mut self, version: String, error: Error) -> Option<Update<K>> {
-        if error.reply() == Reply::Expired {
-            self.list_again("too old");
-            None
-        } else {
-            self.at = At::Resume { version };
-            Some(self.trouble(error))
         }
     }
 
@@ -355,11 +402,11 @@ impl<K: Object> Follower<K> {
         self.at = At::List(None);
     }
 
-    fn trouble(&mut self, error: Error) -> Update<K> {
+    fn trouble(&mut self, error: Error) -> Heard {
         self.troubled = true;
         self.tries = self.tries.saturating_add(1);
         self.rest = Some(self.pace.pause(self.tries, error.reply().retry_after()));
-        Update::Trouble(error)
+        Heard::Trouble(error)
     }
 }
 

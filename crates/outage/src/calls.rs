@@ -14,7 +14,6 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Resource;
 use kube::api::{GetParams, Patch};
-use kube::core::ObjectList;
 use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
 use kubeapi::nodes::{self, signed};
@@ -223,7 +222,7 @@ fn nodes_scope() -> Scope {
 /// # Errors
 /// No answer.
 pub async fn glance(cluster: &Cluster) -> Result<Vec<(NodeSeen, Option<String>)>, Trouble> {
-    let nodes: ObjectList<Item> = nodes_scope().list_all(cluster).await.map_err(|it| silent(&it))?;
+    let nodes = nodes_scope().list_all::<Item>(cluster).await.map_err(|it| silent(&it))?;
     Ok(nodes.items.into_iter().map(|it| (it.seen, it.away)).collect())
 }
 
@@ -272,8 +271,9 @@ pub async fn mark(cluster: &Cluster, node: &Named, text: Option<&str>) -> Result
 pub async fn look(cluster: &Cluster, pulses: &mut Pulses, now: Mono) -> Result<Looked, Trouble> {
     let (nodes, kubelets) =
         (nodes_scope(), Scope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS))));
-    let (nodes, kubelets): (ObjectList<Item>, ObjectList<Known>) =
-        futures::try_join!(nodes.list_all(cluster), kubelets.list_all(cluster)).map_err(|it| silent(&it))?;
+    let (nodes, kubelets) =
+        futures::try_join!(nodes.list_all::<Item>(cluster), kubelets.list_all::<Known>(cluster))
+            .map_err(|it| silent(&it))?;
     pulses.take(now, kubelets.items);
     let mut looked = Looked::default();
     for Item { mut seen, mut server, .. } in nodes.items {

@@ -116,7 +116,6 @@ kept! {
 /// An object of which nothing but its fact is kept: no two whole objects of a list are in memory at the same time.
 #[derive(Debug, Clone)]
 struct FactItem<T> {
-    version: Option<String>,
     key: (String, String),
     fact: T,
 }
@@ -125,16 +124,9 @@ impl<'de, T: Kept> Deserialize<'de> for FactItem<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut raw = Raw::deserialize(from)?;
         let fact = T::read(&raw);
-        let version = raw.metadata.resource_version.take();
         let key =
             (raw.metadata.namespace.take().unwrap_or_default(), raw.metadata.name.take().unwrap_or_default());
-        Ok(Self { version, key, fact })
-    }
-}
-
-impl<T: Kept> watch::Object for FactItem<T> {
-    fn version(&self) -> Option<&str> {
-        self.version.as_deref()
+        Ok(Self { key, fact })
     }
 }
 

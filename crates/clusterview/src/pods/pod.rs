@@ -6,8 +6,6 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use kubeapi::watch;
-
 /// A pod of the namespace of applications.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppPod {
@@ -54,14 +52,7 @@ pub enum State {
 /// A pod as it is read: nothing but its fact is kept.
 #[derive(Debug, Clone)]
 pub(super) struct PodItem {
-    version: Option<String>,
     pub(super) pod: AppPod,
-}
-
-impl watch::Object for PodItem {
-    fn version(&self) -> Option<&str> {
-        self.version.as_deref()
-    }
 }
 
 #[derive(Deserialize, Default)]
@@ -75,7 +66,6 @@ struct Raw {
 impl<'de> Deserialize<'de> for PodItem {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let Raw { metadata, spec, status } = Raw::deserialize(from)?;
-        let version = metadata["resourceVersion"].as_str().map(str::to_owned);
         let list = |name: &str, init: bool| {
             let items = status[name].as_array().map(Vec::as_slice).unwrap_or_default();
             items.iter().map(|it| container(it, init)).collect::<Vec<_>>()
@@ -83,7 +73,6 @@ impl<'de> Deserialize<'de> for PodItem {
         let mut containers = list("initContainerStatuses", true);
         containers.extend(list("containerStatuses", false));
         Ok(Self {
-            version,
             pod: AppPod {
                 name: text(&metadata["name"]),
                 uid: text(&metadata["uid"]),

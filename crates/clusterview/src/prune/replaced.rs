@@ -7,7 +7,6 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource;
-use kube::core::ObjectList;
 
 use kubeapi::Cluster;
 use kubeapi::Error;
@@ -49,7 +48,7 @@ pub async fn look(cluster: &Cluster, keep: &[String], own: &str) -> Result<Found
         fields: None,
         labels: Some(CONTROL_PLANE_NOW.to_owned()),
     };
-    let list: ObjectList<Node> = scope.list_all(cluster).await?;
+    let list = scope.list_all::<Node>(cluster).await?;
     judge(&list.items, keep, own)
 }
 

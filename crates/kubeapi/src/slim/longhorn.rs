@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::names::STORAGE_NAMESPACE;
 use crate::slim::{Condition, Meta};
-use crate::watch::{Object, Scope};
+use crate::watch::Scope;
 
 /// All objects of a kind, as `volumes`.
 pub fn scope(kind: &str) -> Scope {
@@ -130,18 +130,6 @@ types! {
     /// A setting.
     Setting { metadata: Meta, value: String, }
 }
-
-macro_rules! objects {
-    ($($name:ident)+) => { $(
-        impl Object for $name {
-            fn version(&self) -> Option<&str> {
-                self.metadata.resource_version.as_deref()
-            }
-        }
-    )+ };
-}
-
-objects! { Volume Replica Engine StorageNode Manager Setting }
 
 /// The condition of this type.
 pub fn condition<'a>(all: &'a [Condition], kind: &str) -> Option<&'a Condition> {

@@ -12,7 +12,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::Resource;
 use kube::api::GetParams;
-use kube::core::{ObjectList, Request};
+use kube::core::Request;
 
 use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector};
 use crate::plan::scheduling::tolerates_cordon;
@@ -41,7 +41,7 @@ const LOOKUPS: usize = 8;
 /// Those of [`Cluster`].
 pub async fn list(cluster: &Cluster, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
     let scope = scope(node);
-    let pods: ObjectList<Pod> = scope.list_all(cluster).await?;
+    let pods = scope.list_all::<Pod>(cluster).await?;
     let owners: BTreeSet<(String, String)> =
         pods.items.iter().filter_map(daemon_set).map(|(key, _)| key).collect();
     let alive: BTreeMap<(String, String), Option<String>> = stream::iter(owners)

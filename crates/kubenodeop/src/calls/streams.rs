@@ -15,27 +15,19 @@ use crate::{calls::pods, calls::volumes, node, storage};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
 use kubeapi::slim::{Pod, PodDisruptionBudget};
-use kubeapi::watch::{self, Update, follow};
+use kubeapi::watch::{Update, follow};
 
 /// A pod of which nothing but the facts is kept: of a list of thousands no two whole objects are in memory at the
 /// same time.
 #[derive(Debug, Clone)]
 struct PodItem {
-    version: Option<String>,
     facts: PodFacts,
 }
 
 impl<'de> Deserialize<'de> for PodItem {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let pod = Pod::deserialize(from)?;
-        let facts = pods::facts(&pod);
-        Ok(Self { version: pod.metadata.resource_version, facts })
-    }
-}
-
-impl watch::Object for PodItem {
-    fn version(&self) -> Option<&str> {
-        self.version.as_deref()
+        Ok(Self { facts: pods::facts(&pod) })
     }
 }
 
@@ -128,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_pod_only_its_version_and_its_facts_are_kept() {
+    fn of_a_pod_only_its_facts_are_kept() {
         let pod = json!({
             "metadata": {
                 "namespace": "shop", "name": "a", "uid": "u", "resourceVersion": "7", "labels": {"app": "web"},
@@ -138,7 +130,6 @@ mod tests {
             "status": {"phase": "Running"},
         });
         let seen: PodItem = serde_json::from_value(pod.clone()).unwrap();
-        assert_eq!(seen.version.as_deref(), Some("7"));
         assert_eq!(seen.facts, pods::facts(&serde_json::from_value(pod).unwrap()));
     }
 }

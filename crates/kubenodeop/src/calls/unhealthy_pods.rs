@@ -5,7 +5,6 @@
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::core::ObjectList;
 
 use crate::calls::pods::pod_ref;
 use crate::calls::remove;
@@ -37,7 +36,7 @@ pub async fn inspect(
         fields: None,
         labels: Some(text(selector)).filter(|text| !text.is_empty()),
     };
-    let pods: ObjectList<Pod> = scope.list_all(cluster).await?;
+    let pods = scope.list_all::<Pod>(cluster).await?;
     let now = Timestamp::now();
     let mut found: Vec<UnhealthyPod> = pods.items.iter().filter_map(|pod| hindrance(pod, now)).collect();
     found.sort();

@@ -8,15 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt};
-use k8s_openapi::api::storage::v1::VolumeAttachment;
-use kube::Resource;
 use tokio::time::sleep;
 
 use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
-use kubeapi::slim::PersistentVolume;
+use kubeapi::slim::{PersistentVolume, VolumeAttachment};
 use kubeapi::watch::{Scope, Update, follow};
 
 /// Namespace and name of a claim.
@@ -61,7 +59,7 @@ pub fn attachments(
 pub(crate) fn scope() -> Scope {
     Scope {
         what: "volume attachments".to_owned(),
-        path: VolumeAttachment::url_path(&(), None),
+        path: VolumeAttachment::url_path(None),
         fields: None,
         labels: None,
     }

@@ -5,7 +5,6 @@
 //! watched (`refused`).
 
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
-use k8s_openapi::api::storage::v1::VolumeAttachment;
 use tracing::debug;
 
 use crate::changes::watched::Watched;
@@ -14,6 +13,7 @@ use crate::storage::Look;
 use crate::{calls::refused, calls::streams, calls::volumes, drain};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
+use kubeapi::slim::VolumeAttachment;
 use kubeapi::watch::{Update, follow};
 
 /// Ends when something in `watched` has changed for the better, also before the call, and says what, as

@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use kube::core::ObjectList;
 use step::Mono;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -239,7 +238,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
             fields: Some(format!("spec.nodeName={}", self.order.node)),
             labels: None,
         };
-        let list: ObjectList<Pod> = scope.list_all(self.cluster).await.map_err(|error| words(&error))?;
+        let list = scope.list_all::<Pod>(self.cluster).await.map_err(|error| words(&error))?;
         let standing = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let standing: Vec<PodRef> = standing.map(|pod| pods::facts(pod).pod).collect();
         let deleted = stream::iter(standing).map(|pod| async move {

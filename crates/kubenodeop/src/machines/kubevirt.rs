@@ -17,10 +17,10 @@ use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, act, in_namespace, i
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
-use kubeapi::slim::{Meta, PersistentVolume, Pod};
-use kubeapi::watch::{Object, Scope, Update, follow};
+use kubeapi::slim::{PersistentVolume, Pod};
+use kubeapi::watch::{Scope, Update, follow};
 use kubeapi::{Cluster, Error, found};
-use serde::Deserialize;
+use serde::de::{Deserialize as _, IgnoredAny};
 use serde_json::{Value, json};
 
 use super::facts;
@@ -232,23 +232,11 @@ async fn machines(cluster: &Cluster, guests: &[Value]) -> Result<BTreeMap<(Strin
     Ok(read.into_iter().flatten().collect())
 }
 
-/// An object of which nothing is read but that it has changed.
-#[derive(Debug, Clone, Deserialize)]
-struct Touched {
-    metadata: Meta,
-}
-
-impl Object for Touched {
-    fn version(&self) -> Option<&str> {
-        self.metadata.resource_version.as_deref()
-    }
-}
-
 /// Ends its wait whenever a machine of `node`, a launcher there or a migration anywhere has changed.
 pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, ()> {
     let all = Scope::all("migrations of virtual machines", path(MIGRATIONS));
     let changed = |scope: Scope, seed: u64| {
-        follow::<Touched>(cluster.clone(), scope, seed).filter_map(|heard| {
+        follow::<IgnoredAny>(cluster.clone(), scope, seed).filter_map(|heard| {
             // Trouble with reading is found by the look itself.
             std::future::ready((!matches!(heard, Update::Trouble(_))).then_some(()))
         })

@@ -13,6 +13,7 @@ use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use step::Mono;
 use tokio::sync::watch;
@@ -26,7 +27,7 @@ use kubeapi::Cluster;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
 use kubeapi::slim::{ContainerStatus, Meta, Pod};
-use kubeapi::watch::{Object, Scope, Update, follow};
+use kubeapi::watch::{Scope, Update, follow};
 use kubeapi::{Error, nodes};
 
 /// The namespace of the leases of nodes.
@@ -135,7 +136,7 @@ fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
     stream::once(look).flat_map(stream::iter).boxed()
 }
 
-async fn listed<K: Object>(cluster: &Cluster, scope: &Scope) -> Update<K> {
+async fn listed<K: DeserializeOwned + Send>(cluster: &Cluster, scope: &Scope) -> Update<K> {
     match scope.list_all::<K>(cluster).await {
         Ok(list) => Update::Listed(list.items),
         Err(error) => Update::Trouble(error),
@@ -170,7 +171,10 @@ fn trouble(layer: Layer, error: &Error) -> Fact {
     }
 }
 
-fn heard<K: Object>(cluster: &Cluster, scope: Scope) -> BoxStream<'static, Update<K>> {
+fn heard<K: DeserializeOwned + Send + 'static>(
+    cluster: &Cluster,
+    scope: Scope,
+) -> BoxStream<'static, Update<K>> {
     follow::<K>(cluster.clone(), scope, RandomState::new().hash_one("jitter")).boxed()
 }
 
@@ -258,7 +262,6 @@ fn seen(lease: &Lease) -> LeaseSeen {
 #[derive(Debug, Clone)]
 struct Lean {
     uid: Option<String>,
-    version: Option<String>,
     /// Namespace and name when it gives volumes and is crash-looping.
     crashing: Option<String>,
 }
@@ -267,16 +270,10 @@ impl<'de> Deserialize<'de> for Lean {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let pod = Pod::deserialize(from)?;
         let crashing = is_crash_looping(&pod) && pods::facts(&pod).tier == Tier::Storage;
-        let Meta { name, namespace, uid, resource_version: version, .. } = pod.metadata;
+        let Meta { name, namespace, uid, .. } = pod.metadata;
         let named =
             format!("{}/{}", namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
-        Ok(Self { uid, version, crashing: crashing.then_some(named) })
-    }
-}
-
-impl Object for Lean {
-    fn version(&self) -> Option<&str> {
-        self.version.as_deref()
+        Ok(Self { uid, crashing: crashing.then_some(named) })
     }
 }
 

@@ -8,9 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Resource;
-use kube::core::ObjectList;
 
 use crate::calls::unhealthy_pods::hindrance;
 use crate::machines::kubevirt::Reader;
@@ -23,8 +21,8 @@ use crate::plan::unhealthy::UnhealthyPod;
 use crate::{calls::pods, calls::volumes, node, storage};
 use kubeapi::names::NodeName;
 use kubeapi::reply::Answer;
-use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget};
-use kubeapi::watch::Scope;
+use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget, VolumeAttachment};
+use kubeapi::watch::{List, Scope};
 use kubeapi::{Cluster, Error, found};
 
 /// What a drain of `node` would do and what it would meet; `machines` is what becomes of virtual machines that name no
@@ -51,13 +49,13 @@ async fn survey(cluster: &Cluster, name: &NodeName, policy: Policy) -> Result<Su
         Box::pin(storage::look(cluster, name)),
     )?;
     let versions = [
-        ("nodes", version(&nodes)),
-        ("pods", version(&all_pods)),
-        ("poddisruptionbudgets", version(&budgets)),
-        ("daemonsets", version(&sets)),
-        ("namespaces", version(&namespaces)),
-        ("persistentvolumes", version(&bound)),
-        ("volumeattachments", version(&attached)),
+        ("nodes", nodes.version.clone()),
+        ("pods", all_pods.version.clone()),
+        ("poddisruptionbudgets", budgets.version.clone()),
+        ("daemonsets", sets.version.clone()),
+        ("namespaces", namespaces.version.clone()),
+        ("persistentvolumes", bound.version.clone()),
+        ("volumeattachments", attached.version.clone()),
     ];
     let own = nodes.items.iter().find(|it| it.metadata.name.as_deref() == Some(name.as_str()));
     let own = own.ok_or_else(|| no_such(name))?;
@@ -152,15 +150,11 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
     .collect()
 }
 
-async fn all<K: serde::de::DeserializeOwned + Clone>(
+async fn all<K: serde::de::DeserializeOwned + Send>(
     cluster: &Cluster,
     scope: Scope,
-) -> Result<ObjectList<K>, Error> {
+) -> Result<List<K>, Error> {
     scope.list_all(cluster).await
-}
-
-fn version<K: Clone>(list: &ObjectList<K>) -> String {
-    list.metadata.resource_version.clone().unwrap_or_default()
 }
 
 fn no_such(name: &NodeName) -> Error {

@@ -12,9 +12,10 @@ use kube::Resource as _;
 use kubeapi::names::NodeName;
 use kubeapi::slim::longhorn::{Engine, Manager, Replica, Setting, StorageNode, Volume, condition, scope};
 use kubeapi::slim::{Condition, Meta};
-use kubeapi::watch::{Object, Scope, Update, follow};
+use kubeapi::watch::{Scope, Update, follow};
 use kubeapi::{Cluster, Error, found};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::follow::follow_read;
 use super::{Facts, Look, NodeState, Policy};
@@ -41,12 +42,6 @@ struct PlainSpec {
 #[serde(default)]
 struct PlainStatus {
     conditions: Vec<Condition>,
-}
-
-impl Object for PlainNode {
-    fn version(&self) -> Option<&str> {
-        self.metadata.resource_version.as_deref()
-    }
 }
 
 impl PlainNode {
@@ -93,7 +88,7 @@ async fn replicas(cluster: &Cluster) -> Result<Option<Vec<Replica>>, Error> {
     Ok(found(scope("replicas").list_all::<Replica>(cluster).await)?.map(|it| it.items))
 }
 
-fn all<K: Object>(cluster: &Cluster, scope: Scope) -> BoxFuture<'_, Result<Vec<K>, Error>> {
+fn all<K: DeserializeOwned + Send>(cluster: &Cluster, scope: Scope) -> BoxFuture<'_, Result<Vec<K>, Error>> {
     async move { Ok(scope.list_all::<K>(cluster).await?.items) }.boxed()
 }
 
@@ -201,7 +196,7 @@ pub(crate) fn follow_looks(
 }
 
 fn pieces(cluster: &Cluster, seed: u64) -> BoxStream<'static, Piece> {
-    fn heard<K: Object>(
+    fn heard<K: DeserializeOwned + Send + 'static>(
         cluster: &Cluster,
         scope: Scope,
         seed: u64,
