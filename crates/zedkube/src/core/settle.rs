@@ -266,7 +266,8 @@ impl Zedkube {
             wanted: drain || own.is_some(),
             own,
             fit: self.drain.is_fit(&self.node),
-            serves: self.drain.serves().or(kept),
+            // In the name of the update, whatever is asked for beside it: by that its turn is known after a restart.
+            serves: kept.or(self.drain.serves()),
             sound: self.care.is_sound() && !self.node.k3s.holds(),
             phase: if self.node.k3s.failed { Some(Phase::Failed) } else { self.drain.turn_phase() },
             cordoned,
