@@ -16,7 +16,7 @@ fn u1_u14_nodes_told_together_go_one_at_a_time_whatever_happens_to_them_and_to_t
     let seed = RandomState::new().hash_one(0);
     println!("as `cargo test -p zedbox --test soak -- --turns {RUNS} --seed {seed}`");
     let outcome =
-        by_chance("turns", seed, (RUNS, AT_ONCE), |dice| within_still(turns_in_trouble(dice, None)));
+        by_chance("turns", seed, (RUNS, AT_ONCE), |dice| within_still(turns_in_trouble(dice, None, None)));
     assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));
     assert_eq!(outcome.runs, usize::try_from(RUNS).unwrap());
 }

@@ -26,8 +26,27 @@ pub(crate) struct How<'a> {
     pub(crate) descriptors: Option<u64>,
     /// What it logs, when that is not the usual.
     pub(crate) filter: Option<&'a str>,
+    /// Its wall clock, when that is wrong.
+    pub(crate) clock: Option<&'a WrongClock>,
     /// What strace does with it, and the file of what strace sees.
     pub(crate) tracing: Option<(&'a Tracing, PathBuf)>,
+}
+
+/// The wall clock of a process that is wrong.
+#[derive(Debug, Clone)]
+pub(crate) struct WrongClock {
+    /// The library libfaketime.
+    pub(crate) library: PathBuf,
+    /// By so many seconds.
+    pub(crate) secs: i64,
+}
+
+impl WrongClock {
+    fn set(&self, command: &mut Command) {
+        // Only what it reads of the time of day: neither how much time passes nor the times of files.
+        let words = [("DONT_FAKE_MONOTONIC", "1"), ("NO_FAKE_STAT", "1")];
+        command.env("LD_PRELOAD", &self.library).env("FAKETIME", format!("{:+}s", self.secs)).envs(words);
+    }
 }
 
 struct Process {
@@ -75,6 +94,9 @@ impl Processes {
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
+        if let Some(clock) = how.clock {
+            clock.set(&mut command);
+        }
         let child = command.spawn().unwrap();
         assert!(self.all().insert(agent, Process { command, child }).is_none(), "{agent:?} runs already");
     }

@@ -15,6 +15,9 @@ use topics::DrainStatus;
 use crate::cluster::OWNER;
 use crate::{Agent, Cluster, Dice, World, reboot_config};
 
+/// By how many seconds the wall clock of a node is wrong.
+const CLOCKS: [i64; 4] = [0, 0, -3_600, 3_600];
+
 const LEASES: &str = "coordination/leases";
 const NAMESPACE: &str = "eve-kube-app";
 const LEASE: &str = "pillar-rs-outage";
@@ -71,11 +74,11 @@ struct Node {
 }
 
 /// One run, of agents that are tasks on a clock that stands still, or processes of `zedbox`. Returns what it was, for a
-/// person. Clocks are wrong only of tasks.
+/// person. Clocks are wrong of tasks, and of processes where the library libfaketime is named.
 ///
 /// # Panics
 /// More nodes carry our cordon than the limit allows, or one never comes to its end.
-pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>) -> String {
+pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>, faketime: Option<&Path>) -> String {
     let pace = if zedbox.is_some() { REAL } else { STILL };
     let count = 3 + usize::try_from(dice.below(3)).unwrap();
     let (limit, servers) = (1 + dice.below(2), 1 + usize::try_from(dice.below(2)).unwrap() * 4);
@@ -97,9 +100,12 @@ pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>) -> String {
         world.config(&config(&sim.list("nodes"), 6));
         if let Some(zedbox) = zedbox {
             world.becomes_processes(zedbox).await;
+            if let Some(library) = faketime {
+                world.processes_off_by(library, *dice.one_of(&CLOCKS));
+            }
         } else {
             world.limits = json!({});
-            world.clock_off_by(*dice.one_of(&[0, 0, -3_600, 3_600]));
+            world.clock_off_by(*dice.one_of(&CLOCKS));
         }
         let troubles =
             (0..dice.below(3)).map(|_| (secs(&mut dice, pace.begin), trouble(&mut dice, pace))).collect();

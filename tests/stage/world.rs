@@ -15,7 +15,7 @@ use topics::{DrainStatus, NodeDrainStatus, Topic, go_json};
 
 use crate::Cluster;
 use crate::failing::{Tracing, trace_of};
-use crate::process::{Halt, How, LIMITS, Processes};
+use crate::process::{Halt, How, LIMITS, Processes, WrongClock};
 use crate::tasks;
 use crate::writes::{self, Writes};
 
@@ -58,6 +58,7 @@ struct Program {
     path: PathBuf,
     /// One process runs all agents.
     whole: bool,
+    clock: Option<WrongClock>,
     _api: Server,
 }
 
@@ -133,7 +134,7 @@ impl World {
     pub(crate) async fn becomes_processes(&mut self, zedbox: &Path) {
         let api = self.cluster.sim().serve_to(self.cluster.device_name()).await.unwrap();
         self.put("kubeconfig", &api.kubeconfig());
-        self.program = Some(Program { path: zedbox.to_owned(), whole: false, _api: api });
+        self.program = Some(Program { path: zedbox.to_owned(), whole: false, clock: None, _api: api });
     }
 
     /// The same with one process of `zedbox` that runs all agents; it counts as zedagent.
@@ -200,6 +201,7 @@ impl World {
             word: whole.then_some("run"),
             descriptors,
             filter: self.filter,
+            clock: self.program.as_ref().unwrap().clock.as_ref(),
             tracing: traced.map(|(_, tracing)| (tracing, self.bus.path(&trace_of(&log)))),
         };
         self.processes.start(agent, program, &self.bus, &log, &how);
@@ -420,6 +422,12 @@ impl World {
     /// The wall clock of agents that are started from now on is wrong by so many seconds.
     pub(crate) fn clock_off_by(&mut self, secs: i64) {
         self.clock = Clock::new().off_by(secs);
+    }
+
+    /// The same of agents that are processes, by the library libfaketime.
+    pub(crate) fn processes_off_by(&mut self, library: &Path, secs: i64) {
+        let clock = WrongClock { library: library.to_owned(), secs };
+        self.program.as_mut().unwrap().clock = (secs != 0).then_some(clock);
     }
 
     /// The value of a topic file right now.

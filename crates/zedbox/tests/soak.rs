@@ -56,12 +56,15 @@ fn power(seed: u64, runs: u64) -> Outcome {
 }
 
 fn turns(seed: u64, runs: u64) -> Outcome {
-    by_chance("turns in trouble", seed, (runs, AT_ONCE), |dice| within_still(turns_in_trouble(dice, None)))
+    by_chance("turns in trouble", seed, (runs, AT_ONCE), |dice| {
+        within_still(turns_in_trouble(dice, None, None))
+    })
 }
 
-fn turns_of_processes(seed: u64, runs: u64) -> Outcome {
-    let zedbox = Path::new(env!("CARGO_BIN_EXE_zedbox"));
-    by_chance("turns in trouble", seed, (runs, AT_ONCE), |dice| within(turns_in_trouble(dice, Some(zedbox))))
+fn turns_of_processes(seed: u64, runs: u64, faketime: Option<&Path>) -> Outcome {
+    let zedbox = Some(Path::new(env!("CARGO_BIN_EXE_zedbox")));
+    let run = |dice| within(turns_in_trouble(dice, zedbox, faketime));
+    by_chance("turns in trouble", seed, (runs, AT_ONCE), run)
 }
 
 fn every_write() -> Outcome {
@@ -80,8 +83,8 @@ fn every_write() -> Outcome {
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|it| it == flag);
-    let number =
-        |flag: &str| arguments.iter().skip_while(|it| *it != flag).nth(1).map(|it| it.parse().unwrap());
+    let word = |flag: &str| arguments.iter().skip_while(|it| *it != flag).nth(1);
+    let number = |flag: &str| word(flag).map(|it| it.parse().unwrap());
     if has("--list") {
         return println!("soak: test");
     }
@@ -95,7 +98,9 @@ fn main() {
         power(seed, runs)
     } else if let Some(runs) = number("--turns") {
         println!("three to five nodes told to reboot together, with troubles, {runs} times, --seed {seed}");
-        if has("--processes") { turns_of_processes(seed, runs) } else { turns(seed, runs) }
+        let faketime = word("--faketime").map(Path::new);
+        assert!(faketime.is_none_or(Path::exists), "--faketime names the library libfaketime.so.1");
+        if has("--processes") { turns_of_processes(seed, runs, faketime) } else { turns(seed, runs) }
     } else {
         let kills = number("--kills").map_or(KILLS, |it| usize::try_from(it).unwrap());
         println!("killing agents {kills} times, --seed {seed}");
