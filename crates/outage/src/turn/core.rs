@@ -151,7 +151,7 @@ impl Turn {
     /// The nodes that wait, in the order of turns.
     pub fn next_nodes(&self) -> Vec<String> {
         let record = self.record();
-        super::rule::order(&record.queue).into_iter().map(|it| it.node.clone()).collect()
+        super::rule::order(&record).into_iter().map(|it| it.node.clone()).collect()
     }
 
     /// Our own entry among the holders.

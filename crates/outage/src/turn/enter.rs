@@ -35,7 +35,7 @@ impl Turn {
 
     /// Whether `mine` is one of the first.
     pub(super) fn is_near(mine: &Waiter, record: &Record) -> bool {
-        rule::ahead(&record.queue, mine).len() < NEAR
+        rule::ahead(record, mine).len() < NEAR
     }
 
     /// The Lease is fresh and this node wants a turn that it does not hold.
@@ -243,7 +243,7 @@ impl Turn {
 
 /// Why a node waits that does not read the others: for those before it.
 pub(super) fn far_back(record: &Record, mine: &Waiter) -> Refusal {
-    let ahead = rule::ahead(&record.queue, mine);
+    let ahead = rule::ahead(record, mine);
     let holders: Vec<String> = record.holders.iter().map(|it| it.node.clone()).collect();
     let holder = if holders.is_empty() { "none".to_owned() } else { holders.join(", ") };
     let first = ahead.first().map(|it| it.node.clone());

@@ -40,7 +40,7 @@ impl Observed {
         let absent = absent.map(|it| Fact::Absent(it.node_uid.clone()));
         let mut facts: BTreeSet<Fact> = proofs.chain(absent).collect();
         let down = rule::down(Some(me), record, nodes);
-        for waiter in rule::order(&record.queue) {
+        for waiter in rule::order(record) {
             if waiter.node_uid == me.uid || !rule::is_open_for(waiter, record, nodes) {
                 break;
             }

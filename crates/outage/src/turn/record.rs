@@ -26,6 +26,8 @@ pub const MODE: &str = "pillar-rs/outage-mode";
 pub const FORCED: &str = "pillar-rs/outage-forced";
 /// Annotation: how many nodes may be down at once, a number from 1; control-plane nodes are always limited to one.
 pub const LIMIT: &str = "pillar-rs/outage-limit";
+/// Annotation: which nodes go first, a [`Sequence`]; absent, workers do.
+pub const ORDER: &str = "pillar-rs/outage-order";
 /// Annotation: the version of this format, a number.
 pub const VERSION: &str = "pillar-rs/outage-version";
 /// The version of the format that this program writes and the newest that it reads.
@@ -127,6 +129,16 @@ words! {
         Follower = "follower",
         /// The server that leads etcd.
         Leader = "leader",
+    }
+}
+
+words! {
+    /// Which nodes go first.
+    Sequence {
+        /// Workers, the tie-breaker, servers; the one that leads etcd last. For updates of k3s servers go first.
+        WorkersFirst = "workers-first",
+        /// The tie-breaker, servers, workers; for everything.
+        ServersFirst = "servers-first",
     }
 }
 
@@ -244,6 +256,8 @@ pub struct Record {
     pub forced: Vec<Forced>,
     /// How many nodes may be down at once, from 1.
     pub limit: u32,
+    /// Which nodes go first.
+    pub order: Sequence,
     /// Number of the last grant: `spec.leaseTransitions`.
     pub fence: Fence,
     /// Annotations of others and of other versions.
@@ -259,6 +273,7 @@ impl Default for Record {
             mode: None,
             forced: Vec::new(),
             limit: 1,
+            order: Sequence::WorkersFirst,
             fence: 0,
             others: BTreeMap::new(),
         }
@@ -359,6 +374,7 @@ impl Record {
             mode: annotations.remove(MODE).map(|text| json(&text, MODE, "-")).transpose()?,
             forced: list(annotations.remove(FORCED), FORCED)?,
             limit: number(annotations.remove(LIMIT), LIMIT)?,
+            order: annotations.remove(ORDER).map_or(Sequence::WorkersFirst, Sequence::from),
             fence,
             others: annotations,
         })
@@ -373,6 +389,9 @@ impl Record {
         let mut set = |key: &str, text: String| all.insert(key.to_owned(), text);
         set(VERSION, FORMAT.to_string());
         set(LIMIT, self.limit.to_string());
+        if self.order != Sequence::WorkersFirst {
+            set(ORDER, self.order.text().to_owned());
+        }
         set(HOLDERS, serde_json::to_string(&self.holders)?);
         set(QUEUE, serde_json::to_string(&self.queue)?);
         if let Some(mode) = &self.mode {

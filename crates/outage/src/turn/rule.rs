@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use step::{Fault, planted};
 
-use super::record::{Class, Fence, Forced, Held, Holder, Op, Phase, Record, Waiter};
+use super::record::{Class, Fence, Forced, Held, Holder, Op, Phase, Record, Sequence, Waiter};
 
 /// Annotation of a Node: an operator says that it is away and does not count. Not honoured for an etcd member.
 pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
@@ -186,9 +186,10 @@ fn away(node: &NodeSeen) -> Option<&'static str> {
 }
 
 /// The place of a waiter among the classes: lower goes first. For a k3s update servers go first, as a kubelet must not
-/// be newer than the API server; else workers do, and the etcd leader goes last.
-pub fn rank(waiter: &Waiter) -> u8 {
-    let worker = if waiter.op == Op::K3sUpdate { 5 } else { 1 };
+/// be newer than the API server, and where an operator wants it so; else workers do. Of servers the etcd leader goes last.
+pub fn rank(waiter: &Waiter, order: &Sequence) -> u8 {
+    let servers_first = waiter.op == Op::K3sUpdate || *order == Sequence::ServersFirst;
+    let worker = if servers_first { 5 } else { 1 };
     match &waiter.class {
         Class::Worker => worker,
         Class::TieBreaker => 2,
@@ -198,14 +199,15 @@ pub fn rank(waiter: &Waiter) -> u8 {
 }
 
 /// The queue in the order of turns.
-pub fn order(queue: &[Waiter]) -> Vec<&Waiter> {
-    let mut ordered: Vec<&Waiter> = queue.iter().collect();
-    ordered.sort_by_key(|it| rank(it));
+pub fn order(record: &Record) -> Vec<&Waiter> {
+    let mut ordered: Vec<&Waiter> = record.queue.iter().collect();
+    ordered.sort_by_key(|it| rank(it, &record.order));
     ordered
 }
 
 /// Those before `mine`, in order. A node that is not in the queue is last of its class.
-pub fn ahead<'a>(queue: &'a [Waiter], mine: &Waiter) -> Vec<&'a Waiter> {
+pub fn ahead<'a>(record: &'a Record, mine: &Waiter) -> Vec<&'a Waiter> {
+    let (queue, rank) = (&record.queue, |it: &Waiter| rank(it, &record.order));
     let queued = queue.iter().position(|it| it.node == mine.node);
     let before = |(at, it): (usize, &Waiter)| {
         it.node != mine.node && (rank(it), at) < (rank(mine), queued.unwrap_or(usize::MAX))
@@ -241,7 +243,7 @@ pub fn may_enter(
     let may_skip = |it: &Waiter| {
         passed.contains(&it.node) || absent(it) || down.iter().any(|other| other.node == it.node)
     };
-    if let Some(first) = ahead(&record.queue, mine).into_iter().find(|it| !may_skip(it)) {
+    if let Some(first) = ahead(record, mine).into_iter().find(|it| !may_skip(it)) {
         return Err(Refusal {
             rule: Rule::Order,
             nodes: vec![first.node.clone()],

@@ -25,7 +25,7 @@ impl Turn {
     fn waiting(&self, want: &Want) -> Waiting {
         let place = match &self.seen {
             KnownLease::There(held) if held.record.queue.iter().any(|it| it.node == self.me.node) => {
-                Some(rule::ahead(&held.record.queue, &self.waiter(want, &held.record)).len() + 1)
+                Some(rule::ahead(&held.record, &self.waiter(want, &held.record)).len() + 1)
             }
             KnownLease::There(_) | KnownLease::Absent | KnownLease::Unknown => None,
         };

@@ -8,12 +8,12 @@ use agent::Clock;
 use anyhow::Context as _;
 use kubeapi::{Cluster, NodeName};
 use outage::operator::{self, Away};
-use outage::turn::record::{Forced, Record};
+use outage::turn::record::{Forced, Record, Sequence};
 use outage::turn::rule;
 use serde::Serialize;
 
 use crate::Exit;
-use crate::args::{LockAction, LockCommand, Output, Surroundings};
+use crate::args::{First, LockAction, LockCommand, Output, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::text::number;
 use crate::drain_cmd::voice::Voice;
@@ -46,6 +46,7 @@ async fn act(command: &LockCommand, surroundings: &Surroundings, voice: &Voice) 
         }
         LockAction::Count { node } => count(&cluster, node, voice).await,
         LockAction::Limit { limit } => set_limit(&cluster, clock, *limit, voice).await,
+        LockAction::Order { first } => set_order(&cluster, clock, *first, voice).await,
     }
 }
 
@@ -62,7 +63,7 @@ fn word(clock: Clock, surroundings: &Surroundings, reason: &str) -> anyhow::Resu
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Done<'a> {
-    /// `released`, `ignored`, `counted`, `limited`, or `unchanged`.
+    /// `released`, `ignored`, `counted`, `limited`, `ordered`, or `unchanged`.
     result: &'a str,
     /// The node concerned, or empty.
     node: &'a str,
@@ -104,7 +105,7 @@ async fn release(
         .with_context(|| format!("release the turn of node {node}"))?;
     let held = before.holders.iter().find(|it| it.node == node && it.fence == fence);
     let was = held.map(|it| format!("{}, phase {}, ", it.op.text(), it.phase.text())).unwrap_or_default();
-    let next = match rule::order(&after.queue).first() {
+    let next = match rule::order(&after).first() {
         Some(first) => format!("Node {} is first in the queue.", first.node),
         None => "No node waits for a turn.".to_owned(),
     };
@@ -135,6 +136,26 @@ async fn count(cluster: &Cluster, node: &str, voice: &Voice) -> anyhow::Result<(
         None => ("unchanged", format!("Node {node} was not ignored: it counts as before.")),
     };
     say(voice, &Done { result, node, fence: None, limit: None }, &text)
+}
+
+async fn set_order(cluster: &Cluster, clock: Clock, first: First, voice: &Voice) -> anyhow::Result<()> {
+    let (order, text) = match first {
+        First::Workers => (
+            Sequence::WorkersFirst,
+            "Workers go before the tie-breaker and the control plane; for updates of k3s the control plane goes first.",
+        ),
+        First::Servers => {
+            (Sequence::ServersFirst, "The tie-breaker and the control plane go before workers.")
+        }
+    };
+    let edit = |record: &Record| Ok(Record { order: order.clone(), ..record.clone() });
+    let (before, _) =
+        operator::change(cluster, clock.wall().to_timestamp(), edit).await.context("set the order")?;
+    let result = if before.order == order { "unchanged" } else { "ordered" };
+    let text = format!(
+        "{text} Turns that are held stay. Nodes with an older version of this program keep to workers first."
+    );
+    say(voice, &Done { result, node: "", fence: None, limit: None }, &text)
 }
 
 async fn set_limit(cluster: &Cluster, clock: Clock, limit: u32, voice: &Voice) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use agent::Clock;
 use anyhow::{Context as _, bail};
 use kubeapi::{Cluster, NodeName};
 use outage::operator::{self, Away, View};
-use outage::turn::record::{Class, Holder, Record, Waiter};
+use outage::turn::record::{Class, Holder, Record, Sequence, Waiter};
 use outage::turn::rule::{self, Me, Refusal, Rule};
 use serde::Serialize;
 use topics::GoTime;
@@ -51,7 +51,7 @@ impl<'a> Look<'a> {
         let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
         let down = rule::down(None, &record, &view.nodes);
         let mut look = Self { view, record, down, about: String::new(), next: "nothing".to_owned() };
-        let order = rule::order(&look.record.queue);
+        let order = rule::order(&look.record);
         let waiter = match node {
             Some(name) => order.into_iter().find(|it| it.node == name),
             None => order.into_iter().next(),
@@ -156,10 +156,16 @@ impl<'a> Look<'a> {
                 self.down.len()
             ),
         );
+        if self.record.order != Sequence::WorkersFirst {
+            add(
+                "order",
+                &format!("{}; `zedbox lock order workers-first` undoes that", self.record.order.text()),
+            );
+        }
         for it in &self.record.holders {
             add("holder", &holder_words(it, now));
         }
-        for (nth, it) in rule::order(&self.record.queue).into_iter().enumerate() {
+        for (nth, it) in rule::order(&self.record).into_iter().enumerate() {
             add("queue", &format!("{}. node {} ({}), {}", nth + 1, it.node, it.class.text(), it.op.text()));
         }
         for it in self.down.iter().filter(|it| it.fence.is_none()) {
@@ -194,7 +200,7 @@ impl<'a> Look<'a> {
     }
 
     fn form(&self) -> Form<'_> {
-        let queue = rule::order(&self.record.queue).into_iter().enumerate();
+        let queue = rule::order(&self.record).into_iter().enumerate();
         let away = |(node, text): (&'a String, &'a String)| {
             let said = serde_json::from_str(text);
             let said =
@@ -205,6 +211,7 @@ impl<'a> Look<'a> {
         Form {
             lease: self.view.held.is_some(),
             limit: self.record.limit,
+            order: self.record.order.text(),
             fence: self.record.fence,
             mode: self.record.mode.as_ref().map(|it| ModeForm { id: &it.id, kind: &it.kind }),
             holders: self.record.holders.iter().map(HolderForm::from).collect(),
@@ -272,6 +279,7 @@ struct Form<'a> {
     /// There is a record; without one no node ever asked for a turn.
     lease: bool,
     limit: u32,
+    order: &'a str,
     /// Number of the last turn.
     fence: u32,
     mode: Option<ModeForm<'a>>,

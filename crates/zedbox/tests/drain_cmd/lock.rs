@@ -227,8 +227,8 @@ fn turns_for_programs_are_one_object() {
     let shown = told.json();
     let members: Vec<&String> = shown.as_object().unwrap().keys().collect();
     let known = [
-        "Down", "Fence", "Holders", "Ignored", "Lease", "Limit", "Mode", "NextStep", "Queue", "Released",
-        "Why",
+        "Down", "Fence", "Holders", "Ignored", "Lease", "Limit", "Mode", "NextStep", "Order", "Queue",
+        "Released", "Why",
     ];
     assert_eq!(members, known);
     assert_eq!((&shown["Lease"], &shown["Limit"], &shown["Fence"]), (&json!(true), &json!(1), &json!(7)));

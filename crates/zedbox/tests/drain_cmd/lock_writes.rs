@@ -175,6 +175,22 @@ fn a_member_of_etcd_is_not_ignored_and_a_node_that_is_not_there_is_named() {
 }
 
 #[test]
+fn which_nodes_go_first_is_set_and_shown() {
+    let place = place();
+    let said = words(&place.lock("order servers-first", &[]).out);
+    assert!(said.starts_with("The tie-breaker and the control plane go before workers."), "{said}");
+    let order = |lease: &Value| lease["metadata"]["annotations"]["pillar-rs/outage-order"].clone();
+    assert_eq!(order(&record(&place)), "servers-first");
+    let shown = words(&place.lock("status", &[]).out);
+    assert!(shown.contains("order servers-first; `zedbox lock order workers-first` undoes that"), "{shown}");
+    assert_eq!(place.lock("status -o json", &[]).json()["Order"], "servers-first");
+    assert_eq!(place.lock("order servers-first -o json", &[]).json()["Result"], "unchanged");
+    assert_eq!(place.lock("order workers-first", &[]).code, 0);
+    assert_eq!(order(&record(&place)), Value::Null);
+    assert_eq!(place.lock("order leaders-first", &[]).code, 2);
+}
+
+#[test]
 fn the_limit_is_set_also_before_any_node_asked_for_a_turn() {
     let place = place();
     // What is left of a turn in a Lease that was deleted.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::record::{BadRecord, Class, HOLDERS, LIMIT, MODE, Op, Phase, QUEUE, Record, VERSION};
+use super::super::record::{
+    BadRecord, Class, HOLDERS, LIMIT, MODE, ORDER, Op, Phase, QUEUE, Record, Sequence, VERSION,
+};
 use super::rules::{holder, waiter};
 
 fn annotations(all: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -24,6 +26,7 @@ fn what_another_version_has_written_is_kept() {
         (QUEUE, queue),
         (MODE, mode),
         (LIMIT, "2"),
+        (ORDER, "by-moon"),
         (VERSION, "1"),
         ("pillar-rs/outage-hereafter", "x"),
         ("someone.else/note", "y"),
@@ -39,7 +42,7 @@ fn what_another_version_has_written_is_kept() {
 #[test]
 fn what_is_written_is_read_again_as_the_same() {
     let queue = vec![waiter("a", Class::Worker), waiter("b", Class::Leader)];
-    let mut record = Record { queue, ..Record::default() };
+    let mut record = Record { queue, order: Sequence::ServersFirst, ..Record::default() };
     assert_eq!(record.grant(holder("a", 0)), 1);
     assert_eq!((record.queue.len(), record.holder_identity()), (1, "a".to_owned()));
     record.stamp("2026-03-14T09:00:00Z");

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Map;
 
-use super::super::record::{Class, Fence, Forced, Held, Holder, Mode, Op, Phase, Record, Waiter};
+use super::super::record::{Class, Fence, Forced, Held, Holder, Mode, Op, Phase, Record, Sequence, Waiter};
 use super::super::rule::{
-    Mark, Me, NodeSeen, Proof, Reading, Refused, Rule, down, may_enter, may_ignore, order, proof, rank,
-    rebuild, release, with_limit,
+    Mark, Me, NodeSeen, Proof, Reading, Refused, Rule, ahead, down, may_enter, may_ignore, order, proof,
+    rank, rebuild, release, with_limit,
 };
 
 pub(super) fn node(name: &str) -> NodeSeen {
@@ -258,17 +258,27 @@ fn a_refusal_names_the_holder_and_the_command() {
 }
 
 #[test]
-fn workers_go_first_and_the_leader_last_but_servers_go_first_for_k3s() {
+fn workers_go_first_and_the_leader_last_but_servers_for_k3s_and_where_an_operator_wants_that() {
     let classes = [Class::Leader, Class::Worker, Class::Follower, Class::TieBreaker, Class::Worker];
     let names = ["l", "w1", "f", "t", "w2"];
     let queue = |op: Op| -> Vec<Waiter> {
         let of = |(name, class): (&str, Class)| Waiter { op: op.clone(), ..waiter(name, class) };
         names.into_iter().zip(classes.clone()).map(of).collect()
     };
-    let ordered = |queue: &[Waiter]| order(queue).iter().map(|it| it.node.clone()).collect::<Vec<_>>();
-    assert_eq!(ordered(&queue(Op::Reboot)), ["w1", "w2", "t", "f", "l"]);
-    assert_eq!(ordered(&queue(Op::K3sUpdate)), ["t", "f", "l", "w1", "w2"]);
-    assert_eq!(rank(&waiter("x", Class::Stranger("new".to_owned()))), rank(&waiter("l", Class::Leader)));
+    let ordered = |op: Op, sequence: Sequence| {
+        let record = Record { queue: queue(op), order: sequence, ..Record::default() };
+        let last = ahead(&record, &record.queue[0]).len();
+        let names: Vec<String> = order(&record).iter().map(|it| it.node.clone()).collect();
+        (names, last)
+    };
+    let workers = || ["w1", "w2", "t", "f", "l"].map(str::to_owned).to_vec();
+    let servers = || ["t", "f", "l", "w1", "w2"].map(str::to_owned).to_vec();
+    assert_eq!(ordered(Op::Reboot, Sequence::WorkersFirst), (workers(), 4));
+    assert_eq!(ordered(Op::K3sUpdate, Sequence::WorkersFirst), (servers(), 2));
+    assert_eq!(ordered(Op::Reboot, Sequence::ServersFirst), (servers(), 2));
+    assert_eq!(ordered(Op::Reboot, Sequence::Stranger("odd".to_owned())), (workers(), 4));
+    let rank = |class| rank(&waiter("x", class), &Sequence::WorkersFirst);
+    assert_eq!(rank(Class::Stranger("new".to_owned())), rank(Class::Leader));
 }
 
 #[test]

@@ -1,0 +1,77 @@
+//! `zedbox lock`: the words of an operator about turns.
+
+use clap::{Args as Group, Subcommand, ValueEnum};
+
+use super::OverCluster;
+
+/// The turns of the cluster's nodes to be down, from any machine with a kubeconfig.
+#[derive(Debug, Clone, Group)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct LockCommand {
+    #[command(flatten)]
+    pub(crate) place: OverCluster,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: LockAction,
+}
+
+/// What can be done about turns.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum LockAction {
+    /// Show who holds a turn, who waits and why, who counts as down, and what to type. Nothing is written.
+    Status {
+        /// Node to explain [default: the first of the queue].
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
+    },
+    /// Take the turn from a node that will not continue. It stops and starts over when it looks next.
+    Release {
+        /// The node that holds the turn.
+        #[arg(value_name = "NODE")]
+        node: String,
+        /// Number of its turn, as `status` shows it; another one is refused.
+        #[arg(long, value_name = "F")]
+        fence: u32,
+        /// Why, in at most 200 bytes; it is kept with your name.
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Say that a node is away for long and does not count as down. Refused for a member of etcd.
+    Ignore {
+        /// The node.
+        #[arg(value_name = "NODE")]
+        node: String,
+        /// Why, in at most 200 bytes; it is kept with your name.
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Undo `ignore`: the node counts again.
+    Count {
+        /// The node.
+        #[arg(value_name = "NODE")]
+        node: String,
+    },
+    /// Set how many nodes may be down at once; of the control plane it is always one.
+    Limit {
+        /// A number from 1.
+        #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
+    },
+    /// Set which nodes go first: workers, which spares etcd for as long as may be, or the control plane.
+    Order {
+        /// Who goes first.
+        #[arg(value_name = "ORDER")]
+        first: First,
+    },
+}
+
+/// Which nodes go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum First {
+    /// Workers, the tie-breaker, the control plane.
+    #[value(name = "workers-first")]
+    Workers,
+    /// The tie-breaker, the control plane, workers.
+    #[value(name = "servers-first")]
+    Servers,
+}
