@@ -1,7 +1,7 @@
 //! A node that has the last healthy copy of a volume (goal D14): asked to reboot, it goes down only once another copy is
 //! healthy, or a policy names the volume.
 
-use kubesim::Sim;
+use kubesim::{Fault, Sim};
 use scenarios::{Agent, Cluster, World};
 use serde_json::{Value, json};
 use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
@@ -114,7 +114,8 @@ async fn d14_under_each_policy_the_node_goes_only_once_another_copy_is_healthy()
         world.start_all();
         world.executed(7).await;
         world.cluster.until_schedulable().await;
-        assert_eq!(wanted(world.cluster.sim()), (1, None), "{policy}");
+        let sim = world.cluster.sim();
+        sim.until("longhorn/volumes", |_| wanted(sim) == (1, None)).await;
         world.kill_all().await;
     }
 }
@@ -129,7 +130,7 @@ async fn d19_a_request_that_is_withdrawn_takes_back_the_copy_that_was_asked_for(
     world.ask_reboot(6);
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
-    assert_eq!(wanted(sim), (1, None));
+    sim.until("longhorn/volumes", |_| wanted(sim) == (1, None)).await;
 }
 
 #[tokio::test]
@@ -229,8 +230,39 @@ async fn d14_a_zedkube_that_is_killed_before_it_takes_the_copy_back_leads_to_the
     world.start(Agent::Zedkube);
     world.executed(7).await;
     world.cluster.until_schedulable().await;
-    assert_eq!(wanted(&sim), (1, None));
+    sim.until("longhorn/volumes", |_| wanted(&sim) == (1, None)).await;
     assert_eq!(sim.faults().count("PATCH", "/volumes/pvc-1"), 2, "asked once, taken back once");
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn d14_a_copy_that_cannot_be_taken_back_is_named_and_tried_again_also_after_a_restart() {
+    let mut world = World::new().await;
+    let sim = world.cluster.sim().clone();
+    install(&sim, "always-allow");
+    waiting(&mut world).await;
+    sim.until("longhorn/volumes", |_| wanted(&sim).0 == 2).await;
+    rebuild(&sim, "RW");
+    world.recorded_count(1).await;
+    world.reboot().await;
+    sim.faults().script("PATCH", "/volumes/pvc-1", 1, Fault::status(409, "Conflict"));
+    sim.faults().script("PATCH", "/volumes/pvc-1", 1_000, Fault::status(403, "Forbidden"));
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    let named = |it: Option<&NodeDrainProgress>| {
+        it.is_some_and(|it| it.reason.contains("copies of volumes stay wanted") && it.reason.contains("403"))
+    };
+    let shown = world.until("zedkube", "the copy that stays wanted", named).await.unwrap();
+    assert_eq!((shown.phase, shown.next_step.contains("role")), (DrainPhase::Idle, true), "{shown:?}");
+    world.kill(Agent::Zedkube).await;
+    assert_eq!(wanted(&sim).0, 2);
+    world.start(Agent::Zedkube);
+    world.until("zedkube", "the copy that stays wanted", named).await;
+    sim.faults().clear();
+    sim.until("longhorn/volumes", |_| wanted(&sim) == (1, None)).await;
+    let quiet = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason == "no drain requested");
+    world.until("zedkube", "no more trouble", quiet).await;
     world.kill_all().await;
 }
 

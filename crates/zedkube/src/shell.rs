@@ -42,8 +42,8 @@ const LOOK: &str = "look";
 const GUARD: &str = "guard";
 /// Name of the task that watches over the gate after the boot.
 const GATE: &str = "gate";
-/// Name of the task that gives virtual machines back after a drain.
-const MACHINES: &str = "machines";
+/// Name of the task that takes back what drains of our node asked for.
+const LEFTOVERS: &str = "leftovers";
 /// Name of the task that watches for taints of an outage that come back.
 const TAINTS: &str = "taints";
 
@@ -326,7 +326,7 @@ impl Hands for Shell {
             | Effect::Look { .. }
             | Effect::Gate(_)
             | Effect::Taints(_)
-            | Effect::Machines(_)
+            | Effect::Leftovers(_)
             | Effect::Say(_) => Weight::plain(),
         }
     }
@@ -386,11 +386,11 @@ impl Hands for Shell {
                 self.tasks.events(GATE, move |outbox| work.gate(outbox, |it| Event::Gate(Box::new(it))));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
-            Effect::Machines(true) => {
+            Effect::Leftovers(true) => {
                 let work = self.work.clone();
-                self.tasks.events(MACHINES, move |outbox| work.give_machines_back(outbox));
+                self.tasks.events(LEFTOVERS, move |outbox| work.give_back(outbox));
             }
-            Effect::Machines(false) => self.tasks.cancel(MACHINES),
+            Effect::Leftovers(false) => self.tasks.cancel(LEFTOVERS),
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::Say(said) => say(&said),

@@ -8,6 +8,15 @@ use crate::storage::{Cause, Look, VolumeState};
 /// Volumes that would keep the node, and what a person should know of others.
 pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
     let (mut blockers, mut notes) = (Vec::new(), Vec::new());
+    for it in look.findings.iter().filter(|it| it.is_over_number()) {
+        let (healthy, wanted) = (it.healthy, it.wanted);
+        notes.push(format!(
+            "volume {it}: {healthy} healthy copies, {wanted} wanted; Longhorn keeps them all: where nobody needs the room, \
+             delete one that is not on the node of its workload: `kubectl -n longhorn-system get replicas -l \
+             longhornvolume={}`",
+            it.volume
+        ));
+    }
     for it in look.findings.iter().filter(|it| it.state != VolumeState::Safe) {
         let text = it.sentence(&look.policy);
         let code = match &it.state {
@@ -36,7 +45,7 @@ mod tests {
 
     #[test]
     fn o5_d14_what_no_wait_copies_is_foreseen_by_its_code_and_what_is_copied_is_a_note() {
-        let said = |state: VolumeState, policy: &str| {
+        let said = |state: VolumeState, policy: &str, healthy: u32| {
             let finding = Finding {
                 volume: "pvc-1".to_owned(),
                 claim: ("shop".to_owned(), "data".to_owned()),
@@ -45,7 +54,7 @@ mod tests {
                 percent: None,
                 failed: String::new(),
                 wanted: 1,
-                healthy: 1,
+                healthy,
                 asked: false,
                 state,
             };
@@ -55,16 +64,17 @@ mod tests {
         };
         let last = VolumeState::LastCopy;
         let table = [
-            (said(VolumeState::Safe, ""), (None, 0)),
-            (said(VolumeState::Faulted, ""), (None, 1)),
-            (said(last(Cause::Enough), ""), (None, 1)),
-            (said(last(Cause::Rebuilding), ""), (None, 1)),
-            (said(last(Cause::StrictLocal), ""), (Some(BlockCode::StrictLocal), 0)),
-            (said(last(Cause::AllCordoned), ""), (Some(BlockCode::AllCordoned), 0)),
-            (said(last(Cause::NoPlace("full".to_owned())), ""), (Some(BlockCode::NoRoom), 0)),
-            (said(last(Cause::NoOtherNode), ""), (Some(BlockCode::LastCopy), 0)),
-            (said(last(Cause::Detached), "always-allow"), (Some(BlockCode::LastCopy), 0)),
-            (said(last(Cause::Detached), "block-for-eviction"), (None, 1)),
+            (said(VolumeState::Safe, "", 1), (None, 0)),
+            (said(VolumeState::Safe, "", 2), (None, 1)),
+            (said(VolumeState::Faulted, "", 1), (None, 1)),
+            (said(last(Cause::Enough), "", 1), (None, 1)),
+            (said(last(Cause::Rebuilding), "", 1), (None, 1)),
+            (said(last(Cause::StrictLocal), "", 1), (Some(BlockCode::StrictLocal), 0)),
+            (said(last(Cause::AllCordoned), "", 1), (Some(BlockCode::AllCordoned), 0)),
+            (said(last(Cause::NoPlace("full".to_owned())), "", 1), (Some(BlockCode::NoRoom), 0)),
+            (said(last(Cause::NoOtherNode), "", 1), (Some(BlockCode::LastCopy), 0)),
+            (said(last(Cause::Detached), "always-allow", 1), (Some(BlockCode::LastCopy), 0)),
+            (said(last(Cause::Detached), "block-for-eviction", 1), (None, 1)),
         ];
         for (number, (said, expected)) in table.into_iter().enumerate() {
             assert_eq!(said, expected, "row {number}");

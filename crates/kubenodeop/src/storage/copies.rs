@@ -1,10 +1,11 @@
 //! Asking for another copy of a volume whose last one is on our node, where Longhorn does not make one because of the
 //! cordon; and taking that back.
 //!
-//! One more copy is wanted of the volume, with a mark that says of how many and for which node. It is taken back when the
-//! node is uncordoned, or by whoever leads when it does not come back: the number only where it is still the one that was asked for, as another is somebody else's. The
-//! copy that was made stays until Longhorn or a person removes it: no data is deleted here. Source: goals D14;
-//! spec/vm-storage.md B7 (way D).
+//! One more copy is wanted of the volume, with a mark that says of how many and for which node. It is taken back once the
+//! node is schedulable again, or by whoever leads when it does not come back: the number only where it is still the one
+//! that was asked for, as another is somebody else's. The copy that was made stays: Longhorn deletes a healthy copy over
+//! the number only for an eviction, for data locality or for its auto-balance (controller/volume_controller.go,
+//! cleanupExtraHealthyReplicas), and no data is deleted here. Sources: goals D14; spec/vm-storage.md B7 (way D).
 
 use std::collections::BTreeSet;
 
@@ -82,16 +83,15 @@ pub async fn asked_for(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
     }
 }
 
-/// Takes back what was asked for because of the nodes for which `of` holds, and says of which volumes.
-///
-/// # Errors
-/// Those of [`Cluster`].
-pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<Vec<String>, Error> {
-    let mut done = Vec::new();
-    for (volume, mark) in marked(cluster).await? {
-        if !of(&mark.node) {
-            continue;
-        }
+/// Takes back what was asked for because of the nodes for which `of` holds: of which volumes, and the first failure, after
+/// all were tried. Then it is to be called again.
+pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> (Vec<String>, Result<(), Error>) {
+    let all = match marked(cluster).await {
+        Ok(all) => all,
+        Err(error) => return (Vec::new(), Err(error)),
+    };
+    let (mut done, mut failed) = (Vec::new(), Ok(()));
+    for (volume, mark) in all.into_iter().filter(|(_, mark)| of(&mark.node)) {
         let name = volume.metadata.name.clone().unwrap_or_default();
         let mut body = json!({
             "metadata": {
@@ -102,11 +102,13 @@ pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<V
         if volume.spec.number_of_replicas == mark.was.saturating_add(1) {
             body["spec"] = json!({ "numberOfReplicas": mark.was });
         }
-        patch(cluster, &format!("want no more than {} copies of volume {name}", mark.was), &name, body)
-            .await?;
-        done.push(name);
+        let what = format!("want no more than {} copies of volume {name}", mark.was);
+        match found(patch(cluster, &what, &name, body).await) {
+            Ok(_) => done.push(name),
+            Err(error) => failed = failed.and(Err(error)),
+        }
     }
-    Ok(done)
+    (done, failed)
 }
 
 async fn patch(cluster: &Cluster, what: &str, volume: &str, body: Value) -> Result<(), Error> {
@@ -170,13 +172,13 @@ mod tests {
         for (now, expected) in table {
             let answers = vec![mock::list("9", std::slice::from_ref(&now)), mock::object(&json!({}))];
             let (cluster, calls) = mock::cluster(answers);
-            let done = take_back(&cluster, |it| it == "n1").await.unwrap();
+            let done = take_back(&cluster, |it| it == "n1").await.0;
             assert_eq!(done.len(), usize::from(expected.is_some()), "{now}");
             let writes: Vec<_> = calls.all().into_iter().filter(|it| it.line.starts_with("PATCH")).collect();
             assert_eq!(writes.first().map(|it| it.body.as_str()), expected, "{now}");
         }
         let (cluster, _) =
             mock::cluster(vec![mock::status(404, "the server could not find the requested resource")]);
-        assert_eq!(take_back(&cluster, |_| true).await.unwrap(), [""; 0]);
+        assert!(matches!(take_back(&cluster, |_| true).await, (none, Ok(())) if none.is_empty()));
     }
 }

@@ -102,6 +102,11 @@ impl Finding {
         self.healthy >= self.wanted
     }
 
+    /// Whether more copies are healthy than are wanted.
+    pub const fn is_over_number(&self) -> bool {
+        self.wanted > 0 && self.healthy > self.wanted
+    }
+
     /// Whether our node holds the last copy of it.
     pub const fn is_last(&self) -> bool {
         matches!(self.state, VolumeState::LastCopy(_))
