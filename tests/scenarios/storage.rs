@@ -314,6 +314,9 @@ async fn r4_u10_after_the_boot_a_faulted_volume_keeps_the_cordon_and_a_degraded_
             first.until("zedkube", "to hold its turn", gate("its turn is held for 3600 s")).await;
             second.until("zedkube", "to wait for its turn", waits).await;
             assert!(!second.cluster.cordoned().await);
+            // Started again, it still knows that pvc-old was faulted before.
+            first.kill(Agent::Zedkube).await;
+            first.start(Agent::Zedkube);
             robust(&sim, "healthy");
         }
         second.recorded_count(1).await;

@@ -351,7 +351,8 @@ impl Work {
 
     fn boot(&self) -> Result<Boot, String> {
         let (node, device_uuid) = self.target.get()?;
-        Ok(Boot { node, device_uuid, limits: self.limits.gate() })
+        let boot_id = self.station.boot_id.clone();
+        Ok(Boot { node, device_uuid, boot_id, limits: self.limits.gate() })
     }
 
     /// Watches our node until taints of an outage are on it. Dropping it loses nothing.
@@ -399,7 +400,8 @@ impl Work {
         if !facts.our_cordon_goes(&self.station.boot_id, gate_open) {
             return Ok(NodeLook::NotReady);
         }
-        node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
+        let boot = (self.station.boot_id.as_str(), self.station.clock.now());
+        node::uncordon_own(&self.cluster, &name, &uuid, boot).await.map_err(|error| told(&error))?;
         Ok(NodeLook::Open)
     }
 

@@ -49,6 +49,11 @@ fn faulted() -> Fact {
     Fact::Volumes(VolumesSeen { faulted, ..VolumesSeen::default() })
 }
 
+/// A drain has recorded that this volume was whole.
+fn recorded(volume: &str) -> VolumesBefore {
+    VolumesBefore { volumes: [(volume.to_owned(), true)].into(), opened: None }
+}
+
 fn layer(verdict: &Verdict) -> &'static str {
     verdict.layer.map_or("open", Layer::text)
 }
@@ -263,7 +268,7 @@ fn u10_degraded_volumes_leave_the_gate_open_and_hold_the_turn_for_their_time() {
 #[test]
 fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_past_its_limit() {
     let mut gate = sound(&[]);
-    let volumes = Some(VolumesBefore([("pvc-1".to_owned(), true)].into()));
+    let volumes = Some(recorded("pvc-1"));
     gate.hear(T0, Fact::Node(NodeSeen { volumes, ..NodeSeen::default() }));
     gate.hear(T0, faulted());
     for secs in (0..=620).step_by(20) {
@@ -280,7 +285,7 @@ fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_past_i
 #[test]
 fn r4_what_was_faulted_before_shuts_nothing_once_the_record_has_gone_with_the_cordon() {
     let mut gate = sound(&[]);
-    let volumes = Some(VolumesBefore([("pvc-2".to_owned(), true)].into()));
+    let volumes = Some(recorded("pvc-2"));
     gate.hear(T0, Fact::Node(NodeSeen { volumes, ..NodeSeen::default() }));
     gate.hear(T0, faulted());
     gate.hear(T0, Fact::Node(NodeSeen::default()));
