@@ -281,6 +281,8 @@ step::named! {
         AllCordoned = "all-nodes-cordoned",
         /// The last healthy copy of a volume is here, and no other node has room for one.
         NoRoom = "no-room-for-copy",
+        /// The last healthy copy of a volume is here, and another cannot be rebuilt, as a disk is full.
+        VolumeFull = "volume-full",
         /// Its workload comes back to this node again and again.
         Sticky = "sticky",
         /// It has been asked to leave for longer than its limit.
@@ -325,7 +327,8 @@ impl BlockCode {
             | Self::LastCopy
             | Self::StrictLocal
             | Self::AllCordoned
-            | Self::NoRoom => 1,
+            | Self::NoRoom
+            | Self::VolumeFull => 1,
             Self::ManyBudgets => 2,
             Self::NoOtherNode => 3,
             Self::Sticky => 4,
@@ -362,6 +365,11 @@ impl BlockCode {
             Self::NoRoom => {
                 return "make room on another node, or fit its tags: `kubectl -n longhorn-system get \
                         nodes.longhorn.io`"
+                    .to_owned();
+            }
+            Self::VolumeFull => {
+                return "make room on the disk that the reason names: delete snapshots and volumes that nobody needs, or \
+                        enlarge it; `kubectl -n longhorn-system get nodes.longhorn.io -o yaml` shows `storageAvailable`"
                     .to_owned();
             }
             Self::StorageManager => {

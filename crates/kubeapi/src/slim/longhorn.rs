@@ -85,7 +85,9 @@ types! {
         conditions: Vec<Condition>,
     }
     /// Whose volume it is.
-    Claimed { namespace: String, pvc_name: String, }
+    Claimed { namespace: String, pvc_name: String, workloads_status: Vec<VolumeUser>, }
+    /// A pod that uses a volume, or used it last.
+    VolumeUser { pod_status: String, workload_name: String, workload_type: String, }
     /// A copy of a volume.
     Replica { metadata: Meta, spec: ReplicaSpec, status: InstanceStatus, }
     /// What is wanted of a copy.
@@ -117,7 +119,9 @@ types! {
     /// Whether it takes copies.
     StorageNodeSpec { allow_scheduling: bool, }
     /// How it is.
-    StorageNodeStatus { conditions: Vec<Condition>, }
+    StorageNodeStatus { conditions: Vec<Condition>, disk_status: BTreeMap<String, DiskStatus>, }
+    /// A disk of a node, in bytes.
+    DiskStatus { scheduled_replica: Names, storage_available: i64, storage_maximum: i64, }
     /// The process on a node that runs engines and replicas.
     Manager { metadata: Meta, spec: ManagerSpec, status: ManagerStatus, }
     /// Where it runs.

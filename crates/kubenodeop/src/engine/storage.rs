@@ -285,9 +285,9 @@ impl Guard {
     }
 
     /// Claims whose pods stay for now, each with why: a copy is made while its volume is attached here.
-    fn copying(&self, now: Mono) -> BTreeMap<Claim, String> {
+    fn copying(&self, now: Mono) -> BTreeMap<Claim, (BlockCode, String)> {
         let stays = |it: &&Finding| match (&it.state, self.asked.get(&it.volume)) {
-            (VolumeState::LastCopy(Cause::Rebuilding), _) => it.asked,
+            (VolumeState::LastCopy(Cause::Rebuilding | Cause::Full(_)), _) => it.asked,
             (VolumeState::LastCopy(Cause::Enough), Some(Asked::Flying)) => true,
             (VolumeState::LastCopy(Cause::Enough | Cause::Degraded), Some(Asked::Done(at))) => {
                 now < *at + COPY_BEGINS
@@ -295,7 +295,12 @@ impl Guard {
             (_, _) => false,
         };
         let Some(look) = self.look() else { return BTreeMap::new() };
-        self.last().filter(stays).map(|it| (it.claim.clone(), it.sentence(&look.policy))).collect()
+        let of = |it: &Finding| {
+            let full = matches!(it.state, VolumeState::LastCopy(Cause::Full(_)));
+            let code = if full { BlockCode::VolumeFull } else { BlockCode::Copying };
+            (it.claim.clone(), (code, it.sentence(&look.policy)))
+        };
+        self.last().filter(stays).map(of).collect()
     }
 
     fn limit_secs(&self) -> u64 {
@@ -322,8 +327,8 @@ impl Guard {
 pub(super) struct Needs {
     /// Nothing is known of the storage yet: pods with volumes stay for the moment.
     unknown: bool,
-    /// Claims whose pods stay for now, and why.
-    claims: BTreeMap<Claim, String>,
+    /// Claims whose pods stay for now, and why, in code and words.
+    claims: BTreeMap<Claim, (BlockCode, String)>,
     /// Why instance managers stay for now: copies are made from what runs in them.
     managers: Option<String>,
     /// For each instance manager: why its budget is closed, and what opens it.
@@ -342,7 +347,7 @@ impl Needs {
         match &self.managers {
             Some(words) if is_manager(facts) => Some((BlockCode::StorageManager, words.clone())),
             Some(_) | None if self.claims.is_empty() => None,
-            Some(_) | None => Some((BlockCode::Copying, facts.claims.iter().find_map(claim)?.clone())),
+            Some(_) | None => facts.claims.iter().find_map(claim).cloned(),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use kubeapi::Cluster;
+use kubenodeop::plan::survey;
 use kubenodeop::{BlockCode, Limit, Outcome, Phase, Rules, VolumeAction, storage};
 use kubesim::Sim;
 use serde_json::{Value, json};
@@ -97,6 +98,42 @@ async fn d14_a_copy_that_finds_no_place_lets_the_pod_go_and_holds_the_node_by_na
     assert!(shown.storage[0].words.starts_with("the last healthy copy is here"), "{shown:?}");
     attempt.pass(Duration::from_secs(3600)).await;
     assert_eq!(healthy_at(&sim), ["n1"]);
+}
+
+async fn foreseen(cluster: &Cluster) -> Vec<BlockCode> {
+    let plan = survey::plan(cluster, &n1(), Rules::default().machines).await.unwrap();
+    plan.blockers.iter().map(|it| it.code).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn d14_o5_a_rebuild_on_a_disk_that_is_full_is_named_in_the_drain_and_in_the_plan() {
+    let (sim, cluster) = with_copy("always-allow").await;
+    let free = |bytes: u64| {
+        for node in ["n2", "n3"] {
+            sim.edit("longhorn/nodes", SPACE, node, |it| {
+                it["status"]["diskStatus"]["default"]["storageAvailable"] = bytes.into();
+            });
+        }
+    };
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.storage.iter().any(|it| it.percent == Some(25))).await;
+    free(0);
+    let full = |it: &kubenodeop::Progress| it.blockers.iter().any(|it| it.code == BlockCode::VolumeFull);
+    let shown = attempt.until(full).await;
+    assert!(shown.storage[0].words.contains("its disk is full: node n"), "{shown:?}");
+    assert_eq!(shown.storage[0].volume, "shop/data (pvc-1)");
+    assert_eq!(foreseen(&cluster).await, [BlockCode::VolumeFull]);
+    free(1 << 30);
+    attempt.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn d14_o5_a_strict_local_volume_is_one_that_cannot_move_in_the_plan_and_in_the_drain() {
+    let (sim, cluster) = with_copy("block-for-eviction-if-contains-last-replica").await;
+    sim.edit(VOLUMES, SPACE, "pvc-1", |it| it["spec"]["dataLocality"] = "strict-local".into());
+    assert_eq!(foreseen(&cluster).await, [BlockCode::StrictLocal]);
+    let held = |it: &kubenodeop::Progress| it.blockers.iter().any(|it| it.code == BlockCode::StrictLocal);
+    Attempt::start(&cluster).until(held).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,6 +29,7 @@ pub const CODES: [&str; 21] = [
     "strict-local",
     "all-nodes-cordoned",
     "no-room-for-copy",
+    "volume-full",
     "sticky",
     "over-time",
     "no-other-node",

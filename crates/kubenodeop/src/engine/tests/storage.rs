@@ -15,6 +15,8 @@ fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
         wanted: 1,
         healthy: 1,
         asked: false,
+        full: vec![],
+        machines: vec![],
         state,
     }
 }

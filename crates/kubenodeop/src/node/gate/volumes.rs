@@ -3,8 +3,10 @@
 //!
 //! What was healthy before is read from a record on the Node object, which a drain writes before it ends; when its cordon
 //! goes, the record is kept for the rest of that boot with the time, so that a restart holds the turn no longer. After an outage
-//! without a drain there is none: then a faulted volume shuts the gate until its limit, and no longer. Degraded volumes
-//! shut nothing, as the node may have to be schedulable for them to be rebuilt; they hold its turn. Sources: goals R4, U10.
+//! without a drain there is none: then each faulted volume counts. One that counts shuts the gate until its limit, and no
+//! longer, as Longhorn starts nothing on a cordoned node that it may need to bring the volume back (its instance manager:
+//! controller/instance_manager_controller.go). Degraded volumes shut nothing for the same reason; they hold the turn of the
+//! node, and so does what is still faulted then. Sources: goals R4, U10.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,7 +136,7 @@ impl Volumes {
         } else {
             let since = *self.shut_since.get_or_insert(now);
             let faulted = format!("volumes are faulted: {}", names(counts.values().copied().collect()));
-            if self.before.is_some() || now < since + limit {
+            if now < since + limit {
                 return VolumesVerdict {
                     shut: Some(faulted),
                     due: Some(since + limit),
@@ -144,8 +146,8 @@ impl Volumes {
             words.push(format!("{faulted}, after {} s", limit.as_secs()));
         }
         let whole = |it: &String| self.before.as_ref().is_none_or(|all| all.volumes.get(it) == Some(&true));
-        let degraded: Vec<&String> =
-            seen.degraded.iter().filter(|(it, _)| whole(it)).map(|(_, name)| name).collect();
+        let degraded = seen.degraded.iter().filter(|(it, _)| whole(it)).map(|(_, name)| name);
+        let degraded: Vec<&String> = degraded.chain(counts.values().copied()).collect();
         let mut holds_turn = false;
         if degraded.is_empty() {
             self.degraded_since = None;
@@ -161,7 +163,7 @@ impl Volumes {
             } else {
                 format!("after {secs} s still")
             };
-            words.push(format!("{until} degraded volumes: {}", names(degraded)));
+            words.push(format!("{until} unhealthy volumes: {}", names(degraded)));
         }
         VolumesVerdict { shut: None, words: words.join("; "), holds_turn, due }
     }
@@ -210,13 +212,14 @@ mod tests {
     fn r4_u10_what_was_healthy_before_must_not_be_faulted_and_what_was_whole_has_a_time_to_be_so_again() {
         let table = [
             (volumes(&[], &[], None), 600, ["open", "open"]),
-            // With a record: what was healthy shuts it for as long as it is faulted, and nothing else does.
-            (volumes(&["a"], &[], Some(&[("a", true)])), 6000, ["shut", "shut"]),
-            (volumes(&["a"], &[], Some(&[("a", false)])), 6000, ["shut", "shut"]),
+            // With a record: what was healthy shuts it until the limit, and nothing else does.
+            (volumes(&["a"], &[], Some(&[("a", true)])), 599, ["shut", "shut"]),
+            (volumes(&["a"], &[], Some(&[("a", false)])), 599, ["shut", "shut"]),
+            (volumes(&["a"], &[], Some(&[("a", true)])), 600, ["shut", "holds"]),
             (volumes(&["a"], &[], Some(&[("b", true)])), 0, ["open", "open"]),
             // Without one: until the limit.
             (volumes(&["a"], &[], None), 599, ["shut", "shut"]),
-            (volumes(&["a"], &[], None), 600, ["shut", "open"]),
+            (volumes(&["a"], &[], None), 600, ["shut", "holds"]),
             // Degraded ones hold the turn, and only if they were whole.
             (volumes(&[], &["a"], Some(&[("a", true)])), 299, ["holds", "holds"]),
             (volumes(&[], &["a"], Some(&[("a", true)])), 300, ["holds", "open"]),
@@ -237,8 +240,9 @@ mod tests {
         let words: Vec<String> = [0, 600, 900].map(|secs| volumes.judge(at(secs), LIMIT, HOLD).words).into();
         let faulted = "volumes are faulted: shop/b, after 600 s";
         assert_eq!(words[0], "");
-        assert_eq!(words[1], format!("{faulted}; its turn is held for 300 s for degraded volumes: shop/a"));
-        assert_eq!(words[2], format!("{faulted}; after 300 s still degraded volumes: shop/a"));
+        let both = "unhealthy volumes: shop/a, shop/b";
+        assert_eq!(words[1], format!("{faulted}; its turn is held for 300 s for {both}"));
+        assert_eq!(words[2], format!("{faulted}; after 300 s still {both}"));
     }
 
     #[test]
