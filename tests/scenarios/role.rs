@@ -203,6 +203,18 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn s1_room_on_disks_asks_for_what_its_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let sim = world.cluster.sim();
+    sim.add_longhorn("");
+    sim.until("longhorn/nodes", |all| all.len() == 3).await;
+    let node = NodeName::parse("edge-node-1").unwrap();
+    let disks = kubenodeop::storage::reserve(&world.cluster.handle(), &node, 2 << 30).await.unwrap().unwrap();
+    assert_eq!(disks, ["default"]);
+    granted_and_used(&["pillar-rs-disk-reserve"], &world.cluster.asked_by_agents());
+}
+
+#[tokio::test]
 async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     // A worker: no etcd is asked.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::force::{OrderedBy, Orders};
-use agent::settings::{DRAIN_TIMEOUT, Properties};
+use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, Properties};
 use agent::{Error, Hands, Station, Tasks, Weight, publication};
 use kubeapi::NodeName;
 use outage::keeper::Ask;
@@ -59,6 +59,8 @@ pub(crate) struct Shell {
     outage: Publication<OutageAnswer>,
     election: Door,
     attempt: watch::Sender<Duration>,
+    /// GiB of the disks that Longhorn leaves to others, where the config says so.
+    reserve: watch::Sender<Option<u32>>,
     /// Asks the keeper of our turn.
     keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
@@ -95,6 +97,7 @@ impl Shell {
             tasks,
             election,
             attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
+            reserve: watch::Sender::default(),
             keeper: None,
             forced: Arc::default(),
         };
@@ -132,7 +135,7 @@ impl Shell {
         });
         requests::follow(&mut self.tasks, &bus, self.station.clock);
         let mut last = Properties::default();
-        let attempt = self.attempt.clone();
+        let (attempt, reserve) = (self.attempt.clone(), self.reserve.clone());
         self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => {
                 let (now, refused) = Properties::from_map(&value, &last);
@@ -141,6 +144,8 @@ impl Shell {
                 }
                 last = now.clone();
                 attempt.send_replace(now.time(DRAIN_TIMEOUT));
+                let wanted = Some(now.count(DISK_RESERVE)).filter(|it| *it < DISK_RESERVE.max);
+                reserve.send_if_modified(|held| std::mem::replace(held, wanted) != wanted);
                 Some(Event::Properties(now))
             }
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
@@ -215,6 +220,11 @@ impl Shell {
     /// How long an attempt to drain may last, as the config has it.
     pub(crate) fn attempt_limit(&self) -> watch::Receiver<Duration> {
         self.attempt.subscribe()
+    }
+
+    /// How much of the disks Longhorn leaves to others, where the config says so.
+    pub(crate) fn disk_reserve(&self) -> watch::Receiver<Option<u32>> {
+        self.reserve.subscribe()
     }
 
     fn follow_files(&mut self, bus: &Bus) {

@@ -116,8 +116,10 @@ types! {
     Rebuild { is_rebuilding: bool, progress: u8, }
     /// A node as Longhorn knows it.
     StorageNode { metadata: Meta, spec: StorageNodeSpec, status: StorageNodeStatus, }
-    /// Whether it takes copies.
-    StorageNodeSpec { allow_scheduling: bool, }
+    /// Whether it takes copies, and its disks.
+    StorageNodeSpec { allow_scheduling: bool, disks: BTreeMap<String, DiskSpec>, }
+    /// What is wanted of a disk, in bytes.
+    DiskSpec { storage_reserved: i64, }
     /// How it is.
     StorageNodeStatus { conditions: Vec<Condition>, disk_status: BTreeMap<String, DiskStatus>, }
     /// A disk of a node, in bytes.

@@ -12,11 +12,9 @@ use crate::storage::{Cause, Finding, Look, VolumeState};
 pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
     let (mut blockers, mut notes) = (Vec::new(), Vec::new());
     for it in look.findings.iter().filter(|it| !it.full.is_empty()) {
-        let nodes = it.full.join(", ");
-        let next = BlockCode::VolumeFull.next_step("", "");
-        notes.push(format!(
-            "volume-full: the disk with a copy of volume {it} is full on node {nodes}: {next}"
-        ));
+        let (code, on) = (BlockCode::VolumeFull, it.full.join(", "));
+        let what = format!("the disk with a copy of volume {it} is full on node {on}");
+        notes.push(format!("{}: {what}: {}", code.text(), code.next_step("", "")));
     }
     notes.extend(at_risk(look));
     for it in look.findings.iter().filter(|it| it.is_over_number()) {
