@@ -4,7 +4,7 @@
 use kubesim::{Fault, Sim};
 use scenarios::{Agent, Cluster, World};
 use serde_json::{Value, json};
-use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
+use topics::{DrainHistory, DrainPhase, DrainStatus, NodeDrainProgress};
 
 pub(crate) const NODE: &str = "edge-node-1";
 const OTHER: &str = "edge-node-2";
@@ -174,6 +174,38 @@ async fn d14_a_volume_that_the_limits_name_goes_down_with_the_node_and_is_named(
     };
     world.until("zedkube", "the volume among what was left", named).await;
     assert_eq!(wanted(world.cluster.sim()), (1, None));
+}
+
+#[tokio::test]
+async fn d14_a_person_lets_a_volume_go_down_with_the_node_for_one_drain_and_the_history_says_why() {
+    let mut world = World::new().await;
+    let sim = world.cluster.sim().clone();
+    install(&sim, "block-for-eviction-if-contains-last-replica");
+    waiting(&mut world).await;
+    let annotation = |text: &str| {
+        sim.edit("longhorn/volumes", SPACE, "pvc-1", |it| {
+            it["metadata"]["annotations"]["pillar-rs/last-copy-pass"] = text.into();
+        });
+    };
+    annotation("edge-node-2 restored elsewhere");
+    annotation("edge-node-1 restored elsewhere");
+    world.recorded_count(1).await;
+    let done = |it: Option<&DrainHistory>| {
+        it.is_some_and(|it| {
+            let left = it.drains.iter().flat_map(|it| &it.left);
+            left.into_iter()
+                .any(|it| it.starts_with("volume shop/data") && it.ends_with("restored elsewhere"))
+        })
+    };
+    world.until("zedkube", "the volume in the history", done).await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    sim.until("longhorn/volumes", |all| {
+        all[0]["metadata"]["annotations"]["pillar-rs/last-copy-pass"].is_null()
+    })
+    .await;
+    world.kill_all().await;
 }
 
 #[tokio::test]

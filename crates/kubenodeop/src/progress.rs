@@ -352,13 +352,13 @@ impl BlockCode {
                 return "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is".to_owned();
             }
             Self::LastCopy => {
-                return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or name it in \
-                        `last_copy_pass` of the limits file"
+                return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or let it pass by \
+                        name: annotation `pillar-rs/last-copy-pass` of the volume"
                     .to_owned();
             }
             Self::StrictLocal => {
-                return "stop what uses it and set another dataLocality, or name it in `last_copy_pass` of the limits \
-                        file"
+                return "stop what uses it and set another dataLocality, or let it pass by name: annotation \
+                        `pillar-rs/last-copy-pass` of the volume"
                     .to_owned();
             }
             Self::AllCordoned => return "uncordon one other node: `kubectl uncordon <node>`".to_owned(),

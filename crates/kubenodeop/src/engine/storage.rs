@@ -13,7 +13,7 @@ use super::words::{Claim, Effect, Failure, Limit, LogEvent, VolumeAction};
 use crate::plan::PodFacts;
 use crate::progress::{BlockCode, Blocker, Left, VolumeWait};
 use crate::storage::{Cause, Finding, Look, VolumeState, is_manager};
-use kubeapi::names::listed;
+use kubeapi::names::{PASS_ANNOTATION, listed};
 
 /// From a failed request for another copy to the next.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -129,7 +129,7 @@ impl Guard {
     }
 
     fn is_passed(&self, finding: &Finding) -> bool {
-        self.pass.iter().any(|word| finding.is_named(word))
+        !finding.passed.is_empty() || self.pass.iter().any(|word| finding.is_named(word))
     }
 
     fn is_proved(&self) -> bool {
@@ -179,7 +179,11 @@ impl Guard {
                 Some(Asked::Failed(_, text)) => format!("; another could not be asked for: {text}"),
                 Some(Asked::Flying | Asked::Done(_)) | None => String::new(),
             };
-            let passed = if self.is_passed(it) { "; a policy lets it pass by name" } else { "" };
+            let passed = match it.passed.as_str() {
+                "" if self.is_passed(it) => "; last_copy_pass lets it pass".to_owned(),
+                "" => String::new(),
+                why => format!("; a person lets it pass: {why}"),
+            };
             let late = if self.over && it.is_last() && !self.is_passed(it) {
                 format!("; over its {} s", self.limit_secs())
             } else {
@@ -213,7 +217,12 @@ impl Guard {
         let last = look.findings.iter().filter(|it| it.is_last());
         let mut left: Vec<Left> = last
             .filter_map(|it| {
-                let why = if self.is_passed(it) {
+                let why = if !it.passed.is_empty() {
+                    format!(
+                        "its last healthy copy is here, and {PASS_ANNOTATION} lets it pass: {}",
+                        it.passed
+                    )
+                } else if self.is_passed(it) {
                     "its last healthy copy is here, and last_copy_pass names it".to_owned()
                 } else if self.over && self.limit.then == VolumeAction::GoOn {
                     format!("its last healthy copy is here after {} s, the limit for it", self.limit_secs())

@@ -30,11 +30,15 @@ pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
         let text = it.sentence(&look.policy);
         let code = match &it.state {
             VolumeState::Safe | VolumeState::Faulted | VolumeState::LastCopy(Cause::Enough) => None,
+            VolumeState::LastCopy(_) if !it.passed.is_empty() => None,
             // The cordon has it copied.
             VolumeState::LastCopy(Cause::Detached) if look.policy.copies_by_cordon() => None,
             VolumeState::LastCopy(cause) => cause.code(),
         };
         match code {
+            None if it.is_last() && !it.passed.is_empty() => {
+                notes.push(format!("{text}; a person lets it pass: {}", it.passed));
+            }
             Some(code) => blockers.push(Foreseen { subject: it.subject(), code, reason: text }),
             None if it.state == VolumeState::LastCopy(Cause::Enough) => {
                 notes.push(format!("{text}; the drain waits for another, which it has made first"));
@@ -83,6 +87,7 @@ mod tests {
             wanted: 1,
             healthy: 1,
             asked: false,
+            passed: String::new(),
             full: vec![],
             machines: vec![],
             state,
@@ -119,6 +124,15 @@ mod tests {
         let expected =
             "volume-full: the disk with a copy of volume shop/data (a) is full on node n2: make room";
         assert!(notes(&[full]).starts_with(expected));
+    }
+
+    #[test]
+    fn o5_d14_what_a_person_lets_pass_is_no_blocker_and_is_named() {
+        let last = VolumeState::LastCopy(Cause::StrictLocal);
+        let passed = Finding { passed: "its disk is dead".to_owned(), ..finding("a", last) };
+        let (blockers, notes) = foreseen(&Look { findings: vec![passed], ..Look::default() });
+        assert_eq!(blockers, []);
+        assert!(notes[0].ends_with("a person lets it pass: its disk is dead"), "{notes:?}");
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::fmt;
 
 use kubeapi::slim::longhorn::{Engine, Replica, Volume, VolumeUser, condition};
 
-use super::copies::Mark;
+use super::copies::{Mark, pass_of};
 use super::facts::{Facts, Policy};
 use crate::progress::{BlockCode, Subject};
+use kubeapi::names::PASS_ANNOTATION;
 
 /// A volume with a copy on our node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Finding {
     pub healthy: u32,
     /// We have asked for another one because of our node.
     pub asked: bool,
+    /// Why a person lets it go down with our node; empty where nobody does.
+    pub passed: String,
     /// Nodes on which the disk with a copy has less than 1 % free.
     pub full: Vec<String>,
     /// Virtual machines that run with it, as `shop/db`.
@@ -183,7 +186,11 @@ impl Finding {
     pub fn next_step(&self) -> String {
         let show =
             format!("`kubectl -n longhorn-system get replicas,engines -l longhornvolume={}`", self.volume);
-        let pass = "or let it pass by name (limits: `last_copy_pass`)";
+        let pass = format!(
+            "or let its data go down with the node: `kubectl -n longhorn-system annotate --overwrite \
+             volumes.longhorn.io {} {PASS_ANNOTATION}='<node> <why>'`",
+            self.volume
+        );
         match &self.state {
             VolumeState::Safe => "nothing".to_owned(),
             VolumeState::Faulted => format!("bring back the nodes that hold its copies: {show}"),
@@ -270,6 +277,7 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
     let machines = machines.map(|it| format!("{}/{}", claimed.namespace, it.workload_name)).collect();
     Finding {
         volume: name.to_owned(),
+        passed: volume.map(|it| pass_of(it, own)).unwrap_or_default(),
         full: full.iter().map(|(_, it)| it.spec.node.clone()).collect(),
         machines,
         claim: (claimed.namespace, claimed.pvc_name),

@@ -15,6 +15,7 @@ fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
         wanted: 1,
         healthy: 1,
         asked: false,
+        passed: String::new(),
         full: vec![],
         machines: vec![],
         state,
@@ -132,6 +133,14 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
         let why = "its last healthy copy is here, and last_copy_pass names it".to_owned();
         assert_eq!(left, &[Left { what: "volume shop/data (pvc-1)".to_owned(), why }]);
     }
+    let mut bench = empty(last(), Rules::default());
+    bench.prove();
+    assert_eq!(bench.end, None);
+    let passed = Finding { passed: "its disk is dead".to_owned(), ..last().findings.remove(0) };
+    becomes(&mut bench, Look { findings: vec![passed], ..Look::default() });
+    bench.prove();
+    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    assert!(left[0].why.ends_with("pillar-rs/last-copy-pass lets it pass: its disk is dead"), "{left:?}");
     let other = Rules { last_copy_pass: ["shop/other".to_owned()].into(), ..Rules::default() };
     let mut bench = empty(last(), other);
     bench.prove();
