@@ -14,6 +14,7 @@ use crate::machines::rules::MachineState;
 use crate::plan::tier::Tier;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::{RefusedBy, Reply};
+use kubeapi::slim::longhorn::named;
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -221,7 +222,9 @@ impl fmt::Display for Subject {
         match self {
             Self::Pod(it) => write!(out, "{it}"),
             Self::Machine(it) => write!(out, "virtual machine {it}"),
-            Self::Volume { namespace, claim, volume } => write!(out, "volume {namespace}/{claim} ({volume})"),
+            Self::Volume { namespace, claim, volume } => {
+                write!(out, "volume {}", named(namespace, claim, volume))
+            }
         }
     }
 }

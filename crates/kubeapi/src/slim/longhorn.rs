@@ -83,7 +83,12 @@ types! {
         current_node: String,
         kubernetes_status: Claimed,
         conditions: Vec<Condition>,
+        restore_required: bool,
     }
+    /// A backup.
+    Backup { metadata: Meta, status: BackupStatus, }
+    /// How far it is.
+    BackupStatus { state: String, }
     /// Whose volume it is.
     Claimed { namespace: String, pvc_name: String, workloads_status: Vec<VolumeUser>, }
     /// A pod that uses a volume, or used it last.
@@ -147,7 +152,25 @@ macro_rules! objects {
     )+ };
 }
 
-objects! { Volume Replica Engine StorageNode Manager Setting }
+objects! { Volume Backup Replica Engine StorageNode Manager Setting }
+
+/// A volume for a person: `shop/data (pvc-1)`, and `pvc-1` without a claim.
+pub fn named(namespace: &str, claim: &str, volume: &str) -> String {
+    if claim.is_empty() { volume.to_owned() } else { format!("{namespace}/{claim} ({volume})") }
+}
+
+impl Volume {
+    /// Its name in Longhorn.
+    pub fn name(&self) -> String {
+        self.metadata.name.clone().unwrap_or_default()
+    }
+
+    /// The same for a person, with its claim.
+    pub fn shown(&self) -> String {
+        let claimed = &self.status.kubernetes_status;
+        named(&claimed.namespace, &claimed.pvc_name, &self.name())
+    }
+}
 
 /// The condition of this type.
 pub fn condition<'a>(all: &'a [Condition], kind: &str) -> Option<&'a Condition> {

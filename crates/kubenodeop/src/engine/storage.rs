@@ -57,6 +57,9 @@ pub(super) struct Guard {
     /// Volumes of which another copy was asked for in this attempt.
     asked: BTreeMap<String, Asked>,
     over: bool,
+    /// What the pods need of it may have changed; and when time alone changes it next.
+    changed: bool,
+    changes_at: Option<Mono>,
 }
 
 impl Guard {
@@ -70,11 +73,14 @@ impl Guard {
             trouble: None,
             asked: BTreeMap::new(),
             over: false,
+            changed: true,
+            changes_at: None,
         }
     }
 
     /// What the storage is now, or why that could not be read: then nothing is proved by what was seen before.
     pub(super) fn heard(&mut self, now: Mono, seen: Result<Option<Look>, Failure>) {
+        self.changed = true;
         // What was asked for before a restart.
         for it in seen.iter().flatten().flat_map(|it| &it.findings).filter(|it| it.asked) {
             self.asked.entry(it.volume.clone()).or_insert(Asked::Done(now));
@@ -106,6 +112,12 @@ impl Guard {
 
     /// Whether all else is done (again) and only the storage is waited for.
     pub(super) fn wait(&mut self, now: Mono, alone: bool) {
+        let was_over = self.over;
+        self.wait_for(now, alone);
+        self.changed |= self.over != was_over;
+    }
+
+    fn wait_for(&mut self, now: Mono, alone: bool) {
         if !alone || self.is_proved() {
             (self.since, self.over) = (None, false);
             return;
@@ -239,12 +251,16 @@ impl Guard {
         left
     }
 
-    /// What the drain must leave in place meanwhile.
-    pub(super) fn needs(&self, now: Mono) -> Needs {
+    /// What the drain must leave in place meanwhile; `None` as long as neither the storage nor a time has changed it.
+    pub(super) fn needs(&mut self, now: Mono) -> Option<Needs> {
+        if !std::mem::take(&mut self.changed) && self.changes_at.is_none_or(|at| now < at) {
+            return None;
+        }
+        self.changes_at = self.next_due(now);
         let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
         let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
         let unknown = !self.is_known() && self.trouble.is_none();
-        Needs { unknown, managers, claims: self.copying(now), budgets }
+        Some(Needs { unknown, managers, claims: self.copying(now), budgets })
     }
 
     /// Since when it is waited for.
@@ -271,6 +287,7 @@ impl Guard {
             self.last().filter(wants).map(|it| (it.volume.clone(), it.wanted)).collect();
         for (volume, wanted) in volumes {
             self.asked.insert(volume.clone(), Asked::Flying);
+            self.changed = true;
             effects.push(Effect::AskCopy { volume, wanted });
         }
     }
@@ -291,6 +308,7 @@ impl Guard {
             Err(failure) => Asked::Failed(now + ASK_AGAIN, failure.text),
         };
         self.asked.insert(volume, asked);
+        self.changed = true;
     }
 
     /// Claims whose pods stay for now, each with why: a copy is made while its volume is attached here.

@@ -108,7 +108,7 @@ pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> (Vec<Str
         if mark.is_none() && !is_passed {
             continue;
         }
-        let name = volume.metadata.name.clone().unwrap_or_default();
+        let name = volume.name();
         let gone = [(COPY_ANNOTATION, mark.is_some()), (PASS_ANNOTATION, is_passed)];
         let gone = gone.into_iter().filter(|(_, goes)| *goes).map(|(name, _)| (name.to_owned(), Value::Null));
         let mut body = json!({

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use kubeapi::slim::longhorn::{Engine, Replica, Volume, VolumeUser, condition};
+use kubeapi::slim::longhorn::{Engine, Replica, Volume, VolumeUser, condition, named};
 
 use super::copies::{Mark, pass_of};
 use super::facts::{Facts, Policy};
@@ -98,11 +98,7 @@ impl Cause {
 /// For a person: `shop/data (pvc-1)`.
 impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (namespace, name) = &self.claim;
-        if name.is_empty() {
-            return out.write_str(&self.volume);
-        }
-        write!(out, "{namespace}/{name} ({})", self.volume)
+        out.write_str(&named(&self.claim.0, &self.claim.1, &self.volume))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::changes::watched::Watched;
+use crate::engine::storage::Guard;
 use crate::storage::{Cause, Finding, Look, Policy, VolumeState};
 
 fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
@@ -47,6 +48,36 @@ fn empty(storage: Look, rules: Rules) -> Bench {
 fn becomes(bench: &mut Bench, storage: Look) {
     bench.storage = Some(storage.clone());
     bench.hear(Event::Storage(Ok(Some(storage))));
+}
+
+type Change = fn(&mut Guard, Mono);
+
+#[test]
+fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_not_at_each_event() {
+    let limit = Limit { after: Some(secs(5000)), then: VolumeAction::GoOn };
+    let mut guard = Guard::new(limit, [].into(), None);
+    let at = |secs| Mono::from_start(Duration::from_secs(secs));
+    let mut told = |now, change: Change| {
+        change(&mut guard, now);
+        guard.wait(now, true);
+        guard.ask(now, &mut vec![]);
+        guard.needs(now).is_some()
+    };
+    let table: [(u64, Change, bool); 9] = [
+        (0, |_, _| (), true),
+        (1, |_, _| (), false),
+        (2, |guard, now| guard.heard(now, Ok(Some(last()))), true),
+        (3, |_, _| (), false),
+        (4, |guard, now| guard.asked(now, "pvc-1".to_owned(), Ok(()), &mut vec![]), true),
+        (603, |_, _| (), false),
+        // The copy has not begun.
+        (604, |_, _| (), true),
+        (4999, |_, _| (), false),
+        (5000, |_, _| (), true),
+    ];
+    for (secs, change, expected) in table {
+        assert_eq!(told(at(secs), change), expected, "at {secs} s");
+    }
 }
 
 fn instance_manager() -> PodFacts {
