@@ -1,6 +1,7 @@
 //! A node that has the last healthy copy of a volume (goal D14): asked to reboot, it goes down only once another copy is
 //! healthy, or a policy names the volume.
 
+use kubenodeop::storage;
 use kubesim::{Fault, Sim};
 use scenarios::{Agent, Cluster, World};
 use serde_json::{Value, json};
@@ -85,13 +86,8 @@ pub(crate) async fn waiting(world: &mut World) -> NodeDrainProgress {
 
 #[tokio::test]
 async fn d14_under_each_policy_the_node_goes_only_once_another_copy_is_healthy() {
-    for (policy, asks) in [
-        ("block-if-contains-last-replica", true),
-        ("block-for-eviction-if-contains-last-replica", false),
-        ("block-for-eviction", false),
-        ("allow-if-replica-is-stopped", true),
-        ("always-allow", true),
-    ] {
+    for policy in storage::Policy::WORDS {
+        let asks = !storage::Policy::parse(policy).copies_by_cordon();
         let mut world = World::new().await;
         install(world.cluster.sim(), policy);
         let shown = waiting(&mut world).await;

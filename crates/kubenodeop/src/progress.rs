@@ -469,11 +469,13 @@ mod tests {
             |name: &str| PodRef { namespace: "shop".into(), name: name.into(), uid: PodUid::new("u") };
         let volume =
             Subject::Volume { namespace: "shop".into(), claim: "data".into(), volume: "pvc-1".into() };
-        let all = [Subject::Pod(named("web-0")), Subject::Machine(named("db")), volume];
+        let bare = Subject::Volume { namespace: String::new(), claim: String::new(), volume: "pvc-2".into() };
+        let all = [Subject::Pod(named("web-0")), Subject::Machine(named("db")), volume, bare];
         let shown: Vec<String> = all.iter().map(ToString::to_string).collect();
-        assert_eq!(shown, ["shop/web-0", "virtual machine shop/db", "volume shop/data (pvc-1)"]);
+        let expected = ["shop/web-0", "virtual machine shop/db", "volume shop/data (pvc-1)", "volume pvc-2"];
+        assert_eq!(shown, expected);
         let ids: Vec<&str> = all.iter().map(Subject::uid).collect();
-        assert_eq!(ids, ["u", "u", "pvc-1"]);
+        assert_eq!(ids, ["u", "u", "pvc-1", "pvc-2"]);
         assert_eq!(all.iter().filter(|it| it.pod().is_some()).count(), 1);
     }
 }

@@ -317,6 +317,7 @@ impl Engine {
             node: self.node,
             volumes,
             last_copies: self.guard.last_copies(),
+            storage_unknown: self.guard.trouble().is_some(),
             refused: self.refused.take().into_iter().chain(self.roster.refused_calls()).collect(),
             ..Watched::default()
         };

@@ -134,10 +134,13 @@ impl Guard {
         all.iter().filter(|it| it.is_last() && !self.is_passed(it))
     }
 
-    /// Those volumes by name, and whether all other nodes are cordoned, which holds them up.
-    pub(super) fn last_copies(&self) -> BTreeMap<String, bool> {
-        let deadlock = VolumeState::LastCopy(Cause::AllCordoned);
-        self.last().map(|it| (it.volume.clone(), it.state == deadlock)).collect()
+    /// Those volumes by name, and why there is no other copy.
+    pub(super) fn last_copies(&self) -> BTreeMap<String, Cause> {
+        let of = |it: &Finding| match &it.state {
+            VolumeState::LastCopy(cause) => Some((it.volume.clone(), cause.clone())),
+            VolumeState::Safe | VolumeState::Faulted => None,
+        };
+        self.last().filter_map(of).collect()
     }
 
     fn is_passed(&self, finding: &Finding) -> bool {

@@ -26,6 +26,15 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// All values of the setting that are known, Longhorn's default first.
+    pub const WORDS: [&str; 5] = [
+        "block-if-contains-last-replica",
+        "block-for-eviction-if-contains-last-replica",
+        "block-for-eviction",
+        "allow-if-replica-is-stopped",
+        "always-allow",
+    ];
+
     /// The setting's value; empty is Longhorn's default.
     pub fn parse(value: &str) -> Self {
         match value {
@@ -143,6 +152,7 @@ mod tests {
             let policy = Policy::parse(text);
             assert_eq!((policy.text(), policy.copies_by_cordon()), (text, copies));
         }
-        assert_eq!(Policy::parse(""), Policy::BlockLast);
+        assert!(Policy::WORDS.iter().all(|it| !matches!(Policy::parse(it), Policy::Other(_))));
+        assert_eq!(Policy::parse(""), Policy::parse(Policy::WORDS[0]));
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use kubeapi::Cluster;
 use kubenodeop::plan::survey;
-use kubenodeop::{BlockCode, Limit, Outcome, Phase, Rules, VolumeAction, storage};
-use kubesim::Sim;
+use kubenodeop::storage::Cause;
+use kubenodeop::{BlockCode, Limit, Outcome, Phase, Rules, VolumeAction, Watched, storage};
+use kubesim::{Fault, Sim};
 use serde_json::{Value, json};
 
 use crate::stage::{Attempt, cluster, cordoned, n1};
@@ -46,13 +47,8 @@ fn rebuild(sim: &Sim, how: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn d14_under_each_policy_another_copy_is_healthy_when_the_node_is_released() {
-    for (policy, asks) in [
-        ("block-if-contains-last-replica", true),
-        ("block-for-eviction-if-contains-last-replica", false),
-        ("block-for-eviction", false),
-        ("allow-if-replica-is-stopped", true),
-        ("always-allow", true),
-    ] {
+    for policy in storage::Policy::WORDS {
+        let asks = !storage::Policy::parse(policy).copies_by_cordon();
         let (sim, cluster) = with_copy(policy).await;
         Attempt::start(&cluster).drained().await;
         let elsewhere = healthy_at(&sim).iter().any(|node| node != "n1");
@@ -187,4 +183,44 @@ async fn d14_all_nodes_cordoned_is_a_deadlock_by_name_and_an_uncordon_ends_it() 
     };
     let woken = tokio::select! { what = woken => what, () = later => panic!("nobody woke") };
     assert!(woken.contains("pvc-1") || woken.contains("player"), "{woken}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d16_an_attempt_that_failed_as_the_storage_could_not_be_read_goes_on_once_it_can() {
+    let (sim, cluster) = with_copy("always-allow").await;
+    sim.faults().script("GET", "/replicas", 10_000, Fault::status(500, "InternalError"));
+    let rules = Rules { attempt: Duration::from_secs(60), ..Rules::default() };
+    let Outcome::Failed { watched, .. } = Attempt::by(&cluster, rules).future.await else {
+        panic!("it ended well")
+    };
+    assert!(watched.storage_unknown && watched.last_copies.is_empty(), "{watched:?}");
+    // Nothing but the storage.
+    let watched = Watched { storage_unknown: true, ..Watched::default() };
+    let node = n1();
+    let mut woken = Box::pin(kubenodeop::until_changed(&cluster, &node, &watched));
+    let minute = Duration::from_secs(60);
+    assert!(tokio::time::timeout(minute, &mut woken).await.is_err(), "it cannot be read yet");
+    sim.faults().clear();
+    let what = tokio::time::timeout(minute, woken).await.unwrap();
+    assert_eq!(what, "the state of the storage can be read again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d16_an_attempt_that_failed_for_want_of_room_goes_on_within_two_seconds_of_room() {
+    let (sim, cluster) = with_copy("always-allow").await;
+    let place = |annotations: Value| {
+        sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
+            it["spec"]["numberOfReplicas"] = 2.into();
+            it["metadata"]["annotations"] = annotations;
+        });
+    };
+    place(json!({ "kubesim/unschedulable": "insufficient storage" }));
+    sim.until(VOLUMES, |all| all[0]["status"]["conditions"][0]["status"] == "False").await;
+    let last_copies = [("pvc-1".to_owned(), Cause::NoPlace("insufficient storage".to_owned()))].into();
+    let (node, watched) = (n1(), Watched { last_copies, ..Watched::default() });
+    let mut woken = Box::pin(kubenodeop::until_changed(&cluster, &node, &watched));
+    assert!(tokio::time::timeout(Duration::from_secs(60), &mut woken).await.is_err(), "there is no room yet");
+    place(json!({}));
+    let what = tokio::time::timeout(Duration::from_secs(2), woken).await.unwrap();
+    assert!(what.contains("volume pvc-1"), "{what}");
 }

@@ -363,9 +363,22 @@ fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
     let held = failed_on(VolumeState::LastCopy(Cause::Detached));
     let deadlock = failed_on(VolumeState::LastCopy(Cause::AllCordoned));
     let rebuilt = || VolumeState::LastCopy(Cause::Rebuilding);
+    let under_way = failed_on(rebuilt());
+    let no_room = |why: &str| failed_on(VolumeState::LastCopy(Cause::NoPlace(why.to_owned())));
+    let passed = Finding { passed: "dead".to_owned(), ..last().findings.remove(0) };
+    let passed = Look { findings: vec![passed], ..Look::default() };
     let table = [
         (held.storage_now(&look(VolumeState::LastCopy(Cause::Detached))), None),
-        (held.storage_now(&look(rebuilt())), None),
+        (
+            held.storage_now(&look(rebuilt())),
+            Some("volume pvc-1 is held up by something else, or by nothing"),
+        ),
+        (held.storage_now(&passed), Some("a person lets volume pvc-1 pass")),
+        (no_room("a").storage_now(&look(VolumeState::LastCopy(Cause::NoPlace("b".to_owned())))), None),
+        (no_room("a").storage_now(&last()), Some("volume pvc-1 is held up by something else, or by nothing")),
+        // What comes and goes by itself.
+        (under_way.storage_now(&look(VolumeState::LastCopy(Cause::Degraded))), None),
+        (under_way.storage_now(&look(VolumeState::LastCopy(Cause::Detached))), None),
         (held.storage_now(&safe()), Some("the last healthy copy of volume pvc-1 is no longer here alone")),
         (
             held.storage_now(&Look::default()),
@@ -377,6 +390,8 @@ fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
     for (number, (said, expected)) in table.into_iter().enumerate() {
         assert_eq!(said.as_deref(), expected, "row {number}");
     }
+    let unknown = Watched { storage_unknown: true, ..Watched::default() };
+    assert!(unknown.storage_now(&safe()).is_some());
     let free = Watched::default();
     assert_eq!(free.storage_now(&safe()), None, "it held nothing up");
 }
