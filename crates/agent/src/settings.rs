@@ -61,10 +61,9 @@ pub const VAULT_CUTOFF: Numeric = numeric("timer.vault.ready.cutoff", 300, 60, u
 /// A change forces a fallback to the other partition.
 pub const FORCE_FALLBACK: Numeric = numeric("force.fallback.counter", 0, 0, u32::MAX, Unit::Count);
 
-/// How much of each disk of the node Longhorn leaves to others, in GiB; [`Numeric::max`] for no change of it. The
-/// reference has 2 by default: here what an operator has set in Longhorn is changed only where the config says so.
+/// How much of each disk of the node Longhorn leaves to others, in GiB; the greatest for no change of it.
 pub const DISK_RESERVE: Numeric =
-    numeric("storage.longhorn.disk.reserved.gigabytes", 1_048_576, 0, 1_048_576, Unit::Count);
+    numeric("storage.longhorn.disk.reserved.gigabytes", 2, 0, 1_048_576, Unit::Count);
 
 /// Every numeric property that an agent here reads.
 pub const NUMERIC: [Numeric; 10] = [

@@ -370,11 +370,6 @@ impl BlockCode {
                         nodes.longhorn.io`"
                     .to_owned();
             }
-            Self::VolumeFull => {
-                return "make room on the disk that the reason names: delete snapshots and volumes that nobody needs, or \
-                        enlarge it; `kubectl -n longhorn-system get nodes.longhorn.io -o yaml` shows `storageAvailable`"
-                    .to_owned();
-            }
             Self::StorageManager => {
                 return format!("see the volumes under Storage; then `kubectl -n {namespace} get pdb {name}`");
             }
@@ -410,6 +405,10 @@ impl BlockCode {
                      pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its VirtualMachine, not \
                      on the instance"
                 );
+            }
+            Self::VolumeFull => {
+                "make room on the disk that the reason names: delete snapshots and volumes that nobody needs, or enlarge \
+                 it; `kubectl -n longhorn-system get nodes.longhorn.io -o yaml` shows `storageAvailable`"
             }
             Self::Throttled => "wait; the API server has too much to do",
             Self::ApiTrouble => "wait, or check the log of the API server",

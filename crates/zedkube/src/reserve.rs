@@ -1,6 +1,6 @@
 //! Keeps room on the disks of our node that Longhorn leaves to others, where a config property says how much.
 //!
-//! On a tie-breaker, and without the property, nothing is written. Not here: the write (`kubenodeop::storage`). Source:
+//! On a tie-breaker, and before a config says so, nothing is written. Not here: the write (`kubenodeop::storage`). Source:
 //! spec/agents.md 4.13.
 
 use std::time::Duration;

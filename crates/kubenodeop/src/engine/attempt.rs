@@ -316,10 +316,8 @@ impl Engine {
             budgets: self.roster.spaces.known(),
             node: self.node,
             volumes,
-            last_copies: self.guard.last_copies(),
-            storage_unknown: self.guard.trouble().is_some(),
             refused: self.refused.take().into_iter().chain(self.roster.refused_calls()).collect(),
-            ..Watched::default()
+            ..self.guard.watched()
         };
         let blockers = self.blockers(now);
         let watched =
@@ -337,9 +335,7 @@ impl Engine {
         let alone = self.roster.book.only_kept() && (self.roster.is_active() || self.volumes.is_over());
         self.guard.wait(now, alone && self.listed);
         self.guard.ask(now, effects);
-        if let Some(needs) = self.guard.needs(now) {
-            self.roster.need(now, needs);
-        }
+        self.roster.need(now, self.guard.needs(now));
         if self.roster.is_active() || !self.volumes.is_over() || self.guard.holds() {
             self.empty_since = None;
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use step::Mono;
 
 use super::words::{Claim, Effect, Failure, Limit, LogEvent, VolumeAction};
+use crate::changes::watched::Watched;
 use crate::plan::PodFacts;
 use crate::progress::{BlockCode, Blocker, Left, VolumeWait};
 use crate::storage::{Cause, Finding, Look, VolumeState, is_manager};
@@ -134,13 +135,14 @@ impl Guard {
         all.iter().filter(|it| it.is_last() && !self.is_passed(it))
     }
 
-    /// Those volumes by name, and why there is no other copy.
-    pub(super) fn last_copies(&self) -> BTreeMap<String, Cause> {
+    /// What is worth another attempt when it changes.
+    pub(super) fn watched(&self) -> Watched {
         let of = |it: &Finding| match &it.state {
             VolumeState::LastCopy(cause) => Some((it.volume.clone(), cause.clone())),
             VolumeState::Safe | VolumeState::Faulted => None,
         };
-        self.last().filter_map(of).collect()
+        let last_copies = self.last().filter_map(of).collect();
+        Watched { last_copies, storage_unknown: self.trouble.is_some(), ..Watched::default() }
     }
 
     fn is_passed(&self, finding: &Finding) -> bool {
